@@ -1,0 +1,1 @@
+"""BERT, taught by building it."""
