@@ -1,0 +1,1 @@
+"""Looking at models: pictures and numbers."""

@@ -1,0 +1,1 @@
+"""Pre-training: hide words, pair sentences, pack batches, run the loop."""

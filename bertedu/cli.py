@@ -1,0 +1,222 @@
+"""The command ``bertedu``. Every command imports what it needs itself, so that --help is quick."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from bertedu.text.sources import Source
+
+app = typer.Typer(
+    help="BERT, taught by building it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+)
+data = typer.Typer(
+    help="Text, labels and weights of others: list, fetch, show.", no_args_is_help=True
+)
+app.add_typer(data, name="data")
+
+
+@contextmanager
+def plain_errors(*expected: type[Exception]) -> Iterator[None]:
+    """Print an expected error as one plain message on stderr and exit with 1: no traceback."""
+    try:
+        yield
+    except expected as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+@data.command("list")
+def data_list() -> None:
+    """List all sources; * marks the core ones."""
+    from bertedu.text.sources import SourceError, sources
+
+    with plain_errors(SourceError):
+        for source in sources().values():
+            mark = "*" if source.default else " "
+            state = "fetched" if _there(source) else "-"
+            line = f"{mark} {source.name:<13}{_megabytes(source.size_bytes):>9}  {state:<8} "
+            typer.echo(_fit(line + source.description))
+
+
+@data.command("fetch")
+def data_fetch(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Names of sources; none: the core ones.")
+    ] = None,
+    wheel_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="DIR", help="Take the wheels from this folder, without pip."
+        ),
+    ] = None,
+) -> None:
+    """Fetch sources with pip, or from a folder of wheels, and check their hashes."""
+    from bertedu.text.sources import SourceError, fetch, find, sources
+
+    with plain_errors(SourceError):
+        # All names are looked up first: a typing error should not show after a long download.
+        chosen = [find(name) for name in names or ()]
+        for source in chosen or [source for source in sources().values() if source.default]:
+            typer.echo(f"{source.name}: {fetch(source.name, wheel_dir=wheel_dir)}")
+
+
+@data.command("show")
+def data_show(name: Annotated[str, typer.Argument(help="Name of a source.")]) -> None:
+    """Show what a source is, its license, how to cite it, its state, its files and a sample."""
+    from bertedu.text.sources import SourceError, find, read, verify
+
+    with plain_errors(SourceError):
+        source = find(name)
+        whole = False
+        if not source.path.is_file():
+            state = f"not fetched: run `bertedu data fetch {name}`"
+        else:
+            try:
+                verify(source)
+                state, whole = "fetched, hash verified", True
+            except SourceError as error:
+                state = f"unusable: {error}"
+        rows = {
+            "what": source.description,
+            "language": source.language,
+            "license": source.license,
+            "cite": source.citation,
+            "package": f"{source.package}=={source.version}",
+            "wheel": f"{source.path} ({_megabytes(source.size_bytes)})",
+            "sha256": source.sha256,
+            "state": state,
+        }
+        typer.echo(source.name)
+        for key, value in rows.items():
+            typer.echo(f"  {key:<9} {value}")
+        if whole:
+            _show_members(read(name, fetch_missing=False))
+        else:
+            for pattern in source.members:
+                typer.echo(f"  {'member':<9} {pattern}")
+
+
+def _show_members(members: dict[str, bytes], most: int = 10) -> None:
+    total = _megabytes(sum(map(len, members.values())))
+    typer.echo(f"  {'members':<9} {len(members)} ({total})")
+    for member in list(members)[:most]:
+        typer.echo(f"    {len(members[member]):>12,} bytes  {member}")
+    if len(members) > most:
+        typer.echo(f"    … and {len(members) - most} more")
+    for member, content in members.items():
+        if (lines := _first_lines(content)) is not None:
+            typer.echo(f"  {'sample':<9} {member}")
+            for line in lines:
+                typer.echo(f"    | {line}")
+            return
+
+
+def _first_lines(content: bytes, lines: int = 4, width: int = 90) -> list[str] | None:
+    """The first lines of a text, each cut to ``width``; None for a binary file."""
+    try:
+        # The cut may fall inside a character; only a wrong byte further in means "binary".
+        text = content[:4096].decode("utf-8")
+    except UnicodeDecodeError as error:
+        if error.start < min(len(content), 4096) - 3:
+            return None
+        text = content[: error.start].decode("utf-8")
+    if "\0" in text:
+        return None
+    return [
+        line if len(line) <= width else line[:width] + "…" for line in text.splitlines()[:lines]
+    ]
+
+
+def _there(source: Source) -> bool:
+    """Whether the wheel is there with the right size; `data show` checks the hash as well."""
+    return source.path.is_file() and source.path.stat().st_size == source.size_bytes
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
+
+
+def _fit(line: str) -> str:
+    """Cut a line to the width of the terminal, if it is one."""
+    width = shutil.get_terminal_size((10_000, 24)).columns
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+@app.command()
+def vocabulary(
+    out: Annotated[Path, typer.Option(help="Folder that receives the tokenizer's files.")],
+    size: Annotated[int, typer.Option(help="Number of word pieces.")] = 8192,
+) -> None:
+    """Train the WordPiece vocabulary on the training split of the core corpora."""
+    from bertedu.text.corpus import DEFAULT_CORPORA, load_documents
+    from bertedu.text.sources import SourceError
+    from bertedu.text.tokenization import save_tokenizer, train_vocabulary
+
+    with plain_errors(SourceError, ValueError):
+        documents = [document for name in DEFAULT_CORPORA for document in load_documents(name)]
+        training = [document.text for document in documents if document.split == "train"]
+        typer.echo(f"training on {len(training):,} documents, some seconds")
+        save_tokenizer(train_vocabulary(training, size), out)
+        typer.echo(f"written: {out}")
+
+
+@app.command()
+def pretrain(
+    out: Annotated[Path, typer.Option(help="Folder for the checkpoint.")],
+    config: Annotated[str, typer.Option(help="tiny, mini, small, medium, base or large.")] = "mini",
+    steps: Annotated[int | None, typer.Option(help="How many steps to train.", min=1)] = None,
+    minutes: Annotated[float | None, typer.Option(help="Or: about how many minutes.")] = None,
+    corpus: Annotated[
+        list[str] | None, typer.Option(help="A corpus, a text file, or a folder; repeatable.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where a run stopped.")] = False,
+    seed: Annotated[int, typer.Option(help="Source of all chance.")] = 0,
+    learning_rate: Annotated[float, typer.Option(help="Highest learning rate.")] = 1e-3,
+    dropout: Annotated[float, typer.Option(help="The paper's 0.1 pays in long runs only.")] = 0.0,
+    device: Annotated[str | None, typer.Option(help="cuda, mps or cpu; none: the best.")] = None,
+    bfloat16: Annotated[
+        bool | None, typer.Option(help="16-bit products; none: where they are faster.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads.", min=1)] = None,
+) -> None:
+    """Pre-train BERT on real text: masked words and next sentences.
+
+    Stop it as you like, even with kill -9: the same command with --resume goes on.
+    """
+    import torch
+
+    from bertedu.model.checkpoints import CheckpointError
+    from bertedu.model.config import BertConfig
+    from bertedu.pretraining.loop import TrainingDiverged
+    from bertedu.pretraining.run import pretrain as run
+    from bertedu.text.corpus import DEFAULT_CORPORA
+    from bertedu.text.sources import SourceError
+
+    if threads:
+        torch.set_num_threads(threads)
+    with plain_errors(SourceError, ValueError, CheckpointError, TrainingDiverged):
+        run(
+            BertConfig.preset(config),
+            out,
+            steps,
+            minutes,
+            corpus or DEFAULT_CORPORA,
+            resume,
+            seed,
+            learning_rate,
+            dropout,
+            device,
+            bfloat16,
+            say=typer.echo,
+        )
+        typer.echo(f"written: {out}")

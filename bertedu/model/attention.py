@@ -1,0 +1,81 @@
+"""Scaled dot-product attention, many heads, and the masks of the three directions."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bertedu.model.config import BertConfig, Direction
+
+
+def attention_mask(padding_mask: Tensor, direction: Direction) -> Tensor | None:
+    """Say which key each query may see.
+
+    Parameters
+    ----------
+    padding_mask
+        (B, S), true at real tokens.
+    direction
+        "bidirectional" hides padding only; "left-to-right" also every later token,
+        "right-to-left" every earlier one.
+
+    Returns
+    -------
+    Bool (B, 1, 1, S) or (B, 1, S, S), true where query (third axis) may see key (fourth axis).
+    None if every query sees every key.
+
+    """
+    keys = padding_mask[:, None, None, :]  # (B, 1, 1, S)
+    if direction == "bidirectional":
+        return None if padding_mask.all() else keys
+    length = padding_mask.shape[1]
+    square = torch.ones(length, length, dtype=torch.bool, device=padding_mask.device)
+    return keys & (square.tril() if direction == "left-to-right" else square.triu())
+
+
+def scaled_dot_product_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Compute softmax(Q Kᵀ / √d) V (Vaswani et al. 2017, equation 1).
+
+    query, key, value are (B, A, S, d). Returns the mixed values (B, A, S, d) and the weights
+    (B, A, S, S), *before* dropout: each row sums to one.
+    """
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])  # (B, A, S, S)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    weights = scores.softmax(dim=-1)  # each query shares out one unit of attention
+    return F.dropout(weights, dropout, training=dropout > 0) @ value, weights
+
+
+class SelfAttention(nn.Module):
+    """Multi-head self-attention: every token asks, every token answers."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.num_heads = config.num_attention_heads
+        self.dropout = config.dropout
+        self.query = nn.Linear(config.hidden_size, config.hidden_size)
+        self.key = nn.Linear(config.hidden_size, config.hidden_size)
+        self.value = nn.Linear(config.hidden_size, config.hidden_size)
+        self.output = nn.Linear(config.hidden_size, config.hidden_size)
+
+    def forward(
+        self, x: Tensor, mask: Tensor | None, return_weights: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """(B, S, H) -> (B, S, H) and, if asked for, the weights (B, A, S, S)."""
+        heads = (self.num_heads, x.shape[-1] // self.num_heads)
+        query, key, value = (
+            project(x).unflatten(-1, heads).transpose(1, 2)  # (B, S, H) -> (B, A, S, d)
+            for project in (self.query, self.key, self.value)
+        )
+        dropout = self.dropout if self.training else 0.0
+        weights: Tensor | None = None
+        # PyTorch's fused kernel never holds the weights, so it serves when nobody asks for them;
+        # on a CPU its bfloat16 backward pass is slower than the formula written out.
+        if return_weights or (query.dtype == torch.bfloat16 and query.device.type == "cpu"):
+            mixed, weights = scaled_dot_product_attention(query, key, value, mask, dropout)
+        else:
+            mixed = F.scaled_dot_product_attention(query, key, value, mask, dropout)
+        return self.output(mixed.transpose(1, 2).flatten(2)), weights  # (B, A, S, d) -> (B, S, H)

@@ -1,0 +1,202 @@
+"""Weights to and from disk: safetensors only, under Hugging Face's names.
+
+A checkpoint is a folder with `model.safetensors` and `config.json`; with the tokenizer's files
+beside them `transformers` opens it as it is.
+"""
+
+import json
+import os
+import re
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from bertedu.model.bert import BertForPreTraining
+from bertedu.model.config import BertConfig
+
+
+class CheckpointError(ValueError):
+    """A file that is not a checkpoint of this model; the message says which, why and what to do."""
+
+
+# ours -> Hugging Face's, applied one after the other to every name
+_TO_HUGGING_FACE = (
+    (r"embeddings\.token\.", "embeddings.word_embeddings."),
+    (r"embeddings\.position\.", "embeddings.position_embeddings."),
+    (r"embeddings\.segment\.", "embeddings.token_type_embeddings."),
+    (r"embeddings\.norm\.", "embeddings.LayerNorm."),
+    (r"encoder\.layers\.(\d+)\.", r"encoder.layer.\1."),
+    (r"\.attention_norm\.", ".attention.output.LayerNorm."),
+    (r"\.attention\.output\.(weight|bias)", r".attention.output.dense.\1"),
+    (r"\.attention\.(query|key|value)\.", r".attention.self.\1."),
+    (r"\.feed_forward_norm\.", ".output.LayerNorm."),
+    (r"\.feed_forward\.(intermediate|output)\.", r".\1.dense."),
+    (r"^mlm\.transform\.", "cls.predictions.transform.dense."),
+    (r"^mlm\.norm\.", "cls.predictions.transform.LayerNorm."),
+    (r"^mlm\.decoder\.bias", "cls.predictions.bias"),
+    (r"^nsp\.classifier\.", "cls.seq_relationship."),
+)
+_SIZES = tuple(f.name for f in fields(BertConfig) if f.name not in ("dropout", "direction", "norm"))
+
+
+def hugging_face_name(name: str) -> str:
+    """Translate the name of one of our parameters, e.g. `bert.embeddings.token.weight`."""
+    for ours, theirs in _TO_HUGGING_FACE:
+        name = re.sub(ours, theirs, name)
+    return name
+
+
+def hugging_face_config(config: BertConfig) -> dict[str, Any]:
+    """Write a config the way `transformers` does; `bertedu` holds what that cannot say."""
+    return {
+        "architectures": ["BertForPreTraining"],
+        "model_type": "bert",
+        "hidden_act": "gelu",
+        "pad_token_id": 0,
+        "hidden_dropout_prob": config.dropout,
+        "attention_probs_dropout_prob": config.dropout,
+        **{name: value for name, value in asdict(config).items() if name in _SIZES},
+        "bertedu": {"direction": config.direction, "norm": config.norm},
+    }
+
+
+def read_config(folder: Path) -> BertConfig:
+    """Read `config.json`, ours or Hugging Face's.
+
+    Raises
+    ------
+    CheckpointError
+        There is none, it is not JSON, or it describes another kind of model.
+
+    """
+    path = folder / "config.json"
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(f"{folder} is not a checkpoint: it has no config.json") from None
+    except ValueError:
+        raise CheckpointError(f"{path} is not valid JSON; get the checkpoint again") from None
+    if not isinstance(values, dict) or values.get("model_type") != "bert":
+        raise CheckpointError(f"{path} does not describe a BERT (model_type must be 'bert')")
+    if values.get("hidden_act", "gelu") != "gelu":
+        raise CheckpointError(f"{path}: hidden_act is {values['hidden_act']!r}; only gelu is known")
+    own = values.get("bertedu", {})
+    try:
+        return BertConfig(
+            **{name: values[name] for name in _SIZES},
+            dropout=values.get("hidden_dropout_prob", 0.1),
+            direction=own.get("direction", "bidirectional"),
+            norm=own.get("norm", "post"),
+        )
+    except KeyError as error:
+        raise CheckpointError(f"{path} lacks {error.args[0]!r}") from None
+
+
+def write_atomically(path: Path, content: str) -> None:
+    """Write a text file so that a reader sees the old one or the new one, never half of it."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part.write_text(content, encoding="utf-8")
+    os.replace(part, path)
+
+
+def save_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
+    """Write a safetensors file under a temporary name, then rename it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        save_file(tensors, part, metadata)
+        part.chmod(0o644)  # safetensors makes it readable for its owner only
+        os.replace(part, path)
+    except (OSError, SafetensorError) as error:
+        part.unlink(missing_ok=True)
+        raise CheckpointError(
+            f"cannot write {path}: {error}. Free some space or choose another folder; "
+            "the checkpoint that was there is unharmed."
+        ) from error
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Read all tensors of a safetensors file, and its metadata.
+
+    Raises
+    ------
+    CheckpointError
+        The file is missing, cut short, a pickle, or otherwise not safetensors.
+
+    """
+    if not path.is_file():
+        raise CheckpointError(f"there is no file {path}")
+    if path.suffix != ".safetensors":
+        raise CheckpointError(
+            f"{path} is not a .safetensors file. Other formats hold pickles, which can run any "
+            "code on this machine when opened; ask the author for safetensors."
+        )
+    try:
+        with safe_open(path, framework="pt") as file:
+            names = list(file.keys())
+            return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(
+            f"{path} is broken or only half there ({error}); get or train it again"
+        ) from None
+
+
+def save_checkpoint(
+    model: BertForPreTraining, folder: Path, dtype: torch.dtype = torch.float32
+) -> None:
+    """Write `model.safetensors` and `config.json`. Half precision halves the file."""
+    tensors = {
+        hugging_face_name(name): tensor.detach().to("cpu", dtype).contiguous()
+        for name, tensor in model.state_dict().items()
+        if name != "mlm.decoder.weight"  # it is the token embedding, stored once
+    }
+    save_tensors(tensors, folder / "model.safetensors", {"format": "pt"})
+    config = json.dumps(hugging_face_config(model.bert.config), indent=2)
+    write_atomically(folder / "config.json", config + "\n")
+
+
+def load_checkpoint(folder: Path | str) -> BertForPreTraining:
+    """Load a checkpoint folder as float32, in evaluation mode.
+
+    Raises
+    ------
+    CheckpointError
+        A file is missing, broken, or does not fit its config; the first wrong tensor is named.
+
+    """
+    folder = Path(folder)
+    model = BertForPreTraining(read_config(folder))
+    tensors, _ = load_tensors(folder / "model.safetensors")
+    load_weights(model, tensors, str(folder))
+    return model.eval()
+
+
+def load_weights(model: BertForPreTraining, tensors: dict[str, Tensor], origin: str) -> None:
+    """Copy tensors under Hugging Face's names into our model; every one must fit.
+
+    Raises
+    ------
+    CheckpointError
+        A tensor is missing or has another shape.
+
+    """
+    state = {}
+    for name, own in model.state_dict().items():
+        if name == "mlm.decoder.weight":
+            continue
+        theirs = hugging_face_name(name)
+        if theirs not in tensors:
+            raise CheckpointError(f"{origin} has no tensor {theirs!r}: it is not a whole BERT")
+        if tensors[theirs].shape != own.shape:
+            raise CheckpointError(
+                f"{origin}: {theirs} is {tuple(tensors[theirs].shape)}, but its config makes it "
+                f"{tuple(own.shape)}. Weights and config.json come from different models."
+            )
+        state[name] = tensors[theirs].float()
+    state["mlm.decoder.weight"] = state["bert.embeddings.token.weight"]
+    model.load_state_dict(state)

@@ -1,0 +1,89 @@
+"""The numbers that fix a BERT, and the arithmetic that turns them into a parameter count."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Direction = Literal["bidirectional", "left-to-right", "right-to-left"]
+DIRECTIONS: tuple[Direction, ...] = ("bidirectional", "left-to-right", "right-to-left")
+
+# layers L, hidden size H, heads A: paper, section 3, and Turc et al. (2019) for the small ones
+PRESETS = {
+    "tiny": (2, 128, 2),
+    "mini": (4, 256, 4),
+    "small": (4, 512, 8),
+    "medium": (8, 512, 8),
+    "base": (12, 768, 12),
+    "large": (24, 1024, 16),
+}
+
+
+@dataclass(frozen=True)
+class BertConfig:
+    """Sizes of a BERT under Hugging Face's names; the defaults are BERT-base.
+
+    ``direction`` says which keys a query may see, ``norm`` where the layer norm stands:
+    "post" as in BERT, after each residual sum, or "pre", before each sub-layer.
+
+    Raises
+    ------
+    ValueError
+        A size is not positive, the heads do not divide the hidden size, or a word is unknown.
+
+    """
+
+    vocab_size: int = 30522
+    hidden_size: int = 768  # H
+    num_hidden_layers: int = 12  # L
+    num_attention_heads: int = 12  # A
+    intermediate_size: int = 3072  # 4H
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2  # segments A and B
+    dropout: float = 0.1
+    layer_norm_eps: float = 1e-12
+    initializer_range: float = 0.02
+    direction: Direction = "bidirectional"
+    norm: Literal["post", "pre"] = "post"
+
+    def __post_init__(self) -> None:
+        """Refuse sizes that cannot make a model."""
+        for name, value in vars(self).items():
+            if isinstance(value, int) and value < 1:
+                raise ValueError(f"{name} is {value}; it must be at least 1")
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size {self.hidden_size} cannot be split into {self.num_attention_heads} "
+                f"equal heads: choose num_attention_heads that divides it"
+            )
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout is {self.dropout}; it must be from 0 up to below 1")
+        if self.direction not in DIRECTIONS:
+            raise ValueError(f"direction {self.direction!r} is none of {', '.join(DIRECTIONS)}")
+        if self.norm not in ("post", "pre"):
+            raise ValueError(f"norm {self.norm!r} is neither 'post' nor 'pre'")
+
+    @classmethod
+    def preset(cls, name: str, vocab_size: int = 30522) -> "BertConfig":
+        """Return one of `PRESETS`; the feed-forward layer is always four times the hidden size."""
+        if name not in PRESETS:
+            raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)}")
+        layers, hidden, heads = PRESETS[name]
+        return cls(vocab_size, hidden, layers, heads, 4 * hidden)
+
+
+def count_parameters(config: BertConfig) -> dict[str, int]:
+    """Count the parameters of each part by arithmetic alone; `tests` compare with the real model.
+
+    The decoder of the MLM head is the token embedding again, so only its bias counts.
+    """
+    hidden, inner = config.hidden_size, config.intermediate_size
+    norm = 2 * hidden  # a scale and a shift for each dimension
+    rows = config.vocab_size + config.max_position_embeddings + config.type_vocab_size
+    attention = 4 * (hidden * hidden + hidden)  # query, key, value, output
+    feed_forward = hidden * inner + inner + inner * hidden + hidden
+    return {
+        "embeddings": rows * hidden + norm,
+        "encoder": config.num_hidden_layers * (attention + norm + feed_forward + norm),
+        "pooler": hidden * hidden + hidden,
+        "mlm": hidden * hidden + hidden + norm + config.vocab_size,
+        "nsp": 2 * hidden + 2,
+    }

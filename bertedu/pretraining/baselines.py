@@ -1,0 +1,98 @@
+"""What can be had without a network: word frequencies, and the two neighboring words, counted.
+
+A model that does not beat these has learned nothing that needs attention.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from bertedu.pretraining.batches import Batch
+from bertedu.pretraining.evaluation import sum_by_pair
+from bertedu.pretraining.next_sentence import EncodedDocument
+from bertedu.text.tokenization import CLS_ID, SEP_ID
+
+
+class UnigramModel:
+    """Answer every blank with the same distribution: how often each word piece occurs."""
+
+    def __init__(self, documents: Sequence[EncodedDocument], vocab_size: int) -> None:
+        """Count; every word piece gets one count for free, so that none is impossible."""
+        counts = torch.bincount(_running_text(documents), minlength=vocab_size).double() + 1
+        self.log_share = (counts / counts.sum()).log().float()  # (V,)
+
+    def scores(self, original: Tensor, where: Tensor) -> Tensor:
+        """Log probabilities (n, V) at the n true places of ``where`` (B, S)."""
+        return self.log_share.expand(int(where.sum()), -1)
+
+
+class NeighborModel:
+    """Predict a word piece from the one before and the one after, by counting.
+
+    P(w | previous, next) mixes two estimates. (1) How often w stood between exactly these two.
+    (2) P(w | previous) P(w | next) / P(w): what each neighbor says alone, as if they were
+    independent given w. The more kinds of words stood between the two in proportion to the
+    occurrences, the less (1) counts (Witten and Bell, 1991).
+    """
+
+    def __init__(
+        self, documents: Sequence[EncodedDocument], vocab_size: int, prior: float = 100.0
+    ) -> None:
+        """Count neighbors. ``prior`` is the weight, in occurrences, of the plain frequencies."""
+        text = _running_text(documents)
+        self.vocab_size, self.prior = vocab_size, prior
+        self.share = torch.bincount(text, minlength=vocab_size).double() + 1
+        self.share = (self.share / self.share.sum()).float()  # (V,)
+        pair = text[:-1] * vocab_size + text[1:]
+        self.pairs = torch.bincount(pair, minlength=vocab_size**2).view(vocab_size, -1)  # (V, V)
+        between = (text[:-2] * vocab_size + text[2:]) * vocab_size + text[1:-1]
+        self.between, self.between_counts = torch.unique(between, return_counts=True)  # sorted
+
+    def scores(self, original: Tensor, where: Tensor) -> Tensor:
+        """Log probabilities (n, V) at the n true places of ``where`` (B, S).
+
+        ``original`` (B, S) is the text *before* masking: the counts may see both neighbors even
+        where the network sees `[MASK]`. The word in between is not looked at.
+        """
+        row, column = where.nonzero(as_tuple=True)
+        before, after = original[row, column - 1], original[row, column + 1]  # (n,)
+        after_before = self._smooth(self.pairs[before])  # (n, V): P(w | previous)
+        before_after = self._smooth(self.pairs[:, after].T)  # (n, V): P(w | next)
+        both = after_before * before_after / self.share
+        both /= both.sum(dim=-1, keepdim=True)
+        start = (before * self.vocab_size + after) * self.vocab_size
+        first = torch.searchsorted(self.between, start)
+        last = torch.searchsorted(self.between, start + self.vocab_size)
+        for i, (low, high) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
+            if high > low:
+                counts = self.between_counts[low:high].float()
+                words = self.between[low:high] - start[i]
+                both[i] *= len(words) / (counts.sum() + len(words))
+                both[i, words] += counts / (counts.sum() + len(words))
+        return both.log()
+
+    def _smooth(self, counts: Tensor) -> Tensor:
+        """Counts (n, V) -> probabilities, leaning on plain frequencies where counts are few."""
+        total = counts.sum(dim=-1, keepdim=True)
+        return (counts + self.prior * self.share) / (total + self.prior)
+
+
+def score_baseline(model: UnigramModel | NeighborModel, batches: Sequence[Batch]) -> Tensor:
+    """Score a baseline on the same blanks as the network: (N, 3), as in `score_pairs`."""
+    rows = []
+    for batch in batches:
+        original = batch.ids.masked_scatter(batch.selected, batch.labels)
+        rows.append(sum_by_pair(batch, model.scores(original, batch.selected)))
+    return torch.cat(rows).double()
+
+
+def _running_text(documents: Sequence[EncodedDocument]) -> Tensor:
+    """All ids in one row, each sentence between special tokens, as the network sees them."""
+    ids = []
+    for document in documents:
+        ids.append(CLS_ID)
+        for sentence in document.sentences:
+            ids += sentence
+        ids.append(SEP_ID)
+    return torch.tensor(ids)

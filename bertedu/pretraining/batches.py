@@ -1,0 +1,143 @@
+"""From pairs to padded batches. All chance comes from (seed, epoch, index), so any step can be
+made again without a memory of the steps before it: that is what makes `--resume` exact."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bertedu.pretraining.masking import mask_tokens
+from bertedu.pretraining.next_sentence import EncodedDocument, Pair, make_pairs
+from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One step's input. Tokens are (B, S); ``labels`` are the n original ids at ``selected``."""
+
+    ids: Tensor  # (B, S), some of them changed by masking
+    segment_ids: Tensor  # (B, S)
+    padding_mask: Tensor  # (B, S), true at real tokens
+    selected: Tensor  # (B, S), true where a word is to be predicted
+    labels: Tensor  # (n,)
+    next_labels: Tensor  # (B,), 0 IsNext, 1 NotNext
+
+    def to(self, device: torch.device) -> "Batch":
+        """Move every tensor to a device."""
+        return Batch(**{name: tensor.to(device) for name, tensor in vars(self).items()})
+
+    @property
+    def real_tokens(self) -> int:
+        """The number of tokens that are not padding."""
+        return int(self.padding_mask.sum())
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where in the stream of batches we are: batch ``index`` of ``epoch``."""
+
+    epoch: int = 0
+    index: int = 0
+
+
+@dataclass(frozen=True)
+class PackedPairs:
+    """The pairs of an epoch, shuffled, padded: ids, segments (N, S), sizes, labels (N,)."""
+
+    ids: np.ndarray
+    segments: np.ndarray
+    sizes: np.ndarray
+    labels: np.ndarray
+
+
+def pack_pairs(pairs: Sequence[Pair], length: int, rng: np.random.Generator) -> PackedPairs:
+    """Shuffle the pairs and write them as `[CLS] A [SEP] B [SEP] [PAD] …`."""
+    order = rng.permutation(len(pairs))
+    ids = np.full((len(pairs), length), PAD_ID, dtype=np.int32)
+    segments = np.zeros((len(pairs), length), dtype=np.int8)
+    sizes = np.zeros(len(pairs), dtype=np.int32)
+    for row, index in enumerate(order):
+        pair = pairs[index]
+        tokens = [CLS_ID, *pair.a, SEP_ID, *pair.b, SEP_ID]
+        ids[row, : len(tokens)] = tokens
+        segments[row, len(pair.a) + 2 : len(tokens)] = 1
+        sizes[row] = len(tokens)
+    labels = np.array([pairs[i].label for i in order], dtype=np.int64)
+    return PackedPairs(ids, segments, sizes, labels)
+
+
+def batches(
+    documents: Sequence[EncodedDocument],
+    length: int,
+    batch_size: int,
+    vocab_size: int,
+    seed: int,
+    mask_rate: float = 0.15,
+    start: Position | None = None,
+) -> Iterator[tuple[Batch, Position]]:
+    """Yield batches without end, and after each the position of the next one.
+
+    Every epoch draws its pairs and masks anew (dynamic masking).
+
+    Raises
+    ------
+    ValueError
+        The documents do not fill one batch.
+
+    """
+    epoch, index = (start.epoch, start.index) if start else (0, 0)
+    while True:
+        rng = np.random.default_rng([seed, epoch])
+        packed = pack_pairs(list(make_pairs(documents, length, rng)), length, rng)
+        count = len(packed.sizes) // batch_size
+        if not count:
+            raise ValueError(
+                f"{len(packed.sizes)} pairs do not fill one batch of {batch_size}: "
+                "use a smaller batch, or more text"
+            )
+        while index < count:
+            rows = slice(index * batch_size, (index + 1) * batch_size)
+            index += 1
+            yield (
+                make_batch(packed, rows, vocab_size, [seed, epoch, index], mask_rate),
+                Position(epoch, index),
+            )
+        epoch, index = epoch + 1, 0
+
+
+def make_batch(
+    packed: PackedPairs, rows: slice, vocab_size: int, seed: list[int], mask_rate: float
+) -> Batch:
+    """Mask some rows of an epoch; no wider than the longest of them."""
+    size = int(packed.sizes[rows].max())
+    original = torch.from_numpy(packed.ids[rows, :size].astype(np.int64))
+    generator = torch.Generator().manual_seed(
+        int(np.random.SeedSequence(seed).generate_state(1)[0])
+    )
+    ids, selected = mask_tokens(original, vocab_size, generator, mask_rate)
+    return Batch(
+        ids=ids,
+        segment_ids=torch.from_numpy(packed.segments[rows, :size].astype(np.int64)),
+        padding_mask=torch.arange(size) < torch.from_numpy(packed.sizes[rows])[:, None],
+        selected=selected,
+        labels=original[selected],
+        next_labels=torch.from_numpy(packed.labels[rows]),
+    )
+
+
+def fixed_batches(
+    documents: Sequence[EncodedDocument],
+    length: int,
+    batch_size: int,
+    vocab_size: int,
+    seed: int = 2018,
+) -> list[Batch]:
+    """Make the batches of one pass over held-out documents, the same at every call."""
+    rng = np.random.default_rng([seed])
+    packed = pack_pairs(list(make_pairs(documents, length, rng)), length, rng)
+    return [
+        make_batch(packed, slice(i, i + batch_size), vocab_size, [seed, i], 0.15)
+        for i in range(0, len(packed.sizes), batch_size)
+    ]

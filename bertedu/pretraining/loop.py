@@ -1,0 +1,328 @@
+"""The pre-training loop: one loss, one optimizer, a schedule, checkpoints, and exact resume."""
+
+import json
+import math
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from tqdm.auto import tqdm
+
+from bertedu.model.bert import BertForPreTraining
+from bertedu.model.checkpoints import CheckpointError, load_tensors, save_tensors
+from bertedu.model.embeddings import sinusoidal_positions
+from bertedu.pretraining.batches import Batch, Position, batches
+from bertedu.pretraining.evaluation import evaluate
+from bertedu.pretraining.next_sentence import EncodedDocument
+
+
+class TrainingDiverged(RuntimeError):
+    """The loss is no longer a number."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stretch of training: ``share`` of all steps, at one length, batch size and masking rate."""
+
+    share: float
+    length: int
+    batch_size: int
+    mask_rate: float = 0.15
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train. The defaults learn most per minute on a small machine; see data/README.md.
+
+    The paper's own: length 128 for 90 % of the steps, then 512; batch 256; 15 %; learning rate
+    1e-4; 10,000 of 1,000,000 steps of warm-up; dropout 0.1.
+    """
+
+    steps: int
+    learning_rate: float = 1e-3
+    warmup_share: float = 0.02
+    weight_decay: float = 0.01
+    clip_norm: float = 1.0
+    seed: int = 0
+    phases: tuple[Phase, ...] = (Phase(0.9, 64, 32, 0.30), Phase(0.1, 128, 16, 0.15))
+
+    def phase_at(self, step: int) -> int:
+        """Return the index of the phase that holds a step."""
+        end = 0.0
+        for index, phase in enumerate(self.phases):
+            end += phase.share * self.steps
+            if step < round(end):
+                return index
+        return len(self.phases) - 1
+
+    def learning_rate_at(self, step: int) -> float:
+        """Rise linearly from 0 during warm-up, then fall linearly to 0 (paper, appendix A.2)."""
+        warmup = max(1, round(self.warmup_share * self.steps))
+        rise = (step + 1) / warmup
+        fall = (self.steps - step) / max(1, self.steps - warmup)
+        return self.learning_rate * min(rise, fall, 1.0)
+
+
+@dataclass
+class State:
+    """Where training stands: everything that `--resume` needs besides the weights."""
+
+    step: int = 0
+    position: Position = field(default_factory=Position)
+    tokens: int = 0
+    seconds: float = 0.0
+    curve: list[dict[str, float]] = field(default_factory=list)
+
+
+def pretraining_loss(model: BertForPreTraining, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Mean MLM loss plus mean NSP loss (paper, appendix A.2).
+
+    Also returns a tensor of four: MLM loss, MLM accuracy, NSP loss, NSP accuracy.
+    """
+    words, follows = model(batch.ids, batch.segment_ids, batch.padding_mask, batch.selected)
+    mlm = F.cross_entropy(words.float(), batch.labels)
+    nsp = F.cross_entropy(follows.float(), batch.next_labels)
+    with torch.no_grad():
+        # "the label has the highest score"; on a CPU, argmax would cost 5 % of the whole step
+        of_label = words.gather(-1, batch.labels[:, None])[:, 0]
+        right = (of_label >= words.amax(-1)).float().mean()
+        ordered = (follows.argmax(-1) == batch.next_labels).float().mean()
+    return mlm + nsp, torch.stack([mlm.detach(), right, nsp.detach(), ordered])
+
+
+def initialize(model: BertForPreTraining, documents: Sequence[EncodedDocument]) -> None:
+    """Two head starts that shorten the early plateau; both remain free to learn.
+
+    Positions start as small sinusoids, so that neighbors look alike; the MLM bias starts at the
+    words' log frequency, so that the model need not spend steps on learning it.
+    """
+    config = model.bert.config
+    counts = torch.ones(config.vocab_size)
+    for document in documents:
+        for sentence in document.sentences:
+            counts += torch.bincount(torch.tensor(sentence), minlength=config.vocab_size)
+    with torch.no_grad():
+        model.mlm.decoder.bias.copy_((counts / counts.sum()).log())
+        sines = sinusoidal_positions(config.max_position_embeddings, config.hidden_size)
+        model.bert.embeddings.position.weight.copy_(config.initializer_range * sines)
+
+
+def make_optimizer(model: nn.Module, weight_decay: float) -> torch.optim.AdamW:
+    """AdamW; weight decay on matrices only, not on biases and norms."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.999), eps=1e-8, fused=True)
+
+
+def default_device() -> torch.device:
+    """CUDA, else Apple's MPS, else the CPU."""
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def has_fast_bfloat16(device: torch.device) -> bool:
+    """Say whether bfloat16 products are faster than float32 ones here."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    if device.type == "cpu":
+        return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+    return False
+
+
+def save_state(
+    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: State, recipe: Recipe
+) -> None:
+    """Write weights, both Adam averages and the state into one file, in one rename."""
+    tensors = {}
+    for name, parameter in model.named_parameters():
+        tensors[f"weight/{name}"] = parameter.detach().cpu().contiguous()
+        for key, value in optimizer.state.get(parameter, {}).items():
+            tensors[f"{key}/{name}"] = value.cpu().contiguous()
+    described = {"state": asdict(state), "recipe": asdict(recipe)}
+    save_tensors(tensors, path, {"training": json.dumps(described)})
+
+
+def load_state(
+    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, recipe: Recipe
+) -> State:
+    """Take up a run where `save_state` left it.
+
+    Raises
+    ------
+    CheckpointError
+        The file is broken, of another model, or of another recipe.
+
+    """
+    tensors, metadata = load_tensors(path)
+    try:
+        described = json.loads(metadata["training"])
+        if described["recipe"] != json.loads(json.dumps(asdict(recipe))):
+            raise CheckpointError(
+                f"{path} was trained by another recipe: {described['recipe']}. Resume with the "
+                "same options, or choose another --out."
+            )
+        for name, parameter in model.named_parameters():
+            with torch.no_grad():
+                parameter.copy_(tensors[f"weight/{name}"])
+            optimizer.state[parameter] = {
+                "step": tensors[f"step/{name}"],
+                "exp_avg": tensors[f"exp_avg/{name}"].to(parameter.device),
+                "exp_avg_sq": tensors[f"exp_avg_sq/{name}"].to(parameter.device),
+            }
+    except (KeyError, RuntimeError) as error:
+        raise CheckpointError(f"{path} belongs to another model ({error})") from None
+    values = described["state"]
+    return State(**{**values, "position": Position(**values["position"])})
+
+
+def train(
+    model: BertForPreTraining,
+    documents: Sequence[EncodedDocument],
+    held_out: Sequence[Batch],
+    recipe: Recipe,
+    state_path: Path | None = None,
+    resume: bool = False,
+    bfloat16: bool = False,
+    log_every: int = 50,
+    evaluate_every: int = 2000,
+    save_every: int = 200,
+    progress: bool = True,
+) -> State:
+    """Pre-train a model in place, and return the state with its curve.
+
+    The curve has a row every ``log_every`` steps: means since the last row, and scores on
+    ``held_out`` where they were taken. All chance comes from the recipe's seed and the step, so a
+    run that is killed and resumed ends with the same weights, bit for bit, on one CPU thread.
+
+    Raises
+    ------
+    TrainingDiverged
+        The loss became NaN or infinite. The last good state stays on disk.
+    CheckpointError
+        The state to resume from cannot be used, or a state cannot be written.
+
+    """
+    device = next(model.parameters()).device
+    optimizer = make_optimizer(model, recipe.weight_decay)
+    state = State()
+    if resume and state_path is not None and state_path.exists():
+        state = load_state(state_path, model, optimizer, recipe)
+    model.train()
+    sums, since, tokens_since, began = torch.zeros(4, device=device), 0, 0, time.perf_counter()
+    seconds_before = state.seconds
+    bar = tqdm(
+        total=recipe.steps,
+        initial=state.step,
+        desc="pre-training",
+        disable=not progress,
+        unit="step",
+    )
+    current: int | None = None
+    while state.step < recipe.steps:
+        index = recipe.phase_at(state.step)
+        if index != current:  # a new phase starts a new epoch of its own length
+            first_of_phase = state.step > 0 and recipe.phase_at(state.step - 1) != index
+            if first_of_phase:
+                state.position = Position(state.position.epoch + 1, 0)
+            phase, current = recipe.phases[index], index
+            stream = batches(
+                documents,
+                phase.length,
+                phase.batch_size,
+                model.bert.config.vocab_size,
+                recipe.seed,
+                phase.mask_rate,
+                state.position,
+            )
+        batch, position = next(stream)
+        batch_tokens = batch.real_tokens
+        batch = batch.to(device)
+        torch.manual_seed(recipe.seed * 1_000_003 + state.step)  # dropout, too, knows only the step
+        for group in optimizer.param_groups:
+            group["lr"] = recipe.learning_rate_at(state.step)
+        with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
+            loss, scores = pretraining_loss(model, batch)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
+        optimizer.step()
+
+        state.step += 1
+        state.position = position
+        state.tokens += batch_tokens
+        sums, since, tokens_since = sums + scores, since + 1, tokens_since + batch_tokens
+        bar.update()
+        if state.step % log_every == 0 or state.step == recipe.steps:
+            means = (sums / since).tolist()
+            if not all(math.isfinite(value) for value in means):
+                bar.close()
+                raise TrainingDiverged(_diverged(state, recipe, log_every, state_path))
+            elapsed = time.perf_counter() - began
+            speed = tokens_since / max(elapsed + seconds_before - state.seconds, 1e-9)
+            bar.set_postfix_str(
+                f"loss {means[0]:.2f}, words {means[1]:.1%}, order {means[3]:.1%}, "
+                f"{speed:,.0f} tokens/s"
+            )
+            state.seconds = seconds_before + elapsed
+            row: dict[str, float] = {
+                "step": state.step,
+                "tokens": state.tokens,
+                "seconds": round(state.seconds, 1),
+                "mlm_loss": means[0],
+                "mlm_accuracy": means[1],
+                "nsp_loss": means[2],
+                "nsp_accuracy": means[3],
+            }
+            sums, since, tokens_since = torch.zeros(4, device=device), 0, 0
+            if held_out and (state.step % evaluate_every == 0 or state.step == recipe.steps):
+                with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
+                    dev = evaluate(model, held_out)
+                row |= {f"dev_{name}": value for name, value in asdict(dev).items()}
+            state.curve.append(row)
+            if state_path is not None and (
+                state.step % save_every == 0 or state.step == recipe.steps
+            ):
+                save_state(state_path, model, optimizer, state, recipe)
+    bar.close()
+    model.eval()
+    return state
+
+
+def describe_machine(device: torch.device) -> dict[str, Any]:
+    """Name the hardware and software of a run, for the record beside its numbers."""
+    name = torch.cuda.get_device_name() if device.type == "cuda" else _cpu_name()
+    return {
+        "device": device.type,
+        "hardware": name,
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def _cpu_name() -> str:
+    name = torch.cpu.get_capabilities().get("cpu_name") if platform.system() == "Linux" else None
+    return str(name or platform.processor() or platform.machine())
+
+
+def _diverged(state: State, recipe: Recipe, log_every: int, path: Path | None) -> str:
+    kept = (
+        f"The last good state is in {path}: resume from it"
+        if path is not None and path.exists()
+        else "No state was saved yet: start again"
+    )
+    return (
+        f"the loss became NaN or infinite between steps {state.step - log_every + 1} and "
+        f"{state.step}, at learning rate {recipe.learning_rate_at(state.step - 1):.2g}. {kept} "
+        "with half the learning rate."
+    )

@@ -1,0 +1,124 @@
+"""Next sentence prediction: pairs of spans, half of them real neighbors (paper, 3.1, task 2)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bertedu.text.corpus import Document
+
+IS_NEXT, NOT_NEXT = 0, 1  # the order of the paper's classifier
+
+
+@dataclass(frozen=True)
+class EncodedDocument:
+    """A document as word-piece ids, one list a sentence."""
+
+    source: str
+    sentences: list[list[int]]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two spans of word-piece ids, without special tokens, and whether B follows A."""
+
+    a: list[int]
+    b: list[int]
+    label: int
+
+
+def make_pairs(
+    documents: Sequence[EncodedDocument], length: int, rng: np.random.Generator
+) -> Iterator[Pair]:
+    """Walk through every document once and cut it into pairs of at most ``length`` - 3 ids.
+
+    A is one or more whole sentences. With probability one half, B is what follows; otherwise it
+    starts at a random sentence of *another document of the same source*: were it another source,
+    style and spelling alone would give the answer away. The sentences that a random B displaced
+    come next as an A of their own. Nothing is ever paired across a document's end, and a document
+    of one sentence serves as B only.
+
+    Raises
+    ------
+    ValueError
+        Some source has fewer than two documents, or ``length`` leaves no room for two spans.
+
+    """
+    room = length - 3  # [CLS] A [SEP] B [SEP]
+    if room < 2:
+        raise ValueError(f"length {length} leaves no room for two spans; use at least 5")
+    by_source: dict[str, list[int]] = {}
+    for index, document in enumerate(documents):
+        if document.sentences:
+            by_source.setdefault(document.source, []).append(index)
+    for source, members in by_source.items():
+        if len(members) < 2:
+            raise ValueError(
+                f"source {source!r} has one document; a NotNext pair needs another to draw from. "
+                "Cut the text into several files, one a chapter or article."
+            )
+    for index, document in enumerate(documents):
+        sentences, start = document.sentences, 0
+        while start + 1 < len(sentences):
+            end, size = start + 2, len(sentences[start]) + len(sentences[start + 1])
+            while end < len(sentences) and size < room:
+                size += len(sentences[end])
+                end += 1
+            split = int(rng.integers(start + 1, end))
+            a = _join(sentences[start:split])
+            if rng.random() < 0.5:
+                b, label, start = _join(sentences[split:end]), IS_NEXT, end
+            else:
+                other = _other(by_source[document.source], index, rng)
+                b, label, start = _random_span(documents[other], room, rng), NOT_NEXT, split
+            yield Pair(*truncate_pair(a, b, room, rng), label)
+
+
+def truncate_pair(
+    a: list[int], b: list[int], room: int, rng: np.random.Generator
+) -> tuple[list[int], list[int]]:
+    """Cut the longer span until both fit.
+
+    Cutting falls on the outer ends, the front of A or the back of B, or with equal chance on the
+    inner ones, so that over the epochs every token is seen.
+    """
+    keep_a = min(len(a), max(room - len(b), (room + 1) // 2))
+    keep_b = min(len(b), room - keep_a)
+    front_a, front_b = rng.random(2) < 0.5
+    return (
+        a[len(a) - keep_a :] if front_a else a[:keep_a],
+        b[len(b) - keep_b :] if front_b else b[:keep_b],
+    )
+
+
+def encode_documents(documents: Sequence[Document], tokenizer: object) -> list[EncodedDocument]:
+    """Encode every sentence with a `tokenizers.Tokenizer`, special tokens left out."""
+    sentences = [document.sentences() for document in documents]
+    flat = [sentence for document in sentences for sentence in document]
+    encoded = iter(tokenizer.encode_batch_fast(flat, add_special_tokens=False))  # type: ignore[attr-defined]
+    return [
+        EncodedDocument(
+            document.source, [e.ids for _, e in zip(own, encoded, strict=False) if e.ids]
+        )
+        for document, own in zip(documents, sentences, strict=True)
+    ]
+
+
+def _join(sentences: Sequence[list[int]]) -> list[int]:
+    return [token for sentence in sentences for token in sentence]
+
+
+def _other(members: list[int], index: int, rng: np.random.Generator) -> int:
+    while (other := members[int(rng.integers(len(members)))]) == index:
+        pass
+    return other
+
+
+def _random_span(document: EncodedDocument, room: int, rng: np.random.Generator) -> list[int]:
+    start = int(rng.integers(len(document.sentences)))
+    span: list[int] = []
+    for sentence in document.sentences[start:]:
+        span += sentence
+        if len(span) >= room:
+            break
+    return span

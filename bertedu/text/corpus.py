@@ -1,0 +1,195 @@
+"""Documents, paragraphs, sentences, and the one split that everything shares.
+
+BERT needs *documents*, not shuffled sentences: next sentence prediction asks whether two spans
+follow each other (paper, section 3.1: "it is critical to use a document-level corpus").
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bertedu.text.sources import read
+
+DEFAULT_CORPORA = ("encyclopedia", "speeches")
+SPLITS = ("train", "dev", "test")
+MAX_FILE_BYTES = 256 * 2**20  # everything is held in memory; a larger file deserves a clear word
+
+
+class CorpusError(ValueError):
+    """A text that cannot be used; the message names the file and what to do."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """One text with a name. ``topic`` and ``description`` are the encyclopedia editors' labels."""
+
+    title: str
+    source: str
+    text: str
+    topic: str | None = None
+    description: str | None = None
+
+    @property
+    def split(self) -> str:
+        """Return "train", "dev" or "test"; see `split_of`."""
+        return split_of(self.title)
+
+    def paragraphs(self) -> list[str]:
+        """Cut at line breaks: both default corpora write one paragraph a line."""
+        return [p for line in self.text.splitlines() if (p := " ".join(line.split()))]
+
+    def sentences(self) -> list[str]:
+        """All sentences in order. No sentence crosses a paragraph."""
+        return [s for paragraph in self.paragraphs() for s in split_sentences(paragraph)]
+
+
+def split_of(title: str) -> str:
+    """Assign a document to train (90 %), dev (5 %) or test (5 %) by a hash of its title.
+
+    Adding, removing or reordering documents moves no other document to another split, which a
+    split by position would do. Vocabulary, pre-training and every later task use this split.
+    """
+    bucket = int.from_bytes(hashlib.sha256(title.encode("utf-8")).digest()[:8], "big") % 100
+    return "train" if bucket < 90 else "dev" if bucket < 95 else "test"
+
+
+# A period after one of these does not end a sentence, whatever follows.
+_TITLES = (
+    "mr mrs ms dr prof gen col lt maj capt sgt adm gov sen rep rev hon pres st ste mt ft "
+    "messrs mme mlle fr sr jr vs cf e.g i.e viz lit fl ca approx esp incl b d r c"
+)
+# After one of these it does not when a number follows ("No. 5", "pp. 12").
+_BEFORE_NUMBERS = (
+    "no nos vol vols pp p ch art sec fig op jan feb mar apr jun jul aug sep sept oct nov dec"
+)
+# "U.S. The law" ends a sentence, "U.S. Army" does not: only these words show a new start.
+_STARTER_WORDS = (
+    "the a an it its in on at he she they we i this that these those there his her their our "
+    "but and for from as by when while after before since if to with under all no some many most "
+    "however although during"
+)
+_NEVER = frozenset(_TITLES.split())
+_NOT_BEFORE_DIGIT = frozenset(_BEFORE_NUMBERS.split())
+_STARTERS = frozenset(_STARTER_WORDS.split())
+# End mark, closing quotes or brackets, space, then something that can start a sentence.
+_BOUNDARY = re.compile(r"([.!?…]+)[\"'”’)\]]*\s+(?=[\"'“‘(\[]*[^\W_a-z])")
+_LAST_WORD = re.compile(r"[\w.&-]*$")
+_FIRST_WORD = re.compile(r"[\"'“‘(\[]*(\w*)")
+
+
+def split_sentences(paragraph: str) -> list[str]:
+    """Cut a paragraph into sentences by rule; joined by a space they give the paragraph back.
+
+    The rules know abbreviations ("Mr. Adams"), initials ("J. S. Bach"), numbers ("No. 5", "3.14"),
+    quotes and brackets that close after the period. They will err; so does every splitter.
+    """
+    paragraph = " ".join(paragraph.split())
+    sentences, start = [], 0
+    for match in _BOUNDARY.finditer(paragraph):
+        before = paragraph[start : match.start()]
+        if match[1] == "." and not _period_ends(before, paragraph[match.end() :]):
+            continue
+        sentences.append(paragraph[start : match.end()].rstrip())
+        start = match.end()
+    if start < len(paragraph):
+        sentences.append(paragraph[start:])
+    return sentences
+
+
+def _period_ends(before: str, after: str) -> bool:
+    last = _LAST_WORD.search(before)
+    word = (last[0] if last else "").lstrip(".&-")
+    first = _FIRST_WORD.match(after)
+    next_word = first[1] if first else ""
+    lower = word.lower()
+    if lower in _NOT_BEFORE_DIGIT:
+        return not next_word[:1].isdigit()
+    if len(word) == 1 and word.isupper() and word != "I":  # an initial, or "vitamin C."
+        return next_word.lower() in _STARTERS
+    if lower in _NEVER:
+        return False
+    if "." in word and all(len(part) <= 2 for part in word.split(".")):  # "U.S."
+        return next_word.lower() in _STARTERS
+    return True
+
+
+def _encyclopedia() -> Iterator[Document]:
+    for content in read("encyclopedia").values():
+        for title, article in json.loads(content).items():
+            yield Document(
+                title,
+                "encyclopedia",
+                article["extract"],
+                article["topic"],
+                article["description"] or None,
+            )
+
+
+def _speeches() -> Iterator[Document]:
+    for member, content in read("speeches").items():
+        yield Document(Path(member).stem, "speeches", content.decode("utf-8"))
+
+
+def load_documents(corpus: str) -> list[Document]:
+    """Read a corpus, in a fixed order.
+
+    Parameters
+    ----------
+    corpus
+        "encyclopedia", "speeches", or the path of a UTF-8 text file or of a folder of them
+        (each file is a document).
+
+    Raises
+    ------
+    CorpusError
+        The name is neither a corpus nor a path, or a file is empty, binary, not UTF-8, or huge.
+    bertedu.text.sources.SourceError
+        The corpus could not be fetched.
+
+    """
+    if corpus == "encyclopedia":
+        return [document for document in _encyclopedia() if document.text.strip()]
+    if corpus == "speeches":
+        return [document for document in _speeches() if document.text.strip()]
+    path = Path(corpus)
+    if not path.exists():
+        raise CorpusError(
+            f"{corpus!r} is neither a corpus ({', '.join(DEFAULT_CORPORA)}) nor an existing file "
+            "or folder. Give the path of a UTF-8 text file, or of a folder of .txt files."
+        )
+    files = sorted(path.rglob("*.txt")) if path.is_dir() else [path]
+    if not files:
+        raise CorpusError(f"{path} holds no .txt file. Put one document into each .txt file.")
+    return [Document(file.stem, path.name, read_text(file)) for file in files]
+
+
+def read_text(file: Path) -> str:
+    """Read one text file, strictly as UTF-8.
+
+    Raises
+    ------
+    CorpusError
+        The file is empty, binary, not UTF-8, or over `MAX_FILE_BYTES`.
+
+    """
+    if file.stat().st_size > MAX_FILE_BYTES:
+        raise CorpusError(
+            f"{file} is {file.stat().st_size / 2**20:.0f} MiB; a document may have at most "
+            f"{MAX_FILE_BYTES / 2**20:.0f} MiB. Cut it into files: one a chapter or article."
+        )
+    content = file.read_bytes()
+    if b"\0" in content:
+        raise CorpusError(f"{file} is not text: it holds NUL bytes. Export it as plain UTF-8 text.")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise CorpusError(
+            f"{file} is not UTF-8: byte {content[error.start]:#04x} at position {error.start}. "
+            f"Convert it first: iconv -f latin1 -t utf-8 {file.name} > new.txt"
+        ) from None
+    if not text.strip():
+        raise CorpusError(f"{file} is empty. Leave it out, or put text into it.")
+    return text

