@@ -35,6 +35,16 @@ def plain_errors(*expected: type[Exception]) -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
+@contextmanager
+def plain_interrupt() -> Iterator[None]:
+    """Say what Ctrl-C left behind, and exit with 130, as shells expect."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        typer.echo(str(interrupt) or "stopped before the first step", err=True)
+        raise typer.Exit(130) from None
+
+
 @data.command("list")
 def data_list() -> None:
     """List all sources; * marks the core ones."""
@@ -180,18 +190,22 @@ def pretrain(
         list[str] | None, typer.Option(help="A corpus, a text file, or a folder; repeatable.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where a run stopped.")] = False,
-    seed: Annotated[int, typer.Option(help="Source of all chance.")] = 0,
-    learning_rate: Annotated[float, typer.Option(help="Highest learning rate.")] = 1e-3,
+    seed: Annotated[int | None, typer.Option(help="Source of all chance; none: 0.")] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Highest learning rate; none: 0.001.")
+    ] = None,
     dropout: Annotated[float, typer.Option(help="The paper's 0.1 pays in long runs only.")] = 0.0,
     device: Annotated[str | None, typer.Option(help="cuda, mps or cpu; none: the best.")] = None,
     bfloat16: Annotated[
         bool | None, typer.Option(help="16-bit products; none: where they are faster.")
     ] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads.", min=1)] = None,
+    save_every: Annotated[int, typer.Option(help="Steps between two saves.", min=1)] = 200,
 ) -> None:
     """Pre-train BERT on real text: masked words and next sentences.
 
-    Stop it as you like, even with kill -9: the same command with --resume goes on.
+    Stop it as you like, even with kill -9: the same command with --resume goes on. Ctrl-C saves
+    first.
     """
     import torch
 
@@ -204,7 +218,8 @@ def pretrain(
 
     if threads:
         torch.set_num_threads(threads)
-    with plain_errors(SourceError, ValueError, CheckpointError, TrainingDiverged):
+    expected = (SourceError, ValueError, FileNotFoundError, CheckpointError, TrainingDiverged)
+    with plain_errors(*expected), plain_interrupt():
         run(
             BertConfig.preset(config),
             out,
@@ -217,6 +232,53 @@ def pretrain(
             dropout,
             device,
             bfloat16,
+            save_every,
             say=typer.echo,
         )
         typer.echo(f"written: {out}")
+
+
+@app.command()
+def score(
+    checkpoint: Annotated[Path, typer.Argument(help="Folder of a checkpoint.")] = Path(
+        "data/checkpoints/bert-mini"
+    ),
+    out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path(
+        "data/results/pretraining.csv"
+    ),
+    split: Annotated[str, typer.Option(help="dev or test.")] = "test",
+) -> None:
+    """Score a checkpoint on held-out documents, beside chance and counting. Some minutes."""
+    from bertedu.model.checkpoints import CheckpointError
+    from bertedu.pretraining.report import report, write_rows
+    from bertedu.text.sources import SourceError
+
+    with plain_errors(SourceError, CheckpointError, OSError):
+        rows = report(checkpoint, split)
+        write_rows(rows, out)
+        for row in rows:
+            typer.echo(
+                f"{row['system']:<12} MLM loss {row['mlm_loss']:>7}   words right "
+                f"{row['mlm_accuracy']:.1%}   pairs right {row.get('nsp_accuracy', '')}"
+            )
+        typer.echo(f"written: {out}")
+
+
+@app.command()
+def fill(
+    text: Annotated[str, typer.Argument(help='A sentence with a blank: "the ___ barked".')],
+    checkpoint: Annotated[str, typer.Option(help="A folder, or a name.")] = "bert-mini",
+    top: Annotated[int, typer.Option(help="How many guesses.", min=1)] = 5,
+) -> None:
+    """Fill the blanks of a sentence with a pre-trained BERT."""
+    import bertedu
+    from bertedu.analysis.fill import fill_blanks
+    from bertedu.model.checkpoints import CheckpointError
+
+    with plain_errors(CheckpointError, ValueError):
+        model, tokenizer = bertedu.load(checkpoint)
+        for number, guesses in enumerate(fill_blanks(model, tokenizer, text, top), start=1):
+            typer.echo(f"blank {number}")
+            for guess in guesses:
+                bar = "█" * round(40 * guess.probability)
+                typer.echo(f"  {guess.word:<14} {guess.probability:6.1%} {bar}")

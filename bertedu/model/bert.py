@@ -89,7 +89,13 @@ class BertForPreTraining(nn.Module):
 
         With ``selected``, bool (B, S), the words are scored at the n selected positions only,
         (n, V), in reading order: at 15 % that is six times less work. Without, (B, S, V).
+        Raises ValueError as `Bert` does, and if ``selected`` has another shape or is not bool.
         """
+        if selected is not None and (selected.shape != ids.shape or selected.dtype != torch.bool):
+            raise ValueError(
+                f"selected must be bool {tuple(ids.shape)} like ids, not {selected.dtype} "
+                f"{tuple(selected.shape)}"
+            )
         output = self.bert(ids, segment_ids, padding_mask)
         hidden = output.last if selected is None else output.last[selected]
         return self.mlm(hidden), self.nsp(output.pooled)

@@ -7,6 +7,8 @@ beside them `transformers` opens it as it is.
 import json
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.config import BertConfig
+from bertedu.model.config import BertConfig, Direction
 
 
 class CheckpointError(ValueError):
@@ -41,6 +43,7 @@ _TO_HUGGING_FACE = (
     (r"^mlm\.decoder\.bias", "cls.predictions.bias"),
     (r"^nsp\.classifier\.", "cls.seq_relationship."),
 )
+_TIED = "bert.embeddings.token.weight"  # the decoder of the MLM head is this table
 _SIZES = tuple(f.name for f in fields(BertConfig) if f.name not in ("dropout", "direction", "norm"))
 
 
@@ -61,6 +64,7 @@ def hugging_face_config(config: BertConfig) -> dict[str, Any]:
         "hidden_dropout_prob": config.dropout,
         "attention_probs_dropout_prob": config.dropout,
         **{name: value for name, value in asdict(config).items() if name in _SIZES},
+        "is_decoder": config.direction == "left-to-right",  # else `transformers` looks ahead
         "bertedu": {"direction": config.direction, "norm": config.norm},
     }
 
@@ -81,43 +85,58 @@ def read_config(folder: Path) -> BertConfig:
         raise CheckpointError(f"{folder} is not a checkpoint: it has no config.json") from None
     except ValueError:
         raise CheckpointError(f"{path} is not valid JSON; get the checkpoint again") from None
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error}") from None
     if not isinstance(values, dict) or values.get("model_type") != "bert":
         raise CheckpointError(f"{path} does not describe a BERT (model_type must be 'bert')")
     if values.get("hidden_act", "gelu") != "gelu":
         raise CheckpointError(f"{path}: hidden_act is {values['hidden_act']!r}; only gelu is known")
+    if values.get("position_embedding_type", "absolute") != "absolute":
+        raise CheckpointError(f"{path}: position_embedding_type must be 'absolute'")
+    one_way: Direction = "left-to-right" if values.get("is_decoder") else "bidirectional"
     own = values.get("bertedu", {})
     try:
         return BertConfig(
             **{name: values[name] for name in _SIZES},
             dropout=values.get("hidden_dropout_prob", 0.1),
-            direction=own.get("direction", "bidirectional"),
+            direction=own.get("direction", one_way),
             norm=own.get("norm", "post"),
         )
     except KeyError as error:
         raise CheckpointError(f"{path} lacks {error.args[0]!r}") from None
+    except (AttributeError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path} makes no model: {error}") from None
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary name to write to; rename it to ``path`` if all went well."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield part
+        os.replace(part, path)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(
+            f"cannot write {path}: {error}. Free some space or choose another folder; "
+            "the file that was there is unharmed."
+        ) from error
+    finally:
+        with suppress(OSError):  # gone already if all went well
+            part.unlink()
 
 
 def write_atomically(path: Path, content: str) -> None:
     """Write a text file so that a reader sees the old one or the new one, never half of it."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    part.write_text(content, encoding="utf-8")
-    os.replace(part, path)
+    with _replacing(path) as part:
+        part.write_text(content, encoding="utf-8")
 
 
 def save_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
     """Write a safetensors file under a temporary name, then rename it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
+    with _replacing(path) as part:
         save_file(tensors, part, metadata)
         part.chmod(0o644)  # safetensors makes it readable for its owner only
-        os.replace(part, path)
-    except (OSError, SafetensorError) as error:
-        part.unlink(missing_ok=True)
-        raise CheckpointError(
-            f"cannot write {path}: {error}. Free some space or choose another folder; "
-            "the checkpoint that was there is unharmed."
-        ) from error
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -198,5 +217,11 @@ def load_weights(model: BertForPreTraining, tensors: dict[str, Tensor], origin: 
                 f"{tuple(own.shape)}. Weights and config.json come from different models."
             )
         state[name] = tensors[theirs].float()
-    state["mlm.decoder.weight"] = state["bert.embeddings.token.weight"]
+    decoder = tensors.get("cls.predictions.decoder.weight")
+    if decoder is not None and not torch.equal(decoder.float(), state[_TIED]):
+        raise CheckpointError(
+            f"{origin}: cls.predictions.decoder.weight is not the token embedding; "
+            "ours is one table, so this model cannot be loaded"
+        )
+    state["mlm.decoder.weight"] = state[_TIED]
     model.load_state_dict(state)

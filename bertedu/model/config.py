@@ -1,6 +1,6 @@
 """The numbers that fix a BERT, and the arithmetic that turns them into a parameter count."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 Direction = Literal["bidirectional", "left-to-right", "right-to-left"]
@@ -46,9 +46,10 @@ class BertConfig:
 
     def __post_init__(self) -> None:
         """Refuse sizes that cannot make a model."""
-        for name, value in vars(self).items():
-            if isinstance(value, int) and value < 1:
-                raise ValueError(f"{name} is {value}; it must be at least 1")
+        for size in fields(self):
+            value = getattr(self, size.name)
+            if size.type is int and (not isinstance(value, int) or value < 1):
+                raise ValueError(f"{size.name} is {value!r}; it must be a whole number from 1 up")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size {self.hidden_size} cannot be split into {self.num_attention_heads} "
@@ -82,7 +83,8 @@ def count_parameters(config: BertConfig) -> dict[str, int]:
     feed_forward = hidden * inner + inner + inner * hidden + hidden
     return {
         "embeddings": rows * hidden + norm,
-        "encoder": config.num_hidden_layers * (attention + norm + feed_forward + norm),
+        "encoder": config.num_hidden_layers * (attention + norm + feed_forward + norm)
+        + (norm if config.norm == "pre" else 0),  # pre-norm: one more behind the last layer
         "pooler": hidden * hidden + hidden,
         "mlm": hidden * hidden + hidden + norm + config.vocab_size,
         "nsp": 2 * hidden + 2,

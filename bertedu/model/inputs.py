@@ -11,6 +11,8 @@ def check_input(config: BertConfig, ids: Tensor, segment_ids: Tensor, padding: T
         raise ValueError(
             f"ids must be (batch, length), not {tuple(ids.shape)}; is it one sentence?"
         )
+    if ids.is_floating_point():
+        raise ValueError(f"ids must be whole numbers, not {ids.dtype}; call .long() on them")
     if ids.shape[1] > config.max_position_embeddings:
         raise ValueError(
             f"the sequence has {ids.shape[1]} tokens; there are position embeddings for "

@@ -88,7 +88,7 @@ def score_baseline(model: UnigramModel | NeighborModel, batches: Sequence[Batch]
 
 
 def _running_text(documents: Sequence[EncodedDocument]) -> Tensor:
-    """All ids in one row, each sentence between special tokens, as the network sees them."""
+    """All ids in one row, each document between `[CLS]` and `[SEP]`."""
     ids = []
     for document in documents:
         ids.append(CLS_ID)

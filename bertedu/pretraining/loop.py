@@ -3,8 +3,11 @@
 import json
 import math
 import platform
+import signal
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -171,18 +174,45 @@ def load_state(
                 f"{path} was trained by another recipe: {described['recipe']}. Resume with the "
                 "same options, or choose another --out."
             )
-        for name, parameter in model.named_parameters():
+        parameters = dict(model.named_parameters())
+        extra = {name for name in tensors if name.partition("/")[2] not in parameters}
+        if extra:
+            raise KeyError(min(extra))
+        for name, parameter in parameters.items():
             with torch.no_grad():
                 parameter.copy_(tensors[f"weight/{name}"])
             optimizer.state[parameter] = {
-                "step": tensors[f"step/{name}"],
+                # the fused optimizer counts steps on the device of the weights
+                "step": tensors[f"step/{name}"].to(parameter.device),
                 "exp_avg": tensors[f"exp_avg/{name}"].to(parameter.device),
                 "exp_avg_sq": tensors[f"exp_avg_sq/{name}"].to(parameter.device),
             }
     except (KeyError, RuntimeError) as error:
-        raise CheckpointError(f"{path} belongs to another model ({error})") from None
+        raise CheckpointError(
+            f"{path} belongs to another model ({error}). Resume with the config it was started "
+            "with, or choose another --out."
+        ) from None
     values = described["state"]
     return State(**{**values, "position": Position(**values["position"])})
+
+
+@contextmanager
+def interrupt_between_steps() -> Iterator[threading.Event]:
+    """Let Ctrl-C set a flag, so that no step is left half done; a second Ctrl-C stops at once."""
+    asked = threading.Event()
+
+    def ask(signum: int, frame: Any) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        asked.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield asked  # signals reach the main thread only
+        return
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def train(
@@ -203,97 +233,119 @@ def train(
     The curve has a row every ``log_every`` steps: means since the last row, and scores on
     ``held_out`` where they were taken. All chance comes from the recipe's seed and the step, so a
     run that is killed and resumed ends with the same weights, bit for bit, on one CPU thread.
+    ``save_every`` is a multiple of ``log_every``: a state is saved where a row of the curve ends.
 
     Raises
     ------
     TrainingDiverged
-        The loss became NaN or infinite. The last good state stays on disk.
+        The loss or its gradient became NaN or infinite. The last good state stays on disk.
     CheckpointError
         The state to resume from cannot be used, or a state cannot be written.
+    KeyboardInterrupt
+        Ctrl-C came. The step under way was finished and the state saved.
+    ValueError
+        ``save_every`` is not a multiple of ``log_every``.
 
     """
+    if save_every % log_every:
+        raise ValueError(f"save_every {save_every} is not a multiple of log_every {log_every}")
     device = next(model.parameters()).device
     optimizer = make_optimizer(model, recipe.weight_decay)
     state = State()
     if resume and state_path is not None and state_path.exists():
         state = load_state(state_path, model, optimizer, recipe)
     model.train()
-    sums, since, tokens_since, began = torch.zeros(4, device=device), 0, 0, time.perf_counter()
+    sums, since, tokens_since, began = torch.zeros(5, device=device), 0, 0, time.perf_counter()
     seconds_before = state.seconds
-    bar = tqdm(
-        total=recipe.steps,
-        initial=state.step,
-        desc="pre-training",
-        disable=not progress,
-        unit="step",
-    )
-    current: int | None = None
-    while state.step < recipe.steps:
-        index = recipe.phase_at(state.step)
-        if index != current:  # a new phase starts a new epoch of its own length
-            first_of_phase = state.step > 0 and recipe.phase_at(state.step - 1) != index
-            if first_of_phase:
-                state.position = Position(state.position.epoch + 1, 0)
-            phase, current = recipe.phases[index], index
-            stream = batches(
-                documents,
-                phase.length,
-                phase.batch_size,
-                model.bert.config.vocab_size,
-                recipe.seed,
-                phase.mask_rate,
-                state.position,
-            )
-        batch, position = next(stream)
-        batch_tokens = batch.real_tokens
-        batch = batch.to(device)
-        torch.manual_seed(recipe.seed * 1_000_003 + state.step)  # dropout, too, knows only the step
-        for group in optimizer.param_groups:
-            group["lr"] = recipe.learning_rate_at(state.step)
-        with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
-            loss, scores = pretraining_loss(model, batch)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
-        optimizer.step()
+    with (
+        interrupt_between_steps() as asked_to_stop,
+        tqdm(
+            total=recipe.steps,
+            initial=state.step,
+            desc="pre-training",
+            disable=not progress,
+            unit="step",
+        ) as bar,
+    ):
+        current: int | None = None
+        while state.step < recipe.steps:
+            index = recipe.phase_at(state.step)
+            if index != current:  # a new phase starts a new epoch of its own length
+                first_of_phase = state.step > 0 and recipe.phase_at(state.step - 1) != index
+                if first_of_phase:
+                    state.position = Position(state.position.epoch + 1, 0)
+                phase, current = recipe.phases[index], index
+                stream = batches(
+                    documents,
+                    phase.length,
+                    phase.batch_size,
+                    model.bert.config.vocab_size,
+                    recipe.seed,
+                    phase.mask_rate,
+                    state.position,
+                )
+            batch, position = next(stream)
+            batch_tokens = batch.real_tokens
+            batch = batch.to(device)
+            # dropout, too, knows only the step
+            torch.manual_seed(recipe.seed * 1_000_003 + state.step)
+            for group in optimizer.param_groups:
+                group["lr"] = recipe.learning_rate_at(state.step)
+            with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
+                loss, scores = pretraining_loss(model, batch)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            norm = nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
+            optimizer.step()
 
-        state.step += 1
-        state.position = position
-        state.tokens += batch_tokens
-        sums, since, tokens_since = sums + scores, since + 1, tokens_since + batch_tokens
-        bar.update()
-        if state.step % log_every == 0 or state.step == recipe.steps:
-            means = (sums / since).tolist()
-            if not all(math.isfinite(value) for value in means):
-                bar.close()
-                raise TrainingDiverged(_diverged(state, recipe, log_every, state_path))
-            elapsed = time.perf_counter() - began
-            speed = tokens_since / max(elapsed + seconds_before - state.seconds, 1e-9)
-            bar.set_postfix_str(
-                f"loss {means[0]:.2f}, words {means[1]:.1%}, order {means[3]:.1%}, "
-                f"{speed:,.0f} tokens/s"
-            )
-            state.seconds = seconds_before + elapsed
-            row: dict[str, float] = {
-                "step": state.step,
-                "tokens": state.tokens,
-                "seconds": round(state.seconds, 1),
-                "mlm_loss": means[0],
-                "mlm_accuracy": means[1],
-                "nsp_loss": means[2],
-                "nsp_accuracy": means[3],
-            }
-            sums, since, tokens_since = torch.zeros(4, device=device), 0, 0
-            if held_out and (state.step % evaluate_every == 0 or state.step == recipe.steps):
-                with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
-                    dev = evaluate(model, held_out)
-                row |= {f"dev_{name}": value for name, value in asdict(dev).items()}
-            state.curve.append(row)
-            if state_path is not None and (
-                state.step % save_every == 0 or state.step == recipe.steps
-            ):
+            state.step += 1
+            state.position = position
+            state.tokens += batch_tokens
+            # The gradient is watched, too: this step's loss may be fine and its update NaN.
+            sums = sums + torch.cat([scores, norm.detach()[None]])
+            since, tokens_since = since + 1, tokens_since + batch_tokens
+            bar.update()
+            if state.step % log_every == 0 or state.step == recipe.steps:
+                means = (sums / since).tolist()
+                if not all(math.isfinite(value) for value in means):
+                    raise TrainingDiverged(_diverged(state, recipe, since, state_path))
+                elapsed = time.perf_counter() - began
+                speed = tokens_since / max(elapsed + seconds_before - state.seconds, 1e-9)
+                bar.set_postfix_str(
+                    f"loss {means[0]:.2f}, words {means[1]:.1%}, order {means[3]:.1%}, "
+                    f"{speed:,.0f} tokens/s"
+                )
+                state.seconds = seconds_before + elapsed
+                row: dict[str, float] = {
+                    "step": state.step,
+                    "tokens": state.tokens,
+                    "seconds": round(state.seconds, 1),
+                    "mlm_loss": means[0],
+                    "mlm_accuracy": means[1],
+                    "nsp_loss": means[2],
+                    "nsp_accuracy": means[3],
+                }
+                sums, since, tokens_since = torch.zeros(5, device=device), 0, 0
+                if held_out and (state.step % evaluate_every == 0 or state.step == recipe.steps):
+                    with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
+                        dev = evaluate(model, held_out)
+                    row |= {f"dev_{name}": value for name, value in asdict(dev).items()}
+                state.curve.append(row)
+                if state_path is not None and (
+                    state.step % save_every == 0 or state.step == recipe.steps
+                ):
+                    save_state(state_path, model, optimizer, state, recipe)
+            if asked_to_stop.is_set():
+                if state_path is None:
+                    raise KeyboardInterrupt(f"stopped after step {state.step}; nothing was saved")
+                if not sums.isfinite().all():
+                    raise TrainingDiverged(_diverged(state, recipe, since, state_path))
+                state.seconds = seconds_before + time.perf_counter() - began
                 save_state(state_path, model, optimizer, state, recipe)
-    bar.close()
+                raise KeyboardInterrupt(
+                    f"stopped after step {state.step}; the state is in {state_path}: go on with "
+                    "--resume"
+                )
     model.eval()
     return state
 
@@ -315,14 +367,15 @@ def _cpu_name() -> str:
     return str(name or platform.processor() or platform.machine())
 
 
-def _diverged(state: State, recipe: Recipe, log_every: int, path: Path | None) -> str:
+def _diverged(state: State, recipe: Recipe, steps: int, path: Path | None) -> str:
     kept = (
-        f"The last good state is in {path}: resume from it"
+        f"The last good state is kept in {path}."
         if path is not None and path.exists()
-        else "No state was saved yet: start again"
+        else "No state was saved yet."
     )
     return (
-        f"the loss became NaN or infinite between steps {state.step - log_every + 1} and "
-        f"{state.step}, at learning rate {recipe.learning_rate_at(state.step - 1):.2g}. {kept} "
-        "with half the learning rate."
+        f"the loss or its gradient became NaN or infinite between steps {state.step - steps + 1} "
+        f"and {state.step}, at learning rate {recipe.learning_rate_at(state.step - 1):.2g}. {kept} "
+        "The same chance would lead there again: start in another folder with half the learning "
+        "rate, or another seed."
     )

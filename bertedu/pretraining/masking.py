@@ -47,7 +47,7 @@ def mask_tokens(
     if not maskable.any():
         raise ValueError("nothing to mask: every token is special. Is the text empty?")
     chance = torch.rand(ids.shape, generator=generator).masked_fill(~maskable, 2.0)
-    selected = chance < max(rate, float(chance.min()) + 1e-9)  # in a tiny batch, the luckiest one
+    selected = (chance < rate) | (chance == chance.min())  # in a tiny batch, the luckiest one
 
     group = torch.rand(ids.shape, generator=generator)
     words = torch.randint(len(SPECIAL_TOKENS), vocab_size, ids.shape, generator=generator)

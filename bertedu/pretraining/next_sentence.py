@@ -34,8 +34,9 @@ def make_pairs(
 
     A is one or more whole sentences. With probability one half, B is what follows; otherwise it
     starts at a random sentence of *another document of the same source*: were it another source,
-    style and spelling alone would give the answer away. The sentences that a random B displaced
-    come next as an A of their own. Nothing is ever paired across a document's end, and a document
+    style and spelling alone would give the answer away. It is as long as a real B would be, for
+    the same reason: lengths must not tell. The sentences that a random B displaced come next as
+    an A of their own. Nothing is ever paired across a document's end, and a document
     of one sentence serves as B only.
 
     Raises
@@ -70,7 +71,8 @@ def make_pairs(
                 b, label, start = _join(sentences[split:end]), IS_NEXT, end
             else:
                 other = _other(by_source[document.source], index, rng)
-                b, label, start = _random_span(documents[other], room, rng), NOT_NEXT, split
+                b = _random_span(documents[other], room - len(a), rng)
+                label, start = NOT_NEXT, split
             yield Pair(*truncate_pair(a, b, room, rng), label)
 
 
@@ -79,16 +81,13 @@ def truncate_pair(
 ) -> tuple[list[int], list[int]]:
     """Cut the longer span until both fit.
 
-    Cutting falls on the outer ends, the front of A or the back of B, or with equal chance on the
-    inner ones, so that over the epochs every token is seen.
+    Each span loses its front or its back, with equal chance; a span so long that its middle would
+    never be seen keeps any stretch. So over the epochs every token is seen.
     """
     keep_a = min(len(a), max(room - len(b), (room + 1) // 2))
     keep_b = min(len(b), room - keep_a)
-    front_a, front_b = rng.random(2) < 0.5
-    return (
-        a[len(a) - keep_a :] if front_a else a[:keep_a],
-        b[len(b) - keep_b :] if front_b else b[:keep_b],
-    )
+    chance_a, chance_b = rng.random(2)
+    return _stretch(a, keep_a, chance_a), _stretch(b, keep_b, chance_b)
 
 
 def encode_documents(documents: Sequence[Document], tokenizer: object) -> list[EncodedDocument]:
@@ -114,7 +113,14 @@ def _other(members: list[int], index: int, rng: np.random.Generator) -> int:
     return other
 
 
+def _stretch(span: list[int], keep: int, chance: float) -> list[int]:
+    cut = len(span) - keep
+    start = int(chance * (cut + 1)) if cut > keep else cut if chance < 0.5 else 0
+    return span[start : start + keep]
+
+
 def _random_span(document: EncodedDocument, room: int, rng: np.random.Generator) -> list[int]:
+    """Take one sentence, and those after it until ``room`` is filled."""
     start = int(rng.integers(len(document.sentences)))
     span: list[int] = []
     for sentence in document.sentences[start:]:

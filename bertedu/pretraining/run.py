@@ -1,12 +1,17 @@
 """One pre-training run from corpus names to a finished checkpoint folder."""
 
 import dataclasses
+import hashlib
 import json
+import math
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -37,6 +42,8 @@ from bertedu.text.sources import sources
 from bertedu.text.tokenization import load_tokenizer, load_vocabulary, save_tokenizer
 
 STATE_FILE = "training_state.safetensors"
+RUN_FILE = "training_run.json"  # what --resume must find unchanged
+LOG_EVERY = 50
 EVALUATION_LENGTH, EVALUATION_BATCH = 128, 32
 
 
@@ -89,7 +96,7 @@ def steps_for_minutes(
             loss.item()  # wait for a GPU
             times.append(time.perf_counter() - began)
         mean += phase.share * sorted(times)[len(times) // 2]
-    return max(100, int(minutes * 60 / mean))
+    return max(20, int(minutes * 60 / mean))
 
 
 def pretrain(
@@ -99,27 +106,36 @@ def pretrain(
     minutes: float | None = None,
     corpora: Sequence[str] = DEFAULT_CORPORA,
     resume: bool = False,
-    seed: int = 0,
-    learning_rate: float = Recipe.learning_rate,
+    seed: int | None = None,
+    learning_rate: float | None = None,
     dropout: float = 0.0,
     device: str | None = None,
     bfloat16: bool | None = None,
+    save_every: int = 200,
     say: Callable[[str], None] = print,
 ) -> State:
     """Pre-train BERT and write a checkpoint folder that `transformers` opens.
 
     ``out`` receives `model.safetensors` (16 bit), `config.json`, the tokenizer's files and
     `training.json` (recipe, curve, corpora and their hashes, machine, seconds, commit); while the
-    run lasts, its full state.
+    run lasts, its full state, written every ``save_every`` steps and at Ctrl-C.
+
+    A new run has seed 0 and the recipe's learning rate, if they are not given; with ``resume``,
+    those that the run was started with, and so for the number of steps.
 
     Raises
     ------
     ValueError
-        Neither or both of ``steps`` and ``minutes`` are given, or the text is too small.
+        Neither or both of ``steps`` and ``minutes`` are given, the text is too small, or there is
+        no such device.
+    FileNotFoundError
+        There is no vocabulary.
     CheckpointError
         ``out`` holds a finished or another run, or cannot be written.
     TrainingDiverged
         The loss became NaN.
+    KeyboardInterrupt
+        Ctrl-C came; the message says where the state is.
 
     """
     state_path = out / STATE_FILE
@@ -129,36 +145,54 @@ def pretrain(
         raise CheckpointError(
             f"{out} holds a run in progress: go on with --resume, or choose another --out"
         )
-    chosen = torch.device(device) if device else default_device()
+    resuming = resume and state_path.exists()
+    if not resuming and (steps is None) == (minutes is None):
+        raise ValueError("say how long to train: either --steps N or --minutes M")
+    if (steps is not None and steps < 1) or (minutes is not None and not 0 < minutes < math.inf):
+        raise ValueError("steps and minutes must be above zero")
+    chosen = _device(device)
     use_bfloat16 = has_fast_bfloat16(chosen) if bfloat16 is None else bfloat16
     splits = load_splits(corpora, say)
     # No dropout: a short run sees each text a few times only, so there is little to overfit.
     config = dataclasses.replace(config, vocab_size=len(load_vocabulary()), dropout=dropout)
-    torch.manual_seed(seed)
+    run = {
+        "config": asdict(config),
+        "corpora": [str(corpus) for corpus in corpora],
+        "vocabulary": hashlib.sha256("\n".join(load_vocabulary()).encode()).hexdigest(),
+    }
+    if resuming:
+        recipe = read_recipe(state_path)
+        _check_same_run(out, run, recipe, steps, seed, learning_rate)
+    else:
+        _start_run(out, run)
+    torch.manual_seed(seed or 0)
     model = BertForPreTraining(config).to(chosen)
     initialize(model, splits["train"])
-    if resume and state_path.exists():
-        recipe = read_recipe(state_path)
-        if steps is not None and steps != recipe.steps:
-            raise CheckpointError(
-                f"{out} is a run of {recipe.steps} steps, not {steps}: leave --steps out, "
-                "or choose another --out"
-            )
-    elif (steps is None) == (minutes is None):
-        raise ValueError("say how long to train: either --steps N or --minutes M")
-    else:
-        steps = steps or steps_for_minutes(minutes or 0, model, splits["train"], use_bfloat16)
-        recipe = Recipe(steps=steps, seed=seed, learning_rate=learning_rate)
-    held_out = fixed_batches(splits["dev"], EVALUATION_LENGTH, EVALUATION_BATCH, config.vocab_size)
+    if not resuming:
+        if steps is None:
+            steps = steps_for_minutes(minutes or 0, model, splits["train"], use_bfloat16)
+        rate = Recipe.learning_rate if learning_rate is None else learning_rate
+        recipe = Recipe(steps, rate, seed=seed or 0)
+    held_out = fixed_batches(
+        _with_company(splits["dev"]), EVALUATION_LENGTH, EVALUATION_BATCH, config.vocab_size
+    )
+    if not held_out:
+        say("too few held-out documents to score on (about 40 documents are needed): going without")
     say(
         f"{sum(p.numel() for p in model.parameters()):,} parameters, {recipe.steps:,} steps on "
         f"{chosen.type}, {'bfloat16' if use_bfloat16 else 'float32'}"
     )
     state = train(
-        model, splits["train"], held_out, recipe, state_path, resume, bfloat16=use_bfloat16
+        model,
+        splits["train"],
+        held_out,
+        recipe,
+        state_path,
+        resume,
+        use_bfloat16,
+        log_every=math.gcd(LOG_EVERY, save_every),
+        save_every=save_every,
     )
-    save_checkpoint(model, out, torch.float16)
-    save_tokenizer(load_vocabulary(), out)
     known = sources()
     record = {
         "config": asdict(config),
@@ -172,9 +206,74 @@ def pretrain(
         "seconds": round(state.seconds, 1),
         "curve": [{k: round(v, 5) for k, v in row.items()} for row in state.curve],
     }
-    write_atomically(out / "training.json", json.dumps(record, indent=1) + "\n")
-    state_path.unlink(missing_ok=True)
+    with _writing(out):
+        save_checkpoint(model, out, torch.float16)
+        save_tokenizer(load_vocabulary(), out)
+        write_atomically(out / "training.json", json.dumps(record, indent=1) + "\n")
+        state_path.unlink(missing_ok=True)
+        (out / RUN_FILE).unlink(missing_ok=True)
     return state
+
+
+@contextmanager
+def _writing(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(
+            f"cannot write to {out}: {error.strerror or error}. Free some space or choose another "
+            "folder."
+        ) from None
+
+
+def _start_run(out: Path, run: dict[str, Any]) -> None:
+    """Write down what the run is, which also shows early whether ``out`` can be written."""
+    with _writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        write_atomically(out / RUN_FILE, json.dumps(run, indent=1) + "\n")
+
+
+def _check_same_run(
+    out: Path,
+    run: dict[str, Any],
+    recipe: Recipe,
+    steps: int | None,
+    seed: int | None,
+    learning_rate: float | None,
+) -> None:
+    """Refuse to go on with other options than the run was started with; clear what a kill left."""
+    asked = {"steps": steps, "seed": seed, "learning_rate": learning_rate}
+    changed = {
+        name: (getattr(recipe, name), value)
+        for name, value in asked.items()
+        if value is not None and value != getattr(recipe, name)
+    }
+    if (out / RUN_FILE).exists():
+        before = json.loads((out / RUN_FILE).read_text(encoding="utf-8"))
+        changed |= {n: (before.get(n), run[n]) for n in run if before.get(n) != run[n]}
+    for name, (was, now) in changed.items():
+        raise CheckpointError(
+            f"{out} is a run with {name} {was}, not {now}: resume with the same options, or "
+            "choose another --out"
+        )
+    for part in out.glob(f".{STATE_FILE}.*.part"):
+        part.unlink(missing_ok=True)
+
+
+def _device(name: str | None) -> torch.device:
+    if name is None:
+        return default_device()
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:  # torch raises either
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"device {name!r} cannot be used here: {reason}") from None
+
+
+def _with_company(documents: Sequence[EncodedDocument]) -> list[EncodedDocument]:
+    """Leave out a document that is the only one of its source: no pair can be drawn for it."""
+    count = Counter(document.source for document in documents if document.sentences)
+    return [document for document in documents if count[document.source] > 1]
 
 
 def read_recipe(state_path: Path) -> Recipe:

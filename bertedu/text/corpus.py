@@ -75,9 +75,10 @@ _NEVER = frozenset(_TITLES.split())
 _NOT_BEFORE_DIGIT = frozenset(_BEFORE_NUMBERS.split())
 _STARTERS = frozenset(_STARTER_WORDS.split())
 # End mark, closing quotes or brackets, space, then something that can start a sentence.
-_BOUNDARY = re.compile(r"([.!?…]+)[\"'”’)\]]*\s+(?=[\"'“‘(\[]*[^\W_a-z])")
+_BOUNDARY = re.compile(r"(?<![.!?…])([.!?…]+)[\"'”’)\]]*\s+(?=[\"'“‘(\[]*[^\W_a-z])")
 _LAST_WORD = re.compile(r"[\w.&-]*$")
 _FIRST_WORD = re.compile(r"[\"'“‘(\[]*(\w*)")
+_NEAR = 100  # characters; longer than any word
 
 
 def split_sentences(paragraph: str) -> list[str]:
@@ -89,8 +90,14 @@ def split_sentences(paragraph: str) -> list[str]:
     paragraph = " ".join(paragraph.split())
     sentences, start = [], 0
     for match in _BOUNDARY.finditer(paragraph):
-        before = paragraph[start : match.start()]
-        if match[1] == "." and not _period_ends(before, paragraph[match.end() :]):
+        # The nearest words decide; looking no further keeps a book on one line from taking hours.
+        before = paragraph[max(start, match.start() - _NEAR) : match.start()]
+        after = paragraph[match.end() : match.end() + _NEAR]
+        first = _FIRST_WORD.match(after)
+        next_word = first[1] if first else ""
+        if next_word[:1].islower():  # "é" and "я", which the pattern lets through
+            continue
+        if match[1] == "." and not _period_ends(before, next_word):
             continue
         sentences.append(paragraph[start : match.end()].rstrip())
         start = match.end()
@@ -99,11 +106,9 @@ def split_sentences(paragraph: str) -> list[str]:
     return sentences
 
 
-def _period_ends(before: str, after: str) -> bool:
+def _period_ends(before: str, next_word: str) -> bool:
     last = _LAST_WORD.search(before)
     word = (last[0] if last else "").lstrip(".&-")
-    first = _FIRST_WORD.match(after)
-    next_word = first[1] if first else ""
     lower = word.lower()
     if lower in _NOT_BEFORE_DIGIT:
         return not next_word[:1].isdigit()
@@ -111,7 +116,8 @@ def _period_ends(before: str, after: str) -> bool:
         return next_word.lower() in _STARTERS
     if lower in _NEVER:
         return False
-    if "." in word and all(len(part) <= 2 for part in word.split(".")):  # "U.S."
+    letters = "." in word and all(len(part) <= 2 for part in word.split("."))
+    if letters and word[0].isalpha():  # "U.S.", but not "3.5"
         return next_word.lower() in _STARTERS
     return True
 
@@ -160,7 +166,7 @@ def load_documents(corpus: str) -> list[Document]:
             f"{corpus!r} is neither a corpus ({', '.join(DEFAULT_CORPORA)}) nor an existing file "
             "or folder. Give the path of a UTF-8 text file, or of a folder of .txt files."
         )
-    files = sorted(path.rglob("*.txt")) if path.is_dir() else [path]
+    files = sorted(p for p in path.rglob("*.txt") if not p.is_dir()) if path.is_dir() else [path]
     if not files:
         raise CorpusError(f"{path} holds no .txt file. Put one document into each .txt file.")
     return [Document(file.stem, path.name, read_text(file)) for file in files]
@@ -172,15 +178,19 @@ def read_text(file: Path) -> str:
     Raises
     ------
     CorpusError
-        The file is empty, binary, not UTF-8, or over `MAX_FILE_BYTES`.
+        The file cannot be read, is empty, binary, not UTF-8, or over `MAX_FILE_BYTES`.
 
     """
-    if file.stat().st_size > MAX_FILE_BYTES:
-        raise CorpusError(
-            f"{file} is {file.stat().st_size / 2**20:.0f} MiB; a document may have at most "
-            f"{MAX_FILE_BYTES / 2**20:.0f} MiB. Cut it into files: one a chapter or article."
-        )
-    content = file.read_bytes()
+    try:
+        size = file.stat().st_size
+        if size > MAX_FILE_BYTES:
+            raise CorpusError(
+                f"{file} is {size / 2**20:.0f} MiB; a document may have at most "
+                f"{MAX_FILE_BYTES / 2**20:.0f} MiB. Cut it into files: one a chapter or article."
+            )
+        content = file.read_bytes()
+    except OSError as error:
+        raise CorpusError(f"cannot read {file}: {error.strerror or error}.") from None
     if b"\0" in content:
         raise CorpusError(f"{file} is not text: it holds NUL bytes. Export it as plain UTF-8 text.")
     try:

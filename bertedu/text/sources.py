@@ -380,11 +380,15 @@ def _download(source: Source, folder: Path, progress: bool) -> Path:
 
 def _grown(folder: Path) -> int:
     """Bytes of the wheel so far."""
-    sizes = [0]
-    for path in folder.rglob("*.whl"):
-        with suppress(FileNotFoundError):  # pip moved it between our two looks
-            sizes.append(path.stat().st_size)
-    return max(sizes)
+    size = 0
+    # pip moves files and removes folders while we look: os.walk passes over what is gone, and
+    # Path.rglob does not.
+    for place, _, names in os.walk(folder):
+        for name in names:
+            if name.endswith(".whl"):
+                with suppress(FileNotFoundError):
+                    size = max(size, os.path.getsize(os.path.join(place, name)))
+    return size
 
 
 _NO_CONNECTION = re.compile(

@@ -151,7 +151,7 @@ def train_wordpiece(
         if best is None:
             break  # every word is one piece, or no pair is frequent enough
         merges.append(best)
-        if best.piece not in vocab:  # another pair may have spelled the same piece before
+        if best.piece not in vocab:  # a word spelled [PAD] must not add a second [PAD]
             vocab.append(best.piece)
         spelling = {word: apply_merge(pieces, best) for word, pieces in spelling.items()}
     return vocab, merges

@@ -1,0 +1,1 @@
+"""bertedu side by side with Hugging Face `transformers`: the same weights, batches, process."""

@@ -1,0 +1,217 @@
+"""The comparisons themselves: pre-training step, matrix products, inference, memory."""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+from benchmarks.inputs import one_sentence
+from benchmarks.memory import can_measure, peak_of_step
+from benchmarks.products import bare_products, linear_shapes
+from benchmarks.report import INFERENCE, MEMORY, PRODUCTS, STEP, Row
+from benchmarks.sides import (
+    Setting,
+    assert_equal,
+    inference,
+    make_model,
+    make_ours,
+    make_theirs,
+    training_step,
+)
+from benchmarks.timing import WARM_UP, milliseconds, ratio, take_turns
+from bertedu.model.config import BertConfig
+from bertedu.pretraining.batches import Batch
+from bertedu.pretraining.loop import has_fast_bfloat16
+
+SENTENCE = 16  # tokens
+SENTENCE_REPEATS = 10  # rounds for one of a batch: it takes milliseconds
+EQUAL, BEST, SAME = "equal settings", "best settings", "no dropout"
+TARGETS = {
+    (STEP, EQUAL): "target 1.4, aim 1.6",
+    (STEP, BEST): "target 1.8, aim 2.3",
+    MEMORY: "target 0.7, aim 0.6",
+}
+Advance = Callable[[], object]
+
+
+def name_of(config: BertConfig) -> str:
+    """Say the size as the literature does, e.g. L4 H256."""
+    return f"L{config.num_hidden_layers} H{config.hidden_size}"
+
+
+def precisions() -> list[bool]:
+    """List the precisions to try: float32 (False), and bfloat16 (True) where it is fast."""
+    return [False, True] if has_fast_bfloat16(torch.device("cpu")) else [False]
+
+
+def settings() -> list[Setting]:
+    """List every way in which a side is timed, ours first."""
+    ours = [Setting("ours", 0.1), *(Setting("ours", bfloat16=b) for b in precisions())]
+    theirs = [
+        Setting("theirs", bfloat16=b, attention=attention)
+        for b in precisions()
+        for attention in ("sdpa", "eager")
+    ]
+    return [*ours, Setting("theirs", 0.1), *theirs]
+
+
+def count_calls(rounds: int) -> int:
+    """Count the calls of `compare_steps` and `compare_inference`, for a progress bar."""
+    steps = (WARM_UP + rounds) * (len(settings()) + len(precisions()))
+    return steps + 4 * (WARM_UP + SENTENCE_REPEATS * rounds) + 4 * (WARM_UP + rounds)
+
+
+def compare_steps(
+    config: BertConfig, batches: Sequence[Batch], rounds: int, advance: Advance
+) -> list[Row]:
+    """Time the pre-training step of every setting, and our step's bare matrix products.
+
+    Raises
+    ------
+    NotEqual
+        The two sides do not compute the same loss and gradients.
+
+    """
+    for attention in ("sdpa", "eager"):
+        assert_equal(make_ours(config), make_theirs(config, attention=attention), batches[0])
+    size, length = batches[0].ids.shape
+    selected = sum(int(batch.selected.sum()) for batch in batches) // len(batches)
+    shapes = linear_shapes(config, size, length, selected)
+    timed: dict[str, Callable[[], None]] = {}
+    for setting in settings():
+        timed[f"{setting.side} {setting}"] = training_step(
+            make_model(config, setting), batches, setting.bfloat16
+        )
+    for bfloat16 in precisions():
+        dtype = torch.bfloat16 if bfloat16 else torch.float32
+        timed[f"products {dtype}"] = bare_products(shapes, dtype)
+    seconds = take_turns(timed, rounds, advance)
+
+    def row(setting: str, ours: Setting, theirs: Setting) -> Row:
+        own, other = seconds[f"ours {ours}"], seconds[f"theirs {theirs}"]
+        return Row(
+            STEP,
+            name_of(config),
+            setting,
+            str(ours),
+            str(theirs),
+            *ratio(other, own),
+            ours_ms=milliseconds(own),
+            theirs_ms=milliseconds(other),
+            batch=size,
+            length=length,
+            tokens=size * length,
+            rounds=rounds,
+            target=TARGETS.get((STEP, setting), "") if name_of(config) == "L4 H256" else "",
+        )
+
+    rows = [row(EQUAL, Setting("ours", 0.1), Setting("theirs", 0.1))]
+    theirs = [s for s in settings() if s.side == "theirs" and not s.dropout]
+    best = min(theirs, key=lambda s: milliseconds(seconds[f"theirs {s}"]))
+    # Ours is what the package itself would choose here, whether or not it was the fastest today.
+    rows.append(row(BEST, Setting("ours", bfloat16=precisions()[-1]), best))
+    rows += [row(SAME, Setting("ours", bfloat16=s.bfloat16), s) for s in theirs]
+    for ours in (s for s in settings() if s.side == "ours"):
+        dtype = torch.bfloat16 if ours.bfloat16 else torch.float32
+        own, products = seconds[f"ours {ours}"], seconds[f"products {dtype}"]
+        rows.append(
+            Row(
+                PRODUCTS,
+                name_of(config),
+                str(ours),
+                str(ours),
+                "",
+                *ratio(products, own),
+                ours_ms=milliseconds(own),
+                products_ms=milliseconds(products),
+                batch=size,
+                length=length,
+                tokens=size * length,
+                rounds=rounds,
+            )
+        )
+    return rows
+
+
+def compare_inference(config: BertConfig, batch: Batch, rounds: int, advance: Advance) -> list[Row]:
+    """Time the encoder on one sentence and on a batch, with and without attention weights."""
+    rows = []
+    for name, input, repeat in (
+        ("one sentence", one_sentence(batch, SENTENCE), SENTENCE_REPEATS),
+        ("batch", batch, 1),
+    ):
+        functions = {
+            f"{side}{weights}": inference(config, side, weights, input)
+            for weights in (False, True)
+            for side in ("ours", "theirs")
+        }
+        seconds = take_turns(functions, repeat * rounds, advance)
+        for weights in (False, True):
+            own, other = seconds[f"ours{weights}"], seconds[f"theirs{weights}"]
+            size, length = input.ids.shape
+            rows.append(
+                Row(
+                    INFERENCE,
+                    name_of(config),
+                    name + (", with attention weights" if weights else ""),
+                    "float32",
+                    f"{'eager' if weights else 'sdpa'}, float32",
+                    *ratio(other, own),
+                    ours_ms=milliseconds(own),
+                    theirs_ms=milliseconds(other),
+                    batch=size,
+                    length=length,
+                    tokens=size * length,
+                    rounds=repeat * rounds,
+                )
+            )
+    return rows
+
+
+def memory_pairs() -> list[tuple[Setting, Setting]]:
+    """List the settings, ours and theirs, whose peaks are compared; none where it cannot be."""
+    if not can_measure():
+        return []
+    pairs = [(Setting("ours", 0.1), Setting("theirs", 0.1))]
+    if True in precisions():
+        pairs.append((Setting("ours", bfloat16=True), Setting("theirs", bfloat16=True)))
+    return pairs
+
+
+def count_processes() -> int:
+    """Count the processes that `compare_memory` starts."""
+    return 2 * len(memory_pairs())
+
+
+def compare_memory(config: BertConfig, batch: Batch, advance: Advance) -> list[Row]:
+    """Measure the peak of a step, in a fresh process each; nothing where the system cannot say."""
+    rows: list[Row] = []
+    size, length = batch.ids.shape
+    with tempfile.TemporaryDirectory() as folder:
+        for pair in memory_pairs():
+            peaks = []
+            for setting in pair:
+                peaks.append(peak_of_step(config, setting, batch, Path(folder)))
+                advance()
+            share = peaks[0] / peaks[1]
+            rows.append(
+                Row(
+                    MEMORY,
+                    name_of(config),
+                    str(pair[0]),
+                    str(pair[0]),
+                    str(pair[1]),
+                    share,
+                    share,
+                    share,
+                    ours_mb=peaks[0],
+                    theirs_mb=peaks[1],
+                    batch=size,
+                    length=length,
+                    tokens=size * length,
+                    rounds=1,
+                    target=TARGETS[MEMORY] if name_of(config) == "L4 H256" else "",
+                )
+            )
+    return rows

@@ -1,0 +1,463 @@
+"""What all checks share: run the learner's function beside ours, and say what differs.
+
+A check knows the usual mistakes as *wrong implementations*. If a wrong implementation answers every
+case as the learner's function does, that is the mistake, and its message is printed.
+"""
+
+import inspect
+import io
+import linecache
+import math
+import os
+import random
+import re
+import textwrap
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import EllipsisType, TracebackType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Function = Callable[..., Any]
+Inputs = tuple[Any, ...]
+
+
+class UnreadableError(Exception):
+    """An answer of the wrong kind. The message says what came, and what is wanted."""
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A usual mistake: what one sees, what to change, and the functions that make it."""
+
+    what: str
+    likely: str
+    wrong: tuple[Function, ...]
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """All that is needed to judge a function and to explain the verdict."""
+
+    name: str
+    right: Function  # the names of its arguments are those of the exercise
+    cases: Callable[[], Sequence[Inputs]]  # smallest first, the same at every call
+    read: Function  # (answer, *inputs) -> plain lists and numbers; or raises UnreadableError
+    mistakes: tuple[Mistake, ...]
+    tried: str  # what a right function has passed
+    start: str  # how to begin
+    source: tuple[Any, ...]  # the package's own pieces that do the same
+    in_place: str = "Work on a copy: x = x.clone()."
+    differ: Callable[[Inputs, Any, Any], str] | None = None  # a better "Yours gives …"
+    first_part: int | None = None  # of a pair, the result that the other one follows from
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The names of the function's arguments."""
+        return tuple(inspect.signature(self.right).parameters)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one call gave: a value, an error or an unreadable answer."""
+
+    value: Any = None
+    error: BaseException | None = None
+    unreadable: str = ""
+    nothing: bool = False
+    changed: tuple[str, ...] = field(default=(), compare=False)
+
+
+def judge(exercise: Exercise, function: object) -> str:
+    """Return the verdict on a learner's function, in plain words. Raises nothing."""
+    name = exercise.name
+    if complaint := cannot_call(name, exercise.arguments, exercise.start, function):
+        return complaint
+    assert callable(function)
+    cases, ours = _reference(exercise)
+    mine = call_all(exercise, function, cases)
+    if all(outcome.nothing for outcome in mine) and not any(o.changed for o in mine):
+        return stub(name, exercise.start)
+    failed = [i for i in range(len(cases)) if mine[i].changed or not _alike(mine[i], ours[i])]
+    if not failed:
+        return f"✓ {name}: {exercise.tried}"
+    first = failed[0]
+    smallest = f"Smallest case: {show(exercise.arguments, cases[first])}."
+    got = mine[first]
+
+    difference = _difference(exercise, cases[first], got, ours[first])
+    if mistake := _same_mistake(exercise, cases, mine):
+        return report(f"✗ {name}: {mistake.what}", smallest, difference, likely=mistake.likely)
+    again = call_all(exercise, function, cases, seed=1)
+    if not all(map(_alike, mine, again)):
+        return report(
+            f"✗ {name}: the same input gives another result each time.",
+            smallest,
+            likely="your function draws random numbers of its own. Use only what it is given: "
+            f"{', '.join(exercise.arguments)}.",
+        )
+    if got.changed:
+        nothing = " and returns nothing" if got.nothing else ""
+        return report(
+            f"✗ {name}: your function changes {' and '.join(got.changed)} in place{nothing}.",
+            smallest,
+            likely=exercise.in_place,
+        )
+    if got.error is not None:
+        return report(*describe_error(name, got.error), smallest, likely=hint(got.error))
+    if got.unreadable:
+        return report(f"✗ {name}: {got.unreadable}", smallest)
+    if mistake := _same_first_part(exercise, cases, mine, ours):
+        return report(
+            f"✗ {name}: {mistake.what} (There is more, but this comes first.)",
+            smallest,
+            difference,
+            likely=mistake.likely,
+        )
+    return report(
+        f"✗ {name}: {len(failed)} of {len(cases)} cases come out wrong.",
+        smallest,
+        difference,
+        likely="two mistakes at once, or one that we have not seen yet. Work the smallest case out "
+        f'by hand and print each step; check.solution("{name}") shows ours.',
+    )
+
+
+@cache
+def _reference(exercise: Exercise) -> tuple[tuple[Inputs, ...], tuple[Outcome, ...]]:
+    cases = tuple(exercise.cases())
+    return cases, tuple(call_all(exercise, exercise.right, cases))
+
+
+def cannot_call(name: str, arguments: Sequence[str], start: str, function: object) -> str:
+    """Return a complaint if there is no function, or it takes other arguments; else ""."""
+    if function is None or isinstance(function, EllipsisType):
+        return stub(name, start)
+    if not callable(function):
+        return report(
+            f"✗ {name}: got {_a(function)}, not a function.",
+            likely=f"the function was called. Give its name alone: check.{name}(my_{name}).",
+        )
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some built-in functions do not tell
+        return ""
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        takes = ", ".join(signature.parameters) or "nothing"
+        return report(
+            f"✗ {name}: wrong number of arguments.",
+            f"Yours takes {takes}; it is called with {len(arguments)}: {', '.join(arguments)}.",
+            likely=f"it should begin with def my_{name}({', '.join(arguments)}):",
+        )
+    return ""
+
+
+def stub(name: str, start: str) -> str:
+    """Say that the work has not begun, and how to begin."""
+    return f"… {name} is still a stub. Start from {start} (All done? Then a return is missing.)"
+
+
+def call_all(
+    exercise: Exercise, function: Function, cases: Sequence[Inputs], seed: int = 0
+) -> list[Outcome]:
+    """Call a function on copies of all cases; nothing that it does gets out."""
+    with undisturbed(seed):
+        return [_call(exercise, function, inputs) for inputs in cases]
+
+
+@contextmanager
+def undisturbed(seed: int) -> Iterator[None]:
+    """Swallow prints and warnings; fix all sources of chance, and put them back after."""
+    python, numpy = random.getstate(), np.random.get_state()
+    silence = io.StringIO()
+    with (
+        warnings.catch_warnings(),
+        torch.random.fork_rng(devices=[]),
+        redirect_stdout(silence),
+        redirect_stderr(silence),
+    ):
+        warnings.simplefilter("ignore")
+        torch.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)
+
+
+def _call(exercise: Exercise, function: Function, inputs: Inputs) -> Outcome:
+    given = tuple(x.clone() if isinstance(x, Tensor) else x for x in inputs)
+    try:
+        answer = function(*given)
+    except NotImplementedError:
+        return Outcome(nothing=True)
+    except (Exception, SystemExit) as error:
+        return Outcome(error=error)
+    names = zip(exercise.arguments, given, inputs, strict=True)
+    changed = tuple(name for name, now, before in names if not _unchanged(now, before))
+    parts = answer if isinstance(answer, tuple) and answer else (answer,)
+    if all(part is None or part is Ellipsis for part in parts):
+        return Outcome(nothing=True, unreadable=_NOTHING, changed=changed)
+    try:
+        return Outcome(exercise.read(answer, *inputs), changed=changed)
+    except UnreadableError as error:
+        return Outcome(unreadable=str(error), changed=changed)
+    except Exception:  # an answer so odd that reading it fails
+        return Outcome(unreadable=f"your function returned {_a(answer)}.", changed=changed)
+
+
+_NOTHING = "your function returned None here. Does every path end in a return?"
+
+
+def _same_mistake(
+    exercise: Exercise, cases: Sequence[Inputs], mine: Sequence[Outcome], part: int | None = None
+) -> Mistake | None:
+    """Find the mistake that answers every case as the learner does (or that part of it)."""
+    with undisturbed(seed=0):
+        for mistake in exercise.mistakes:
+            for wrong in mistake.wrong:
+                outcomes = (_call(exercise, wrong, inputs) for inputs in cases)
+                if all(_alike(a, b, part) for a, b in zip(outcomes, mine, strict=True)):
+                    return mistake
+    return None
+
+
+def _same_first_part(
+    exercise: Exercise,
+    cases: Sequence[Inputs],
+    mine: Sequence[Outcome],
+    ours: Sequence[Outcome],
+) -> Mistake | None:
+    """Two mistakes at once: find the one in the result that comes first, if that one is wrong."""
+    part = exercise.first_part
+    told = [i for i, outcome in enumerate(mine) if outcome.value is not None]  # it may also raise
+    if part is None or all(_alike(mine[i], ours[i], part) for i in told):
+        return None
+    return _same_mistake(exercise, [cases[i] for i in told], [mine[i] for i in told], part)
+
+
+def _alike(a: Outcome, b: Outcome, part: int | None = None) -> bool:
+    if a.error is not None or b.error is not None:
+        return type(a.error) is type(b.error)
+    if a.unreadable or b.unreadable or a.nothing or b.nothing:
+        return (a.unreadable, a.nothing) == (b.unreadable, b.nothing)
+    return alike(a.value, b.value) if part is None else alike(a.value[part], b.value[part])
+
+
+def alike(a: Any, b: Any) -> bool:
+    """Compare nested lists; numbers to one in a thousand, as half precision needs."""
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(map(alike, a, b))
+    if isinstance(a, float) or isinstance(b, float):
+        return math.isclose(a, b, rel_tol=1e-3, abs_tol=1e-4) or (math.isnan(a) and math.isnan(b))
+    return bool(a == b)
+
+
+def _unchanged(now: Any, before: Any) -> bool:
+    if isinstance(before, Tensor):
+        return now.shape == before.shape and bool(torch.equal(now, before))
+    return bool(now == before)
+
+
+# -- reading an answer
+
+
+def read_pair(answer: Any, names: str) -> tuple[Any, Any]:
+    """Take an answer apart that should be two things."""
+    if not isinstance(answer, tuple | list) or len(answer) != 2:
+        raise UnreadableError(f"your function returned {_a(answer)}; return two things: {names}.")
+    return answer[0], answer[1]
+
+
+def read_tensor(answer: Any, name: str, shape: Sequence[int]) -> Tensor:
+    """Turn a tensor, array or list of numbers into a tensor, and insist on its shape."""
+    try:
+        tensor = torch.as_tensor(answer).detach()
+    except (TypeError, ValueError, RuntimeError):
+        raise UnreadableError(f"{name} is {_a(answer)}; a tensor is wanted.") from None
+    if tensor.shape != torch.Size(shape):
+        raise UnreadableError(
+            f"{name} has shape {tuple(tensor.shape)}; {tuple(shape)} is wanted here."
+        )
+    return tensor
+
+
+def read_number(answer: Any) -> float:
+    """Turn a Python, NumPy or tensor scalar into a float."""
+    if isinstance(answer, Tensor | np.ndarray) and math.prod(answer.shape) != 1:
+        raise UnreadableError(
+            f"your function returned {_a(answer)}; one number is wanted. Is the mean missing, or "
+            'reduction="none" left in?'
+        )
+    if isinstance(answer, str | bool | np.bool_ | list | tuple | dict | set):
+        raise UnreadableError(f"your function returned {_a(answer)}; one number is wanted.")
+    try:
+        return float(answer.detach() if isinstance(answer, Tensor) else answer)
+    except (TypeError, ValueError):
+        raise UnreadableError(
+            f"your function returned {_a(answer)}; one number is wanted."
+        ) from None
+
+
+def read_bool(answer: Any) -> bool:
+    """Turn a Python, NumPy or tensor truth value into a bool."""
+    if isinstance(answer, Tensor | np.ndarray) and math.prod(answer.shape) == 1:
+        answer = answer.item()
+    if isinstance(answer, bool | np.bool_):
+        return bool(answer)
+    raise UnreadableError(f"your function returned {_a(answer)}; True or False is wanted.")
+
+
+def _a(value: Any) -> str:
+    """Describe a value in words that are the same on every machine."""
+    if value is None:
+        return "None"
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {tuple(value.shape)}"
+    if isinstance(value, np.ndarray):
+        return f"an array of shape {value.shape}"
+    if isinstance(value, tuple | list) and len(value) < 5:
+        inside = ", ".join(_a(item) for item in value)
+        return (
+            f"a {type(value).__name__} ({inside})" if value else f"an empty {type(value).__name__}"
+        )
+    if isinstance(value, bool | int | float | str) and len(repr(value)) < 40:
+        return f"the {type(value).__name__} {value!r}"
+    return f"a {type(value).__name__}"
+
+
+# -- words
+
+
+def report(first: str, *details: str, likely: str = "") -> str:
+    """Put a verdict together: the first line, and below it what is known in detail."""
+    details = tuple(detail for detail in details if detail)
+    return "\n".join(
+        [
+            textwrap.fill(first, 100, subsequent_indent="  "),
+            *(
+                textwrap.fill(d, 100, initial_indent="  ", subsequent_indent="    ")
+                for d in details
+            ),
+            *(
+                [textwrap.fill(likely, 100, initial_indent="  Likely: ", subsequent_indent="    ")]
+                if likely
+                else []
+            ),
+        ]
+    )
+
+
+def show(names: Sequence[str], inputs: Inputs) -> str:
+    """Write inputs so that they can be read, and typed."""
+    return ", ".join(f"{name} = {plain(value)}" for name, value in zip(names, inputs, strict=True))
+
+
+def plain(value: Any) -> str:
+    """Write a value with at most three decimals; a large tensor as its shape."""
+    if isinstance(value, Tensor):
+        if value.numel() > 24:
+            return f"a tensor of shape {tuple(value.shape)}"
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(plain, value)) + "]"
+    if isinstance(value, float):
+        return str(round(value, 3) + 0.0)  # + 0.0: no "-0.0"
+    return repr(value)
+
+
+def _difference(exercise: Exercise, inputs: Inputs, mine: Outcome, right: Outcome) -> str:
+    if mine.error is not None:
+        return _sentence(describe_error(exercise.name, mine.error)[0].partition(": ")[2])
+    if mine.unreadable:
+        return _sentence(mine.unreadable)
+    if exercise.differ:
+        return exercise.differ(inputs, mine.value, right.value)
+    return f"Yours gives {plain(mine.value)}; right is {plain(right.value)}."
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def describe_error(name: str, error: BaseException) -> tuple[str, str]:
+    """Say what an error is called and says, and at which line of the learner's it came."""
+    message = re.sub(r"0x[0-9a-f]+", "0x…", (str(error).splitlines() or [""])[0])[:200]
+    kind = type(error).__name__
+    first = f"✗ {name}: your function stopped with {kind}" + (f": {message}" if message else ".")
+    return first, _learners_line(error.__traceback__)
+
+
+# Code that is not the learner's: Python's own, the installed packages, this package.
+_NOT_THEIRS = tuple(
+    str(folder.resolve()) + os.sep
+    for folder in (
+        Path(os.__file__).parent,
+        Path(torch.__file__).parent.parent,
+        Path(__file__).parent.parent,
+    )
+)
+
+
+def _learners_line(traceback: TracebackType | None) -> str:
+    """Return the last line of the learner's own code that an error went through."""
+    found = ""
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        file = code.co_filename
+        if not file.startswith("<frozen") and not str(Path(file).resolve()).startswith(_NOT_THEIRS):
+            text = linecache.getline(file, traceback.tb_lineno).strip()
+            number = traceback.tb_lineno - code.co_firstlineno + 1
+            place = "" if code.co_name == "<lambda>" else f" of {code.co_name}"
+            found = f"Line {number}{place}: {text}"
+        traceback = traceback.tb_next
+    return found
+
+
+def hint(error: BaseException) -> str:
+    """Say what an error of this type usually means."""
+    return next(text for kind, text in _HINTS if isinstance(error, kind))
+
+
+_HINTS: tuple[tuple[type[BaseException], str], ...] = (
+    (NameError, "that name does not exist: run the cell that defines it, or check its spelling."),
+    (IndexError, "an index points outside its tensor, or a boolean index has another shape. "
+     "Print both shapes just before that line."),
+    (KeyError, "that key is not there. Print the keys just before that line."),
+    (AttributeError, "the thing before the dot is of another type than you think. Print type(…)."),
+    (ZeroDivisionError, "something that you divide by is 0 in this case."),
+    (RecursionError, "your function calls itself without an end."),
+    (AssertionError, "an assert of your own failed. Return an answer instead."),
+    (SystemExit, "leave out exit()."),
+    (TypeError, "a value of the wrong type goes into that line. Print type(…) just before it."),
+    (ValueError, "a value or a shape does not fit. Print shapes just before that line."),
+    (RuntimeError, "two shapes do not fit together, or a tensor has the wrong dtype. "
+     "Print .shape and .dtype just before that line."),
+    (BaseException, "call your function on the smallest case yourself, and print each step."),
+)  # fmt: skip
+
+
+def show_solution(exercises: Sequence[tuple[str, tuple[Any, ...]]], name: str) -> str:
+    """Return the source of the pieces that solve an exercise, or the list of exercises."""
+    for known, pieces in exercises:
+        if known == name:
+            parts = []
+            for piece in pieces:
+                module = inspect.getmodule(piece)
+                assert module is not None
+                path = module.__name__.replace(".", "/")
+                parts.append(f"# {path}.py\n{textwrap.dedent(inspect.getsource(piece)).rstrip()}")
+            return "\n\n".join(parts)
+    names = ", ".join(known for known, _ in exercises)
+    return f"No exercise is called {name!r}. There are: {names}."

@@ -1,0 +1,129 @@
+"""`bertedu data list | fetch | show`, on a tiny registry and from a folder: pip is not run here."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from bertedu.cli import app
+
+POEM = "a/poem.txt"
+CONTENT = {
+    "a/bytes.bin": bytes(range(256)) * 50,
+    "a/empty.bin": bytes(5000),  # valid UTF-8, but no text
+    # 4,096 bytes of this end inside a character
+    POEM: "\n".join(f"line  {number} {'와' * 2000}" for number in range(9)).encode(),
+}
+
+
+@pytest.fixture
+def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the wheels of sources `core` (default) and `extra`; BERTEDU_DATA is set."""
+    house, data = tmp_path / "house", tmp_path / "data"
+    house.mkdir()
+    data.mkdir()
+    text = ""
+    for name, default in (("core", "true"), ("extra", "false")):
+        wheel = house / f"{name}-1.0.whl"
+        with zipfile.ZipFile(wheel, "w") as archive:
+            for member, content in CONTENT.items():
+                archive.writestr(member, content + name.encode())
+        text += (
+            f'[wheels.{name}-data]\nversion = "1.0"\nfile = "{wheel.name}"\n'
+            f'sha256 = "{hashlib.sha256(wheel.read_bytes()).hexdigest()}"\n'
+            f"size_bytes = {wheel.stat().st_size}\n"
+            f'[sources.{name}]\nwheel = "{name}-data"\nmembers = ["a/*"]\ndefault = {default}\n'
+            f'language = "ko"\nlicense = "free {name}"\ncitation = "cite {name}"\n'
+            f'description = "what {name} is"\n'
+        )
+    (data / "sources.toml").write_text(text)
+    monkeypatch.setenv("BERTEDU_DATA", str(data))
+    return house
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(app, ["data", *map(str, words)], env={"COLUMNS": "300"})
+
+
+def test_fetch_without_names_takes_the_core(house: Path) -> None:
+    result = run("fetch", "--from", house)
+    assert result.exit_code == 0, result.output
+    downloads = house.parent / "data" / "downloads"
+    assert [path.name for path in downloads.iterdir()] == ["core-1.0.whl"]
+    assert run("fetch", "extra", "--from", house).exit_code == 0
+    assert sorted(path.name for path in downloads.iterdir()) == ["core-1.0.whl", "extra-1.0.whl"]
+
+
+def test_list_tells_core_and_state(house: Path) -> None:
+    run("fetch", "extra", "--from", house)
+    core, extra = run("list").stdout.splitlines()
+    assert core.startswith("* core ")
+    assert " - " in core
+    assert core.endswith("what core is")
+    assert extra.startswith("  extra ")
+    assert " fetched " in extra
+
+
+def test_show_before_fetching(house: Path) -> None:
+    result = run("show", "core")
+    assert result.exit_code == 0
+    for word in ("core-data==1.0", "free core", "cite core", "bertedu data fetch core", "a/*"):
+        assert word in result.stdout
+
+
+def test_show_gives_sizes_of_all_and_lines_of_text_only(house: Path) -> None:
+    run("fetch", "--from", house)
+    shown = run("show", "core").stdout
+    assert "fetched, hash verified" in shown
+    assert "12,804 bytes  a/bytes.bin" in shown
+    assert f"sample    {POEM}" in shown
+    assert "    | line  0 와와" in shown
+    assert max(map(len, shown.splitlines()[-4:])) < 110
+    assert "\0" not in shown
+
+
+def test_show_says_when_the_wheel_is_unusable(house: Path) -> None:
+    run("fetch", "--from", house)
+    wheel = house.parent / "data" / "downloads" / "core-1.0.whl"
+    wheel.write_bytes(wheel.read_bytes()[:100])
+    shown = run("show", "core")
+    assert shown.exit_code == 0
+    assert "unusable" in shown.stdout
+    assert "100 bytes of" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["fetch", "core", "extre"], "Did you mean extra?"),
+        (["show", "extre"], "Did you mean extra?"),
+        (["fetch", "core", "--from", "nowhere"], "nowhere is not a folder"),
+    ],
+)
+def test_an_error_is_one_plain_message(house: Path, words: list[str], message: str) -> None:
+    result = run(*words)
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert message in result.stderr
+    assert result.stderr.startswith("Error: ")
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+    assert not list((house.parent / "data").glob("downloads/*"))  # `core` was not fetched first
+
+
+def test_the_module_runs_and_help_does_not_load_torch() -> None:
+    code = (
+        "import runpy, sys\nsys.argv = ['bertedu', 'data', '--help']\n"
+        "try: runpy.run_module('bertedu', run_name='__main__')\n"
+        "except SystemExit as end: assert not end.code\n"
+        "assert 'torch' not in sys.modules, 'torch'"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "Usage: bertedu data" in done.stdout
