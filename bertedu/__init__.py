@@ -36,4 +36,14 @@ def load(name: str | Path = "bert-mini") -> "tuple[BertForPreTraining, Tokenizer
         raise CheckpointError(
             f"no checkpoint {str(name)!r}: give a folder, or one of {', '.join(known) or '(none)'}"
         )
-    return load_checkpoint(folder), load_tokenizer(folder)
+    model = load_checkpoint(folder)
+    try:
+        tokenizer = load_tokenizer(folder)
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{folder} has no usable vocabulary: {error}") from None
+    if tokenizer.get_vocab_size() != model.bert.config.vocab_size:
+        raise CheckpointError(
+            f"{folder}: vocab.txt has {tokenizer.get_vocab_size()} word pieces, but the model has "
+            f"{model.bert.config.vocab_size}. They come from different models."
+        )
+    return model, tokenizer

@@ -172,7 +172,7 @@ def vocabulary(
     from bertedu.text.sources import SourceError
     from bertedu.text.tokenization import save_tokenizer, train_vocabulary
 
-    with plain_errors(SourceError, ValueError):
+    with plain_errors(SourceError, ValueError, OSError):
         documents = [document for name in DEFAULT_CORPORA for document in load_documents(name)]
         training = [document.text for document in documents if document.split == "train"]
         typer.echo(f"training on {len(training):,} documents, some seconds")
@@ -249,11 +249,10 @@ def score(
     split: Annotated[str, typer.Option(help="dev or test.")] = "test",
 ) -> None:
     """Score a checkpoint on held-out documents, beside chance and counting. Some minutes."""
-    from bertedu.model.checkpoints import CheckpointError
     from bertedu.pretraining.report import report, write_rows
     from bertedu.text.sources import SourceError
 
-    with plain_errors(SourceError, CheckpointError, OSError):
+    with plain_errors(SourceError, ValueError, OSError):  # a CheckpointError is a ValueError
         rows = report(checkpoint, split)
         write_rows(rows, out)
         for row in rows:
@@ -269,15 +268,23 @@ def fill(
     text: Annotated[str, typer.Argument(help='A sentence with a blank: "the ___ barked".')],
     checkpoint: Annotated[str, typer.Option(help="A folder, or a name.")] = "bert-mini",
     top: Annotated[int, typer.Option(help="How many guesses.", min=1)] = 5,
+    picture: Annotated[
+        Path | None, typer.Option(help="Also draw the guesses for the first blank as a PNG.")
+    ] = None,
 ) -> None:
     """Fill the blanks of a sentence with a pre-trained BERT."""
     import bertedu
     from bertedu.analysis.fill import fill_blanks
-    from bertedu.model.checkpoints import CheckpointError
+    from bertedu.text.sources import SourceError
 
-    with plain_errors(CheckpointError, ValueError):
+    with plain_errors(SourceError, ValueError):  # a CheckpointError is a ValueError
         model, tokenizer = bertedu.load(checkpoint)
-        for number, guesses in enumerate(fill_blanks(model, tokenizer, text, top), start=1):
+        blanks = fill_blanks(model, tokenizer, text, top)
+        if picture:
+            from bertedu.analysis.views import guess_bars
+
+            guess_bars({text: blanks[0]}, f"The best guesses for {text}").save(picture)
+        for number, guesses in enumerate(blanks, start=1):
             typer.echo(f"blank {number}")
             for guess in guesses:
                 bar = "█" * round(40 * guess.probability)

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer
 from bertedu.model.bert import BertForPreTraining
 from bertedu.text.tokenization import MASK_ID, SPECIAL_TOKENS
 
-_BLANK = re.compile(r"_{2,}|\[MASK\]")
+BLANK = re.compile(r"_{2,}|\[MASK\]")
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,13 @@ def fill_blanks(
     TypeError
         ``text`` is not a string.
     ValueError
-        There is no blank, or the text is longer than the model's positions.
+        There is no blank, the text is longer than the model's positions, or ``top`` is not
+        between 1 and the number of word pieces.
 
     """
+    choices = model.bert.config.vocab_size - len(SPECIAL_TOKENS)
+    if not 1 <= top <= choices:
+        raise ValueError(f"top is {top}: ask for 1 to {choices} guesses, the word pieces there are")
     logits, _ = blank_logits(model, tokenizer, text)
     logits[:, : len(SPECIAL_TOKENS)] = -torch.inf  # "[PAD]" is no answer
     best = logits.softmax(-1).topk(top)  # (blanks, top)
@@ -51,11 +55,15 @@ def blank_logits(
     """Return the scores of all words at each blank, (blanks, V), and the tokens of the text."""
     if not isinstance(text, str):
         raise TypeError(f"the text must be a string, not {type(text).__name__}")
-    if not _BLANK.search(text):
+    if not BLANK.search(text):
         raise ValueError(f"no blank in {text!r}: write ___ or [MASK] where a word is missing")
-    encoding = tokenizer.encode(_BLANK.sub("[MASK]", text))
+    encoding = tokenizer.encode(BLANK.sub("[MASK]", text))
     device = next(model.parameters()).device
     ids = torch.tensor([encoding.ids], device=device)
+    was_training = model.training
     model.eval()
-    logits, _ = model(ids, selected=ids == MASK_ID)
+    try:
+        logits, _ = model(ids, selected=ids == MASK_ID)
+    finally:
+        model.train(was_training)
     return logits.float().cpu(), encoding.tokens

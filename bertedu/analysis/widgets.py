@@ -7,7 +7,7 @@ import ipywidgets as widgets
 import torch
 from tokenizers import Tokenizer
 
-from bertedu.analysis.fill import Guess, fill_blanks
+from bertedu.analysis.fill import BLANK, Guess, fill_blanks
 from bertedu.model.bert import BertForPreTraining
 from bertedu.text.corpus import Document
 
@@ -68,10 +68,11 @@ def beat_bert(
     """
     puzzles = make_puzzles(tokenizer, documents, seed)
     if not puzzles:
-        raise ValueError("no sentence of 8 to 40 words in these documents")
+        raise ValueError("no sentence of 8 to 40 words to play with: give more documents")
     sentence, answer, score = widgets.HTML(), widgets.HTML(), widgets.HTML()
     field = widgets.Text(placeholder="your guess", description="Word:")
-    check, skip = widgets.Button(description="Guess"), widgets.Button(description="Next sentence")
+    check = widgets.Button(description="Guess", disabled=True)  # nothing to guess before Start
+    skip = widgets.Button(description="Start / next")
     state = {"at": -1, "you": 0, "bert": 0, "rounds": 0}
 
     def next_puzzle(_: object = None) -> None:
@@ -80,6 +81,8 @@ def beat_bert(
         field.value, answer.value, check.disabled = "", "", False
 
     def guess(_: object = None) -> None:
+        if check.disabled:  # a second click can arrive before the page shows the first one's effect
+            return
         text, truth = puzzles[state["at"]]
         guesses = fill_blanks(model, tokenizer, text)[0]
         state["you"] += field.value.strip().lower() == truth
@@ -96,7 +99,6 @@ def beat_bert(
     # The first sentence comes after the game is on the page, so that no text of others is saved
     # with the notebook.
     box = widgets.VBox([sentence, widgets.HBox([field, check, skip]), answer, score])
-    skip.description = "Start / next"
     sentence.value = "<p>Press <i>Start / next</i>.</p>"
     return box
 
@@ -113,7 +115,7 @@ def make_puzzles(
     puzzles = []
     for index in torch.randperm(len(sentences), generator=generator).tolist():
         words = sentences[index].split()
-        if not 8 <= len(words) <= 40:
+        if not 8 <= len(words) <= 40 or BLANK.search(sentences[index]):
             continue
         place = int(torch.randint(len(words), (1,), generator=generator))
         truth = words[place].lower()

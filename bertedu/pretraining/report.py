@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from bertedu.model.checkpoints import load_checkpoint, write_atomically
+from bertedu.model.checkpoints import CheckpointError, load_checkpoint, write_atomically
 from bertedu.pretraining.baselines import NeighborModel, UnigramModel, score_baseline
 from bertedu.pretraining.batches import fixed_batches
 from bertedu.pretraining.evaluation import bootstrap_interval, score_pairs
@@ -37,11 +37,17 @@ def report(checkpoint: Path, split: str = "test") -> list[dict[str, object]]:
     Raises
     ------
     CheckpointError
-        The checkpoint cannot be loaded.
+        The checkpoint cannot be loaded, or its `training.json` does not say how it was trained.
+    ValueError
+        The split is not a held-out one.
 
     """
+    if split not in ("dev", "test"):
+        raise ValueError(f"no held-out split {split!r}: choose dev or test")
     model = load_checkpoint(checkpoint)
-    size = model.bert.config.vocab_size
+    trained = _how_trained(checkpoint / "training.json")
+    config = model.bert.config
+    size = config.vocab_size
     splits = load_splits()
     blanks = fixed_batches(splits[split], EVALUATION_LENGTH, EVALUATION_BATCH, size)
     chance = -math.log(size)
@@ -66,7 +72,6 @@ def report(checkpoint: Path, split: str = "test") -> list[dict[str, object]]:
 
     labels = torch.cat([batch.next_labels for batch in blanks]).double()
     majority = torch.maximum(labels.mean(), 1 - labels.mean())
-    known = json.loads((checkpoint / "training.json").read_text(encoding="utf-8"))
     common = {
         "split": split,
         "selected_tokens": int(words[:, 0].sum()),
@@ -76,8 +81,8 @@ def report(checkpoint: Path, split: str = "test") -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for name, table in (("chance", uniform), ("unigram", unigram), ("neighbors", around)):
         rows.append({"system": name} | common | _word_columns(table))
-    for row in rows:
-        row["mlm_accuracy"] = 1 / size if row["system"] == "chance" else row["mlm_accuracy"]
+    # All scores being equal, the best one is arbitrary; a fair draw is right once in `size` times.
+    rows[0] |= dict.fromkeys(("mlm_accuracy", "mlm_accuracy_low", "mlm_accuracy_high"), 1 / size)
     low, high = bootstrap_interval(pairs[:, 1], torch.ones(len(pairs)))
     rows.append(
         {"system": checkpoint.name}
@@ -87,11 +92,10 @@ def report(checkpoint: Path, split: str = "test") -> list[dict[str, object]]:
             "nsp_accuracy": round(float(pairs[:, 1].mean()), 4),
             "nsp_accuracy_low": round(low, 4),
             "nsp_accuracy_high": round(high, 4),
-            "seed": known["recipe"]["seed"],
-            "train_steps": known["steps"],
-            "train_tokens": known["tokens"],
-            "train_seconds": known["seconds"],
+            "config": f"L{config.num_hidden_layers} H{config.hidden_size} "
+            f"A{config.num_attention_heads} V{size} {config.direction}",
         }
+        | trained
     )
     machine = describe_machine(torch.device("cpu"))
     for row in rows:
@@ -100,6 +104,19 @@ def report(checkpoint: Path, split: str = "test") -> list[dict[str, object]]:
         row["device"] = f"{machine['device']} {machine['hardware']}"
         row["seconds"] = round(seconds, 1) if row["system"] == checkpoint.name else ""
     return rows
+
+
+def _how_trained(path: Path) -> dict[str, object]:
+    """Columns from the record of a run. Read first: a report takes minutes."""
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+        return {"seed": known["recipe"]["seed"]} | {
+            f"train_{name}": known[name] for name in ("steps", "tokens", "seconds")
+        }
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from None
+    except (KeyError, TypeError, ValueError):
+        raise CheckpointError(f"{path} is not the record of a finished run") from None
 
 
 def write_rows(rows: list[dict[str, object]], path: Path) -> None:

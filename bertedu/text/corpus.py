@@ -77,7 +77,7 @@ _STARTERS = frozenset(_STARTER_WORDS.split())
 # End mark, closing quotes or brackets, space, then something that can start a sentence.
 _BOUNDARY = re.compile(r"(?<![.!?…])([.!?…]+)[\"'”’)\]]*\s+(?=[\"'“‘(\[]*[^\W_a-z])")
 _LAST_WORD = re.compile(r"[\w.&-]*$")
-_FIRST_WORD = re.compile(r"[\"'“‘(\[]*(\w*)")
+_FIRST_WORD = re.compile(r"[\"'“‘(\[]*(\w*\.?)")  # with its period: "A." is an initial
 _NEAR = 100  # characters; longer than any word
 
 

@@ -137,8 +137,9 @@ class ToyLanguage:
     ) -> Tensor:
         """Return the exact distribution (W,) of the word at a position, given the chosen sides.
 
-        The word that stands there is not looked at. From the left alone, the reader knows where
-        the sentence began and that a word follows; from the right alone, where it ended.
+        The word that stands there is not looked at, so it may be a blank. From the left alone, the
+        reader knows where the sentence began and that a word follows; from the right alone, where
+        it ended.
 
         Raises
         ------
@@ -148,13 +149,13 @@ class ToyLanguage:
         """
         if not 0 <= position < len(sentence):
             raise ValueError(f"position {position} is outside a sentence of {len(sentence)} words")
-        unknown = set(sentence) - set(self.words)
+        words_before, words_after = sentence[:position], sentence[position + 1 :]
+        unknown = {*words_before, *words_after} - set(self.words)
         if unknown:
             raise ValueError(f"not a word of the toy language: {', '.join(sorted(unknown))}")
-        columns = [self.words.index(word) for word in sentence]
         if left:  # forward: P(words before, state here)
             before = self.start
-            for column in columns[:position]:
+            for column in map(self.words.index, words_before):
                 before = (before * self.emit[:, column]) @ self.move
         else:  # how often a sentence is in each state at all
             before = torch.linalg.solve(
@@ -163,7 +164,7 @@ class ToyLanguage:
         after = torch.ones_like(self.stop)
         if right:  # backward: P(words after, end | state here)
             after = self.stop
-            for column in reversed(columns[position + 1 :]):
+            for column in map(self.words.index, reversed(words_after)):
                 after = self.move @ (self.emit[:, column] * after)
         joint = (before * after) @ self.emit  # (W,)
         if joint.sum() <= 0:

@@ -1,0 +1,102 @@
+# `make` lists what there is. Works with GNU make 3.81 (macOS) and newer, and a plain sh.
+
+PYTHON ?= python3
+# Where the environment goes. `make lab VENV=` makes none and uses the one that is active.
+VENV ?= .venv
+# A folder with the data wheels, for a room without a network: make lab FROM=/media/usb/wheelhouse
+FROM ?=
+# Extra words for JupyterLab, for example LAB_ARGS="--no-browser --port 8890"
+LAB_ARGS ?=
+
+PY := $(if $(VENV),$(VENV)/bin/python,$(PYTHON))
+NOTEBOOKS := $(wildcard notebooks/*.ipynb)
+CHECKS := env data lint types unit notebooks
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help env data lab test lint types unit notebooks bench html clean
+
+help:  ## show this list
+	@echo "bertedu: BERT, taught by building it. Two commands: make lab, make test."
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo "Options: PYTHON=python3.12 (which Python), VENV= (use the active environment),"
+	@echo "  FROM=folder (data wheels on a USB stick), LAB_ARGS=--no-browser (passed to JupyterLab)"
+
+# The environment counts as done when its stamp holds the checksum of what it was made from. The
+# stamp is written last, so an install that was interrupted is done again, and so is one whose
+# pyproject.toml or constraints.txt has changed, or whose folder was moved.
+env:  ## make .venv and install everything (first time: some minutes; then at once)
+	@home="$(VENV)"; [ -n "$$home" ] || home=$$($(PYTHON) -c 'import sys; print(sys.prefix)' 2>/dev/null); \
+	stamp="$$home/.bertedu-installed"; \
+	want="$$(cat pyproject.toml constraints.txt | cksum) $$(pwd -P)"; \
+	if [ "$$(cat "$$stamp" 2>/dev/null)" = "$$want" ] && $(PY) -c 'import pip' 2>/dev/null; then \
+	  [ "$(MAKELEVEL)" != 0 ] || echo "env: ready ($$home)"; exit 0; fi; \
+	if ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	  echo "env: bertedu needs Python 3.11 or newer, and '$(PYTHON)' is missing or older."; \
+	  echo "     Install one (python.org, apt, brew), then name it: make $(or $(MAKECMDGOALS),env) PYTHON=python3.12"; \
+	  exit 1; fi; \
+	if [ -n "$(VENV)" ] && ! $(PYTHON) -c 'import venv, ensurepip' 2>/dev/null; then \
+	  echo "env: '$(PYTHON)' cannot make environments: its modules venv and ensurepip are missing."; \
+	  echo "     Debian, Ubuntu: sudo apt install python3-venv. Or use conda: see README.md."; \
+	  exit 1; fi; \
+	echo "env: installing bertedu and what it needs into $$home, in the versions of constraints.txt."; \
+	echo "     The first time takes about two minutes on a fast line and 2 GB of disk."; \
+	free=$$(df -Pk . | awk 'NR == 2 { print int($$4 / 1048576) }'); \
+	if [ "$$free" -lt 4 ]; then echo "env: only $$free GB of disk are free here; 4 GB are safer. Going on."; fi; \
+	if [ "$$(uname)" = Linux ] && [ -z "$$PIP_EXTRA_INDEX_URL$$PIP_NO_INDEX" ] && ! command -v nvidia-smi >/dev/null; then \
+	  echo "     No NVIDIA GPU seen. If pip now fetches packages named nvidia-…, stop it (Ctrl-C) and type"; \
+	  echo "     PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make $(or $(MAKECMDGOALS),env)"; \
+	  echo "     That takes PyTorch's CPU build and saves several GB."; fi; \
+	rm -f "$$stamp"; \
+	if [ -n "$(VENV)" ] && ! $(PY) -c 'import pip' 2>/dev/null; then \
+	  $(PYTHON) -m venv --clear "$(VENV)" || exit 1; fi; \
+	quiet=; [ -t 1 ] || quiet=-q; \
+	$(PY) -m pip install $$quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' || { \
+	  echo "env: the install did not finish; the reason stands above. 'make env' tries again and keeps"; \
+	  echo "     what pip has already fetched. Without a network: README.md, \"A room without a network\"."; \
+	  exit 1; }; \
+	printf '%s\n' "$$want" > "$$stamp"; \
+	echo "env: done"
+
+data: env  ## fetch the two core texts, 9.4 MB, checked against their hashes (then at once)
+	@$(PY) -m bertedu data fetch $(if $(FROM),--from "$(FROM)")
+
+lab: env data  ## environment, data, then JupyterLab on the first notebook
+	@echo "lab: starting JupyterLab; the address to open is printed below. Stop it with Ctrl-C."
+	@$(PY) -m jupyterlab --ServerApp.root_dir=. $(LAB_ARGS) notebooks/00_start_here.ipynb
+
+test:  ## environment, data, lint, types, unit tests, every notebook: all that CI runs
+	@begin=$$(date +%s); \
+	for step in $(CHECKS); do \
+	  echo "== $$step"; t=$$(date +%s); \
+	  $(MAKE) --no-print-directory $$step || { \
+	    echo "== $$step FAILED after $$(($$(date +%s) - t)) s. Alone: make $$step"; exit 1; }; \
+	  echo "== $$step passed in $$(($$(date +%s) - t)) s"; \
+	done; \
+	echo "== all of $(CHECKS) passed in $$(($$(date +%s) - begin)) s"
+
+lint: env  ## ruff: rules and layout, notebooks too
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+
+types: env  ## mypy, strict
+	@$(PY) -m mypy
+
+unit: env  ## the tests in tests/
+	@$(PY) -m pytest
+
+notebooks: env  ## run every notebook and compare each output with the committed one (nbval)
+	@if [ -z "$(NOTEBOOKS)" ]; then echo "notebooks: there is none in notebooks/ yet"; \
+	else $(PY) -m pytest --nbval --nbval-current-env $(NOTEBOOKS); fi
+
+bench: env  ## speed and memory beside Hugging Face transformers
+	@$(PY) -m benchmarks
+
+html: env  ## the notebooks as web pages in build/html
+	@if [ -z "$(NOTEBOOKS)" ]; then echo "html: there is no notebook in notebooks/ yet"; \
+	else $(PY) -m nbconvert --to html --output-dir build/html $(NOTEBOOKS); fi
+
+clean:  ## remove caches and build/; .venv and data/ stay
+	@rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find bertedu tests benchmarks notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} + 2>/dev/null || true
+	@echo "clean: caches and build/ are gone. To start anew, remove .venv as well."

@@ -1,0 +1,278 @@
+"""The sentence box and the guessing game, played through their widgets."""
+
+from __future__ import annotations
+
+import re
+
+import ipywidgets as widgets
+import pytest
+
+from bertedu.analysis import widgets as own
+from bertedu.analysis.fill import Guess
+from bertedu.analysis.widgets import bars_html, beat_bert, fill_box, make_puzzles
+from bertedu.model.bert import BertForPreTraining
+from bertedu.model.config import BertConfig
+from bertedu.text.corpus import Document
+from bertedu.text.tokenization import SPECIAL_TOKENS, fast_tokenizer
+
+WORDS = ["the", "a", "old", "dog", "cat", "bird", "barked", "purred", "sang", "in", "near", "big"]
+WORDS += ["yard", "tree", "and", "then", "slept"]
+TOKENIZER = fast_tokenizer([*SPECIAL_TOKENS, *WORDS, "dogs", "un", "##known", "##s", ",", ".", "7"])
+MODEL = BertForPreTraining(
+    BertConfig(
+        vocab_size=TOKENIZER.get_vocab_size(),
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        intermediate_size=8,
+        max_position_embeddings=64,
+        initializer_range=0.5,
+    )
+)
+ARTICLE = Document(
+    "Animals",
+    "made up",
+    "The old dog barked in the big yard, and then slept.\n"
+    "A cat purred near the big tree and then the dog barked.\n"
+    "Unknown dogs sang in 7 yards, and then 7 unknown birds slept.\n"
+    "The bird sang.\n"
+    "The ____ dog barked in the big yard and then the cat purred.\n"
+    + "The dog barked and "
+    + "then the dog barked and " * 9
+    + "then slept.\n",
+)
+
+
+# -- the sentence box
+
+
+def parts(box: widgets.VBox) -> tuple[widgets.Text, widgets.HTML]:
+    field, answer = box.children
+    return field, answer
+
+
+def test_the_box_answers_at_once_and_again_for_a_new_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def fake(model: object, tokenizer: object, text: str, top: int) -> list[list[Guess]]:
+        asked.append((text, top))
+        return [[Guess(f"word{len(asked)}", 0.25)]]
+
+    monkeypatch.setattr(own, "fill_blanks", fake)
+    field, answer = parts(fill_box(MODEL, TOKENIZER, "the ___ sang", top=3))
+    assert "word1" in answer.value
+    field.value = "the ___ barked"
+    assert asked == [("the ___ sang", 3), ("the ___ barked", 3)]
+    assert "word2" in answer.value
+    assert "word1" not in answer.value
+    assert field.continuous_update is False  # not a run of the model at every key
+
+
+def test_the_box_shows_the_guesses_of_every_blank() -> None:
+    field, answer = parts(fill_box(MODEL, TOKENIZER, "the ___ sang near a ___", top=2))
+    assert re.findall(r"blank \d", answer.value) == ["blank 1", "blank 2"]
+    assert answer.value.count("<tr>") == 4
+    field.value = "the ___ sang"
+    assert answer.value.count("<tr>") == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("the dog barked", "write ___ or [MASK]"),
+        ("", "no blank"),
+        ("___ " + "dog " * 100, "position"),
+    ],
+)
+def test_the_box_explains_what_it_cannot_fill_and_recovers(text: str, message: str) -> None:
+    field, answer = parts(fill_box(MODEL, TOKENIZER, "the ___ sang"))
+    before = answer.value
+    field.value = text
+    assert message in answer.value
+    assert "<table" not in answer.value
+    field.value = "the ___ sang"
+    assert answer.value == before
+
+
+def test_html_typed_by_a_learner_stays_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, answer = parts(fill_box(MODEL, TOKENIZER, "<script>alert(1)</script> & no blank"))
+    assert "<script" not in answer.value
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; no blank" in answer.value
+    monkeypatch.setattr(own, "fill_blanks", lambda *_: [[Guess("<b>&", 0.5)]])
+    _, answer = parts(fill_box(MODEL, TOKENIZER, "___"))
+    assert "&lt;b&gt;&amp;" in answer.value
+    assert "<b>" not in answer.value
+
+
+def test_bars_are_as_long_as_the_guess_is_likely_and_the_truth_is_marked() -> None:
+    shown = bars_html([Guess("dog", 0.5), Guess("cat", 0.1)], truth="cat")
+    long, short = map(int, re.findall(r"width:(\d+)px", shown))
+    assert long == 5 * short
+    assert "50 %" in shown
+    assert "10 %" in shown
+    assert re.findall("<b>(.*?)</b>", shown) == ["cat ✓"]
+
+
+# -- the puzzles
+
+
+def test_a_puzzle_hides_the_word_that_stood_there() -> None:
+    originals = [" ".join(s.split()).lower() for s in ARTICLE.sentences()]
+    puzzles = [p for seed in range(40) for p in make_puzzles(TOKENIZER, [ARTICLE], seed)]
+    assert len(puzzles) > 40
+    for text, truth in puzzles:
+        assert text.count("[MASK]") == 1
+        assert text.replace("[MASK]", truth).lower() in originals
+        assert 8 <= len(text.split()) <= 40
+
+
+def test_only_whole_words_of_letters_are_hidden() -> None:
+    puzzles = [p for seed in range(200) for p in make_puzzles(TOKENIZER, [ARTICLE], seed)]
+    hidden = {truth for _, truth in puzzles}
+    assert hidden <= {*WORDS, "dogs"}
+    assert {"dog", "dogs", "the"} <= hidden  # and so not: 7; yard, (its comma); unknown (2 pieces)
+    for text, _ in puzzles:
+        assert "[MASK]" in text.split()
+        assert TOKENIZER.encode(text).tokens.count("[MASK]") == 1
+
+
+def test_short_long_and_blank_sentences_are_left_out() -> None:
+    texts = [t for seed in range(40) for t, _ in make_puzzles(TOKENIZER, [ARTICLE], seed)]
+    assert not [t for t in texts if len(t.split()) == 3 or len(t.split()) > 40 or "__" in t]
+    assert len({len(t.split()) for t in texts}) >= 2
+
+
+def test_the_same_seed_makes_the_same_puzzles() -> None:
+    documents = [ARTICLE] * 5
+    first = make_puzzles(TOKENIZER, documents, seed=1)
+    assert make_puzzles(TOKENIZER, documents, seed=1) == first
+    assert make_puzzles(TOKENIZER, documents, seed=2) != first
+    assert make_puzzles(TOKENIZER, documents, seed=1, count=2) == first[:2]
+
+
+def test_no_sentence_to_play_with_is_an_error() -> None:
+    short = Document("Bird", "made up", "The bird sang.")
+    assert make_puzzles(TOKENIZER, [short]) == []
+    with pytest.raises(ValueError, match="no sentence of 8 to 40 words.*give more"):
+        beat_bert(MODEL, TOKENIZER, [short])
+
+
+# -- the game
+
+
+class Game:
+    """Presses the buttons and reads what is shown."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, bert: str) -> None:
+        self.asked: list[str] = []
+
+        def fake(model: object, tokenizer: object, text: str) -> list[list[Guess]]:
+            self.asked.append(text)
+            return [[Guess(bert, 0.5), Guess("<i>", 0.25)]]
+
+        monkeypatch.setattr(own, "fill_blanks", fake)
+        self.puzzles = make_puzzles(TOKENIZER, [ARTICLE] * 3, seed=5)
+        self.box = beat_bert(MODEL, TOKENIZER, [ARTICLE] * 3, seed=5)
+        self.sentence, row, self.answer, self.score = self.box.children
+        self.field, self.check, self.start = row.children
+
+    def guess(self, word: str) -> None:
+        self.field.value = word
+        self.check.click()
+
+
+def everything_in(widget: widgets.Widget) -> str:
+    """All that the widgets would save into a notebook, as one text."""
+    own_state = str(widget.get_state())
+    return own_state + "".join(everything_in(child) for child in getattr(widget, "children", ()))
+
+
+def test_no_text_of_the_corpus_is_in_the_widget_before_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    game = Game(monkeypatch, "dog")
+    state = everything_in(game.box)
+    assert "Start" in state
+    assert "[MASK]" not in state
+    for sentence in ARTICLE.sentences():
+        for five in zip(*(sentence.split()[i:] for i in range(5)), strict=False):
+            assert " ".join(five) not in state
+
+
+def test_nothing_can_be_guessed_before_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    game = Game(monkeypatch, "dog")
+    before = everything_in(game.box)
+    assert game.check.disabled
+    game.check.click()
+    assert everything_in(game.box) == before
+    assert not game.asked
+
+
+def test_right_and_wrong_guesses_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = make_puzzles(TOKENIZER, [ARTICLE] * 3, seed=5)[0][1]
+    game = Game(monkeypatch, bert=first)  # it is right whenever the first word is hidden
+    assert len(game.puzzles) >= 3
+    game.start.click()
+    text, truth = game.puzzles[0]
+    assert text in game.sentence.value
+    assert not game.check.disabled
+    game.guess(f" {truth.upper()} ")  # case and spaces do not matter
+    assert game.asked == [text]
+    assert f"It was <b>{truth}</b>" in game.answer.value
+    assert "&lt;i&gt;" in game.answer.value
+    assert game.score.value == "<p>you 1, BERT 1, of 1</p>"
+
+    you, bert = 1, 1
+    for number, (text, truth) in enumerate(game.puzzles[1:4], start=2):
+        game.start.click()
+        assert text in game.sentence.value
+        assert game.answer.value == ""
+        assert game.field.value == ""
+        game.guess(truth if number == 3 else "xyzzy")
+        you, bert = you + (number == 3), bert + (truth == first)
+        assert game.score.value == f"<p>you {you}, BERT {bert}, of {number}</p>"
+    assert you == 2
+
+
+def test_a_sentence_can_be_guessed_once_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    game = Game(monkeypatch, "dog")
+    game.start.click()
+    game.guess("xyzzy")
+    assert game.check.disabled
+    after = game.score.value
+    game.guess(game.puzzles[0][1])  # now that it is known
+    assert game.score.value == after
+    assert len(game.asked) == 1
+
+
+def test_skipping_costs_nothing_and_after_the_last_comes_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    game = Game(monkeypatch, "dog")
+    for text, _ in [*game.puzzles, game.puzzles[0]]:
+        game.start.click()
+        assert text in game.sentence.value
+    assert game.score.value == ""
+    assert not game.asked
+
+
+def test_the_game_runs_on_a_real_model() -> None:
+    box = beat_bert(MODEL, TOKENIZER, [ARTICLE])
+    _, row, answer, score = box.children
+    field, check, start = row.children
+    start.click()
+    field.value = "dog"
+    check.click()
+    assert answer.value.count("<tr>") == 5
+    assert "of 1" in score.value
+
+
+def test_html_in_a_document_stays_text() -> None:
+    evil = Document("Evil", "made up", "The dog <script>x</script> barked & the dog barked the.")
+    box = beat_bert(MODEL, TOKENIZER, [evil] * 20)
+    sentence, row, _, _ = box.children
+    row.children[2].click()
+    assert "<script" not in sentence.value
+    assert "&lt;script&gt;" in sentence.value

@@ -1,0 +1,236 @@
+"""What all checks share: stubs, errors, isolation, solutions; no message hides another."""
+
+from __future__ import annotations
+
+import inspect
+import random
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from verdicts import verdict, words
+
+from bertedu import check
+from bertedu.check import exercise, masked_language_model, start_here
+from bertedu.check.exercise import Exercise, Mistake
+from bertedu.pretraining.masking import mask_tokens
+
+EXERCISES = [
+    value
+    for module in (start_here, masked_language_model)
+    for value in vars(module).values()
+    if isinstance(value, Exercise)
+]
+by_name = pytest.mark.parametrize("one", EXERCISES, ids=[e.name for e in EXERCISES])
+
+
+def with_arguments(arguments: tuple[str, ...], body: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of these arguments, as a learner would have written it."""
+    scope: dict[str, Any] = {"body": body}
+    names = ", ".join(arguments)
+    exec(f"def my_function({names}): return body({names})", scope)
+    made: Callable[..., Any] = scope["my_function"]
+    return made
+
+
+def test_there_is_a_check_for_every_exercise() -> None:
+    assert {e.name for e in EXERCISES} | {"loss_test", "solution"} == set(check.__all__)
+
+
+@by_name
+def test_every_known_mistake_gets_its_own_message(one: Exercise) -> None:
+    """No mistake stands in the shadow of one before it, or is right after all."""
+    assert len({mistake.what for mistake in one.mistakes}) == len(one.mistakes)
+    for mistake in one.mistakes:
+        for wrong in mistake.wrong:
+            said = words(exercise.judge(one, with_arguments(one.arguments, wrong)))
+            assert said.startswith(f"✗ {one.name}: {mistake.what} Smallest case: ")
+            assert f"Likely: {mistake.likely}" in said
+
+
+@by_name
+def test_a_stub_is_told_how_to_begin(one: Exercise) -> None:
+    def not_yet(*_: Any) -> None:
+        raise NotImplementedError
+
+    function = getattr(check, one.name)
+    stubs: list[Any] = [..., None, lambda *_: None, lambda *_: ..., not_yet]
+    stubs.append(lambda *_: (None, None))
+    for stub in stubs:
+        said = verdict(function, stub)
+        assert said.startswith(f"… {one.name} is still a stub. Start from {one.start}")
+        assert said.count("\n") == 1
+
+
+@by_name
+@pytest.mark.parametrize(
+    "odd",
+    [
+        lambda *_: "text",
+        lambda *_: [],
+        lambda *_: {},
+        lambda *_: object(),
+        lambda *_: float("nan"),
+        lambda *_: 1 + 2j,
+        lambda *_: torch.zeros(0),
+        lambda *_: (torch.zeros(0), torch.zeros(0)),
+        lambda *_: ([[1], [2, 3]], [[object()]]),
+        lambda *_: np.array([object()]),
+        lambda *_: (x for x in "ab"),
+        lambda *_: [*range(100)],
+        lambda *_: 1 / 0,
+        lambda *_: sys.exit(),
+        lambda *arguments: arguments[99],
+        lambda: None,
+        torch.softmax,
+        3,
+        "masking",
+        torch.zeros(2),
+        object,
+    ],
+)
+def test_nothing_raises_and_nothing_odd_passes(one: Exercise, odd: Any) -> None:
+    said = verdict(getattr(check, one.name), odd)
+    assert said.startswith(f"✗ {one.name}: ")
+    assert "0x" not in said.replace("0x…", "")
+    assert said == verdict(getattr(check, one.name), odd)
+
+
+def undefined_name(vocab_size: int) -> Any:
+    return logarithm(vocab_size)  # type: ignore[name-defined]  # noqa: F821
+
+
+def deep_inside_torch(vocab_size: int) -> Any:
+    ones = torch.ones(vocab_size)
+    return torch.nn.functional.cross_entropy(ones, torch.zeros(1))
+
+
+def forever(vocab_size: int) -> Any:
+    return forever(vocab_size)
+
+
+@pytest.mark.parametrize(
+    ("broken", "parts"),
+    [
+        (undefined_name, ["NameError", "Line 2 of undefined_name: return logarithm(", "spelling"]),
+        (deep_inside_torch, ["Error", "Line 3 of deep_inside_torch: return torch.nn.functional"]),
+        (forever, ["RecursionError", "Line 2 of forever", "calls itself"]),
+        (lambda v: [1, 2][v], ["IndexError", "points outside"]),
+        (lambda v: {}["V"], ["KeyError", "key is not there"]),
+        (lambda v: v.log(), ["AttributeError", "'log'", "Print type("]),
+        (lambda v: 1 / (v - v), ["ZeroDivisionError", "is 0 in this case"]),
+        (lambda v: v + "1", ["TypeError", "wrong type"]),
+        (lambda v: int("V"), ["ValueError", "does not fit"]),
+        (lambda v: torch.ones(2) @ torch.ones(3), ["RuntimeError", "two shapes do not fit"]),
+        (lambda v: (_ for _ in ()).throw(OSError("gone")), ["OSError: gone", "smallest case your"]),
+        (lambda v: exit(3), ["SystemExit", "leave out exit()"]),
+        (lambda: 1, ["wrong number of arguments. Yours takes nothing; it is called with 1"]),
+        (lambda a, b: 1, ["Yours takes a, b; it is called with 1: vocab_size"]),
+        (
+            0.5,
+            ["got the float 0.5, not a function", "Give its name alone: check.chance(my_chance)"],
+        ),
+    ],
+)
+def test_an_error_is_told_with_the_learners_line_and_a_hint(broken: Any, parts: list[str]) -> None:
+    said = words(verdict(check.chance, broken))
+    assert said.startswith("✗ chance: ")
+    for part in parts:
+        assert part in said
+    assert ".py" not in said  # no path of a machine
+
+
+def test_an_error_in_some_cases_only_shows_the_smallest_of_them() -> None:
+    def f(vocab_size: int) -> float:
+        if vocab_size > 50:
+            raise ValueError("too many")
+        return start_here.right_chance(vocab_size)
+
+    assert "vocab_size = 100" in verdict(check.chance, f)
+
+
+def test_prints_and_warnings_of_the_learner_stay_inside(capsys: pytest.CaptureFixture[str]) -> None:
+    def f(vocab_size: int) -> float:
+        print("here")
+        print("there", file=sys.stderr)
+        warnings.warn("careful", stacklevel=1)
+        return start_here.right_chance(vocab_size)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check.chance(f)
+    captured = capsys.readouterr()
+    assert captured.out.startswith("✓ chance")
+    assert captured.out.count("\n") == 1
+    assert captured.err == ""
+
+
+def test_a_check_leaves_all_sources_of_chance_as_they_were() -> None:
+    def draw() -> tuple[float, float, float]:
+        return float(torch.rand(1)), random.random(), float(np.random.rand())
+
+    def greedy(vocab_size: int) -> float:
+        return sum(draw())
+
+    torch.manual_seed(1), random.seed(1), np.random.seed(1)
+    undisturbed = draw()
+    torch.manual_seed(1), random.seed(1), np.random.seed(1)
+    first = verdict(check.chance, greedy)
+    assert "random numbers of its own" in first
+    assert draw() == undisturbed
+    assert verdict(check.chance, greedy) == first
+
+
+def test_a_function_that_spoils_its_input_does_not_spoil_the_next_check() -> None:
+    def spoil(logits: Tensor, labels: Tensor) -> float:
+        logits.zero_()
+        labels.zero_()
+        return 1.0
+
+    before = verdict(check.accuracy, spoil)
+    assert verdict(check.accuracy, masked_language_model.right_accuracy).startswith("✓")
+    assert verdict(check.accuracy, spoil) == before
+
+
+def test_numbers_are_written_short() -> None:
+    assert exercise.plain(torch.tensor([[0.12345, -0.0, 2.0]])) == "[[0.123, 0.0, 2.0]]"
+    assert exercise.plain(float("nan")) == "nan"
+    assert exercise.plain(torch.zeros(5, 5)) == "a tensor of shape (5, 5)"
+
+
+def test_lines_are_no_wider_than_a_notebook() -> None:
+    for one in EXERCISES:
+        for mistake in one.mistakes:
+            said = exercise.judge(one, with_arguments(one.arguments, mistake.wrong[0]))
+            assert max(map(len, said.splitlines())) <= 100
+            break
+
+
+@pytest.mark.parametrize("name", [*(e.name for e in EXERCISES), "loss_test"])
+def test_every_exercise_has_a_solution(name: str) -> None:
+    said = verdict(check.solution, name)
+    assert "# bertedu/" in said
+    assert f"def right_{name}(" in said
+
+
+def test_the_solution_is_the_package_itself() -> None:
+    said = verdict(check.solution, "masking")
+    assert said.startswith("# bertedu/pretraining/masking.py\n")
+    assert inspect.getsource(mask_tokens).strip() in said
+
+
+def test_an_unknown_solution_lists_the_exercises() -> None:
+    said = verdict(check.solution, "attention")
+    assert said.startswith("No exercise is called 'attention'. There are: ")
+    assert all(e.name in said for e in EXERCISES)
+    assert "loss_test" in said
+
+
+def test_there_are_enough_known_mistakes() -> None:
+    mistakes: list[Mistake] = [mistake for e in EXERCISES for mistake in e.mistakes]
+    assert len(mistakes) + len(masked_language_model.MUSEUM) >= 30

@@ -1,0 +1,117 @@
+"""Heads: what each output depends on, and what it does not."""
+
+import dataclasses
+
+import pytest
+import torch
+from model_checks import CONFIG, close, make_model, moved, norm_by_hand, sample_states
+from torch import nn
+
+from bertedu.model.heads import (
+    ClassificationHead,
+    MLMHead,
+    MultipleChoiceHead,
+    Pooler,
+    SpanHead,
+    TaggingHead,
+)
+
+
+def test_the_pooler_reads_the_first_state_alone() -> None:
+    pooler = Pooler(CONFIG).double()
+    x = sample_states()
+    by_hand = torch.tanh(x[:, 0] @ pooler.dense.weight.T + pooler.dense.bias)
+    close(pooler(x), by_hand, "pooler")
+    other = x.clone()
+    other[:, 1:] += 1
+    assert torch.equal(pooler(other), pooler(x))
+
+
+def test_mlm_scores_are_products_with_the_embeddings() -> None:
+    model = make_model(CONFIG)
+    x = sample_states()
+    hidden = norm_by_hand(nn.functional.gelu(model.mlm.transform(x)), model.mlm.norm)
+    table = model.bert.embeddings.token.weight
+    for word in (0, 7, 36):
+        score = (hidden * table[word]).sum(-1) + model.mlm.decoder.bias[word]
+        close(model.mlm(x)[..., word], score, f"word {word}")
+    assert model.mlm(x[0, 0]).shape == (37,)  # any number of axes before H
+
+
+def test_mlm_head_shares_the_table_it_is_given() -> None:
+    table = nn.Embedding(CONFIG.vocab_size, CONFIG.hidden_size)
+    head = MLMHead(CONFIG, table)
+    before = head(torch.ones(CONFIG.hidden_size))
+    with torch.no_grad():
+        table.weight[3] += 1
+    changed = before != head(torch.ones(CONFIG.hidden_size))
+    assert changed.nonzero().flatten().tolist() == [3]
+
+
+@pytest.mark.parametrize("labels", [1, 2, 5])
+def test_classification_is_linear_in_c(labels: int) -> None:
+    head = ClassificationHead(CONFIG, labels).double()
+    pooled = sample_states()[:, 0]
+    expected = pooled @ head.classifier.weight.T + head.classifier.bias
+    assert expected.shape == (2, labels)
+    close(head(pooled), expected, "scores")
+
+
+def test_dropout_before_the_classifier_in_training_only() -> None:
+    pooled = torch.ones(1, CONFIG.hidden_size)
+    head = ClassificationHead(CONFIG, 3, dropout=0.5).train()
+    assert not torch.equal(head(pooled), head(pooled))
+    assert torch.equal(head.eval()(pooled), head(pooled))
+    plain = ClassificationHead(CONFIG, 3).train()
+    assert torch.equal(plain(pooled), plain(pooled))  # NSP has none
+
+
+def test_tags_of_a_token_depend_on_that_token_only() -> None:
+    head = TaggingHead(CONFIG, 5).double()
+    x = sample_states()
+    assert head(x).shape == (2, 7, 5)
+    other = x.clone()
+    other[1, 4] += 1
+    expected = torch.zeros(2, 7, dtype=torch.bool)
+    expected[1, 4] = True
+    assert torch.equal(moved(head(x), head(other)), expected)
+
+
+def test_start_and_end_have_their_own_vectors() -> None:
+    head = SpanHead(CONFIG).double()
+    x = sample_states()
+    starts, ends = head(x)
+    assert starts.shape == ends.shape == (2, 7)
+    for row, scores in enumerate((starts, ends)):
+        by_hand = (x * head.classifier.weight[row]).sum(-1) + head.classifier.bias[row]
+        close(scores, by_hand, ("start", "end")[row])
+    with torch.no_grad():
+        head.classifier.bias[1] += 1
+    assert torch.equal(head(x)[0], starts)
+    close(head(x)[1], ends + 1, "end")
+
+
+def test_the_score_of_a_choice_depends_on_that_choice_only() -> None:
+    head = MultipleChoiceHead(CONFIG).double()
+    pooled = sample_states()[:, :4]  # (B, choices, H)
+    scores = head(pooled)
+    assert scores.shape == (2, 4)
+    other = pooled.clone()
+    other[0, 2] += 1
+    assert (scores != head(other)).nonzero().tolist() == [[0, 2]]
+    order = [3, 1, 0, 2]
+    close(head(pooled[:, order]), scores[:, order], "choices in another order")
+    assert head(pooled[:, :1]).shape == (2, 1)  # one choice keeps its axis
+
+
+def test_multiple_choice_through_the_encoder() -> None:
+    """Four choices packed as a batch of their own: each score is that of the choice alone."""
+    model = make_model(dataclasses.replace(CONFIG, dropout=0.0))
+    head = MultipleChoiceHead(CONFIG).double()
+    ids = torch.randint(1, 37, (2, 4, 6), generator=torch.Generator().manual_seed(3))
+    pooled = model.bert(ids.flatten(0, 1)).pooled.unflatten(0, (2, 4))
+    scores = head(pooled)
+    for row in range(2):
+        for choice in range(4):
+            alone = head(model.bert(ids[row, choice][None]).pooled[:, None])
+            close(scores[row, choice], alone[0, 0], f"choice {choice}")

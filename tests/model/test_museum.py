@@ -1,0 +1,37 @@
+"""Every planted bug passes a test of shapes, and fails the check that is named for it."""
+
+import model_checks as checks
+import museum
+import pytest
+from museum import MUSEUM, Exhibit
+
+EXHIBITS = pytest.mark.parametrize("exhibit", MUSEUM, ids=lambda exhibit: exhibit.name)
+
+
+@EXHIBITS
+def test_the_named_check_notices(exhibit: Exhibit, monkeypatch: pytest.MonkeyPatch) -> None:
+    exhibit.caught_by(checks.make_model)  # the real code passes
+    exhibit.plant(monkeypatch)
+    with pytest.raises(AssertionError, match=exhibit.says):
+        exhibit.caught_by(checks.make_model)
+    monkeypatch.undo()
+    exhibit.caught_by(checks.make_model)  # and the bug is gone again
+
+
+@EXHIBITS
+def test_shapes_do_not_notice(exhibit: Exhibit, monkeypatch: pytest.MonkeyPatch) -> None:
+    exhibit.plant(monkeypatch)
+    checks.check_shapes(checks.make_model)
+
+
+def test_a_correct_rewrite_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checks notice the bug, not that the code was written by another hand."""
+    museum.correct_loss(monkeypatch)
+    museum.correct_attention(monkeypatch)
+    for check in {exhibit.caught_by for exhibit in MUSEUM}:
+        check(checks.make_model)
+
+
+def test_every_exhibit_has_its_source() -> None:
+    assert all(exhibit.seen_in for exhibit in MUSEUM)
+    assert len({exhibit.name for exhibit in MUSEUM}) == len(MUSEUM)

@@ -1,0 +1,231 @@
+"""Pairs from documents whose ids say where they come from: document and place."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bertedu.pretraining.next_sentence import (
+    IS_NEXT,
+    NOT_NEXT,
+    EncodedDocument,
+    Pair,
+    encode_documents,
+    make_pairs,
+    truncate_pair,
+)
+from bertedu.text.corpus import Document
+from bertedu.text.tokenization import SPECIAL_TOKENS, fast_tokenizer
+
+WIDE = 100_000  # id = document * WIDE + place in the document
+
+
+def collection(
+    documents: int = 60, sentences: int = 30, longest: int = 25, sources: int = 2, seed: int = 0
+) -> list[EncodedDocument]:
+    """Documents with 1 to 2n sentences; every id is document * WIDE + place."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for document in range(documents):
+        place, texts = 0, []
+        for _ in range(int(rng.integers(1, 2 * sentences))):
+            size = int(rng.integers(1, longest + 1))
+            texts.append(list(range(document * WIDE + place, document * WIDE + place + size)))
+            place += size
+        made.append(EncodedDocument(f"source {document % sources}", texts))
+    return made
+
+
+def pairs_of(documents: list[EncodedDocument], length: int = 64, epochs: int = 1) -> list[Pair]:
+    rng = np.random.default_rng(1)
+    return [pair for _ in range(epochs) for pair in make_pairs(documents, length, rng)]
+
+
+def document_of(ids: list[int]) -> int:
+    numbers = {i // WIDE for i in ids}
+    assert len(numbers) == 1, f"one span out of the documents {numbers}"
+    return numbers.pop()
+
+
+@pytest.mark.parametrize("length", [16, 64, 128])
+def test_what_every_pair_promises(length: int) -> None:
+    documents = collection()
+    ends = {s[-1] for d in documents for s in d.sentences}
+    starts = {s[0] for d in documents for s in d.sentences}
+    pairs = pairs_of(documents, length, epochs=3)
+    assert {p.label for p in pairs} == {IS_NEXT, NOT_NEXT}
+    assert (IS_NEXT, NOT_NEXT) == (0, 1)
+    uncut = 0
+    for pair in pairs:
+        assert pair.a
+        assert pair.b
+        assert len(pair.a) + len(pair.b) + 3 <= length
+        first, second = document_of(pair.a), document_of(pair.b)
+        for span in (pair.a, pair.b):
+            assert span == list(range(span[0], span[-1] + 1)), "a span skips words"
+        if pair.label == IS_NEXT:
+            assert first == second
+            assert pair.b[0] > pair.a[-1], "B does not come after A"
+            if len(pair.a) + len(pair.b) + 3 < length:  # nothing was cut: B is what follows
+                assert pair.b[0] == pair.a[-1] + 1
+                uncut += 1
+            if pair.a[-1] in ends and pair.b[0] in starts:
+                assert pair.b[0] == pair.a[-1] + 1, "a sentence was skipped"
+        else:
+            assert first != second, "a NotNext pair out of one document"
+            assert documents[first].source == documents[second].source
+        if len(pair.a) + len(pair.b) + 3 < length:  # whole sentences
+            assert pair.a[0] in starts
+            assert pair.a[-1] in ends
+            assert pair.b[0] in starts
+            assert pair.b[-1] in ends
+    assert uncut > 5
+
+
+def test_labels_are_balanced() -> None:
+    labels = np.array([p.label for p in pairs_of(collection(), epochs=20)])
+    assert len(labels) > 5000
+    assert abs(labels.mean() - 0.5) < 5 * 0.5 / len(labels) ** 0.5
+
+
+@pytest.mark.parametrize("length", [64, 128])
+def test_lengths_do_not_tell_the_label(length: int) -> None:
+    """A random B as long as the whole pair would be cut more often than a real one."""
+    pairs = pairs_of(collection(documents=200, sentences=40), length, epochs=4)
+    label = np.array([p.label for p in pairs])
+    a, b = np.array([len(p.a) for p in pairs]), np.array([len(p.b) for p in pairs])
+    for name, values in (("A", a), ("B", b), ("both", a + b), ("difference", a - b)):
+        real, drawn = values[label == IS_NEXT], values[label == NOT_NEXT]
+        assert abs(real.mean() - drawn.mean()) < 0.06 * length, f"length of {name}"
+        # the best threshold on it would be right this often
+        grid = np.arange(-length, length + 1)
+        below = np.array([[(x <= t).mean() for t in grid] for x in (real, drawn)])
+        assert 0.5 + np.abs(below[0] - below[1]).max() / 2 < 0.56, f"length of {name}"
+
+
+def test_every_other_document_of_the_source_serves_as_b_and_no_sentence_is_preferred() -> None:
+    documents = collection(documents=12, sentences=8, seed=3)
+    pairs = [p for p in pairs_of(documents, epochs=400) if p.label == NOT_NEXT]
+    drawn = [document_of(p.b) for p in pairs]
+    assert set(drawn) == set(range(12))
+    from_first = np.bincount(
+        [document_of(p.b) for p in pairs if document_of(p.a) == 0], minlength=12
+    )
+    others = [2, 4, 6, 8, 10]
+    assert set(np.flatnonzero(from_first)) == set(others)
+    n = from_first.sum()
+    assert np.all(np.abs(from_first[others] - n / 5) < 5 * (n * 0.2 * 0.8) ** 0.5)
+
+
+def test_a_document_of_one_sentence_is_b_only_and_an_empty_one_nothing() -> None:
+    documents = [
+        EncodedDocument("s", [[0, 1, 2], [3, 4], [5]]),
+        EncodedDocument("s", [[WIDE, WIDE + 1]]),
+        EncodedDocument("s", []),
+        EncodedDocument("another source, all empty", []),
+    ]
+    pairs = pairs_of(documents, epochs=200)
+    assert {document_of(p.a) for p in pairs} == {0}
+    assert {document_of(p.b) for p in pairs if p.label == NOT_NEXT} == {1}
+
+
+def test_displaced_sentences_come_next_as_an_a_of_their_own() -> None:
+    documents = [
+        EncodedDocument("s", [[10 * d * WIDE + i] for i in range(40)]) for d in range(1, 3)
+    ]
+    pairs = pairs_of(documents, length=9)  # room for six one-word sentences
+    for document in (10, 20):
+        place = 0
+        for pair in (p for p in pairs if p.a[0] // WIDE == document):
+            assert pair.a[0] % WIDE == place
+            used = pair.a + (pair.b if pair.label == IS_NEXT else [])
+            place = max(used) % WIDE + 1
+        assert place >= 39  # the last one may be left over alone
+
+
+def test_all_parts_of_all_documents_are_reached() -> None:
+    """Also the middle of a sentence that is many times longer than a row."""
+    documents = [
+        *collection(documents=8, longest=60),
+        EncodedDocument("source 0", [list(range(8 * WIDE, 8 * WIDE + 300)), [8 * WIDE + 300]]),
+        EncodedDocument("source 1", [list(range(9 * WIDE, 9 * WIDE + 400))]),
+    ]
+    seen = {i for p in pairs_of(documents, 32, epochs=500) for i in (*p.a, *p.b)}
+    assert seen == {i for d in documents for s in d.sentences for i in s}
+
+
+def test_the_longer_span_is_cut_and_never_more_than_needed() -> None:
+    rng = np.random.default_rng(0)
+    for size_a, size_b, room in rng.integers(1, 60, (3000, 3)).tolist():
+        room += 1
+        a, b = list(range(size_a)), list(range(1000, 1000 + size_b))
+        cut_a, cut_b = truncate_pair(a, b, room, rng)
+        # one word at a time off the longer one: Google's way
+        x, y = size_a, size_b
+        while x + y > room:
+            x, y = (x - 1, y) if x > y else (x, y - 1)
+        assert (len(cut_a), len(cut_b)) == (x, y)
+        assert cut_a == a[cut_a[0] : cut_a[0] + x]
+        assert cut_b == b[cut_b[0] - 1000 : cut_b[0] - 1000 + y]
+
+
+def test_fronts_and_backs_are_cut_as_often() -> None:
+    rng = np.random.default_rng(0)
+    fronts = np.array(
+        [
+            (a[0] > 0, b[0] > 0)
+            for a, b in (
+                truncate_pair(list(range(30)), list(range(30)), 40, rng) for _ in range(4000)
+            )
+        ]
+    ).mean(0)
+    assert np.all(np.abs(fronts - 0.5) < 5 * 0.5 / 4000**0.5)
+
+
+def test_the_same_seed_gives_the_same_pairs_and_the_next_epoch_others() -> None:
+    documents = collection()
+    one, two = (list(make_pairs(documents, 64, np.random.default_rng(5))) for _ in range(2))
+    assert one == two
+    assert one != list(make_pairs(documents, 64, np.random.default_rng(6)))
+    rng = np.random.default_rng(5)
+    first, second = list(make_pairs(documents, 64, rng)), list(make_pairs(documents, 64, rng))
+    assert first == one
+    assert first != second
+
+
+def test_the_documents_are_left_as_they_were() -> None:
+    documents, untouched = collection(seed=4), collection(seed=4)
+    pairs_of(documents, epochs=2)
+    assert documents == untouched
+
+
+def test_a_lone_document_is_refused_by_name() -> None:
+    documents = [*collection(4, sources=1), EncodedDocument("my book", [[1], [2], [3]])]
+    with pytest.raises(ValueError, match=r"source 'my book' has one document.*several files"):
+        pairs_of(documents)
+    assert pairs_of([]) == []
+
+
+@pytest.mark.parametrize("length", [-1, 0, 4])
+def test_a_length_without_room_is_refused(length: int) -> None:
+    with pytest.raises(ValueError, match=f"length {length} leaves no room"):
+        pairs_of(collection(4), length)
+
+
+def test_the_shortest_length_has_one_word_a_span() -> None:
+    assert {(len(p.a), len(p.b)) for p in pairs_of(collection(6), 5)} == {(1, 1)}
+
+
+def test_sentences_are_encoded_each_in_its_document_without_specials() -> None:
+    vocab = [*SPECIAL_TOKENS, *"abcdefgh.", *("##" + c for c in "abcdefgh")]
+    tokenizer = fast_tokenizer(vocab)
+    documents = [
+        Document("one", "s", "A b. C.\nD e f."),
+        Document("nothing to read", "t", "\u200b\n\u200d"),  # sentences, but no word pieces
+        Document("two", "t", "Ah."),
+    ]
+    assert encode_documents(documents, tokenizer) == [
+        EncodedDocument("s", [[5, 6, 13], [7, 13], [8, 9, 10, 13]]),
+        EncodedDocument("t", []),
+        EncodedDocument("t", [[5, 21, 13]]),
+    ]

@@ -1,0 +1,608 @@
+"""The frame of the repository: commands, pins, README, notebooks, import arrows, sizes."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+
+
+def repository_files() -> list[Path]:
+    """The files git tracks, and the new ones it would: all that could reach a reader."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    return [path for name in listed.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+# -- make and CI
+
+
+@needs_make
+def test_make_help_lists_every_target() -> None:
+    shown = subprocess.run(
+        ["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    for target in make_targets():
+        assert re.search(rf"^  make {target} +\w", shown, re.MULTILINE), f"make help omits {target}"
+
+
+def make_targets() -> list[str]:
+    return re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_makefile_has_the_promised_targets() -> None:
+    promised = "help env data lab test lint types unit notebooks bench html clean"
+    assert set(promised.split()) <= set(make_targets())
+
+
+# Plays Python for `make env`: it writes down what it is asked to install instead of installing.
+# The files "old", "no_venv" and "fail" give it Python 3.10, no venv module, and a pip that fails.
+FAKE_PYTHON = """#!/bin/sh
+top="{top}"
+case "$1 $2" in
+  "-m venv") mkdir -p "$4/bin" && cp "$0" "$4/bin/python" && echo venv >> "$top/log" ;;
+  "-m pip") echo "pip $*" >> "$top/log"; [ ! -e "$top/fail" ] ;;
+  "-c import pip") exit 0 ;;
+  "-c import sys; sys.exit("*)
+    version="(3, 11, 0)"; [ ! -e "$top/old" ] || version="(3, 10, 14)"
+    "{real}" -c "import sys; sys.version_info = $version; $2" ;;
+  "-c import venv, ensurepip") [ ! -e "$top/no_venv" ] ;;
+  *) exit 1 ;;
+esac
+"""
+
+
+class Sandbox:
+    """A folder with the Makefile and a Python that only pretends to install."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+            shutil.copy(ROOT / name, folder)
+        self.python = folder / "fake_python"
+        self.python.write_text(
+            FAKE_PYTHON.replace("{top}", str(folder)).replace("{real}", sys.executable),
+            encoding="utf-8",
+        )
+        self.python.chmod(0o755)
+
+    def make_env(self) -> subprocess.CompletedProcess[str]:
+        # Without the variables of an outer make, which would change what the inner one prints.
+        env = {k: v for k, v in os.environ.items() if k not in {"MAKELEVEL", "MAKEFLAGS", "MFLAGS"}}
+        return subprocess.run(
+            ["make", "env", "PYTHON=./fake_python"],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            env=env,
+        )
+
+    def installs(self) -> int:
+        log = self.folder / "log"
+        return log.read_text(encoding="utf-8").count("pip -m pip install") if log.exists() else 0
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path) -> Sandbox:
+    return Sandbox(tmp_path)
+
+
+@needs_make
+def test_env_installs_once_with_the_pins(sandbox: Sandbox) -> None:
+    assert sandbox.make_env().returncode == 0
+    assert "-c constraints.txt -e .[dev]" in (sandbox.folder / "log").read_text(encoding="utf-8")
+    again = sandbox.make_env()
+    assert again.returncode == 0
+    assert "ready" in again.stdout
+    assert sandbox.installs() == 1
+
+
+@needs_make
+@pytest.mark.parametrize("changed", ["pyproject.toml", "constraints.txt"])
+def test_env_installs_again_when_the_lists_change(sandbox: Sandbox, changed: str) -> None:
+    sandbox.make_env()
+    with (sandbox.folder / changed).open("a", encoding="utf-8") as file:
+        file.write("# changed\n")
+    sandbox.make_env()
+    assert sandbox.installs() == 2
+
+
+@needs_make
+def test_env_does_not_take_a_failed_install_as_done(sandbox: Sandbox) -> None:
+    (sandbox.folder / "fail").touch()
+    failed = sandbox.make_env()
+    assert failed.returncode != 0
+    assert "did not finish" in failed.stdout
+    (sandbox.folder / "fail").unlink()
+    assert sandbox.make_env().returncode == 0
+    assert sandbox.installs() == 2
+
+
+@needs_make
+def test_env_that_was_done_and_then_broken_off_is_done_again(sandbox: Sandbox) -> None:
+    sandbox.make_env()
+    constraints = sandbox.folder / "constraints.txt"
+    before = constraints.read_text(encoding="utf-8")
+    constraints.write_text(before + "# changed\n", encoding="utf-8")
+    (sandbox.folder / "fail").touch()
+    assert sandbox.make_env().returncode != 0
+    # Back to the old list: what is installed is now a mixture, so the old stamp must be gone.
+    constraints.write_text(before, encoding="utf-8")
+    (sandbox.folder / "fail").unlink()
+    sandbox.make_env()
+    assert sandbox.installs() == 3
+
+
+@needs_make
+@pytest.mark.parametrize(
+    ("lacks", "message"),
+    [("old", "needs Python 3.11 or newer"), ("no_venv", "apt install python3-venv")],
+)
+def test_env_says_what_python_lacks(sandbox: Sandbox, lacks: str, message: str) -> None:
+    (sandbox.folder / lacks).touch()
+    refused = sandbox.make_env()
+    assert refused.returncode != 0
+    assert message in refused.stdout
+    assert sandbox.installs() == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="CI runs bash")
+@pytest.mark.parametrize("status", [0, 3])
+def test_ci_runs_make_test_from_the_root_and_nothing_else(tmp_path: Path, status: int) -> None:
+    root = tmp_path / "clone"
+    (root / ".ci").mkdir(parents=True)
+    shutil.copy(ROOT / ".ci" / "run", root / ".ci")
+    fake = tmp_path / "make"
+    fake.write_text(f'#!/bin/sh\necho "$PWD: make $*"\nexit {status}\n', encoding="utf-8")
+    fake.chmod(0o755)
+    done = subprocess.run(
+        ["bash", str(root / ".ci" / "run")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
+    )
+    assert done.stdout == f"{root.resolve()}: make test\n"
+    assert (done.returncode != 0) == (status != 0)
+
+
+# -- dependencies: pyproject.toml asks, constraints.txt pins, environment.yml installs
+
+
+def asked_for() -> list[Requirement]:
+    """Every direct dependency, without the package's own name."""
+    lists = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
+    return [
+        requirement
+        for names in lists
+        for requirement in map(Requirement, names)
+        if canonicalize_name(requirement.name) != PROJECT["name"]
+    ]
+
+
+def pins() -> dict[str, Version]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    found: dict[str, Version] = {}
+    for line in lines:
+        if line.startswith("#") or not line.strip():
+            continue
+        match = re.fullmatch(r"([A-Za-z0-9._-]+)==([0-9][0-9a-z.]*)", line)
+        # No address, no path, and no local version: "+cpu" can be had on some machines only.
+        assert match, f"constraints.txt: {line!r} is not NAME==VERSION"
+        name = canonicalize_name(match[1])
+        assert name not in found, f"constraints.txt pins {name} twice"
+        found[name] = Version(match[2])
+    return found
+
+
+def test_every_direct_dependency_is_pinned_as_pyproject_allows() -> None:
+    pinned = pins()
+    for requirement in asked_for():
+        name = canonicalize_name(requirement.name)
+        assert name in pinned, f"constraints.txt does not pin {name}"
+        assert pinned[name] in requirement.specifier, f"{name}: {pinned[name]} is not {requirement}"
+
+
+def test_what_runs_here_is_what_is_pinned() -> None:
+    pinned = pins()
+    for requirement in asked_for():
+        name = canonicalize_name(requirement.name)
+        here = Version(Version(metadata.version(name)).public)
+        assert here == pinned[name], f"{name} {here} is installed, {pinned[name]} is pinned"
+
+
+def test_environment_yml_installs_the_course_with_the_pins() -> None:
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
+    assert environment["name"] == PROJECT["name"]
+    *conda, pip = environment["dependencies"]
+    # pyproject.toml is the one list: conda brings Python and pip, pip brings the rest.
+    assert [re.split("[=<>]", spec)[0] for spec in conda] == ["python", "pip"]
+    python = re.fullmatch(r"python=([\d.]+)", conda[0])
+    assert python
+    assert python[1] in Requirement(f"python{PROJECT['requires-python']}").specifier
+    assert pip == {"pip": ["-c constraints.txt", "-e .[course]"]}
+    assert "course" in PROJECT["optional-dependencies"]
+
+
+def test_dev_includes_the_course() -> None:
+    assert f"{PROJECT['name']}[course]" in PROJECT["optional-dependencies"]["dev"]
+
+
+# -- README and CONTRIBUTING
+
+
+def shell_lines(document: Path) -> list[str]:
+    """The lines of a document's code blocks, and its `code` that begins with a command."""
+    text = document.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    inline = re.findall(r"(?<!`)`((?:make|bertedu) [^`\n]+)`(?!`)", text)
+    return [line.strip() for block in blocks for line in block.splitlines()] + inline
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_make_commands_in_the_documents_exist(document: Path) -> None:
+    named = [m[1] for line in shell_lines(document) if (m := re.search(r"\bmake ([a-z]+)", line))]
+    assert named
+    assert set(named) <= set(make_targets())
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_bertedu_commands_in_the_documents_exist(document: Path) -> None:
+    lines = [m[1] for line in shell_lines(document) if (m := re.match(r"bertedu ([^#|]+)", line))]
+    assert lines
+    for line in lines:
+        words = line.split()
+        command = words[:2] if words[0] == "data" else words[:1]
+        helped = subprocess.run(
+            [sys.executable, "-m", "bertedu", *command, "--help"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"},
+        )
+        assert helped.returncode == 0, f"`bertedu {line}`: {helped.stderr}"
+        for option in re.findall(r"--[a-z-]+", line):
+            assert option in helped.stdout, f"`bertedu {line}`: no option {option}"
+
+
+def broken_links(text: str, folder: Path) -> list[str]:
+    """Links and pictures of a Markdown text that lead to no file."""
+    targets = re.findall(r"\]\(([^)\s]+)\)", text)
+    local = [t.split("#")[0] for t in targets if not re.match(r"https?://|mailto:|#", t)]
+    return [target for target in local if not (folder / target).exists()]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_in_the_documents_lead_somewhere(document: Path) -> None:
+    assert broken_links(document.read_text(encoding="utf-8"), document.parent) == []
+
+
+def test_a_broken_link_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "here.md").touch()
+    text = "[a](here.md#part) ![b](gone.png) [c](https://example.org/x) [d](#part)"
+    assert broken_links(text, tmp_path) == ["gone.png"]
+
+
+def test_readme_lists_all_eighteen_notebooks_and_links_those_that_exist() -> None:
+    rows = re.findall(
+        r"^\| (\d\d) \| (.+?) \|", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert [number for number, _ in rows] == [f"{i:02}" for i in range(18)]
+    linked = {m[1] for _, cell in rows if (m := re.search(r"\]\(notebooks/(.+?)\)", cell))}
+    assert linked == {path.name for path in NOTEBOOKS}
+
+
+def test_readme_pictures_have_alt_text() -> None:
+    pictures = re.findall(r"!\[([^\]]*)\]\(", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert pictures
+    # A few words name a picture; its message takes a sentence.
+    assert all(len(alt.split()) >= 8 for alt in pictures)
+
+
+# -- notebooks
+
+
+def notebook_problems(notebook: dict[str, Any], size: int) -> list[str]:
+    """What keeps a notebook from being committed; empty when nothing does."""
+    problems = []
+    cells = [
+        cell
+        for cell in notebook["cells"]
+        if cell["cell_type"] == "code" and "".join(cell["source"]).strip()
+    ]
+    # nbval compares only cells with an execution count: a stripped notebook checks nothing.
+    if [cell["execution_count"] for cell in cells] != list(range(1, len(cells) + 1)):
+        problems.append("was not run from top to bottom in a fresh kernel")
+    if not any(cell["outputs"] for cell in cells):
+        problems.append("has no outputs")
+    for cell in cells:
+        raises = "raises-exception" in cell["metadata"].get("tags", [])
+        if not raises and any(output["output_type"] == "error" for output in cell["outputs"]):
+            problems.append(f"cell {cell['execution_count']} ends with an error")
+    if size >= 2_000_000:
+        problems.append(f"is {size / 1e6:.1f} MB; the limit is 2 MB")
+    return problems
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_notebook_is_committed_with_the_outputs_of_one_clean_run(path: Path) -> None:
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    assert notebook_problems(notebook, path.stat().st_size) == []
+
+
+def code_cell(count: int | None, *outputs: dict[str, str], tags: tuple[str, ...] = ()) -> Any:
+    return {
+        "cell_type": "code",
+        "source": ["1 + 1"],
+        "execution_count": count,
+        "outputs": list(outputs),
+        "metadata": {"tags": list(tags)},
+    }
+
+
+RESULT = {"output_type": "execute_result"}
+ERROR = {"output_type": "error"}
+
+
+@pytest.mark.parametrize(
+    ("cells", "size", "problem"),
+    [
+        ([code_cell(None)], 10, "top to bottom"),
+        ([code_cell(2, RESULT), code_cell(1, RESULT)], 10, "top to bottom"),
+        ([code_cell(1, RESULT), code_cell(3, RESULT)], 10, "top to bottom"),
+        ([code_cell(1), code_cell(2)], 10, "no outputs"),
+        ([code_cell(1, ERROR)], 10, "error"),
+        ([code_cell(1, RESULT)], 2_000_000, "2 MB"),
+    ],
+)
+def test_a_bad_notebook_is_noticed(cells: list[Any], size: int, problem: str) -> None:
+    found = notebook_problems({"cells": cells}, size)
+    assert len(found) == 1 or problem == "top to bottom"
+    assert problem in found[0]
+
+
+def test_a_planned_error_is_no_problem() -> None:
+    cells = [code_cell(1, RESULT), code_cell(2, ERROR, tags=("raises-exception",))]
+    assert notebook_problems({"cells": cells}, 10) == []
+
+
+# -- what may be in the repository
+
+TEXT = {".py", ".md", ".toml", ".yml", ".yaml", ".txt", ".json", ".ipynb", ".csv", ".js", ""}
+
+
+def private_places(text: str) -> list[str]:
+    """Paths and package indexes that belong to one machine, not to every reader."""
+    # Not inside a longer path or an address, where the same folder names mean other things.
+    paths = r"(?<![\w.:/+-])/(?:work|root|tmp|home|Users|opt|mnt|private|var/folders)/[\w.-]+"
+    windows = r"\b[A-Z]:\\\\?Users\\\\?\w+"
+    # A test's own server on the loopback address is nobody's private place.
+    addresses = r"https?://(?:10|192\.168|172\.(?:1[6-9]|2\d|3[01]))\.[^\s\"')]*"
+    index = r"https?://(?!pypi\.org/|127\.0\.0\.1[:/])[^\s\"')]+/simple\b/?"
+    return re.findall("|".join([paths, windows, addresses, index]), text)
+
+
+def test_no_file_names_a_place_of_one_machine() -> None:
+    found = {
+        f"{path.relative_to(ROOT)}: {place}"
+        for path in repository_files()
+        if path.suffix in TEXT
+        for place in private_places(path.read_text(encoding="utf-8"))
+    }
+    assert found == set()
+
+
+# Put together here, so that this file passes its own test.
+S = "/"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"see {S}work/x",
+        f'"{S}root/.cache"',
+        f"({S}tmp/abc.txt)",
+        f"{S}home/anna/bertedu",
+        f"{S}Users/anna/b",
+        "C:\\" + "Users\\anna",
+        f"http:/{S}10.0.0.5/data",
+        f"https:/{S}mirror.example.org/pypi/simple/",
+    ],
+)
+def test_a_place_of_one_machine_is_noticed(text: str) -> None:
+    assert private_places(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "homework/x",
+        f"https://a.org{S}tmp/x",
+        f"a{S}work/b",
+        "https://pypi.org/simple/",
+        "http://127.0.0.1:{port}/simple",
+    ],
+)
+def test_other_places_pass(text: str) -> None:
+    assert private_places(text) == []
+
+
+def test_nothing_fetched_or_unfinished_is_in_the_repository() -> None:
+    for path in repository_files():
+        name = path.relative_to(ROOT).as_posix()
+        assert path.suffix not in {".whl", ".zip", ".gz", ".bz2", ".pt", ".pth", ".bin"}, name
+        assert not name.startswith("data/downloads/"), name
+        if path.suffix in TEXT:
+            text = path.read_text(encoding="utf-8")
+            assert not re.search(r"\b(?:TO[D]O|FIX[M]E)\b", text), f"{name}: unfinished work"
+
+
+def test_weights_lie_in_checkpoints_and_stay_below_60_mb_together() -> None:
+    weights = [path for path in repository_files() if path.suffix == ".safetensors"]
+    checkpoints = ROOT / "data" / "checkpoints"
+    assert all(path.is_relative_to(checkpoints) for path in weights)
+    in_checkpoints = [path for path in repository_files() if path.is_relative_to(checkpoints)]
+    assert sum(path.stat().st_size for path in in_checkpoints) < 60_000_000
+
+
+# -- the house: arrows go one way
+
+# Each room may open the rooms before it. The command line and the checks stand above all rooms.
+ROOMS = ["text", "model", "pretraining", "finetuning", "analysis"]
+ABOVE = {"check", "cli", "__main__"}
+
+
+def opened_rooms(source: str, module: tuple[str, ...]) -> set[str]:
+    """The parts of bertedu that a module imports; ``module`` = its dotted name without bertedu.
+
+    A package's ``__init__`` counts as a module of that name, so that relative imports resolve.
+    """
+    opened = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            here = ["bertedu", *module]
+            base = here[: len(here) - node.level] if node.level else []
+            start = [*base, *(node.module.split(".") if node.module else [])]
+            # `from bertedu import model` opens the room as `from bertedu.model import x` does.
+            names = [".".join([*start, alias.name]) for alias in node.names]
+        else:
+            continue
+        opened |= {
+            parts[1]
+            for name in names
+            if (parts := name.split("."))[0] == "bertedu" and len(parts) > 1
+        }
+    return opened
+
+
+def forbidden_rooms(source: str, module: tuple[str, ...]) -> set[str]:
+    """The parts of bertedu a module opens although they are to its right, or above it."""
+    room = module[0]
+    if room in ABOVE:
+        return set()
+    if module == ("__init__",):
+        # The front door runs before every room. What it opens at once, every room would import,
+        # in a circle; inside a function, or for type checkers only, it opens nothing by itself.
+        source = without_deferred(source)
+    allowed = set(ROOMS[: ROOMS.index(room) + 1]) if room in ROOMS else set()
+    return opened_rooms(source, module) - allowed
+
+
+def without_deferred(source: str) -> str:
+    """A module without its functions and its `if TYPE_CHECKING` blocks."""
+    tree = ast.parse(source)
+    tree.body = [
+        node
+        for node in tree.body
+        if not isinstance(node, ast.FunctionDef)
+        and not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    ]
+    return ast.unparse(tree)
+
+
+def modules() -> list[tuple[Path, tuple[str, ...]]]:
+    found = []
+    for path in sorted((ROOT / "bertedu").rglob("*.py")):
+        found.append((path, path.relative_to(ROOT / "bertedu").with_suffix("").parts))
+    return found
+
+
+def test_imports_go_only_to_the_left() -> None:
+    wrong = {
+        f"{'.'.join(module)} opens {name}"
+        for path, module in modules()
+        for name in forbidden_rooms(path.read_text(encoding="utf-8"), module)
+    }
+    assert wrong == set()
+
+
+def test_every_folder_of_the_package_is_a_known_room() -> None:
+    folders = {path.parent.name for path in (ROOT / "bertedu").glob("*/__init__.py")}
+    assert {"text", "model", "pretraining", "analysis", "check"} <= folders
+    assert folders <= {*ROOMS, *ABOVE}
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("text.corpus", "from bertedu.model.bert import Bert"),
+        ("text.corpus", "import bertedu.model.bert"),
+        ("text.corpus", "from bertedu import model"),
+        ("text.corpus", "from ..model import bert"),
+        ("text.corpus", "from .. import model"),
+        ("text.__init__", "from ..model import bert"),
+        ("model.bert", "def f():\n    from bertedu.pretraining import loop"),
+        ("pretraining.loop", "from bertedu.finetuning.tasks import x"),
+        ("finetuning.loop", "from bertedu.analysis import views"),
+        ("analysis.views", "from bertedu import check"),
+        ("analysis.views", "from bertedu.cli import app"),
+        ("analysis.views", "from bertedu import load"),
+        ("__init__", "from bertedu import model"),
+        ("__init__", "try:\n    import bertedu.text\nfinally:\n    pass"),
+    ],
+)
+def test_an_arrow_to_the_right_is_noticed(module: str, source: str) -> None:
+    assert forbidden_rooms(source, tuple(module.split(".")))
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("analysis.views", "from bertedu.model.bert import Bert\nfrom bertedu import text"),
+        ("model.bert", "from .config import Config\nfrom ..text import tokenization"),
+        ("model.__init__", "from .bert import Bert"),
+        ("__init__", "def load():\n    from bertedu.model import bert"),
+        ("__init__", "if TYPE_CHECKING:\n    from bertedu.model import bert"),
+        ("cli", "from bertedu.analysis import views"),
+        ("check.masking", "from bertedu.pretraining import masking"),
+    ],
+)
+def test_an_arrow_to_the_left_passes(module: str, source: str) -> None:
+    assert forbidden_rooms(source, tuple(module.split("."))) == set()
+
+
+def lines_of_code(path: Path) -> int:
+    """Count lines that do something: no blank lines, comments or docstrings."""
+    source = path.read_text(encoding="utf-8")
+    told: set[int] = set()
+    for node in ast.walk(ast.parse(source)):
+        holder = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        if holder and ast.get_docstring(node) is not None:
+            told |= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    return sum(
+        bool(line.strip()) and not line.strip().startswith("#") and number not in told
+        for number, line in enumerate(source.splitlines(), start=1)
+    )
+
+
+def test_the_six_files_that_make_bert_stay_under_350_lines_of_code() -> None:
+    names = ["config", "embeddings", "attention", "encoder", "heads", "bert"]
+    lines = {name: lines_of_code(ROOT / "bertedu" / "model" / f"{name}.py") for name in names}
+    assert 100 < sum(lines.values()) < 350, lines
