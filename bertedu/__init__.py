@@ -24,15 +24,15 @@ def load(name: str | Path = "bert-mini") -> "tuple[BertForPreTraining, Tokenizer
 
     """
     from bertedu.model.checkpoints import CheckpointError, load_checkpoint
-    from bertedu.text.sources import data_dir
+    from bertedu.text.sources import shipped
     from bertedu.text.tokenization import load_tokenizer
 
-    shipped = data_dir() / "checkpoints"
+    checkpoints = shipped("checkpoints")
     folder = Path(name)
     if not folder.is_dir():
-        folder = shipped / name
+        folder = checkpoints / name
     if not folder.is_dir():
-        known = sorted(path.name for path in shipped.glob("*") if path.is_dir())
+        known = sorted(path.name for path in checkpoints.glob("*") if path.is_dir())
         raise CheckpointError(
             f"no checkpoint {str(name)!r}: give a folder, or one of {', '.join(known) or '(none)'}"
         )

@@ -277,7 +277,8 @@ def fill(
     from bertedu.analysis.fill import fill_blanks
     from bertedu.text.sources import SourceError
 
-    with plain_errors(SourceError, ValueError):  # a CheckpointError is a ValueError
+    # A CheckpointError is a ValueError; OSError: the picture cannot be written.
+    with plain_errors(SourceError, ValueError, OSError):
         model, tokenizer = bertedu.load(checkpoint)
         blanks = fill_blanks(model, tokenizer, text, top)
         if picture:

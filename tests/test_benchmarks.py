@@ -209,7 +209,10 @@ def test_best_settings_take_their_fastest(monkeypatch: pytest.MonkeyPatch) -> No
     equal = rows[report.STEP, compare.EQUAL]
     assert (equal.ratio, equal.ours_ms, equal.theirs_ms) == (2.0, 4000, 8000)
     assert rows[report.PRODUCTS, "float32, dropout 0.1"].ratio == 0.75
-    assert rows[report.PRODUCTS, "bfloat16, dropout 0"].ratio == 0.25
+    half = rows[report.PRODUCTS, "bfloat16, dropout 0"]
+    assert (half.ratio, half.products_ms) == (0.25, 500)
+    shapes = linear_shapes(CONFIG, 4, 16, sum(int(b.selected.sum()) for b in BATCHES) // 2)
+    assert half.products_gflops == pytest.approx(count_operations(shapes) / 0.5 / 1e9)
 
 
 @pytest.mark.skipif(not compare.can_measure(), reason="this system does not tell a peak")

@@ -129,6 +129,15 @@ def downloads_dir() -> Path:
     return data_dir() / "downloads"
 
 
+def shipped(name: str) -> Path:
+    """Path of something that comes with the course: ``tokenizer``, ``checkpoints`` or ``results``.
+
+    ``BERTEDU_DATA`` may name a folder for the downloads alone; what it lacks is the repository's.
+    """
+    chosen = data_dir() / name
+    return chosen if chosen.exists() else _REPOSITORY_DATA / name
+
+
 def sources() -> dict[str, Source]:
     """All sources by name, in the order of ``sources.toml``.
 
@@ -138,9 +147,7 @@ def sources() -> dict[str, Source]:
     Raises:
         SourceError: there is no ``sources.toml``, or it is not well formed.
     """
-    registry = data_dir() / _REGISTRY
-    if not registry.is_file():
-        registry = _REPOSITORY_DATA / _REGISTRY
+    registry = shipped(_REGISTRY)
     try:
         content = tomllib.loads(registry.read_text(encoding="utf-8"))
         return {name: _source(name, entry, content) for name, entry in content["sources"].items()}

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from bertedu.text.sources import data_dir
+from bertedu.text.sources import shipped
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PAD_ID, UNK_ID, CLS_ID, SEP_ID, MASK_ID = range(len(SPECIAL_TOKENS))
@@ -465,7 +465,7 @@ def load_vocabulary(folder: Path | None = None) -> list[str]:
 
     Raises FileNotFoundError if it is not there, ValueError if it is not a BERT vocabulary.
     """
-    path = (data_dir() / "tokenizer" if folder is None else folder) / "vocab.txt"
+    path = (shipped("tokenizer") if folder is None else folder) / "vocab.txt"
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:

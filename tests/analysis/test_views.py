@@ -10,19 +10,17 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
-from matplotlib.text import Annotation, Text
+from matplotlib.figure import Figure
+from matplotlib.text import Text
 from numpy.typing import NDArray
 from PIL import Image
 
 from bertedu.analysis import views
 from bertedu.analysis.fill import Guess
-from bertedu.analysis.views import Picture, curve, guess_bars, limit_line, style
-
-mpl.use("Agg")
-from matplotlib import pyplot as plt  # noqa: E402  # after the choice of backend
-from matplotlib.axes import Axes  # noqa: E402
-from matplotlib.figure import Figure  # noqa: E402
+from bertedu.analysis.views import Picture, guess_bars, limit_line, style
 
 ANSWERS = {
     "the ___ barked": [Guess("dog", 0.6), Guess("cat", 0.3), Guess("bird", 0.04)],
@@ -31,8 +29,8 @@ ANSWERS = {
 
 
 @pytest.fixture(autouse=True)
-def _no_figure_is_left_open() -> Iterator[None]:
-    plt.close("all")
+def _no_window_and_no_figure_left_open() -> Iterator[None]:
+    plt.switch_backend("Agg")
     yield
     plt.close("all")
 
@@ -40,7 +38,7 @@ def _no_figure_is_left_open() -> Iterator[None]:
 def draw() -> Figure:
     with style():
         figure, axes = plt.subplots()
-        curve(axes, [0, 1, 2], [3.0, 2.0, 1.0], "falling")
+        axes.plot([0, 1, 2], [3.0, 2.0, 1.0])
         limit_line(axes, 2.5, "chance")
         return figure
 
@@ -91,7 +89,7 @@ def test_save_writes_the_same_png(tmp_path: Path) -> None:
     assert (tmp_path / "line.png").read_bytes() == picture.png
 
 
-# -- bars, curves, limits
+# -- bars and limits
 
 
 def axes_of_bars(
@@ -138,17 +136,6 @@ def test_the_best_guess_is_on_top_and_panels_share_a_scale(
     assert high > 60  # the longest bar fits, and its number
     assert "probability" in panels[-1].get_xlabel()
     assert "%" in panels[-1].get_xlabel()
-
-
-def test_a_curve_carries_its_name_at_its_end_in_its_color() -> None:
-    _, axes = plt.subplots()
-    curve(axes, [0, 5, 9], [3.0, 2.0, 1.0], "falling", color=views.ORANGE)
-    (line,) = axes.lines
-    np.testing.assert_array_equal(line.get_xydata(), [[0, 3], [5, 2], [9, 1]])
-    (label,) = (text for text in axes.texts if isinstance(text, Annotation))
-    assert label.get_text() == "falling"
-    assert label.xy == (9, 1.0)
-    assert to_hex(label.get_color()) == to_hex(line.get_color()) == views.ORANGE.lower()
 
 
 def test_a_limit_is_a_dashed_line_right_across_with_its_value() -> None:

@@ -155,7 +155,7 @@ def test_the_same_seed_makes_the_same_puzzles() -> None:
 def test_no_sentence_to_play_with_is_an_error() -> None:
     short = Document("Bird", "made up", "The bird sang.")
     assert make_puzzles(TOKENIZER, [short]) == []
-    with pytest.raises(ValueError, match="no sentence of 8 to 40 words.*give more"):
+    with pytest.raises(ValueError, match="8 to 40 words to play with: give more"):
         beat_bert(MODEL, TOKENIZER, [short])
 
 

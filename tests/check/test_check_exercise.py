@@ -145,6 +145,13 @@ def test_an_error_is_told_with_the_learners_line_and_a_hint(broken: Any, parts: 
     assert ".py" not in said  # no path of a machine
 
 
+def test_an_address_in_an_error_is_left_out() -> None:
+    def f(vocab_size: int) -> float:
+        raise ValueError(f"cannot use {object()}")
+
+    assert "cannot use <object object at 0x…>" in words(verdict(check.chance, f))
+
+
 def test_an_error_in_some_cases_only_shows_the_smallest_of_them() -> None:
     def f(vocab_size: int) -> float:
         if vocab_size > 50:

@@ -219,7 +219,7 @@ EXAMPLE = (
 )
 
 
-def test_by_perturbing(loss: Callable[..., Tensor]) -> bool:
+def by_perturbing(loss: Callable[..., Tensor]) -> bool:
     """A right test of another kind: move what must not matter, then what must."""
     logits, labels, selected = EXAMPLE
     base = loss(logits, labels, selected)
@@ -233,10 +233,7 @@ def test_by_perturbing(loss: Callable[..., Tensor]) -> bool:
     return bool(torch.isclose(even, torch.tensor(3.0).log())) and bool(sure < 0.01)
 
 
-test_by_perturbing.__test__ = False  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("t", [right_loss_test, test_by_perturbing])
+@pytest.mark.parametrize("t", [right_loss_test, by_perturbing])
 def test_good_tests_pass(t: Callable[..., bool]) -> None:
     said = verdict(check.loss_test, t)
     assert said.startswith(

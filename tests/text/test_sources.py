@@ -513,3 +513,13 @@ def test_the_bar_counts_bytes(world: World, capsys: pytest.CaptureFixture[str]) 
     said = capsys.readouterr().err
     assert "story: 100%" in said
     assert f"{size}/{size}" in said
+
+
+def test_a_folder_for_downloads_alone_leaves_the_rest_to_the_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BERTEDU_DATA", str(tmp_path))
+    assert sources.downloads_dir() == tmp_path / "downloads"
+    assert (sources.shipped("tokenizer") / "vocab.txt").is_file()
+    (tmp_path / "tokenizer").mkdir()
+    assert sources.shipped("tokenizer") == tmp_path / "tokenizer"
