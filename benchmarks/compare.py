@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.inputs import one_sentence
 from benchmarks.memory import can_measure, peak_of_step
-from benchmarks.products import bare_products, linear_shapes
+from benchmarks.products import bare_products, count_operations, linear_shapes
 from benchmarks.report import INFERENCE, MEMORY, PRODUCTS, STEP, Row
 from benchmarks.sides import (
     Setting,
@@ -125,6 +125,7 @@ def compare_steps(
                 *ratio(products, own),
                 ours_ms=milliseconds(own),
                 products_ms=milliseconds(products),
+                products_gflops=count_operations(shapes) / milliseconds(products) / 1e6,
                 batch=size,
                 length=length,
                 tokens=size * length,

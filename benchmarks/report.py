@@ -40,6 +40,7 @@ class Row:
     ours_ms: float | None = None
     theirs_ms: float | None = None
     products_ms: float | None = None
+    products_gflops: float | None = None  # the rate of these products, 1e9 operations a second
     ours_mb: float | None = None
     theirs_mb: float | None = None
     batch: int = 0
@@ -110,8 +111,10 @@ def table(rows: Sequence[Row]) -> str:
             other = row.theirs_ms or row.products_ms or row.theirs_mb or 0.0
             spread = "" if benchmark == MEMORY else f" [{row.ratio_low:.2f}-{row.ratio_high:.2f}]"
             versus = f"{row.ours} / {row.theirs}" if row.theirs else row.ours
+            if row.products_gflops:
+                versus += f"; products at {row.products_gflops:,.0f} GFLOP/s"
             lines.append(
-                f"  {row.model:<9} {row.setting:<30} {ours or 0.0:>8.1f} {other:>8.1f} "
+                f"  {row.model:<9} {row.setting:<37} {ours or 0.0:>8.1f} {other:>8.1f} "
                 f"{row.ratio:>6.2f}{spread:<13} {row.target}\n{'':>12}{versus}"
             )
     return "\n".join(lines)

@@ -257,8 +257,8 @@ def score(
         write_rows(rows, out)
         for row in rows:
             typer.echo(
-                f"{row['system']:<12} MLM loss {row['mlm_loss']:>7}   words right "
-                f"{row['mlm_accuracy']:.1%}   pairs right {row.get('nsp_accuracy', '')}"
+                f"length {row['length']:>3} {row['system']:<10} loss {row['mlm_loss']:>7}  "
+                f"words {row['mlm_accuracy']:.1%}  pairs {row.get('nsp_accuracy', '')}"
             )
         typer.echo(f"written: {out}")
 

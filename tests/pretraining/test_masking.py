@@ -205,8 +205,16 @@ def test_full_rate_selects_every_word() -> None:
 
 @pytest.mark.parametrize(
     "shares",
-    [(0.0, 0.8, 0.1), (-0.1, 0.8, 0.1), (1.1, 0.8, 0.1), (0.15, 1.1, 0.0), (0.15, -0.1, 0.1)]
-    + [(0.15, 0.8, 0.3), (0.15, 0.8, -0.1), (float("nan"), 0.8, 0.1)],
+    [
+        (0.0, 0.8, 0.1),
+        (-0.1, 0.8, 0.1),
+        (1.1, 0.8, 0.1),
+        (0.15, 1.1, 0.0),
+        (0.15, -0.1, 0.1),
+        (0.15, 0.8, 0.3),
+        (0.15, 0.8, -0.1),
+        (float("nan"), 0.8, 0.1),
+    ],
 )
 def test_impossible_shares_are_refused(shares: tuple[float, float, float]) -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):

