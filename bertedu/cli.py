@@ -183,7 +183,9 @@ def vocabulary(
 @app.command()
 def pretrain(
     out: Annotated[Path, typer.Option(help="Folder for the checkpoint.")],
-    config: Annotated[str, typer.Option(help="tiny, mini, small, medium, base or large.")] = "mini",
+    config: Annotated[
+        str | None, typer.Option(help="tiny, mini, small, medium, base or large; none: mini.")
+    ] = None,
     steps: Annotated[int | None, typer.Option(help="How many steps to train.", min=1)] = None,
     minutes: Annotated[float | None, typer.Option(help="Or: about how many minutes.")] = None,
     corpus: Annotated[
@@ -201,6 +203,12 @@ def pretrain(
     ] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads.", min=1)] = None,
     save_every: Annotated[int, typer.Option(help="Steps between two saves.", min=1)] = 200,
+    init: Annotated[
+        Path | None, typer.Option(help="Train this checkpoint further, in place of a new model.")
+    ] = None,
+    length: Annotated[
+        int | None, typer.Option(help="Tokens a sequence; none: 64, later 128.")
+    ] = None,
 ) -> None:
     """Pre-train BERT on real text: masked words and next sentences.
 
@@ -221,7 +229,7 @@ def pretrain(
     expected = (SourceError, ValueError, FileNotFoundError, CheckpointError, TrainingDiverged)
     with plain_errors(*expected), plain_interrupt():
         run(
-            BertConfig.preset(config),
+            None if init and not config else BertConfig.preset(config or "mini"),
             out,
             steps,
             minutes,
@@ -234,6 +242,8 @@ def pretrain(
             bfloat16,
             save_every,
             say=typer.echo,
+            init=init,
+            length=length,
         )
         typer.echo(f"written: {out}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
@@ -24,6 +25,7 @@ from bertedu.model.checkpoints import CheckpointError, load_checkpoint, load_ten
 from bertedu.model.config import PRESETS, BertConfig
 from bertedu.pretraining import loop
 from bertedu.pretraining import run as running
+from bertedu.pretraining.loop import Recipe
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.run import RUN_FILE, STATE_FILE, steps_for_minutes
 from bertedu.text.tokenization import save_tokenizer, train_vocabulary
@@ -306,6 +308,54 @@ def test_a_finished_run_is_not_touched(corpus: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small")
+def test_init_goes_on_from_the_weights_with_a_fresh_learning_rate(
+    corpus: Path, tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert invoke(corpus, first, "--steps", 2).exit_code == 0
+    rest = ("--learning-rate", 1e-12, "--length", 32, "--save-every", 3)
+    arguments = ["pretrain", *map(str, ("--init", first, "--out", second, "--corpus", corpus))]
+    arguments += ["--steps", "3", "--seed", "6", *map(str, rest)]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    # at a learning rate of nothing, the weights are those of the first run
+    before, after = (dict(load_checkpoint(f).named_parameters()) for f in (first, second))
+    for name, weight in before.items():
+        torch.testing.assert_close(weight, after[name], rtol=1e-3, atol=1e-6)
+    record = json.loads((second / "training.json").read_text())
+    assert record["recipe"]["phases"] == [
+        {"share": 1.0, "length": 32, "batch_size": 64, "mask_rate": 0.15}
+    ]
+    earlier = json.loads((first / "training.json").read_text())
+    digest = hashlib.sha256((first / "model.safetensors").read_bytes()).hexdigest()
+    assert record["init"] == {"sha256": digest} | earlier
+    assert (record["steps"], earlier["steps"]) == (3, 2)
+
+
+@pytest.mark.usefixtures("small")
+def test_init_refuses_what_cannot_be_trained_further(corpus: Path, tmp_path: Path) -> None:
+    def refusal(*more: object) -> str:
+        arguments = ["pretrain", *map(str, ("--corpus", corpus, "--steps", 2, *more))]
+        result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "new")])
+        assert result.exit_code == 1, result.output
+        assert "Traceback" not in result.output
+        assert not (tmp_path / "new").exists()
+        return result.output + result.stderr
+
+    first = tmp_path / "first"
+    assert invoke(corpus, first, "--steps", 2).exit_code == 0
+    assert "choose either --config" in refusal("--config", "tiny", "--init", first)
+    assert "--length from 16 to" in refusal("--init", first, "--length", 100_000)
+    assert "--length from 16 to" in refusal("--length", 8)
+    assert "config.json" in refusal("--init", tmp_path / "nowhere")
+    words = (first / "vocab.txt").read_text().splitlines()
+    (first / "vocab.txt").write_text("\n".join([*words[:-2], words[-1], words[-2]]) + "\n")
+    assert "another vocabulary" in refusal("--init", first)
+    (first / "vocab.txt").unlink()
+    assert "no vocab.txt" in refusal("--init", first)
+
+
+@pytest.mark.usefixtures("small")
 def test_a_broken_state_is_named(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -440,10 +490,10 @@ def test_minutes_become_steps_that_take_that_long(
     model = BertForPreTraining(BertConfig(100, 8, 1, 1, 16, 128))
     before = [p.detach().clone() for p in model.parameters()]
     train = encoded(corpus)["train"]
-    assert steps_for_minutes(10, model, train, False) == int(600 / (0.9 * 2 + 0.1 * 5))
+    assert steps_for_minutes(10, model, train, Recipe(1), False) == int(600 / (0.9 * 2 + 0.1 * 5))
     assert all(torch.equal(p, q) for p, q in zip(model.parameters(), before, strict=True))
     assert all(p.grad is None for p in model.parameters())
-    assert steps_for_minutes(0.001, model, train, False) == 20
+    assert steps_for_minutes(0.001, model, train, Recipe(1), False) == 20
 
 
 @pytest.mark.usefixtures("small")

@@ -188,8 +188,9 @@ def test_score_prints_and_writes_the_same_table(
     tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows: list[dict[str, object]] = [
-        {"system": "chance", "mlm_loss": 9.0109, "mlm_accuracy": 1 / 8192},
-        {"system": "tiny", "mlm_loss": 3.5, "mlm_accuracy": 0.4321, "nsp_accuracy": 0.75},
+        {"system": "chance", "length": 64, "mlm_loss": 9.0109, "mlm_accuracy": 1 / 8192},
+        {"system": "tiny", "length": 64, "mlm_loss": 3.5}
+        | {"mlm_accuracy": 0.4321, "nsp_accuracy": 0.75},
     ]
     asked: list[tuple[Path, str]] = []
 

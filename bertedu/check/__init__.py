@@ -1,20 +1,91 @@
 """Exercises: run the learner's function beside the package's, and name the mistake."""
 
-from bertedu.check import masked_language_model, start_here
+from bertedu.check import (
+    embeddings,
+    encoder,
+    masked_language_model,
+    self_attention,
+    start_here,
+    tokenization,
+)
+from bertedu.check.embeddings import (
+    embedding_test,
+    input_sum,
+    layer_norm,
+    layer_parameters,
+    lookup,
+    segment_ids,
+    sinusoids,
+)
+from bertedu.check.encoder import (
+    cosine,
+    feed_forward,
+    gelu,
+    layer_flops,
+    layer_test,
+    post_norm_layer,
+    pre_norm_layer,
+    word_vector,
+)
 from bertedu.check.exercise import show_solution
 from bertedu.check.masked_language_model import accuracy, loss_test, masking, mlm_loss, unigram_loss
+from bertedu.check.self_attention import (
+    attention,
+    causal_mask,
+    join_heads,
+    leak_test,
+    scores,
+    softmax,
+    split_heads,
+)
 from bertedu.check.start_here import chance, top_words, which_can_see
+from bertedu.check.tokenization import (
+    cut_word,
+    decode,
+    encode_pair,
+    merge_pieces,
+    pair_score,
+    truncate,
+)
 
 __all__ = [
     "accuracy",
+    "attention",
+    "causal_mask",
     "chance",
+    "cosine",
+    "cut_word",
+    "decode",
+    "embedding_test",
+    "encode_pair",
+    "feed_forward",
+    "gelu",
+    "input_sum",
+    "join_heads",
+    "layer_flops",
+    "layer_norm",
+    "layer_parameters",
+    "layer_test",
+    "leak_test",
+    "lookup",
     "loss_test",
     "masking",
+    "merge_pieces",
     "mlm_loss",
+    "pair_score",
+    "post_norm_layer",
+    "pre_norm_layer",
+    "scores",
+    "segment_ids",
+    "sinusoids",
+    "softmax",
     "solution",
+    "split_heads",
     "top_words",
+    "truncate",
     "unigram_loss",
     "which_can_see",
+    "word_vector",
 ]
 
 
@@ -23,4 +94,14 @@ def solution(name: str) -> None:
 
     An unknown name prints the names of all exercises.
     """
-    print(show_solution(start_here.SOLUTIONS + masked_language_model.SOLUTIONS, name))
+    print(
+        show_solution(
+            start_here.SOLUTIONS
+            + encoder.SOLUTIONS
+            + embeddings.SOLUTIONS
+            + masked_language_model.SOLUTIONS
+            + tokenization.SOLUTIONS
+            + self_attention.SOLUTIONS,
+            name,
+        )
+    )

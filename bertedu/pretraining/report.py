@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -47,8 +48,8 @@ def report(
     """
     if split not in ("dev", "test"):
         raise ValueError(f"no held-out split {split!r}: choose dev or test")
-    trained = _how_trained(checkpoint / "training.json")
     model = load_checkpoint(checkpoint)
+    trained = _how_trained(checkpoint / "training.json")
     config = model.bert.config
     size = config.vocab_size
     splits = load_splits()
@@ -142,10 +143,18 @@ def _how_trained(path: Path) -> dict[str, object]:
     """Columns from the record of a run. Read first: a report takes minutes."""
     try:
         known = json.loads(path.read_text(encoding="utf-8"))
-        return {"seed": known["recipe"]["seed"]} | {
-            f"train_{name}": known[name] for name in ("steps", "tokens", "seconds")
-        }
+        columns: dict[str, object] = {"seed": known["recipe"]["seed"]}
+        for name in ("steps", "tokens", "seconds"):
+            columns[f"train_{name}"] = _with_earlier_runs(known, name)
+        return columns
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from None
     except (KeyError, TypeError, ValueError):
         raise CheckpointError(f"{path} is not the record of a finished run") from None
+
+
+def _with_earlier_runs(record: dict[str, Any], name: str) -> float:
+    """Sum a figure over a run and those that it went on from (`--init`)."""
+    before = record.get("init") or {}
+    mine: float = record[name]
+    return round(mine + (_with_earlier_runs(before, name) if name in before else 0), 1)

@@ -18,7 +18,9 @@ import torch
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import (
     CheckpointError,
+    load_checkpoint,
     load_tensors,
+    read_config,
     save_checkpoint,
     write_atomically,
 )
@@ -44,6 +46,7 @@ from bertedu.text.tokenization import load_tokenizer, load_vocabulary, save_toke
 STATE_FILE = "training_state.safetensors"
 RUN_FILE = "training_run.json"  # what --resume must find unchanged
 LOG_EVERY = 50
+TOKENS_A_STEP = 2048  # of the default recipe
 EVALUATION_LENGTH, EVALUATION_BATCH = 128, 32
 
 
@@ -64,14 +67,17 @@ def load_splits(
 
 
 def steps_for_minutes(
-    minutes: float, model: BertForPreTraining, documents: Sequence[EncodedDocument], bfloat16: bool
+    minutes: float,
+    model: BertForPreTraining,
+    documents: Sequence[EncodedDocument],
+    recipe: Recipe,
+    bfloat16: bool,
 ) -> int:
-    """Time a few steps on a copy's behalf, and say how many of the default recipe fit.
+    """Time a few steps on a copy's behalf, and say how many of a recipe's fit.
 
     The answer becomes part of the recipe: a resumed run keeps its number of steps, since the
     learning rate depends on it.
     """
-    recipe = Recipe(steps=1)
     device = next(model.parameters()).device
     optimizer = make_optimizer(model, recipe.weight_decay)  # at learning rate 0: nothing moves
     mean = 0.0
@@ -100,7 +106,7 @@ def steps_for_minutes(
 
 
 def pretrain(
-    config: BertConfig,
+    config: BertConfig | None,
     out: Path,
     steps: int | None = None,
     minutes: float | None = None,
@@ -113,12 +119,20 @@ def pretrain(
     bfloat16: bool | None = None,
     save_every: int = 200,
     say: Callable[[str], None] = print,
+    init: Path | None = None,
+    length: int | None = None,
 ) -> State:
     """Pre-train BERT and write a checkpoint folder that `transformers` opens.
 
+    A new model is made from ``config``; or ``config`` is None and the run starts from the weights
+    of the finished checkpoint ``init``, with a fresh optimizer and learning rate. ``length`` asks
+    for sequences of that many tokens all the time, 15 % of them selected, in place of the
+    recipe's phases.
+
     ``out`` receives `model.safetensors` (16 bit), `config.json`, the tokenizer's files and
-    `training.json` (recipe, curve, corpora and their hashes, machine, seconds, commit); while the
-    run lasts, its full state, written every ``save_every`` steps and at Ctrl-C.
+    `training.json` (recipe, curve, corpora and their hashes, machine, seconds, commit, and under
+    "init" the record of the run it started from); while the run lasts, its full state, written
+    every ``save_every`` steps and at Ctrl-C.
 
     A new run has seed 0 and the recipe's learning rate, if they are not given; with ``resume``,
     those that the run was started with, and so for the number of steps.
@@ -126,12 +140,13 @@ def pretrain(
     Raises
     ------
     ValueError
-        Neither or both of ``steps`` and ``minutes`` are given, the text is too small, or there is
-        no such device.
+        Neither or both of ``steps`` and ``minutes`` are given, or of ``config`` and ``init``; the
+        text is too small; the length does not fit the model; or there is no such device.
     FileNotFoundError
         There is no vocabulary.
     CheckpointError
-        ``out`` holds a finished or another run, or cannot be written.
+        ``out`` holds a finished or another run, or cannot be written; ``init`` is not a
+        checkpoint, or has another vocabulary.
     TrainingDiverged
         The loss became NaN.
     KeyboardInterrupt
@@ -150,15 +165,23 @@ def pretrain(
         raise ValueError("say how long to train: either --steps N or --minutes M")
     if (steps is not None and steps < 1) or (minutes is not None and not 0 < minutes < math.inf):
         raise ValueError("steps and minutes must be above zero")
+    if (config is None) == (init is None):
+        raise ValueError("choose either --config, for a new model, or --init, to train one further")
     chosen = _device(device)
     use_bfloat16 = has_fast_bfloat16(chosen) if bfloat16 is None else bfloat16
-    splits = load_splits(corpora, say)
+    before = None if init is None else _record_before(init)
+    if config is None:
+        config = read_config(init or Path())
     # No dropout: a short run sees each text a few times only, so there is little to overfit.
     config = dataclasses.replace(config, vocab_size=len(load_vocabulary()), dropout=dropout)
+    phases = _phases(length, config)
+    splits = load_splits(corpora, say)
     run = {
         "config": asdict(config),
         "corpora": [str(corpus) for corpus in corpora],
         "vocabulary": hashlib.sha256("\n".join(load_vocabulary()).encode()).hexdigest(),
+        "init": None if init is None else _digest(init),
+        "length": length,
     }
     if resuming:
         recipe = read_recipe(state_path)
@@ -167,12 +190,16 @@ def pretrain(
         _start_run(out, run)
     torch.manual_seed(seed or 0)
     model = BertForPreTraining(config).to(chosen)
-    initialize(model, splits["train"])
+    if init is None:
+        initialize(model, splits["train"])
+    else:
+        model.load_state_dict(load_checkpoint(init).state_dict())
     if not resuming:
-        if steps is None:
-            steps = steps_for_minutes(minutes or 0, model, splits["train"], use_bfloat16)
         rate = Recipe.learning_rate if learning_rate is None else learning_rate
-        recipe = Recipe(steps, rate, seed=seed or 0)
+        recipe = Recipe(steps or 1, rate, seed=seed or 0, phases=phases)
+        if minutes is not None:
+            steps = steps_for_minutes(minutes, model, splits["train"], recipe, use_bfloat16)
+            recipe = dataclasses.replace(recipe, steps=steps)
     held_out = fixed_batches(
         _with_company(splits["dev"]), EVALUATION_LENGTH, EVALUATION_BATCH, config.vocab_size
     )
@@ -203,8 +230,9 @@ def pretrain(
         "commit": current_commit(),
         "steps": state.step,
         "tokens": state.tokens,
-        "seconds": round(state.seconds, 1),
+        "seconds": round(state.seconds, 3),
         "curve": [{k: round(v, 5) for k, v in row.items()} for row in state.curve],
+        "init": before,
     }
     with _writing(out):
         save_checkpoint(model, out, torch.float16)
@@ -213,6 +241,43 @@ def pretrain(
         state_path.unlink(missing_ok=True)
         (out / RUN_FILE).unlink(missing_ok=True)
     return state
+
+
+def _phases(length: int | None, config: BertConfig) -> tuple[Phase, ...]:
+    phases = Recipe.phases
+    if length is not None:
+        phases = (Phase(1.0, length, max(1, TOKENS_A_STEP // length)),)
+    longest = max(phase.length for phase in phases)
+    if not 16 <= longest <= config.max_position_embeddings:
+        raise ValueError(
+            f"sequences of {longest} tokens do not fit: choose a --length from 16 to "
+            f"{config.max_position_embeddings}, the positions that the model has"
+        )
+    return phases
+
+
+def _digest(checkpoint: Path) -> str:
+    return hashlib.sha256((checkpoint / "model.safetensors").read_bytes()).hexdigest()
+
+
+def _record_before(checkpoint: Path) -> dict[str, Any]:
+    """What is known of the run that made a checkpoint; refuse one with other word pieces."""
+    load_checkpoint(checkpoint)  # a broken one is found before any work is done
+    try:
+        vocabulary = (checkpoint / "vocab.txt").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        raise CheckpointError(f"{checkpoint} has no vocab.txt to compare with ours") from None
+    if vocabulary != load_vocabulary():
+        raise CheckpointError(
+            f"{checkpoint} was trained with another vocabulary than data/tokenizer: its token "
+            "numbers mean other words, so it cannot be trained further here"
+        )
+    try:
+        text = (checkpoint / "training.json").read_text(encoding="utf-8")
+        record: dict[str, Any] = json.loads(text)
+    except (OSError, ValueError):
+        record = {}  # weights of others have none
+    return {"sha256": _digest(checkpoint)} | record
 
 
 @contextmanager
