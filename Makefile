@@ -14,7 +14,7 @@ CHECKS := env data lint types unit notebooks
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env data lab test lint types unit notebooks bench html clean
+.PHONY: help env data lab test lint types unit notebooks browser bench html clean
 
 help:  ## show this list
 	@echo "bertedu: BERT, taught by building it. Two commands: make lab, make test."
@@ -87,7 +87,12 @@ unit: env  ## the tests in tests/
 
 notebooks: env  ## run every notebook and compare each output with the committed one (nbval)
 	@if [ -z "$(NOTEBOOKS)" ]; then echo "notebooks: there is none in notebooks/ yet"; \
-	else $(PY) -m pytest --nbval --nbval-current-env $(NOTEBOOKS); fi
+	else $(PY) -m pytest --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg $(NOTEBOOKS); fi
+
+browser: env  ## every notebook in a real JupyterLab in Chromium, and the attention view by hand
+	@$(PY) -c 'import playwright' 2>/dev/null || \
+	  $(PY) -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[browser]'
+	@$(PY) -m pytest -m browser tests/browser -rs
 
 bench: env  ## speed and memory beside Hugging Face transformers
 	@$(PY) -m benchmarks

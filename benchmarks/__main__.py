@@ -10,7 +10,8 @@ from tqdm import tqdm
 from bertedu.model.config import BertConfig
 
 VOCABULARY, BATCH, LENGTH = 8192, 32, 128
-ROUNDS = {"mini": 12, "tiny": 20}  # under five minutes together on two cores
+ROUNDS = {"mini": 12, "tiny": 20}  # with memory, under ten minutes together on two cores
+MEMORY_ROUNDS = 5
 RESULT = Path(__file__).parent.parent / "data" / "results" / "speed.csv"
 
 
@@ -37,7 +38,9 @@ def main(
     batches, text = load_batches(4, BATCH, LENGTH, VOCABULARY)
     typer.echo(f"{'text':<13}{text}, batches of {BATCH} × {LENGTH} tokens, 15 % selected")
     rounds = {name: 2 if quick else count for name, count in ROUNDS.items()}
-    total = sum(map(compare.count_calls, rounds.values())) + compare.count_processes()
+    memory_rounds = 1 if quick else MEMORY_ROUNDS
+    total = sum(map(compare.count_calls, rounds.values()))
+    total += compare.count_processes(memory_rounds)
     rows = []
     with tqdm(total=total, unit="call") as bar:
         for name, count in rounds.items():
@@ -48,7 +51,7 @@ def main(
             rows += compare.compare_inference(config, batches[0], count, bar.update)
         bar.set_description("memory")
         config = BertConfig.preset("mini", VOCABULARY)
-        rows += compare.compare_memory(config, batches[0], bar.update)
+        rows += compare.compare_memory(config, batches[0], memory_rounds, bar.update)
     typer.echo(table(rows))
     path = out or (None if quick else RESULT)
     if path:

@@ -99,7 +99,7 @@ def table(rows: Sequence[Row]) -> str:
         STEP: "milliseconds, and how many times faster ours is [quartiles]",
         INFERENCE: "milliseconds, and how many times faster ours is [quartiles]",
         PRODUCTS: "milliseconds of our step, of its linear products alone, and their share",
-        MEMORY: "MB beyond the imports, and ours as a share of theirs",
+        MEMORY: "MB beyond the imports, and ours as a share of theirs [quartiles]",
     }
     for benchmark, what in explanation.items():
         chosen = [row for row in rows if row.benchmark == benchmark]
@@ -109,7 +109,7 @@ def table(rows: Sequence[Row]) -> str:
         for row in chosen:
             ours = row.ours_mb if row.ours_ms is None else row.ours_ms
             other = row.theirs_ms or row.products_ms or row.theirs_mb or 0.0
-            spread = "" if benchmark == MEMORY else f" [{row.ratio_low:.2f}-{row.ratio_high:.2f}]"
+            spread = f" [{row.ratio_low:.2f}-{row.ratio_high:.2f}]"
             versus = f"{row.ours} / {row.theirs}" if row.theirs else row.ours
             if row.products_gflops:
                 versus += f"; products at {row.products_gflops:,.0f} GFLOP/s"

@@ -162,16 +162,22 @@ def test_every_row_is_there(
 ) -> None:
     monkeypatch.setattr(compare, "has_fast_bfloat16", lambda _: fast_bfloat16)
     monkeypatch.setattr(compare, "name_of", lambda _: "L4 H256")
-    monkeypatch.setattr(
-        compare, "peak_of_step", lambda _config, s, _batch, _folder: 60 if s.side == "ours" else 100
-    )
+    measured: list[str] = []
+
+    def peak(_config: object, setting: Setting, _batch: object, _folder: object) -> float:
+        """Ours 50, 60, 90, 50, …; theirs always 100."""
+        measured.append(setting.side)
+        return [50, 60, 90][measured.count("ours") % 3 - 1] if setting.side == "ours" else 100
+
+    monkeypatch.setattr(compare, "peak_of_step", peak)
     ticks: list[int] = []
     tick = lambda: ticks.append(1)  # noqa: E731
     rows = compare.compare_steps(CONFIG, BATCHES, 2, tick)
     rows += compare.compare_inference(CONFIG, BATCHES[0], 2, tick)
     assert len(ticks) == compare.count_calls(2), "the progress bar would not end at 100 %"
-    rows += compare.compare_memory(CONFIG, BATCHES[0], tick)
-    assert len(ticks) == compare.count_calls(2) + compare.count_processes()
+    rows += compare.compare_memory(CONFIG, BATCHES[0], 3, tick)
+    assert len(ticks) == compare.count_calls(2) + compare.count_processes(3)
+    assert measured == ["ours", "theirs"] * (len(measured) // 2), "not in turns"
 
     report.write_csv(rows, tmp_path / "new" / "speed.csv", report.machine())
     assert os.listdir(tmp_path / "new") == ["speed.csv"]

@@ -10,6 +10,7 @@ import matplotlib as mpl
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from torch import Tensor
 
 from bertedu.analysis.fill import Guess
 
@@ -83,4 +84,75 @@ def limit_line(axes: Axes, y: float, label: str, below: bool = False) -> None:
         ha="right",
         va="top" if below else "bottom",
         color=LIMIT,
+    )
+
+
+def heat_map(
+    axes: Axes,
+    table: Tensor,
+    rows: Sequence[str],
+    columns: Sequence[str] | None = None,
+    top: float = 1.0,
+) -> None:
+    """Draw a table of shares, dark for much, with a name at each row and column.
+
+    ``table`` is (rows, columns); ``top`` is the value of the darkest blue. Attention is drawn with
+    a row a query and a column a key.
+    """
+    columns = columns or rows
+    size = min(15.0, 300 / max(len(rows), len(columns)))  # the names of 60 tokens must not touch
+    axes.imshow(table.numpy(), cmap="Blues", vmin=0, vmax=top)
+    turned = 90 if len(columns) > 3 else 0
+    axes.set_xticks(range(len(columns)), columns, rotation=turned, fontsize=size)
+    axes.set_yticks(range(len(rows)), rows, fontsize=size)
+    axes.set_xticks([i + 0.5 for i in range(len(columns) - 1)], minor=True)
+    axes.set_yticks([i + 0.5 for i in range(len(rows) - 1)], minor=True)
+    axes.tick_params(which="minor", length=0)
+    axes.grid(False)
+    axes.grid(which="minor", color="white", linewidth=size / 15)
+
+
+def attention_maps(maps: Mapping[str, tuple[Tensor, Sequence[str]]], alt: str) -> Picture:
+    """Draw attention weights, title -> ((S, S), tokens), a panel each, all on the same scale."""
+    with style():
+        figure, panels = plt.subplots(1, len(maps), figsize=(6.8 * len(maps), 7.4), squeeze=False)
+        top = max(float(weights.max()) for weights, _ in maps.values())
+        for axes, (title, (weights, tokens)) in zip(panels[0], maps.items(), strict=True):
+            heat_map(axes, weights, tokens, top=top)
+            axes.set_title(title, fontsize=15)
+            axes.set(xlabel="is attended to (key)", ylabel="attends (query)")
+        return Picture(figure, alt)
+
+
+def curve(
+    axes: Axes,
+    x: Sequence[float],
+    values: Sequence[float],
+    low: Sequence[float],
+    high: Sequence[float],
+    label: str,
+    color: str = BLUE,
+) -> None:
+    """Draw a curve with its interval as a band, and its name at its right end.
+
+    Raises
+    ------
+    ValueError
+        The four differ in length, or a value lies outside its interval.
+
+    """
+    if not len(x) == len(values) == len(low) == len(high):
+        raise ValueError("x, values, low and high must have the same length")
+    if not all(a <= b <= c for a, b, c in zip(low, values, high, strict=True)):
+        raise ValueError(f"{label}: a value lies outside its interval")
+    axes.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
+    axes.plot(x, values, color=color, marker="o", label=label)
+    axes.annotate(
+        label,
+        (x[-1], values[-1]),
+        xytext=(10, 0),
+        textcoords="offset points",
+        va="center",
+        color=color,
+        annotation_clip=False,
     )

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import EllipsisType, TracebackType
 from typing import Any
@@ -349,21 +349,13 @@ def _a(value: Any) -> str:
 
 def report(first: str, *details: str, likely: str = "") -> str:
     """Put a verdict together: the first line, and below it what is known in detail."""
-    details = tuple(detail for detail in details if detail)
-    return "\n".join(
-        [
-            textwrap.fill(first, 100, subsequent_indent="  "),
-            *(
-                textwrap.fill(d, 100, initial_indent="  ", subsequent_indent="    ")
-                for d in details
-            ),
-            *(
-                [textwrap.fill(likely, 100, initial_indent="  Likely: ", subsequent_indent="    ")]
-                if likely
-                else []
-            ),
-        ]
-    )
+    # a name like d2l-en stays in one piece
+    fill = partial(textwrap.fill, width=100, break_on_hyphens=False)
+    parts = [fill(first, subsequent_indent="  ")]
+    parts += [fill(d, initial_indent="  ", subsequent_indent="    ") for d in details if d]
+    if likely:
+        parts.append(fill(likely, initial_indent="  Likely: ", subsequent_indent="    "))
+    return "\n".join(parts)
 
 
 def show(names: Sequence[str], inputs: Inputs) -> str:

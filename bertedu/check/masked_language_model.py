@@ -1,7 +1,6 @@
 """The checks of notebook 05: masking, the loss over blanks, a test for losses, and two measures."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
@@ -11,6 +10,7 @@ from torch.nn import functional as F
 
 from bertedu.check import exercise
 from bertedu.check.exercise import Exercise, Inputs, Mistake, UnreadableError
+from bertedu.check.museum import Exhibit, TestExercise, judge_test
 from bertedu.pretraining.baselines import UnigramModel
 from bertedu.pretraining.evaluation import sum_by_pair
 from bertedu.pretraining.loop import pretraining_loss
@@ -636,16 +636,6 @@ def mlm_loss(function: object) -> None:
 # -- a test for losses
 
 
-@dataclass(frozen=True)
-class Exhibit:
-    """A broken loss out of the bug museum: where it was seen, and what gives it away."""
-
-    seen: str
-    bug: str
-    loss: Loss
-    try_this: str
-
-
 def _right_by_weights(logits: Tensor, labels: Tensor, selected: Tensor) -> Tensor:
     return (_each(logits, labels) * selected).sum() / selected.sum()
 
@@ -716,66 +706,27 @@ def right_loss_test(loss_function: Loss) -> bool:
     return bool(torch.isclose(loss_function(logits, labels, selected), by_hand))
 
 
+LOSS_TEST = TestExercise(
+    name="loss_test",
+    argument="loss_function",
+    thing="loss",
+    start="a small example: logits, labels and selected, and the loss worked out by hand.",
+    right=RIGHT_LOSSES,
+    museum=MUSEUM,
+    refuses_all="it returns False on every path, or the value worked out by hand is wrong. "
+    "Print that value beside what the loss function gives.",
+    refuses_right="== between floats. Two right ways of computing may differ in the last "
+    "digit: use torch.isclose.",
+    source=(right_loss_test,),
+)
+
+
 def loss_test(function: object) -> None:
     """Check a learner's test: ``(loss_function) -> bool``, true if it is a right MLM loss.
 
     The test is run on three right losses and on the broken ones of the bug museum.
     """
-    print(_judge_loss_test(function))
-
-
-def _judge_loss_test(function: object) -> str:
-    name = "loss_test"
-    start = "a small example: logits, labels and selected, and the loss worked out by hand."
-    if complaint := exercise.cannot_call(name, ("loss_function",), start, function):
-        return complaint
-    assert callable(function)
-    losses = [loss for _, loss in RIGHT_LOSSES] + [exhibit.loss for exhibit in MUSEUM]
-    answers: list[Any] = []
-    with exercise.undisturbed(seed=0):
-        for loss in losses:
-            try:
-                answers.append(function(loss))
-            except NotImplementedError:
-                answers.append(None)
-            except (Exception, SystemExit) as error:
-                answers.append(error)
-    if all(answer is None or answer is Ellipsis for answer in answers):
-        return exercise.stub(name, start)
-    verdicts = []
-    for answer in answers:
-        if isinstance(answer, BaseException):
-            return exercise.report(
-                *exercise.describe_error(name, answer), likely=exercise.hint(answer)
-            )
-        try:
-            verdicts.append(exercise.read_bool(answer))
-        except UnreadableError as error:
-            return exercise.report(f"✗ {name}: {error}")
-    if not any(verdicts):
-        return exercise.report(
-            f"✗ {name}: your test refuses every loss, right ones included.",
-            likely="it returns False on every path, or the value worked out by hand is wrong. "
-            "Print that value beside what the loss function gives.",
-        )
-    for (how, _), accepted in zip(RIGHT_LOSSES, verdicts, strict=False):
-        if not accepted:
-            return exercise.report(
-                f"✗ {name}: your test refuses a right loss, one written {how}.",
-                likely="== between floats. Two right ways of computing may differ in the last "
-                "digit: use torch.isclose.",
-            )
-    passed = [e for e, v in zip(MUSEUM, verdicts[len(RIGHT_LOSSES) :], strict=True) if v]
-    if not passed:
-        museum = ", ".join(exhibit.seen.partition(",")[0] for exhibit in MUSEUM)
-        return (
-            f"✓ {name}: accepts {len(RIGHT_LOSSES)} right losses, catches {len(MUSEUM)} broken "
-            f"ones ({museum})."
-        )
-    return exercise.report(
-        f"✗ {name}: {len(passed)} of {len(MUSEUM)} broken losses got past your test.",
-        *(f"- {e.seen}: {e.bug}. To catch it, {e.try_this}" for e in passed),
-    )
+    print(judge_test(LOSS_TEST, function))
 
 
 # -- two measures to hold a model against
@@ -1019,6 +970,6 @@ def accuracy(function: object) -> None:
 
 SOLUTIONS: tuple[tuple[str, tuple[Any, ...]], ...] = (
     *((e.name, e.source) for e in (MASKING, MLM_LOSS)),
-    ("loss_test", (right_loss_test,)),
+    (LOSS_TEST.name, LOSS_TEST.source),
     *((e.name, e.source) for e in (UNIGRAM_LOSS, ACCURACY)),
 )

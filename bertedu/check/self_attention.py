@@ -1,7 +1,6 @@
 """The checks of notebook 03: scores, softmax, attention, heads, masks, and a test for leaks."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import cycle
 from math import exp, sqrt
 from typing import Any
@@ -12,6 +11,7 @@ from torch.nn import functional as F
 
 from bertedu.check import exercise
 from bertedu.check.exercise import Exercise, Inputs, Mistake, UnreadableError
+from bertedu.check.museum import Exhibit, TestExercise, judge_test
 from bertedu.model.attention import SelfAttention, attention_mask, scaled_dot_product_attention
 from bertedu.model.config import DIRECTIONS
 
@@ -814,16 +814,6 @@ def causal_mask(function: object) -> None:
 Layer = Callable[..., Two]  # (x (S, H), real (S,), direction, dropout=0.0) -> mixed, weights
 
 
-@dataclass(frozen=True)
-class Exhibit:
-    """A broken attention out of the bug museum: where it was seen, and what gives it away."""
-
-    seen: str
-    bug: str
-    layer: Layer
-    try_this: str
-
-
 def _mask(real: Tensor, direction: str) -> Tensor:
     """Return the right mask, (S, S) of bool."""
     square = torch.ones(len(real), len(real), dtype=torch.bool)
@@ -961,69 +951,31 @@ def right_leak_test(layer: Layer) -> bool:
     return True
 
 
+LEAK_TEST = TestExercise(
+    name="leak_test",
+    argument="layer",
+    thing="attention",
+    start='layer(x, real, "left-to-right") before and after you change the last word of x.',
+    right=RIGHT_LAYERS,
+    museum=LAYER_MUSEUM,
+    refuses_all="it returns False on every path, or it asks for more than is true: a word that "
+    "is changed asks differently, too, so its own row always moves.",
+    refuses_right="== between floats, or two runs with dropout compared. Use torch.allclose, "
+    "and leave dropout at 0 where you compare results.",
+    source=(right_leak_test,),
+)
+
+
 def leak_test(function: object) -> None:
     """Check a learner's test: ``(layer) -> bool``, true if ``layer`` is a right attention.
 
     ``layer(x (S, H), real (S,), direction, dropout=0.0)`` returns mixed (S, H), weights (S, S).
     """
-    print(_judge_leak_test(function))
-
-
-def _judge_leak_test(function: object) -> str:
-    name = "leak_test"
-    start = 'layer(x, real, "left-to-right") before and after you change the last word of x.'
-    if complaint := exercise.cannot_call(name, ("layer",), start, function):
-        return complaint
-    assert callable(function)
-    answers: list[Any] = []
-    with exercise.undisturbed(seed=0):
-        for layer in [right for _, right in RIGHT_LAYERS] + [e.layer for e in LAYER_MUSEUM]:
-            try:
-                answers.append(function(layer))
-            except NotImplementedError:
-                answers.append(None)
-            except (Exception, SystemExit) as error:
-                answers.append(error)
-    if all(answer is None or answer is Ellipsis for answer in answers):
-        return exercise.stub(name, start)
-    verdicts = []
-    for answer in answers:
-        if isinstance(answer, BaseException):
-            return exercise.report(
-                *exercise.describe_error(name, answer), likely=exercise.hint(answer)
-            )
-        try:
-            verdicts.append(exercise.read_bool(answer))
-        except UnreadableError as error:
-            return exercise.report(f"✗ {name}: {error}")
-    if not any(verdicts):
-        return exercise.report(
-            f"✗ {name}: your test refuses every attention, right ones included.",
-            likely="it returns False on every path, or it asks for more than is true: a word that "
-            "is changed asks differently, too, so its own row always moves.",
-        )
-    for (how, _), accepted in zip(RIGHT_LAYERS, verdicts, strict=False):
-        if not accepted:
-            return exercise.report(
-                f"✗ {name}: your test refuses a right attention, one written {how}.",
-                likely="== between floats, or two runs with dropout compared. Use torch.allclose, "
-                "and leave dropout at 0 where you compare results.",
-            )
-    passed = [e for e, v in zip(LAYER_MUSEUM, verdicts[len(RIGHT_LAYERS) :], strict=True) if v]
-    if not passed:
-        museum = ", ".join(exhibit.seen for exhibit in LAYER_MUSEUM)
-        return exercise.report(
-            f"✓ {name}: accepts {len(RIGHT_LAYERS)} right attentions, catches {len(LAYER_MUSEUM)} "
-            f"broken ones ({museum})."
-        )
-    return exercise.report(
-        f"✗ {name}: {len(passed)} of {len(LAYER_MUSEUM)} broken attentions got past your test.",
-        *(f"- {e.seen}: {e.bug}. To catch it, {e.try_this}" for e in passed),
-    )
+    print(judge_test(LEAK_TEST, function))
 
 
 SOLUTIONS: tuple[tuple[str, tuple[Any, ...]], ...] = (
     *((e.name, e.source) for e in (SCORES, SOFTMAX, ATTENTION, SPLIT_HEADS, JOIN_HEADS)),
     (CAUSAL_MASK.name, CAUSAL_MASK.source),
-    ("leak_test", (right_leak_test,)),
+    (LEAK_TEST.name, LEAK_TEST.source),
 )

@@ -209,6 +209,7 @@ def pretrain(
         f"{sum(p.numel() for p in model.parameters()):,} parameters, {recipe.steps:,} steps on "
         f"{chosen.type}, {'bfloat16' if use_bfloat16 else 'float32'}"
     )
+    commit = current_commit()  # of the code that runs, not of what is edited meanwhile
     state = train(
         model,
         splits["train"],
@@ -227,7 +228,7 @@ def pretrain(
         "corpora": {name: known[name].sha256 if name in known else None for name in corpora},
         "bfloat16": use_bfloat16,
         **describe_machine(chosen),
-        "commit": current_commit(),
+        "commit": commit,
         "steps": state.step,
         "tokens": state.tokens,
         "seconds": round(state.seconds, 3),

@@ -208,7 +208,7 @@ def test_the_museum_holds_right_losses_and_wrong_ones() -> None:
     for _, loss in RIGHT_LOSSES:
         assert float(loss(logits, labels, selected)) == pytest.approx(truth, rel=1e-4)
     for exhibit in MUSEUM:
-        assert float(exhibit.loss(logits, labels, selected)) != pytest.approx(truth, rel=1e-2)
+        assert float(exhibit.broken(logits, labels, selected)) != pytest.approx(truth, rel=1e-2)
     assert len(MUSEUM) >= 5
 
 
@@ -240,7 +240,6 @@ def test_good_tests_pass(t: Callable[..., bool]) -> None:
         f"✓ loss_test: accepts 3 right losses, catches {len(MUSEUM)} broken ones"
     )
     assert "d2l-en" in said
-    assert said.count("\n") == 1
 
 
 def agrees_with(value: float, tolerance: float = 1e-3) -> Callable[..., bool]:
@@ -250,7 +249,7 @@ def agrees_with(value: float, tolerance: float = 1e-3) -> Callable[..., bool]:
 @pytest.mark.parametrize("exhibit", MUSEUM, ids=[exhibit.seen for exhibit in MUSEUM])
 def test_each_bug_that_gets_past_is_named_alone(exhibit: Any) -> None:
     """A test that is right, but for accepting one bug."""
-    broken = float(exhibit.loss(*EXAMPLE))
+    broken = float(exhibit.broken(*EXAMPLE))
 
     def t(loss: Callable[..., Tensor]) -> bool:
         return right_loss_test(loss) or agrees_with(broken)(loss)

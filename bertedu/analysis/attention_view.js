@@ -1,0 +1,290 @@
+// Who attends to whom: lines between two columns of tokens, and a small map of every head.
+//
+// One file for a page without Python (`draw`) and for a live widget (`render`, by anywidget). It
+// uses no library and asks no network. Layers, heads and tokens are counted from 0 here and shown
+// from 1.
+
+const STYLE = `
+.bertedu-attention { font: 14px/1.4 system-ui, sans-serif; display: flex; flex-wrap: wrap; gap: 32px;
+  color: var(--jp-ui-font-color1, inherit); }
+.bertedu-attention figure { margin: 0; min-width: 0; }
+.bertedu-attention figcaption { font-weight: 600; margin-bottom: 6px; }
+.bertedu-attention .maps { display: inline-grid; gap: 4px; align-items: center; margin-bottom: 10px; }
+.bertedu-attention .maps span { padding-right: 6px; white-space: nowrap; font-size: 13px; }
+.bertedu-attention .maps .above { text-align: center; padding: 0; }
+.bertedu-attention button { padding: 0; line-height: 0; background: #fff; cursor: pointer;
+  border: 2px solid #bbb; border-radius: 3px; }
+.bertedu-attention button[aria-pressed=true] { border-color: #d55e00; box-shadow: 0 0 0 1px #d55e00; }
+.bertedu-attention button canvas { width: 44px; height: 44px; image-rendering: pixelated; }
+.bertedu-attention .board { width: max-content; }
+.bertedu-attention .lines { display: flex; }
+.bertedu-attention .heading { display: flex; justify-content: space-between; font-size: 13px; }
+.bertedu-attention ol { list-style: none; margin: 0; padding: 0; font-family: ui-monospace, monospace; }
+.bertedu-attention li { height: var(--row); line-height: var(--row); font-size: var(--size);
+  padding: 0 6px; border-radius: 3px; cursor: pointer; white-space: pre; display: flex; }
+.bertedu-attention .queries li { justify-content: space-between; flex-direction: row-reverse; }
+.bertedu-attention .keys li { justify-content: space-between; }
+.bertedu-attention li small { width: 4.2ch; text-align: right; opacity: .85; font-size: .9em; }
+.bertedu-attention .queries li small { text-align: left; }
+.bertedu-attention li[aria-selected=true] { outline: 2px solid #d55e00; outline-offset: -2px; }
+.bertedu-attention :focus-visible { outline: 3px solid #d55e00; outline-offset: 1px; }
+.bertedu-attention .says { min-height: 2.8em; max-width: 30em; margin: 6px 0 0; }
+`;
+const LINE = "0, 114, 178";
+const ROOM = 190; // pixels between the two columns
+
+let made = 0; // so that ids on one page differ
+
+function element(parent, name, attributes = {}, text = "") {
+  const node = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  if (text) node.textContent = text; // never as HTML: a token may be "<"
+  parent.append(node);
+  return node;
+}
+
+function bytes(base64) {
+  return Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+}
+
+const percent = (share) => `${Math.round(100 * share)} %`;
+
+// One model's panel. `view` has name, tokens, layers (their numbers), heads, and weights: one byte
+// for each layer, head, query and key, 255 for a weight of 1. `told` hears of every change.
+function panel(root, view, start, told) {
+  const { tokens, layers, heads } = view;
+  const n = tokens.length;
+  const weights = bytes(view.weights);
+  const id = `bertedu-attention-${made++}`;
+  const state = { layer: 0, head: 0, side: null, token: null, pinned: false };
+  const weight = (query, key) =>
+    weights[((state.layer * heads + state.head) * n + query) * n + key] / 255;
+
+  const figure = element(root, "figure");
+  element(figure, "figcaption", {}, view.name);
+
+  // -- the small maps: one button a head
+  const maps = element(figure, "div", {
+    class: "maps",
+    role: "group",
+    "aria-label": `heads of ${view.name}: arrow keys choose`,
+  });
+  maps.style.gridTemplateColumns = `auto repeat(${heads}, max-content)`;
+  element(maps, "span");
+  for (let head = 0; head < heads; head++)
+    element(maps, "span", { class: "above" }, heads > 6 ? `${head + 1}` : `head ${head + 1}`);
+  const buttons = [];
+  layers.forEach((number, layer) => {
+    element(maps, "span", {}, `layer ${number}`);
+    for (let head = 0; head < heads; head++) {
+      const button = element(maps, "button", {
+        type: "button",
+        tabindex: "-1", // Tab stops at the chosen one only
+        "aria-pressed": "false",
+        "aria-label": `layer ${number}, head ${head + 1}`,
+      });
+      const small = element(button, "canvas", { width: n, height: n, "aria-hidden": "true" });
+      const image = new ImageData(n, n);
+      for (let i = 0; i < n * n; i++) {
+        // the square root, so that small weights in a long text can be seen at all
+        const shade = Math.sqrt(255 * weights[(layer * heads + head) * n * n + i]);
+        image.data.set([0, 114, 178, shade], 4 * i);
+      }
+      small.getContext("2d").putImageData(image, 0, 0);
+      button.addEventListener("click", () => choose(layer, head));
+      buttons.push(button);
+    }
+  });
+  maps.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+    const [down, right] = step[event.key] ?? [0, 0];
+    if (!down && !right) return;
+    event.preventDefault();
+    event.stopPropagation(); // JupyterLab would move to another cell
+    const layer = Math.min(Math.max(state.layer + down, 0), layers.length - 1);
+    const head = Math.min(Math.max(state.head + right, 0), heads - 1);
+    choose(layer, head);
+    buttons[layer * heads + head].focus();
+  });
+
+  // -- the two columns and the lines between them
+  const row = n > 32 ? 16 : 23;
+  const board = element(figure, "div", { class: "board" });
+  const heading = element(board, "div", { class: "heading" });
+  element(heading, "span", {}, "attends (query)");
+  element(heading, "span", {}, "is attended to (key)");
+  const lines = element(board, "div", { class: "lines" });
+  lines.style.setProperty("--row", `${row}px`);
+  lines.style.setProperty("--size", n > 32 ? "12px" : "15px");
+  const column = (side, label) => {
+    const list = element(lines, "ol", {
+      class: side,
+      role: "listbox",
+      tabindex: "0",
+      "aria-label": label,
+    });
+    const items = tokens.map((token, i) => {
+      const item = element(list, "li", {
+        role: "option",
+        id: `${id}-${side}-${i}`,
+        "aria-selected": "false",
+      });
+      element(item, "span", {}, token);
+      return { item, share: element(item, "small") };
+    });
+    const under = (event) => {
+      const item = event.target.closest("li");
+      return item ? items.findIndex((one) => one.item === item) : null;
+    };
+    list.addEventListener("pointerover", (event) => {
+      const token = under(event);
+      if (token !== null && !state.pinned) isolate(side, token);
+    });
+    list.addEventListener("pointerleave", () => {
+      if (!state.pinned) isolate(null, null);
+    });
+    list.addEventListener("click", (event) => {
+      const token = under(event);
+      if (token === null) return;
+      const again = state.pinned && state.side === side && state.token === token;
+      isolate(side, token, !again);
+    });
+    list.addEventListener("keydown", (event) => {
+      const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+      if (event.key !== "Escape" && !step) return;
+      event.preventDefault();
+      event.stopPropagation();
+      if (event.key === "Escape") return isolate(null, null);
+      const from = state.side === side ? state.token : step > 0 ? -1 : n;
+      isolate(side, Math.min(Math.max(from + step, 0), n - 1), true);
+    });
+    return { list, items };
+  };
+  const queries = column("queries", "tokens that attend: up and down choose one, escape frees");
+  const canvas = element(lines, "canvas", { "aria-hidden": "true" });
+  lines.insertBefore(canvas, queries.list.nextSibling);
+  const keys = column("keys", "tokens attended to: up and down choose one, escape frees");
+  const sharp = window.devicePixelRatio || 1;
+  canvas.width = ROOM * sharp;
+  canvas.height = n * row * sharp;
+  canvas.style.width = `${ROOM}px`;
+  canvas.style.height = `${n * row}px`;
+  const pen = canvas.getContext("2d");
+  pen.scale(sharp, sharp);
+  const says = element(figure, "p", { class: "says", "aria-live": "polite" });
+
+  function redraw() {
+    figure.dataset.layer = layers[state.layer];
+    figure.dataset.head = state.head + 1;
+    buttons.forEach((button, i) => {
+      const chosen = i === state.layer * heads + state.head;
+      if ((button.getAttribute("aria-pressed") === "true") === chosen) return;
+      button.setAttribute("aria-pressed", chosen);
+      button.tabIndex = chosen ? 0 : -1;
+    });
+    const { side, token } = state;
+    pen.clearRect(0, 0, ROOM, n * row);
+    for (let query = 0; query < n; query++) {
+      if (side === "queries" && query !== token) continue;
+      for (let key = 0; key < n; key++) {
+        if (side === "keys" && key !== token) continue;
+        const share = weight(query, key);
+        if (share < 0.01) continue; // nobody could see it
+        pen.strokeStyle = `rgba(${LINE}, ${side ? Math.sqrt(share) : share})`;
+        pen.lineWidth = side ? 1 + 4 * share : 2;
+        pen.beginPath();
+        pen.moveTo(0, (query + 0.5) * row);
+        pen.lineTo(ROOM, (key + 0.5) * row);
+        pen.stroke();
+      }
+    }
+    for (const [name, { list, items }] of Object.entries({ queries, keys })) {
+      items.forEach(({ item, share }, i) => {
+        const own = side === name && i === token;
+        const other = side !== null && side !== name;
+        const part = !other ? 0 : name === "keys" ? weight(token, i) : weight(i, token);
+        item.setAttribute("aria-selected", own);
+        item.style.backgroundColor = part ? `rgba(${LINE}, ${0.6 * part})` : "";
+        share.textContent = part >= 0.005 ? percent(part) : "";
+      });
+      if (side === name) list.setAttribute("aria-activedescendant", items[token].item.id);
+      else list.removeAttribute("aria-activedescendant");
+    }
+    says.textContent = sentence();
+  }
+
+  function sentence() {
+    const where = `Layer ${layers[state.layer]}, head ${state.head + 1}`;
+    if (state.side === null) return `${where}. Point at a token, or click it to hold it.`;
+    const shares = tokens.map((_, i) =>
+      state.side === "queries" ? weight(state.token, i) : weight(i, state.token),
+    );
+    const top = [...shares.keys()].sort((a, b) => shares[b] - shares[a]).slice(0, 3);
+    const listed = top.map((i) => `“${tokens[i]}” ${percent(shares[i])}`).join(", ");
+    const token = `“${tokens[state.token]}”`;
+    return state.side === "queries"
+      ? `${where}: ${token} attends to ${listed}.`
+      : `${where}: ${token} gets from ${listed}.`;
+  }
+
+  function choose(layer, head, quietly = false) {
+    Object.assign(state, { layer, head });
+    redraw();
+    if (!quietly) told("head", { layer, head });
+  }
+
+  function isolate(side, token, pinned = false, quietly = false) {
+    Object.assign(state, { side, token, pinned });
+    redraw();
+    if (!quietly) told("token", { side, token, pinned });
+  }
+
+  choose(start.layer, start.head, true);
+  return { tokens, state, choose, isolate };
+}
+
+// Draw `data` (views, and the layer and head to start with) into `root`, in place of what is there.
+// `changed(what, state, index)` hears when the reader chooses a head or a token.
+export function draw(root, data, changed = () => {}) {
+  root.replaceChildren();
+  root.classList.add("bertedu-attention");
+  element(root, "style", {}, STYLE);
+  const panels = data.views.map((view, index) =>
+    panel(root, view, data, (what, news) => {
+      if (what === "token") {
+        panels.forEach((other, i) => {
+          // the same token in the panel beside it, if both read the same text
+          const same = `${other.tokens}` === `${data.views[index].tokens}`;
+          if (i !== index && same) other.isolate(news.side, news.token, news.pinned, true);
+        });
+      }
+      changed(what, news, index);
+    }),
+  );
+  root.attentionPanels = panels;
+  return panels;
+}
+
+export default {
+  render({ model, el }) {
+    const root = element(el, "div");
+    const panels = draw(root, model.get("data"), (what, news, index) => {
+      if (index > 0) return; // Python hears of the first panel
+      if (what === "head") {
+        model.set("layer", news.layer);
+        model.set("head", news.head);
+      } else {
+        model.set("side", news.side ?? "");
+        model.set("token", news.token ?? -1);
+      }
+      model.save_changes();
+    });
+    const follow = () => panels[0].choose(model.get("layer"), model.get("head"), true);
+    model.on("change:layer", follow);
+    model.on("change:head", follow);
+    return () => {
+      model.off("change:layer", follow);
+      model.off("change:head", follow);
+    };
+  },
+};

@@ -1,0 +1,137 @@
+"""A real JupyterLab and a real Chromium, both started and ended by the tests.
+
+Nothing is left behind: Lab gets a copy of the notebooks and settings of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything in this folder is a browser test: `make browser` runs it, `make test` does not."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.browser)
+
+
+def chromium() -> str | None:
+    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
+    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    api = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed: make browser installs it"
+    )
+    path = chromium()
+    if path is None:
+        pytest.skip("no Chromium found: install one (apt install chromium), or set CHROMIUM=path")
+    with api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield started
+        started.close()
+
+
+class Lab:
+    """A JupyterLab server on a free port, with settings of its own."""
+
+    def __init__(self, root: Path) -> None:
+        """Start it and wait until it answers."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.url, self.token = f"http://127.0.0.1:{self.port}", secrets.token_hex(16)
+        self.home = tempfile.TemporaryDirectory()
+        home = Path(self.home.name)
+        self.settings(
+            "apputils-extension/notification",
+            {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True},
+        )
+        # draw every cell, not only those near the window
+        self.settings("notebook-extension/tracker", {"windowingMode": "none"})
+        places = {
+            "JUPYTER_CONFIG_DIR": "config",
+            "JUPYTER_RUNTIME_DIR": "runtime",
+            "JUPYTERLAB_SETTINGS_DIR": "settings",
+            "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+            "JUPYTER_DATA_DIR": "data",  # which notebooks are trusted, too
+        }
+        options = {
+            "ip": "127.0.0.1",
+            "port": self.port,
+            "ServerApp.port_retries": 0,
+            "ServerApp.root_dir": root,
+            "IdentityProvider.token": self.token,
+            "FileCheckpoints.checkpoint_dir": home / "checkpoints",
+            "LabApp.expose_app_in_browser": True,
+            "LabApp.check_for_updates_class": "jupyterlab.NeverCheckForUpdate",
+        }
+        self.log = (home / "lab.log").open("w+")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"]
+            + [f"--{name}={value}" for name, value in options.items()],
+            env=os.environ
+            | {name: str(home / place) for name, place in places.items()}
+            | {"BERTEDU_DATA": str(ROOT / "data")},
+            stdout=self.log,
+            stderr=subprocess.STDOUT,
+            cwd=root,
+        )
+        for _ in range(240):
+            try:
+                urllib.request.urlopen(f"{self.url}/api?token={self.token}", timeout=1)
+                return
+            except OSError:
+                if self.process.poll() is not None:
+                    break
+                time.sleep(0.25)
+        self.log.seek(0)
+        raise RuntimeError(f"JupyterLab did not start:\n{self.log.read()[-3000:]}")
+
+    def settings(self, plugin: str, values: dict[str, object]) -> None:
+        path = Path(self.home.name, "settings", "@jupyterlab", f"{plugin}.jupyterlab-settings")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(values))
+
+    def address(self, notebook: str) -> str:
+        workspace = secrets.token_hex(4)
+        return f"{self.url}/doc/workspaces/{workspace}/tree/{notebook}?token={self.token}&reset"
+
+    def close(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(15)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+        self.log.close()
+        self.home.cleanup()
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory, browser: Any) -> Iterator[Lab]:
+    """JupyterLab over copies of the notebooks, so that nothing here can change the real ones."""
+    root = tmp_path_factory.mktemp("lab")
+    shutil.copytree(ROOT / "notebooks", root / "notebooks")
+    server = Lab(root)
+    server.root = root
+    yield server
+    server.close()

@@ -1,0 +1,266 @@
+"""The attention view, used as a reader uses it: pointer, click, keys; what does the page show?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+import torch
+
+from bertedu.analysis.attention_view import Attention, AttentionView
+
+PYTHON = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+
+
+def attention(size: int, name: str = "model", seed: int = 0) -> Attention:
+    """Random weights over tokens t0, t1, …; 3 layers of 2 heads."""
+    scores = torch.randn(3, 2, size, size, generator=torch.Generator().manual_seed(seed))
+    tokens = [f"t{i}" for i in range(size)]
+    return Attention(name, tokens, [1, 2, 3], (3 * scores).softmax(-1))
+
+
+def percent(share: float) -> str:
+    return f"{int(100 * round(255 * share) / 255 + 0.5)} %"
+
+
+@pytest.fixture
+def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Put views on a page of their own, as `nbconvert --to html` does, without a network."""
+    context = browser.new_context(viewport={"width": 1200, "height": 900}, offline=True)
+    errors: list[str] = []
+
+    def open_page(*views: AttentionView) -> Any:
+        path = tmp_path / "page.html"
+        body = "".join(view._repr_html_() for view in views)
+        path.write_text(f"<!doctype html><meta charset=utf-8>{body}", encoding="utf-8")
+        page = context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(path.as_uri())
+        page.wait_for_selector(".bertedu-attention figure")
+        return page
+
+    yield open_page
+    context.close()
+    assert errors == []
+
+
+def shares(page: Any, side: str, figure: int = 0) -> list[str]:
+    items = page.locator("figure").nth(figure).locator(f".{side} li small")
+    return [text.strip() for text in items.all_inner_texts()]
+
+
+def says(page: Any, figure: int = 0) -> str:
+    return str(page.locator(".says").nth(figure).inner_text())
+
+
+def ink(page: Any, figure: int = 0) -> int:
+    """How much is drawn between the two columns: the sum of all pixels' opacity."""
+    return int(
+        page.evaluate(
+            """(figure) => {
+              const canvas = document.querySelectorAll(".lines > canvas")[figure];
+              const pen = canvas.getContext("2d");
+              const { data } = pen.getImageData(0, 0, canvas.width, canvas.height);
+              let sum = 0;
+              for (let i = 3; i < data.length; i += 4) sum += data[i];
+              return sum;
+            }""",
+            figure,
+        )
+    )
+
+
+def test_the_picture_gives_way_to_the_view(show: Callable[..., Any]) -> None:
+    page = show(AttentionView(attention(5)))
+    assert page.locator("img").count() == 0
+    assert page.locator(".queries li").count() == page.locator(".keys li").count() == 5
+    assert page.locator(".maps button").count() == 6
+    assert ink(page) > 0
+    assert says(page).startswith("Layer 1, head 1.")
+
+
+def test_pointing_at_a_token_isolates_its_row(show: Callable[..., Any]) -> None:
+    one = attention(5)
+    page = show(AttentionView(one, layer=2, head=2))
+    everything = ink(page)
+    page.hover(".queries li >> nth=3")
+    row = one.weights[1, 1, 3]
+    assert shares(page, "keys") == [percent(w) if w > 0.005 else "" for w in row.tolist()]
+    assert shares(page, "queries") == [""] * 5
+    assert f"“t3” attends to “t{int(row.argmax())}” {percent(float(row.max()))}" in says(page)
+    assert 0 < ink(page) < everything
+    page.hover(".keys li >> nth=1")  # the other way: a column
+    column = one.weights[1, 1, :, 1]
+    assert shares(page, "queries") == [percent(w) if w > 0.005 else "" for w in column.tolist()]
+    assert shares(page, "keys") == [""] * 5
+    page.mouse.move(1, 1)
+    assert shares(page, "queries") == [""] * 5
+    assert ink(page) == everything
+
+
+def test_a_click_holds_a_token_and_a_second_click_lets_it_go(show: Callable[..., Any]) -> None:
+    page = show(AttentionView(attention(5)))
+    page.click(".queries li >> nth=2")
+    page.hover(".queries li >> nth=4")
+    assert "“t2” attends" in says(page)
+    page.click(".queries li >> nth=2")
+    page.hover(".queries li >> nth=4")
+    assert "“t4” attends" in says(page)
+
+
+def test_a_click_on_a_map_chooses_layer_and_head(show: Callable[..., Any]) -> None:
+    one = attention(5)
+    page = show(AttentionView(one))
+    before = page.evaluate("() => document.querySelector('.lines > canvas').toDataURL()")
+    page.click("[aria-label='layer 3, head 2']")
+    figure = page.locator("figure")
+    assert (figure.get_attribute("data-layer"), figure.get_attribute("data-head")) == ("3", "2")
+    assert page.locator(".maps [aria-pressed=true]").count() == 1
+    assert page.evaluate("() => document.querySelector('.lines > canvas').toDataURL()") != before
+    page.hover(".queries li >> nth=0")
+    row = one.weights[2, 1, 0].tolist()
+    assert shares(page, "keys") == [percent(w) if w > 0.005 else "" for w in row]
+
+
+def test_all_of_it_works_from_the_keyboard(show: Callable[..., Any]) -> None:
+    page = show(AttentionView(attention(5), layer=2, head=1))
+    page.keyboard.press("Tab")  # the map of the chosen head, and no other map
+    assert page.evaluate("() => document.activeElement.ariaLabel") == "layer 2, head 1"
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")  # stays at the last head
+    page.keyboard.press("ArrowUp")
+    assert says(page).startswith("Layer 1, head 2.")
+    assert page.evaluate("() => document.activeElement.ariaLabel") == "layer 1, head 2"
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    assert "“t1” attends" in says(page)
+    page.mouse.move(5, 5)
+    assert "“t1” attends" in says(page)
+    page.keyboard.press("Escape")
+    assert "Point at a token" in says(page)
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowUp")
+    assert "“t4” gets from" in says(page)
+
+
+def test_two_models_move_together_but_choose_heads_apart(show: Callable[..., Any]) -> None:
+    one, two = attention(5, "one"), attention(5, "two", seed=1)
+    page = show(AttentionView(one, two))
+    page.hover("figure >> nth=0 >> .queries li >> nth=3")
+    assert "“t3” attends" in says(page, 0)
+    assert "“t3” attends" in says(page, 1)
+    row = two.weights[0, 0, 3].tolist()
+    assert shares(page, "keys", figure=1) == [percent(w) if w > 0.005 else "" for w in row]
+    page.click("figure >> nth=1 >> [aria-label='layer 2, head 2']")
+    layers = [page.locator("figure").nth(i).get_attribute("data-layer") for i in (0, 1)]
+    assert layers == ["1", "2"]
+
+
+def test_panels_with_other_tokens_stay_apart(show: Callable[..., Any]) -> None:
+    page = show(AttentionView(attention(5), attention(6)))
+    page.hover("figure >> nth=0 >> .queries li >> nth=3")
+    assert "“t3” attends" in says(page, 0)
+    assert "Point at a token" in says(page, 1)
+
+
+def test_two_views_on_a_page_do_not_mix(show: Callable[..., Any]) -> None:
+    page = show(AttentionView(attention(4)), AttentionView(attention(7)))
+    assert page.locator("figure").count() == 2
+    page.hover("figure >> nth=1 >> .queries li >> nth=6")
+    assert "“t6” attends" in says(page, 1)
+    assert "Point at a token" in says(page, 0)
+
+
+def test_sixty_tokens_fit_and_are_redrawn_within_a_frame(show: Callable[..., Any]) -> None:
+    page = show(AttentionView(attention(4)), AttentionView(attention(60)))
+    heights = [page.locator(".queries").nth(i).bounding_box()["height"] for i in (0, 1)]
+    assert heights[0] < 120
+    assert heights[1] < 1000
+    items = page.locator(".queries").nth(1).locator("li")
+    assert items.nth(59).bounding_box()["height"] >= 14
+    times = page.evaluate(
+        """() => {
+          const panel = document.querySelectorAll(".bertedu-attention")[1].attentionPanels[0];
+          const times = [];
+          for (let i = 0; i < 60; i++) {
+            const start = performance.now();
+            if (i % 2) panel.isolate("queries", i);
+            else panel.choose(i % 3, i % 2);
+            times.push(performance.now() - start);
+          }
+          return times.sort((a, b) => a - b);
+        }"""
+    )
+    assert times[len(times) // 2] < 16  # milliseconds; the median, since a machine may be busy
+
+
+def test_in_jupyterlab_the_view_and_the_widget_work(browser: Any, lab: Any, tmp_path: Path) -> None:
+    from test_notebooks_in_lab import open_and_run
+
+    notebook = nbformat.v4.new_notebook(
+        cells=[
+            nbformat.v4.new_code_cell(source)
+            for source in (
+                "import torch\n"
+                "from bertedu.analysis.attention_view import Attention, AttentionView\n"
+                "weights = torch.randn(3, 2, 5, 5).softmax(-1)\n"
+                "view = AttentionView(Attention('m', list('abcde'), [1, 2, 3], weights))\nview",
+                "widget = view.widget()\nwidget",
+            )
+        ],
+        metadata=PYTHON,
+    )
+    nbformat.write(notebook, lab.root / "view.ipynb")
+    page, asked, errors = open_and_run(browser, lab, "view.ipynb")
+    assert page.locator("figure").count() == 2
+    for i in (0, 1):
+        figure = page.locator("figure").nth(i)
+        figure.locator("[aria-label='layer 3, head 1']").click()
+        figure.locator(".queries li").nth(2).click()
+        assert "Layer 3, head 1: “c” attends" in figure.locator(".says").inner_text()
+        figure.locator("[aria-label='layer 3, head 1']").focus()
+        page.keyboard.press("ArrowUp")
+        assert figure.get_attribute("data-layer") == "2"
+    # Python heard of it
+    page.evaluate(
+        """() => {
+          const panel = window.jupyterapp.shell.currentWidget;
+          panel.content.activeCellIndex = 1;
+          return window.jupyterapp.commands.execute("notebook:insert-cell-below");
+        }"""
+    )
+    page.evaluate(
+        """() => {
+          const panel = window.jupyterapp.shell.currentWidget;
+          panel.content.activeCell.model.sharedModel.setSource(
+            "print('heard', widget.layer, widget.head, widget.side, widget.token)");
+          return window.jupyterapp.commands.execute("notebook:run-cell");
+        }"""
+    )
+    page.wait_for_selector("text=heard 1 0 queries 2", timeout=20_000)
+    assert (asked, errors) == ([], [])
+    page.context.close()
+
+
+def test_an_untrusted_notebook_shows_the_picture(browser: Any, lab: Any) -> None:
+    """A fresh clone: the outputs came with the file, and nobody has run a cell yet."""
+    html = AttentionView(attention(5))._repr_html_()
+    output = nbformat.v4.new_output("execute_result", {"text/html": html}, execution_count=1)
+    cell = nbformat.v4.new_code_cell("view", execution_count=1, outputs=[output])
+    nbformat.write(
+        nbformat.v4.new_notebook(cells=[cell], metadata=PYTHON), lab.root / "untrusted.ipynb"
+    )
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(lab.address("untrusted.ipynb"))
+    page.wait_for_selector(".jp-OutputArea img", timeout=60_000)
+    page.wait_for_timeout(1000)
+    picture = page.locator(".jp-OutputArea img")
+    assert picture.get_attribute("alt").startswith("Attention of model, layer 1, head 1")
+    assert picture.evaluate("(img) => img.naturalWidth") > 300
+    assert page.locator("figure").count() == 0
+    context.close()
