@@ -933,8 +933,7 @@ DECODE = Exercise(
         ),
         Mistake(
             "the ## are gone, and so is the news that they brought: a space stands there.",
-            "## is not dirt to be wiped off. It says that no space goes here. (sugarme/tokenizer, "
-            "issue 13.)",
+            "## is not dirt to be wiped off. It says that no space goes here.",
             (
                 lambda t: _tidy(" ".join(x.removeprefix("##") for x in _words_only(t))),
                 lambda t: _tidy(" ".join(_words_only(t)).replace("##", "")),
