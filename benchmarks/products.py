@@ -12,18 +12,23 @@ def linear_shapes(
 ) -> list[tuple[int, int, int]]:
     """List (rows, inputs, outputs) of every linear layer that a pre-training step passes through.
 
-    The MLM head works at the ``selected`` positions only. The products inside attention (scores,
-    and weights times values) are not among them.
+    The MLM head works at the ``selected`` positions only, and the last feed-forward layer at these
+    and at every `[CLS]`, which is never selected. The products inside attention (scores, and
+    weights times values) are not among them.
     """
     hidden, inner, tokens = (
         config.hidden_size,
         config.intermediate_size,
         batch_size * length,
     )
-    layer = [(tokens, hidden, hidden)] * 4 + [(tokens, hidden, inner), (tokens, inner, hidden)]
+    attention = [(tokens, hidden, hidden)] * 4
+    rows = [tokens] * (config.num_hidden_layers - 1) + [selected + batch_size]
+    layers = [
+        product for k in rows for product in (*attention, (k, hidden, inner), (k, inner, hidden))
+    ]
     pooler_and_nsp = [(batch_size, hidden, hidden), (batch_size, hidden, 2)]
     mlm = [(selected, hidden, hidden), (selected, hidden, config.vocab_size)]
-    return layer * config.num_hidden_layers + pooler_and_nsp + mlm
+    return layers + pooler_and_nsp + mlm
 
 
 def count_operations(shapes: list[tuple[int, int, int]]) -> int:

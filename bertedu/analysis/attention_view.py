@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import html
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -152,10 +151,9 @@ class AttentionView:
         # "<" is escaped, so that no token can end the script
         data = json.dumps(self.data(), sort_keys=True).replace("<", "\\u003c")
         name = "attention-" + hashlib.sha256(data.encode()).hexdigest()[:12]
-        picture = base64.b64encode(self.picture().png).decode()
         return (
             f'<div class="bertedu-attention" data-view="{name}">'
-            f'<img alt="{html.escape(self.alt)}" src="data:image/png;base64,{picture}">'
+            f"{self.picture()._repr_html_()}"
             "<p>This picture becomes a view to explore when the notebook is trusted: run the cell, "
             "or choose <i>Trust Notebook</i>.</p></div>"
             f'<script type="module">{SCRIPT.read_text(encoding="utf-8")}\n'

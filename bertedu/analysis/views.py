@@ -1,10 +1,11 @@
 """Pictures, all in one style, each with a sentence for those who cannot see it."""
 
+import base64
+import html
 import io
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 from matplotlib import pyplot as plt
@@ -20,8 +21,8 @@ LIMIT = "#555555"  # chance lines and limits are gray and dashed everywhere
 
 
 class Picture:
-    """A finished figure. A notebook shows the PNG; its alt text is read aloud, and stands in
-    for the picture in plain text."""
+    """A finished figure. A notebook shows it; its alt text is read aloud, and stands in for the
+    picture in plain text."""
 
     def __init__(self, figure: Figure, alt: str) -> None:
         """Draw the figure once, and close it."""
@@ -37,10 +38,17 @@ class Picture:
         """Write the PNG."""
         path.write_bytes(self.png)
 
-    def _repr_mimebundle_(
-        self, include: object = None, exclude: object = None
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        return {"image/png": self.png, "text/plain": self.alt}, {"image/png": {"alt": self.alt}}
+    def _repr_html_(self) -> str:
+        # as HTML, because JupyterLab shows a bare PNG without its alt text
+        source = base64.b64encode(self.png).decode()
+        return (
+            f'<img alt="{html.escape(self.alt)}" style="max-width: 100%" '
+            f'src="data:image/png;base64,{source}">'
+        )
+
+    def __repr__(self) -> str:
+        """Return the alt text: what a reader without a browser gets."""
+        return self.alt
 
 
 def style() -> AbstractContextManager[None]:

@@ -44,11 +44,13 @@ class Bert(nn.Module):
         segment_ids: Tensor | None = None,
         padding_mask: Tensor | None = None,
         return_attention: bool = False,
+        keep: Tensor | None = None,
     ) -> BertOutput:
         """Encode token ids (B, S).
 
         ``segment_ids`` (B, S) are zeros if left out; ``padding_mask`` (B, S) is true at real
-        tokens, all of them if left out.
+        tokens, all of them if left out. With ``keep``, bool (B, S), true at least at every
+        `[CLS]`, the last state is (k, H): the k true places only, in reading order.
 
         Raises
         ------
@@ -62,8 +64,10 @@ class Bert(nn.Module):
         padding_mask = padding_mask.bool()
         check_input(self.config, ids, segment_ids, padding_mask)
         mask = attention_mask(padding_mask, self.config.direction)
-        states, weights = self.encoder(self.embeddings(ids, segment_ids), mask, return_attention)
-        return BertOutput(states, self.pooler(states[-1]), weights if return_attention else [])
+        x = self.embeddings(ids, segment_ids)
+        states, weights = self.encoder(x, mask, return_attention, keep)
+        cls = states[-1][:, 0] if keep is None else states[-1][starts(keep)[keep]]
+        return BertOutput(states, self.pooler(cls), weights if return_attention else [])
 
 
 class BertForPreTraining(nn.Module):
@@ -96,9 +100,19 @@ class BertForPreTraining(nn.Module):
                 f"selected must be bool {tuple(ids.shape)} like ids, not {selected.dtype} "
                 f"{tuple(selected.shape)}"
             )
-        output = self.bert(ids, segment_ids, padding_mask)
-        hidden = output.last if selected is None else output.last[selected]
-        return self.mlm(hidden), self.nsp(output.pooled)
+        if selected is None:
+            output = self.bert(ids, segment_ids, padding_mask)
+            return self.mlm(output.last), self.nsp(output.pooled)
+        keep = selected | starts(selected)  # the two heads read nothing else
+        output = self.bert(ids, segment_ids, padding_mask, keep=keep)
+        return self.mlm(output.last[selected[keep]]), self.nsp(output.pooled)
+
+
+def starts(like: Tensor) -> Tensor:
+    """Bool (B, S), true in the first column, where `[CLS]` stands."""
+    mask = torch.zeros_like(like)
+    mask[:, 0] = True
+    return mask
 
 
 def init_weights(module: nn.Module, spread: float) -> None:

@@ -33,15 +33,25 @@ class EncoderLayer(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(
-        self, x: Tensor, mask: Tensor | None, return_weights: bool = False
+        self,
+        x: Tensor,
+        mask: Tensor | None,
+        return_weights: bool = False,
+        keep: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """(B, S, H) -> (B, S, H) and, if asked for, the attention weights (B, A, S, S)."""
+        """(B, S, H) -> (B, S, H) and, if asked for, the attention weights (B, A, S, S).
+
+        With ``keep``, bool (B, S), only the k true places are carried on after attention: (k, H).
+        """
+        mixed, weights = self.attention(
+            self.attention_norm(x) if self.norm_first else x, mask, return_weights
+        )
+        if keep is not None:
+            x, mixed = x[keep], mixed[keep]
         if self.norm_first:  # pre-norm: x + f(norm(x))
-            mixed, weights = self.attention(self.attention_norm(x), mask, return_weights)
             x = x + self.dropout(mixed)
             x = x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
         else:  # post-norm, BERT's own: norm(x + f(x))
-            mixed, weights = self.attention(x, mask, return_weights)
             x = self.attention_norm(x + self.dropout(mixed))
             x = self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
         return x, weights
@@ -60,12 +70,19 @@ class Encoder(nn.Module):
         )
 
     def forward(
-        self, x: Tensor, mask: Tensor | None, return_weights: bool = False
+        self,
+        x: Tensor,
+        mask: Tensor | None,
+        return_weights: bool = False,
+        keep: Tensor | None = None,
     ) -> tuple[list[Tensor], list[Tensor | None]]:
-        """(B, S, H) -> L + 1 hidden states (B, S, H), and the weights of each layer."""
+        """(B, S, H) -> L + 1 hidden states (B, S, H), and the weights of each layer.
+
+        With ``keep`` the last state is (k, H): the last feed-forward layer skips what nobody reads.
+        """
         states, weights = [x], []
         for layer in self.layers:
-            x, w = layer(x, mask, return_weights)
+            x, w = layer(x, mask, return_weights, keep if layer is self.layers[-1] else None)
             states.append(x)
             weights.append(w)
         states[-1] = self.final_norm(x)

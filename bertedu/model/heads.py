@@ -14,9 +14,9 @@ class Pooler(nn.Module):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
 
-    def forward(self, hidden: Tensor) -> Tensor:
-        """(B, S, H) -> (B, H)."""
-        return torch.tanh(self.dense(hidden[:, 0]))
+    def forward(self, cls: Tensor) -> Tensor:
+        """(B, H) -> (B, H)."""
+        return torch.tanh(self.dense(cls))
 
 
 class MLMHead(nn.Module):

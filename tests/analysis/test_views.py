@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from xml.etree import ElementTree
 
 import matplotlib as mpl
 import numpy as np
@@ -70,10 +72,13 @@ def test_drawing_twice_gives_the_same_bytes() -> None:
 
 
 def test_a_notebook_gets_the_png_and_the_words() -> None:
-    picture = Picture(draw(), "a falling line")
-    data, metadata = picture._repr_mimebundle_()
-    assert data == {"image/png": picture.png, "text/plain": "a falling line"}
-    assert metadata["image/png"]["alt"] == "a falling line"
+    picture = Picture(draw(), 'a "falling" line, 3 < 4')
+    shown = ElementTree.fromstring(picture._repr_html_().replace(">", "/>"))
+    assert shown.get("alt") == 'a "falling" line, 3 < 4'
+    kind, _, source = str(shown.get("src")).partition(",")
+    assert kind == "data:image/png;base64"
+    assert base64.b64decode(source) == picture.png
+    assert repr(picture) == 'a "falling" line, 3 < 4'
 
 
 def test_the_figure_is_closed_so_that_it_is_not_shown_twice() -> None:

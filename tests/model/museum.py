@@ -155,9 +155,15 @@ class WithoutResidual(encoder.EncoderLayer):
     """The feed-forward layer replaces what came in."""
 
     def forward(
-        self, x: Tensor, mask: Tensor | None, return_weights: bool = False
+        self,
+        x: Tensor,
+        mask: Tensor | None,
+        return_weights: bool = False,
+        keep: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         mixed, weights = self.attention(x, mask, return_weights)
+        if keep is not None:
+            x, mixed = x[keep], mixed[keep]
         x = self.attention_norm(x + self.dropout(mixed))
         return self.feed_forward_norm(self.dropout(self.feed_forward(x))), weights
 

@@ -11,20 +11,48 @@ from bertedu.model.heads import (
     ClassificationHead,
     MLMHead,
     MultipleChoiceHead,
-    Pooler,
     SpanHead,
     TaggingHead,
 )
 
 
-def test_the_pooler_reads_the_first_state_alone() -> None:
-    pooler = Pooler(CONFIG).double()
-    x = sample_states()
-    by_hand = torch.tanh(x[:, 0] @ pooler.dense.weight.T + pooler.dense.bias)
-    close(pooler(x), by_hand, "pooler")
-    other = x.clone()
-    other[:, 1:] += 1
-    assert torch.equal(pooler(other), pooler(x))
+def test_the_pooler_reads_the_last_state_of_cls_alone() -> None:
+    bert = make_model(CONFIG).bert
+    output = bert(torch.tensor([[2, 7, 8, 9, 3], [2, 9, 8, 7, 3]]))
+    first, dense = output.last[:, 0], bert.pooler.dense
+    close(output.pooled, torch.tanh(first @ dense.weight.T + dense.bias), "pooler")
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_rows_that_no_head_reads_are_left_out_and_nothing_changes(norm: str) -> None:
+    """`selected` spares the last feed-forward layer work; scores and gradients stay the same."""
+    config = dataclasses.replace(CONFIG, norm=norm, dropout=0.0)
+    ids = torch.randint(5, 30, (3, 6), generator=torch.Generator().manual_seed(1))
+    real = torch.arange(6) < torch.tensor([[6], [4], [5]])
+    selected = torch.zeros(3, 6, dtype=torch.bool)
+    selected[0, 2] = selected[1, 3] = selected[2, 0] = selected[2, 4] = True  # once at [CLS] itself
+
+    def run(spared: bool) -> tuple[list[torch.Tensor], dict[str, torch.Tensor]]:
+        model = make_model(config)
+        words, follows = model(ids, None, real, selected if spared else None)
+        words = words if spared else words[selected]
+        (words.sin().sum() + follows.cos().sum()).backward()
+        gradients = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+        return [words, follows], gradients
+
+    (spared, gradients), (whole, expected) = run(True), run(False)
+    for ours, theirs in zip(spared, whole, strict=True):
+        close(ours, theirs, norm)
+    assert gradients.keys() == expected.keys()
+    for name, gradient in gradients.items():
+        close(gradient, expected[name], name)
+    rows: list[int] = []
+    model = make_model(config)
+    model.bert.encoder.layers[-1].feed_forward.register_forward_hook(
+        lambda _m, inputs, _o: rows.append(inputs[0].numel() // config.hidden_size)
+    )
+    model(ids, None, real, selected)
+    assert rows == [6]  # 4 selected and 3 [CLS], one of them both; not 18
 
 
 def test_mlm_scores_are_products_with_the_embeddings() -> None:
