@@ -15,7 +15,7 @@ from bertedu.model.inputs import check_input
 
 @dataclass(frozen=True)
 class ElmoSizes:
-    """How many LSTM layers a direction has, and how many cells each."""
+    """How many LSTM layers a direction has, and how many cells each: more than H."""
 
     layers: int = 2
     cells: int = 342  # two directions of two layers: as many parameters as four layers of BERT-mini
