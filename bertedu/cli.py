@@ -209,6 +209,9 @@ def pretrain(
     length: Annotated[
         int | None, typer.Option(help="Tokens a sequence; none: 64, later 128.")
     ] = None,
+    variant: Annotated[
+        str, typer.Option(help="bert, no-nsp, ltr (left to right) or rtl: section 5.1's models.")
+    ] = "bert",
 ) -> None:
     """Pre-train BERT on real text: masked words and next sentences.
 
@@ -244,6 +247,7 @@ def pretrain(
             say=typer.echo,
             init=init,
             length=length,
+            variant=variant,
         )
         typer.echo(f"written: {out}")
 

@@ -27,7 +27,7 @@ from bertedu.pretraining import loop
 from bertedu.pretraining import run as running
 from bertedu.pretraining.loop import Recipe
 from bertedu.pretraining.next_sentence import EncodedDocument
-from bertedu.pretraining.run import RUN_FILE, STATE_FILE, steps_for_minutes
+from bertedu.pretraining.run import RUN_FILE, STATE_FILE, VARIANTS, steps_for_minutes
 from bertedu.text.tokenization import save_tokenizer, train_vocabulary
 
 STEPS, BOUNDARY = 40, 36  # of the default recipe: 90 % of the steps at length 64, then 128
@@ -356,6 +356,35 @@ def test_init_refuses_what_cannot_be_trained_further(corpus: Path, tmp_path: Pat
 
 
 @pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_variant_is_one_switch(corpus: Path, tmp_path: Path, variant: str) -> None:
+    out = tmp_path / "run"
+    assert invoke(corpus, out, "--steps", 2, "--variant", variant).exit_code == 0
+    record = json.loads((out / "training.json").read_text())
+    direction, next_sentence = VARIANTS[variant]
+    assert record["variant"] == variant
+    assert record["config"]["direction"] == direction
+    assert record["recipe"]["next_sentence"] == next_sentence
+    assert load_checkpoint(out).bert.config.direction == direction
+
+
+@pytest.mark.usefixtures("small")
+def test_variants_do_not_mix(corpus: Path, tmp_path: Path) -> None:
+    assert "no variant 'gpt': choose one of bert, no-nsp, ltr, rtl" in refused(
+        corpus, tmp_path / "new", "--steps", 2, "--variant", "gpt"
+    )
+    one_way = tmp_path / "ltr"
+    assert invoke(corpus, one_way, "--steps", 2, "--variant", "ltr").exit_code == 0
+    arguments = ["pretrain", "--init", one_way, "--out", tmp_path / "x", "--corpus", corpus]
+    result = CliRunner().invoke(app, [*map(str, arguments), "--steps", "2"])
+    assert result.exit_code == 1
+    assert "reads left-to-right" in result.output + result.stderr
+    result = CliRunner().invoke(app, ["score", str(one_way), "--out", str(tmp_path / "s.csv")])
+    assert result.exit_code == 1
+    assert "cannot fill a blank from both sides" in result.output + result.stderr
+
+
+@pytest.mark.usefixtures("small")
 def test_a_broken_state_is_named(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -373,10 +402,10 @@ def test_nan_is_told_in_one_line_and_the_state_is_kept(
 ) -> None:
     original, steps = loop.pretraining_loss, iter(range(100))
 
-    def loss(model: BertForPreTraining, batch: Any) -> Any:
+    def loss(model: BertForPreTraining, batch: Any, *more: bool) -> Any:
         if next(steps) == 5:
             torch.nn.init.constant_(model.bert.pooler.dense.bias, float("nan"))
-        return original(model, batch)
+        return original(model, batch, *more)
 
     monkeypatch.setattr(loop, "pretraining_loss", loss)
     message = refused(corpus, tmp_path / "run", "--steps", 8, "--save-every", 2)
@@ -481,9 +510,9 @@ def test_minutes_become_steps_that_take_that_long(
     monkeypatch.setattr(running.time, "perf_counter", lambda: now[0])
     original = running.pretraining_loss
 
-    def loss(model: BertForPreTraining, batch: Any) -> Any:
+    def loss(model: BertForPreTraining, batch: Any, *more: bool) -> Any:
         now[0] += 2.0 if len(batch.ids) == 32 else 5.0
-        return original(model, batch)
+        return original(model, batch, *more)
 
     monkeypatch.setattr(running, "pretraining_loss", loss)
     torch.manual_seed(0)

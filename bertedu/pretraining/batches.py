@@ -8,14 +8,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bertedu.model.config import Direction
 from bertedu.pretraining.masking import mask_tokens
 from bertedu.pretraining.next_sentence import EncodedDocument, Pair, make_pairs
+from bertedu.pretraining.next_word import next_words
 from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID
 
 
 @dataclass(frozen=True)
 class Batch:
-    """One step's input. Tokens are (B, S); ``labels`` are the n original ids at ``selected``."""
+    """One step's input. Tokens are (B, S); ``labels``: the n words to predict at ``selected``."""
 
     ids: Tensor  # (B, S), some of them changed by masking
     segment_ids: Tensor  # (B, S)
@@ -76,8 +78,12 @@ def batches(
     seed: int,
     mask_rate: float = 0.15,
     start: Position | None = None,
+    direction: Direction = "bidirectional",
 ) -> Iterator[tuple[Batch, Position]]:
     """Yield batches without end, and after each the position of the next one.
+
+    For a bidirectional model words are masked; a one-way model reads the text as it is, and
+    predicts the next word everywhere. The pairs are the same.
 
     Every epoch draws its pairs and masks anew (dynamic masking).
 
@@ -101,28 +107,38 @@ def batches(
             rows = slice(index * batch_size, (index + 1) * batch_size)
             index += 1
             yield (
-                make_batch(packed, rows, vocab_size, [seed, epoch, index], mask_rate),
+                make_batch(packed, rows, vocab_size, [seed, epoch, index], mask_rate, direction),
                 Position(epoch, index),
             )
         epoch, index = epoch + 1, 0
 
 
 def make_batch(
-    packed: PackedPairs, rows: slice, vocab_size: int, seed: list[int], mask_rate: float
+    packed: PackedPairs,
+    rows: slice,
+    vocab_size: int,
+    seed: list[int],
+    mask_rate: float,
+    direction: Direction = "bidirectional",
 ) -> Batch:
-    """Mask some rows of an epoch; no wider than the longest of them."""
+    """Mask some rows of an epoch, or ask for next words; no wider than the longest of them."""
     size = int(packed.sizes[rows].max())
     original = torch.from_numpy(packed.ids[rows, :size].astype(np.int64))
-    generator = torch.Generator().manual_seed(
-        int(np.random.SeedSequence(seed).generate_state(1)[0])
-    )
-    ids, selected = mask_tokens(original, vocab_size, generator, mask_rate)
+    if direction == "bidirectional":
+        generator = torch.Generator().manual_seed(
+            int(np.random.SeedSequence(seed).generate_state(1)[0])
+        )
+        ids, selected = mask_tokens(original, vocab_size, generator, mask_rate)
+        labels = original[selected]
+    else:
+        ids = original
+        selected, labels = next_words(original, direction)
     return Batch(
         ids=ids,
         segment_ids=torch.from_numpy(packed.segments[rows, :size].astype(np.int64)),
         padding_mask=torch.arange(size) < torch.from_numpy(packed.sizes[rows])[:, None],
         selected=selected,
-        labels=original[selected],
+        labels=labels,
         next_labels=torch.from_numpy(packed.labels[rows]),
     )
 
@@ -133,11 +149,12 @@ def fixed_batches(
     batch_size: int,
     vocab_size: int,
     seed: int = 2018,
+    direction: Direction = "bidirectional",
 ) -> list[Batch]:
     """Make the batches of one pass over held-out documents, the same at every call."""
     rng = np.random.default_rng([seed])
     packed = pack_pairs(list(make_pairs(documents, length, rng)), length, rng)
     return [
-        make_batch(packed, slice(i, i + batch_size), vocab_size, [seed, i], 0.15)
+        make_batch(packed, slice(i, i + batch_size), vocab_size, [seed, i], 0.15, direction)
         for i in range(0, len(packed.sizes), batch_size)
     ]

@@ -53,6 +53,7 @@ class Recipe:
     weight_decay: float = 0.01
     clip_norm: float = 1.0
     seed: int = 0
+    next_sentence: bool = True  # whether the loss has this part
     phases: tuple[Phase, ...] = (Phase(0.9, 64, 32, 0.30), Phase(0.1, 128, 16, 0.15))
 
     def phase_at(self, step: int) -> int:
@@ -83,10 +84,13 @@ class State:
     curve: list[dict[str, float]] = field(default_factory=list)
 
 
-def pretraining_loss(model: BertForPreTraining, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Mean MLM loss plus mean NSP loss (paper, appendix A.2).
+def pretraining_loss(
+    model: BertForPreTraining, batch: Batch, next_sentence: bool = True
+) -> tuple[Tensor, Tensor]:
+    """Mean MLM loss plus mean NSP loss (paper, appendix A.2), or the first alone.
 
-    Also returns a tensor of four: MLM loss, MLM accuracy, NSP loss, NSP accuracy.
+    Also returns a tensor of four: MLM loss, MLM accuracy, NSP loss, NSP accuracy. For a one-way
+    model the first two are those of the next word.
     """
     words, follows = model(batch.ids, batch.segment_ids, batch.padding_mask, batch.selected)
     mlm = F.cross_entropy(words.float(), batch.labels)
@@ -96,7 +100,8 @@ def pretraining_loss(model: BertForPreTraining, batch: Batch) -> tuple[Tensor, T
         of_label = words.gather(-1, batch.labels[:, None])[:, 0]
         right = (of_label >= words.amax(-1)).float().mean()
         ordered = (follows.argmax(-1) == batch.next_labels).float().mean()
-    return mlm + nsp, torch.stack([mlm.detach(), right, nsp.detach(), ordered])
+    loss = mlm + nsp if next_sentence else mlm
+    return loss, torch.stack([mlm.detach(), right, nsp.detach(), ordered])
 
 
 def initialize(model: BertForPreTraining, documents: Sequence[EncodedDocument]) -> None:
@@ -283,6 +288,7 @@ def train(
                     recipe.seed,
                     phase.mask_rate,
                     state.position,
+                    model.bert.config.direction,
                 )
             batch, position = next(stream)
             batch_tokens = batch.real_tokens
@@ -292,7 +298,7 @@ def train(
             for group in optimizer.param_groups:
                 group["lr"] = recipe.learning_rate_at(state.step)
             with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
-                loss, scores = pretraining_loss(model, batch)
+                loss, scores = pretraining_loss(model, batch, recipe.next_sentence)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             norm = nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)

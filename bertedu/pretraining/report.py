@@ -43,7 +43,7 @@ def report(
     CheckpointError
         The checkpoint cannot be loaded, or its `training.json` does not say how it was trained.
     ValueError
-        The split is not a held-out one.
+        The split is not a held-out one, or the model reads in one direction only.
 
     """
     if split not in ("dev", "test"):
@@ -51,6 +51,11 @@ def report(
     model = load_checkpoint(checkpoint)
     trained = _how_trained(checkpoint / "training.json")
     config = model.bert.config
+    if config.direction != "bidirectional":
+        raise ValueError(
+            f"{checkpoint} reads {config.direction}: it cannot fill a blank from both sides. Its "
+            "loss on held-out documents is in its training.json, as dev_mlm_loss."
+        )
     size = config.vocab_size
     splits = load_splits()
     unigram = UnigramModel(splits["train"], size)

@@ -24,7 +24,7 @@ from bertedu.model.checkpoints import (
     save_checkpoint,
     write_atomically,
 )
-from bertedu.model.config import BertConfig
+from bertedu.model.config import BertConfig, Direction
 from bertedu.pretraining.batches import batches, fixed_batches
 from bertedu.pretraining.loop import (
     Phase,
@@ -43,6 +43,13 @@ from bertedu.text.corpus import DEFAULT_CORPORA, Document, load_documents
 from bertedu.text.sources import sources
 from bertedu.text.tokenization import load_tokenizer, load_vocabulary, save_tokenizer
 
+# name -> what a token may see, and whether the loss has a next-sentence part (paper, 5.1)
+VARIANTS: dict[str, tuple[Direction, bool]] = {
+    "bert": ("bidirectional", True),
+    "no-nsp": ("bidirectional", False),
+    "ltr": ("left-to-right", False),
+    "rtl": ("right-to-left", False),
+}
 STATE_FILE = "training_state.safetensors"
 RUN_FILE = "training_run.json"  # what --resume must find unchanged
 LOG_EVERY = 50
@@ -89,6 +96,7 @@ def steps_for_minutes(
             model.bert.config.vocab_size,
             recipe.seed,
             phase.mask_rate,
+            direction=model.bert.config.direction,
         )
         times = []
         for _ in range(8):
@@ -121,13 +129,14 @@ def pretrain(
     say: Callable[[str], None] = print,
     init: Path | None = None,
     length: int | None = None,
+    variant: str = "bert",
 ) -> State:
     """Pre-train BERT and write a checkpoint folder that `transformers` opens.
 
     A new model is made from ``config``; or ``config`` is None and the run starts from the weights
     of the finished checkpoint ``init``, with a fresh optimizer and learning rate. ``length`` asks
     for sequences of that many tokens all the time, 15 % of them selected, in place of the
-    recipe's phases.
+    recipe's phases. ``variant`` is one of `VARIANTS`: what a token may see, and the loss.
 
     ``out`` receives `model.safetensors` (16 bit), `config.json`, the tokenizer's files and
     `training.json` (recipe, curve, corpora and their hashes, machine, seconds, commit, and under
@@ -141,7 +150,8 @@ def pretrain(
     ------
     ValueError
         Neither or both of ``steps`` and ``minutes`` are given, or of ``config`` and ``init``; the
-        text is too small; the length does not fit the model; or there is no such device.
+        text is too small; the length does not fit the model; there is no such device or variant,
+        or ``init`` was trained in another direction.
     FileNotFoundError
         There is no vocabulary.
     CheckpointError
@@ -167,13 +177,20 @@ def pretrain(
         raise ValueError("steps and minutes must be above zero")
     if (config is None) == (init is None):
         raise ValueError("choose either --config, for a new model, or --init, to train one further")
+    if variant not in VARIANTS:
+        raise ValueError(f"no variant {variant!r}: choose one of {', '.join(VARIANTS)}")
+    direction, next_sentence = VARIANTS[variant]
     chosen = _device(device)
     use_bfloat16 = has_fast_bfloat16(chosen) if bfloat16 is None else bfloat16
     before = None if init is None else _record_before(init)
     if config is None:
         config = read_config(init or Path())
+        if config.direction != direction:
+            raise ValueError(f"{init} reads {config.direction}, the variant {variant} {direction}")
     # No dropout: a short run sees each text a few times only, so there is little to overfit.
-    config = dataclasses.replace(config, vocab_size=len(load_vocabulary()), dropout=dropout)
+    config = dataclasses.replace(
+        config, vocab_size=len(load_vocabulary()), dropout=dropout, direction=direction
+    )
     phases = _phases(length, config)
     splits = load_splits(corpora, say)
     run = {
@@ -182,6 +199,7 @@ def pretrain(
         "vocabulary": hashlib.sha256("\n".join(load_vocabulary()).encode()).hexdigest(),
         "init": None if init is None else _digest(init),
         "length": length,
+        "variant": variant,
     }
     if resuming:
         recipe = read_recipe(state_path)
@@ -196,12 +214,18 @@ def pretrain(
         model.load_state_dict(load_checkpoint(init).state_dict())
     if not resuming:
         rate = Recipe.learning_rate if learning_rate is None else learning_rate
-        recipe = Recipe(steps or 1, rate, seed=seed or 0, phases=phases)
+        recipe = Recipe(
+            steps or 1, rate, seed=seed or 0, next_sentence=next_sentence, phases=phases
+        )
         if minutes is not None:
             steps = steps_for_minutes(minutes, model, splits["train"], recipe, use_bfloat16)
             recipe = dataclasses.replace(recipe, steps=steps)
     held_out = fixed_batches(
-        _with_company(splits["dev"]), EVALUATION_LENGTH, EVALUATION_BATCH, config.vocab_size
+        _with_company(splits["dev"]),
+        EVALUATION_LENGTH,
+        EVALUATION_BATCH,
+        config.vocab_size,
+        direction=direction,
     )
     if not held_out:
         say("too few held-out documents to score on (about 40 documents are needed): going without")
@@ -223,6 +247,7 @@ def pretrain(
     )
     known = sources()
     record = {
+        "variant": variant,
         "config": asdict(config),
         "recipe": asdict(recipe),
         "corpora": {name: known[name].sha256 if name in known else None for name in corpora},

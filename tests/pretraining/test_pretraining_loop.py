@@ -405,7 +405,7 @@ def poison(step: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a weight NaN before a step, or only the gradient of a step."""
     steps = iter(range(10_000))
 
-    def loss(model: BertForPreTraining, batch: Any) -> Any:
+    def loss(model: BertForPreTraining, batch: Any, *more: bool) -> Any:
         now = next(steps) == step
         if now and kind == "weight":
             with torch.no_grad():

@@ -1,0 +1,36 @@
+"""The one-way language models of the ablations: predict the next word, or the previous one."""
+
+from torch import Tensor
+
+from bertedu.model.config import Direction
+from bertedu.text.tokenization import SPECIAL_TOKENS
+
+
+def next_words(ids: Tensor, direction: Direction) -> tuple[Tensor, Tensor]:
+    """Say which position is to predict which word, when nothing is masked.
+
+    Left to right, position t predicts token t + 1; right to left, token t - 1. Every word is a
+    target; special tokens and padding are not, as in masking.
+
+    Parameters
+    ----------
+    ids
+        (B, S) token ids, unchanged.
+
+    Returns
+    -------
+    Bool (B, S), true at the n positions that predict something, and the n words they should.
+
+    Raises
+    ------
+    ValueError
+        The direction is "bidirectional": such a model sees the word it would have to predict.
+
+    """
+    if direction == "bidirectional":
+        raise ValueError("a bidirectional model sees the next word: mask words instead")
+    to_left = direction == "right-to-left"
+    targets = ids.roll(1 if to_left else -1, dims=1)
+    predicts = targets >= len(SPECIAL_TOKENS)
+    predicts[:, 0 if to_left else -1] = False  # there, the roll has brought in the other end
+    return predicts, targets[predicts]
