@@ -184,7 +184,7 @@ def vocabulary(
 def pretrain(
     out: Annotated[Path, typer.Option(help="Folder for the checkpoint.")],
     config: Annotated[
-        str | None, typer.Option(help="tiny, mini, small, medium, base or large; none: mini.")
+        str | None, typer.Option(help="tiny, mini, small, medium, base, large, L4H128…")
     ] = None,
     steps: Annotated[int | None, typer.Option(help="How many steps to train.", min=1)] = None,
     minutes: Annotated[float | None, typer.Option(help="Or: about how many minutes.")] = None,
@@ -210,8 +210,11 @@ def pretrain(
         int | None, typer.Option(help="Tokens a sequence; none: 64, later 128.")
     ] = None,
     variant: Annotated[
-        str, typer.Option(help="bert, no-nsp, ltr (left to right) or rtl: section 5.1's models.")
+        str, typer.Option(help="bert, no-nsp, ltr (left to right), rtl or elmo: section 5.1.")
     ] = "bert",
+    keep_every: Annotated[
+        int | None, typer.Option(help="Keep the weights of every so many steps.", min=1)
+    ] = None,
 ) -> None:
     """Pre-train BERT on real text: masked words and next sentences.
 
@@ -248,6 +251,7 @@ def pretrain(
             init=init,
             length=length,
             variant=variant,
+            keep_every=keep_every,
         )
         typer.echo(f"written: {out}")
 

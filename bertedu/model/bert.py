@@ -75,6 +75,7 @@ class BertForPreTraining(nn.Module):
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
+        self.config = config
         self.bert = Bert(config)
         self.mlm = MLMHead(config, self.bert.embeddings.token)
         self.nsp = ClassificationHead(config, num_labels=2)
@@ -95,6 +96,22 @@ class BertForPreTraining(nn.Module):
         (n, V), in reading order: at 15 % that is six times less work. Without, (B, S, V).
         Raises ValueError as `Bert` does, and if ``selected`` has another shape or is not bool.
         """
+        states, follows = self.before_decoder(ids, segment_ids, padding_mask, selected)
+        return self.decoder(states), follows
+
+    @property
+    def decoder(self) -> nn.Linear:
+        """The last map of the MLM head: H numbers to a score for each word."""
+        return self.mlm.decoder
+
+    def before_decoder(
+        self,
+        ids: Tensor,
+        segment_ids: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        selected: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return what `forward` does, with H numbers at each place in place of V word scores."""
         if selected is not None and (selected.shape != ids.shape or selected.dtype != torch.bool):
             raise ValueError(
                 f"selected must be bool {tuple(ids.shape)} like ids, not {selected.dtype} "
@@ -102,10 +119,10 @@ class BertForPreTraining(nn.Module):
             )
         if selected is None:
             output = self.bert(ids, segment_ids, padding_mask)
-            return self.mlm(output.last), self.nsp(output.pooled)
+            return self.mlm.before_decoder(output.last), self.nsp(output.pooled)
         keep = selected | starts(selected)  # the two heads read nothing else
         output = self.bert(ids, segment_ids, padding_mask, keep=keep)
-        return self.mlm(output.last[selected[keep]]), self.nsp(output.pooled)
+        return self.mlm.before_decoder(output.last[selected[keep]]), self.nsp(output.pooled)
 
 
 def starts(like: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig, Direction
+from bertedu.model.elmo import ElmoForPreTraining, ElmoSizes
 
 
 class CheckpointError(ValueError):
@@ -44,6 +45,7 @@ _TO_HUGGING_FACE = (
     (r"^nsp\.classifier\.", "cls.seq_relationship."),
 )
 _TIED = "bert.embeddings.token.weight"  # the decoder of the MLM head is this table
+ELMO = "bertedu-elmo"  # model_type of a model that `transformers` does not have
 _SIZES = tuple(f.name for f in fields(BertConfig) if f.name not in ("dropout", "direction", "norm"))
 
 
@@ -79,15 +81,10 @@ def read_config(folder: Path) -> BertConfig:
 
     """
     path = folder / "config.json"
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise CheckpointError(f"{folder} is not a checkpoint: it has no config.json") from None
-    except ValueError:
-        raise CheckpointError(f"{path} is not valid JSON; get the checkpoint again") from None
-    except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error}") from None
-    if not isinstance(values, dict) or values.get("model_type") != "bert":
+    values = _read_json(folder)
+    if values.get("model_type") == ELMO:
+        raise CheckpointError(f"{path} describes an ELMo: load it with load_elmo")
+    if values.get("model_type") != "bert":
         raise CheckpointError(f"{path} does not describe a BERT (model_type must be 'bert')")
     if values.get("hidden_act", "gelu") != "gelu":
         raise CheckpointError(f"{path}: hidden_act is {values['hidden_act']!r}; only gelu is known")
@@ -106,6 +103,19 @@ def read_config(folder: Path) -> BertConfig:
         raise CheckpointError(f"{path} lacks {error.args[0]!r}") from None
     except (AttributeError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} makes no model: {error}") from None
+
+
+def _read_json(folder: Path) -> dict[str, Any]:
+    path = folder / "config.json"
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(f"{folder} is not a checkpoint: it has no config.json") from None
+    except ValueError:
+        raise CheckpointError(f"{path} is not valid JSON; get the checkpoint again") from None
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error}") from None
+    return values if isinstance(values, dict) else {}
 
 
 @contextmanager
@@ -166,17 +176,52 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def save_checkpoint(
-    model: BertForPreTraining, folder: Path, dtype: torch.dtype = torch.float32
+    model: BertForPreTraining | ElmoForPreTraining,
+    folder: Path,
+    dtype: torch.dtype = torch.float32,
 ) -> None:
     """Write `model.safetensors` and `config.json`. Half precision halves the file."""
+    one_of_ours = isinstance(model, ElmoForPreTraining)  # nobody else has this model: our names
     tensors = {
-        hugging_face_name(name): tensor.detach().to("cpu", dtype).contiguous()
+        name if one_of_ours else hugging_face_name(name): tensor.detach().to("cpu", dtype)
         for name, tensor in model.state_dict().items()
-        if name != "mlm.decoder.weight"  # it is the token embedding, stored once
+        if name not in ("mlm.decoder.weight", "decoder.weight")  # the token embedding, stored once
     }
+    tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
     save_tensors(tensors, folder / "model.safetensors", {"format": "pt"})
-    config = json.dumps(hugging_face_config(model.bert.config), indent=2)
-    write_atomically(folder / "config.json", config + "\n")
+    if isinstance(model, ElmoForPreTraining):
+        described = {
+            "model_type": ELMO,
+            "config": asdict(model.config),
+            "sizes": asdict(model.elmo.sizes),
+        }
+    else:
+        described = hugging_face_config(model.config)
+    write_atomically(folder / "config.json", json.dumps(described, indent=2) + "\n")
+
+
+def load_elmo(folder: Path | str) -> ElmoForPreTraining:
+    """Load the folder of an ELMo as float32, in evaluation mode.
+
+    Raises
+    ------
+    CheckpointError
+        A file is missing or broken, or it is not an ELMo of ours.
+
+    """
+    folder = Path(folder)
+    values = _read_json(folder)
+    if values.get("model_type") != ELMO:
+        raise CheckpointError(f"{folder} holds no ELMo of ours: load it with load_checkpoint")
+    tensors, _ = load_tensors(folder / "model.safetensors")
+    try:
+        model = ElmoForPreTraining(BertConfig(**values["config"]), ElmoSizes(**values["sizes"]))
+        state = {name: tensor.float() for name, tensor in tensors.items()}
+        model.load_state_dict(state | {"decoder.weight": state["elmo.token.weight"]})
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        first = "; ".join(line.strip() for line in str(error).splitlines()[:2])
+        raise CheckpointError(f"{folder}: config.json and weights make no ELMo: {first}") from None
+    return model.eval()
 
 
 def load_checkpoint(folder: Path | str) -> BertForPreTraining:

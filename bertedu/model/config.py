@@ -1,10 +1,12 @@
 """The numbers that fix a BERT, and the arithmetic that turns them into a parameter count."""
 
+import re
 from dataclasses import dataclass, fields
 from typing import Literal
 
 Direction = Literal["bidirectional", "left-to-right", "right-to-left"]
-DIRECTIONS: tuple[Direction, ...] = ("bidirectional", "left-to-right", "right-to-left")
+ONE_WAY: tuple[Direction, ...] = ("left-to-right", "right-to-left")
+DIRECTIONS: tuple[Direction, ...] = ("bidirectional", *ONE_WAY)
 
 # layers L, hidden size H, heads A: paper, section 3, and Turc et al. (2019) for the small ones
 PRESETS = {
@@ -64,10 +66,20 @@ class BertConfig:
 
     @classmethod
     def preset(cls, name: str, vocab_size: int = 30522) -> "BertConfig":
-        """Return one of `PRESETS`; the feed-forward layer is always four times the hidden size."""
-        if name not in PRESETS:
-            raise ValueError(f"no preset {name!r}; there are {', '.join(PRESETS)}")
-        layers, hidden, heads = PRESETS[name]
+        """Return one of `PRESETS`, or a size by its numbers: "L4 H128", with heads of 64.
+
+        The feed-forward layer is always four times the hidden size.
+        """
+        numbers = re.fullmatch(r"L(\d+) ?H(\d+)", name)
+        if numbers:
+            layers, hidden = map(int, numbers.groups())
+            heads = max(1, hidden // 64)
+        elif name in PRESETS:
+            layers, hidden, heads = PRESETS[name]
+        else:
+            raise ValueError(
+                f"no preset {name!r}; there are {', '.join(PRESETS)}, and sizes such as L4H128"
+            )
         return cls(vocab_size, hidden, layers, heads, 4 * hidden)
 
 

@@ -4,6 +4,7 @@ Peters et al. (2018), section 3. Two things differ from the paper: words come in
 not as characters, so that all models of the course read the same input; and it is small.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -17,8 +18,17 @@ from bertedu.model.inputs import check_input
 class ElmoSizes:
     """How many LSTM layers a direction has, and how many cells each: more than H."""
 
-    layers: int = 2
-    cells: int = 342  # two directions of two layers: as many parameters as four layers of BERT-mini
+    layers: int
+    cells: int
+
+    @classmethod
+    def beside(cls, config: BertConfig) -> "ElmoSizes":
+        """Return the sizes that have as many parameters as the Transformer layers of a config.
+
+        Half as many layers, since there are two directions; such a layer has about 9 H numbers a
+        cell, a Transformer layer 12 H squared.
+        """
+        return cls(max(1, config.num_hidden_layers // 2), math.ceil(config.hidden_size * 4 / 3))
 
 
 class OneWay(nn.Module):
@@ -50,7 +60,7 @@ class Elmo(nn.Module):
 
     def __init__(self, config: BertConfig, sizes: ElmoSizes | None = None) -> None:
         super().__init__()
-        sizes = sizes or ElmoSizes()
+        sizes = sizes or ElmoSizes.beside(config)
         self.config, self.sizes = config, sizes
         self.token = nn.Embedding(config.vocab_size, config.hidden_size)
         nn.init.normal_(self.token.weight, std=config.initializer_range)
@@ -106,13 +116,36 @@ class ElmoForPreTraining(nn.Module):
 
     def __init__(self, config: BertConfig, sizes: ElmoSizes | None = None) -> None:
         super().__init__()
+        self.config = config
         self.elmo = Elmo(config, sizes)
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.decoder = nn.Linear(config.hidden_size, config.vocab_size)
         self.decoder.weight = self.elmo.token.weight
         nn.init.zeros_(self.decoder.bias)
 
-    def forward(self, ids: Tensor, padding_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """(B, S) -> scores of the *next* token and of the *previous* one, (B, S, V) each."""
+    def forward(
+        self,
+        ids: Tensor,
+        padding_mask: Tensor | None = None,
+        next_at: Tensor | None = None,
+        previous_at: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """(B, S) -> scores of the *next* token and of the *previous* one, (B, S, V) each.
+
+        With ``next_at`` and ``previous_at``, bool (B, S), at those positions only: (n, V) each.
+        """
+        left, right = self.before_decoder(ids, padding_mask, next_at, previous_at)
+        return self.decoder(left), self.decoder(right)
+
+    def before_decoder(
+        self,
+        ids: Tensor,
+        padding_mask: Tensor | None = None,
+        next_at: Tensor | None = None,
+        previous_at: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return what `forward` does, with H numbers at each place in place of V word scores."""
         from_left, from_right = self.elmo(ids, padding_mask)
-        return self.decoder(self.norm(from_left[-1])), self.decoder(self.norm(from_right[-1]))
+        left = from_left[-1] if next_at is None else from_left[-1][next_at]
+        right = from_right[-1] if previous_at is None else from_right[-1][previous_at]
+        return self.norm(left), self.norm(right)

@@ -32,9 +32,13 @@ class MLMHead(nn.Module):
         self.decoder = nn.Linear(config.hidden_size, config.vocab_size)
         self.decoder.weight = token_embedding.weight
 
+    def before_decoder(self, hidden: Tensor) -> Tensor:
+        """(..., H) -> (..., H), to be compared with every row of the token table."""
+        return self.norm(F.gelu(self.transform(hidden)))  # type: ignore[no-any-return]
+
     def forward(self, hidden: Tensor) -> Tensor:
         """(..., H) -> (..., V)."""
-        return self.decoder(self.norm(F.gelu(self.transform(hidden))))  # type: ignore[no-any-return]
+        return self.decoder(self.before_decoder(hidden))  # type: ignore[no-any-return]
 
 
 class ClassificationHead(nn.Module):

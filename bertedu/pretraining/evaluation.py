@@ -1,5 +1,6 @@
 """How well does a model fill blanks and order sentences on documents it has never seen?"""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,7 +9,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bertedu.model.bert import BertForPreTraining
+from bertedu.model.config import ONE_WAY
+from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.pretraining.batches import Batch
+from bertedu.pretraining.next_word import next_words
+
+PreTrainingModel = BertForPreTraining | ElmoForPreTraining
 
 
 @dataclass(frozen=True)
@@ -21,7 +27,36 @@ class Scores:
     nsp_accuracy: float
 
 
-def evaluate(model: BertForPreTraining, batches: Sequence[Batch]) -> Scores:
+def ask(model: PreTrainingModel, batch: Batch) -> tuple[list[tuple[Batch, Tensor]], Tensor | None]:
+    """Ask a model for the words that its kind of pre-training hides.
+
+    BERT names the masked words, a one-way model the next word everywhere. ELMo is two models: the
+    batch is asked for the next words and then for the previous ones.
+
+    Returns
+    -------
+    The batch, as it was asked, and (n, H) for its n labels: ``model.decoder`` makes word scores
+    of them. For ELMo, two of these.
+    Next-sentence scores (B, 2); None for ELMo, which has no such head.
+
+    """
+    if isinstance(model, BertForPreTraining):
+        states, follows = model.before_decoder(
+            batch.ids, batch.segment_ids, batch.padding_mask, batch.selected
+        )
+        return [(batch, states)], follows
+    asked = []
+    for direction in ONE_WAY:
+        selected, labels = next_words(batch.ids, direction)
+        asked.append(dataclasses.replace(batch, selected=selected, labels=labels))
+    following, previous = asked
+    both = model.before_decoder(
+        batch.ids, batch.padding_mask, following.selected, previous.selected
+    )
+    return list(zip(asked, both, strict=True)), None
+
+
+def evaluate(model: PreTrainingModel, batches: Sequence[Batch]) -> Scores:
     """Score a model on batches; every selected token and every pair counts the same.
 
     Raises
@@ -37,13 +72,13 @@ def evaluate(model: BertForPreTraining, batches: Sequence[Batch]) -> Scores:
 
 
 @torch.inference_mode()
-def score_pairs(model: BertForPreTraining, batches: Sequence[Batch]) -> tuple[Tensor, Tensor]:
+def score_pairs(model: PreTrainingModel, batches: Sequence[Batch]) -> tuple[Tensor, Tensor]:
     """Score each of N pairs by itself, so that an interval can be drawn over them.
 
     Returns
     -------
     (N, 3): number of selected tokens, sum of their losses, number right.
-    (N, 2): next-sentence loss, and 1 if it was right.
+    (N, 2): next-sentence loss, and 1 if it was right; NaN for an ELMo.
 
     Raises
     ------
@@ -58,8 +93,12 @@ def score_pairs(model: BertForPreTraining, batches: Sequence[Batch]) -> tuple[Te
     words, pairs = [], []
     for batch in batches:
         batch = batch.to(device)
-        logits, follows = model(batch.ids, batch.segment_ids, batch.padding_mask, batch.selected)
-        words.append(sum_by_pair(batch, logits))
+        answers, follows = ask(model, batch)
+        sums = [sum_by_pair(asked, model.decoder(states)) for asked, states in answers]
+        words.append(torch.stack(sums).sum(dim=0))
+        if follows is None:
+            pairs.append(torch.full((len(batch.ids), 2), torch.nan))
+            continue
         loss = F.cross_entropy(follows.float(), batch.next_labels, reduction="none")
         pairs.append(torch.stack([loss, (follows.argmax(-1) == batch.next_labels).float()], dim=1))
     model.train(was_training)

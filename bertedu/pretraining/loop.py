@@ -6,7 +6,7 @@ import platform
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,12 +17,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from tqdm.auto import tqdm
 
-from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import CheckpointError, load_tensors, save_tensors
+from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.model.embeddings import sinusoidal_positions
 from bertedu.pretraining.batches import Batch, Position, batches
-from bertedu.pretraining.evaluation import evaluate
+from bertedu.pretraining.evaluation import PreTrainingModel, ask, evaluate
 from bertedu.pretraining.next_sentence import EncodedDocument
+from bertedu.pretraining.word_loss import word_loss
 
 
 class TrainingDiverged(RuntimeError):
@@ -54,7 +55,7 @@ class Recipe:
     clip_norm: float = 1.0
     seed: int = 0
     next_sentence: bool = True  # whether the loss has this part
-    phases: tuple[Phase, ...] = (Phase(0.9, 64, 32, 0.30), Phase(0.1, 128, 16, 0.15))
+    phases: tuple[Phase, ...] = (Phase(0.7, 64, 32, 0.30), Phase(0.3, 128, 16, 0.15))
 
     def phase_at(self, step: int) -> int:
         """Return the index of the phase that holds a step."""
@@ -85,38 +86,42 @@ class State:
 
 
 def pretraining_loss(
-    model: BertForPreTraining, batch: Batch, next_sentence: bool = True
+    model: PreTrainingModel, batch: Batch, next_sentence: bool = True
 ) -> tuple[Tensor, Tensor]:
     """Mean MLM loss plus mean NSP loss (paper, appendix A.2), or the first alone.
 
     Also returns a tensor of four: MLM loss, MLM accuracy, NSP loss, NSP accuracy. For a one-way
-    model the first two are those of the next word.
+    model the first two are those of the next word; for ELMo, of the next and the previous word,
+    and the last two are 0.
     """
-    words, follows = model(batch.ids, batch.segment_ids, batch.padding_mask, batch.selected)
-    mlm = F.cross_entropy(words.float(), batch.labels)
-    nsp = F.cross_entropy(follows.float(), batch.next_labels)
-    with torch.no_grad():
-        # "the label has the highest score"; on a CPU, argmax would cost 5 % of the whole step
-        of_label = words.gather(-1, batch.labels[:, None])[:, 0]
-        right = (of_label >= words.amax(-1)).float().mean()
+    answers, follows = ask(model, batch)
+    words = [word_loss(states, model.decoder, asked.labels) for asked, states in answers]
+    mlm, right = (torch.stack(values).mean() for values in zip(*words, strict=True))
+    nsp = ordered = torch.zeros_like(mlm)
+    if follows is not None:
+        nsp = F.cross_entropy(follows.float(), batch.next_labels)
         ordered = (follows.argmax(-1) == batch.next_labels).float().mean()
     loss = mlm + nsp if next_sentence else mlm
     return loss, torch.stack([mlm.detach(), right, nsp.detach(), ordered])
 
 
-def initialize(model: BertForPreTraining, documents: Sequence[EncodedDocument]) -> None:
+def initialize(model: PreTrainingModel, documents: Sequence[EncodedDocument]) -> None:
     """Two head starts that shorten the early plateau; both remain free to learn.
 
-    Positions start as small sinusoids, so that neighbors look alike; the MLM bias starts at the
+    Positions start as small sinusoids, so that neighbors look alike; the output bias starts at the
     words' log frequency, so that the model need not spend steps on learning it.
     """
-    config = model.bert.config
+    config = model.config
     counts = torch.ones(config.vocab_size)
     for document in documents:
         for sentence in document.sentences:
             counts += torch.bincount(torch.tensor(sentence), minlength=config.vocab_size)
+    share = (counts / counts.sum()).log()
     with torch.no_grad():
-        model.mlm.decoder.bias.copy_((counts / counts.sum()).log())
+        if isinstance(model, ElmoForPreTraining):  # it has no positions: an LSTM counts
+            model.decoder.bias.copy_(share)
+            return
+        model.mlm.decoder.bias.copy_(share)
         sines = sinusoidal_positions(config.max_position_embeddings, config.hidden_size)
         model.bert.embeddings.position.weight.copy_(config.initializer_range * sines)
 
@@ -186,6 +191,8 @@ def load_state(
         for name, parameter in parameters.items():
             with torch.no_grad():
                 parameter.copy_(tensors[f"weight/{name}"])
+            if not recipe.next_sentence and f"step/{name}" not in tensors:
+                continue  # the pooler and the head of the sentence pairs: no loss has moved them
             optimizer.state[parameter] = {
                 # the fused optimizer counts steps on the device of the weights
                 "step": tensors[f"step/{name}"].to(parameter.device),
@@ -221,7 +228,7 @@ def interrupt_between_steps() -> Iterator[threading.Event]:
 
 
 def train(
-    model: BertForPreTraining,
+    model: PreTrainingModel,
     documents: Sequence[EncodedDocument],
     held_out: Sequence[Batch],
     recipe: Recipe,
@@ -232,6 +239,7 @@ def train(
     evaluate_every: int = 2000,
     save_every: int = 200,
     progress: bool = True,
+    after_step: Callable[[int], None] | None = None,
 ) -> State:
     """Pre-train a model in place, and return the state with its curve.
 
@@ -239,6 +247,7 @@ def train(
     ``held_out`` where they were taken. All chance comes from the recipe's seed and the step, so a
     run that is killed and resumed ends with the same weights, bit for bit, on one CPU thread.
     ``save_every`` is a multiple of ``log_every``: a state is saved where a row of the curve ends.
+    ``after_step`` is called with the number of steps that are done.
 
     Raises
     ------
@@ -284,11 +293,11 @@ def train(
                     documents,
                     phase.length,
                     phase.batch_size,
-                    model.bert.config.vocab_size,
+                    model.config.vocab_size,
                     recipe.seed,
                     phase.mask_rate,
                     state.position,
-                    model.bert.config.direction,
+                    model.config.direction,
                 )
             batch, position = next(stream)
             batch_tokens = batch.real_tokens
@@ -318,8 +327,9 @@ def train(
                 elapsed = time.perf_counter() - began
                 speed = tokens_since / max(elapsed + seconds_before - state.seconds, 1e-9)
                 bar.set_postfix_str(
-                    f"loss {means[0]:.2f}, words {means[1]:.1%}, order {means[3]:.1%}, "
-                    f"{speed:,.0f} tokens/s"
+                    f"loss {means[0]:.2f}, words {means[1]:.1%}, "
+                    + (f"order {means[3]:.1%}, " if recipe.next_sentence else "")
+                    + f"{speed:,.0f} tokens/s"
                 )
                 state.seconds = seconds_before + elapsed
                 row: dict[str, float] = {
@@ -328,19 +338,25 @@ def train(
                     "seconds": round(state.seconds, 1),
                     "mlm_loss": means[0],
                     "mlm_accuracy": means[1],
-                    "nsp_loss": means[2],
-                    "nsp_accuracy": means[3],
                 }
+                if recipe.next_sentence:
+                    row |= {"nsp_loss": means[2], "nsp_accuracy": means[3]}
                 sums, since, tokens_since = torch.zeros(5, device=device), 0, 0
                 if held_out and (state.step % evaluate_every == 0 or state.step == recipe.steps):
                     with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
                         dev = evaluate(model, held_out)
-                    row |= {f"dev_{name}": value for name, value in asdict(dev).items()}
+                    row |= {
+                        f"dev_{name}": value
+                        for name, value in asdict(dev).items()
+                        if recipe.next_sentence or not name.startswith("nsp")
+                    }
                 state.curve.append(row)
                 if state_path is not None and (
                     state.step % save_every == 0 or state.step == recipe.steps
                 ):
                     save_state(state_path, model, optimizer, state, recipe)
+            if after_step is not None:
+                after_step(state.step)
             if asked_to_stop.is_set():
                 if state_path is None:
                     raise KeyboardInterrupt(f"stopped after step {state.step}; nothing was saved")

@@ -25,7 +25,9 @@ from bertedu.model.checkpoints import (
     write_atomically,
 )
 from bertedu.model.config import BertConfig, Direction
+from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.pretraining.batches import batches, fixed_batches
+from bertedu.pretraining.evaluation import PreTrainingModel
 from bertedu.pretraining.loop import (
     Phase,
     Recipe,
@@ -49,6 +51,7 @@ VARIANTS: dict[str, tuple[Direction, bool]] = {
     "no-nsp": ("bidirectional", False),
     "ltr": ("left-to-right", False),
     "rtl": ("right-to-left", False),
+    "elmo": ("left-to-right", False),  # its text, too, is not masked; it reads it from both ends
 }
 STATE_FILE = "training_state.safetensors"
 RUN_FILE = "training_run.json"  # what --resume must find unchanged
@@ -75,7 +78,7 @@ def load_splits(
 
 def steps_for_minutes(
     minutes: float,
-    model: BertForPreTraining,
+    model: PreTrainingModel,
     documents: Sequence[EncodedDocument],
     recipe: Recipe,
     bfloat16: bool,
@@ -93,10 +96,10 @@ def steps_for_minutes(
             documents,
             phase.length,
             phase.batch_size,
-            model.bert.config.vocab_size,
+            model.config.vocab_size,
             recipe.seed,
             phase.mask_rate,
-            direction=model.bert.config.direction,
+            direction=model.config.direction,
         )
         times = []
         for _ in range(8):
@@ -130,6 +133,7 @@ def pretrain(
     init: Path | None = None,
     length: int | None = None,
     variant: str = "bert",
+    keep_every: int | None = None,
 ) -> State:
     """Pre-train BERT and write a checkpoint folder that `transformers` opens.
 
@@ -137,6 +141,7 @@ def pretrain(
     of the finished checkpoint ``init``, with a fresh optimizer and learning rate. ``length`` asks
     for sequences of that many tokens all the time, 15 % of them selected, in place of the
     recipe's phases. ``variant`` is one of `VARIANTS`: what a token may see, and the loss.
+    Every ``keep_every`` steps, the weights of that moment go to `steps/NNNNNN` in ``out``.
 
     ``out`` receives `model.safetensors` (16 bit), `config.json`, the tokenizer's files and
     `training.json` (recipe, curve, corpora and their hashes, machine, seconds, commit, and under
@@ -179,6 +184,8 @@ def pretrain(
         raise ValueError("choose either --config, for a new model, or --init, to train one further")
     if variant not in VARIANTS:
         raise ValueError(f"no variant {variant!r}: choose one of {', '.join(VARIANTS)}")
+    if variant == "elmo" and init is not None:
+        raise ValueError("--init trains a BERT further; an ELMo starts from scratch")
     direction, next_sentence = VARIANTS[variant]
     chosen = _device(device)
     use_bfloat16 = has_fast_bfloat16(chosen) if bfloat16 is None else bfloat16
@@ -207,7 +214,9 @@ def pretrain(
     else:
         _start_run(out, run)
     torch.manual_seed(seed or 0)
-    model = BertForPreTraining(config).to(chosen)
+    model: PreTrainingModel
+    model = ElmoForPreTraining(config) if variant == "elmo" else BertForPreTraining(config)
+    model = model.to(chosen)
     if init is None:
         initialize(model, splits["train"])
     else:
@@ -233,6 +242,11 @@ def pretrain(
         f"{sum(p.numel() for p in model.parameters()):,} parameters, {recipe.steps:,} steps on "
         f"{chosen.type}, {'bfloat16' if use_bfloat16 else 'float32'}"
     )
+
+    def keep(step: int) -> None:
+        if keep_every is not None and step % keep_every == 0:
+            save_checkpoint(model, out / "steps" / f"{step:06d}", torch.float16)
+
     commit = current_commit()  # of the code that runs, not of what is edited meanwhile
     state = train(
         model,
@@ -244,6 +258,7 @@ def pretrain(
         use_bfloat16,
         log_every=math.gcd(LOG_EVERY, save_every),
         save_every=save_every,
+        after_step=keep,
     )
     known = sources()
     record = {

@@ -1,11 +1,27 @@
 """ELMo: which tokens move which states, what padding may do, and how the parts are tied."""
 
+import json
+import math
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor
 
-from bertedu.model.config import BertConfig, count_parameters
+from bertedu.model.bert import BertForPreTraining
+from bertedu.model.checkpoints import (
+    CheckpointError,
+    load_checkpoint,
+    load_elmo,
+    save_checkpoint,
+)
+from bertedu.model.config import ONE_WAY, BertConfig, count_parameters
 from bertedu.model.elmo import Elmo, ElmoForPreTraining, ElmoSizes, ScalarMix, turn_around
+from bertedu.pretraining.batches import Batch
+from bertedu.pretraining.evaluation import evaluate
+from bertedu.pretraining.loop import pretraining_loss
+from bertedu.pretraining.next_word import next_words
+from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID
 
 CONFIG = BertConfig(50, 16, 4, 4, 64, 32, dropout=0.0, initializer_range=0.5)
 SIZES = ElmoSizes(layers=2, cells=24)
@@ -78,8 +94,9 @@ def test_one_table_below_and_above() -> None:
     assert model.elmo.token.weight.grad is not None
 
 
-def test_the_usual_size_is_that_of_the_encoder_it_stands_beside() -> None:
-    config = BertConfig.preset("mini", 8192)
+@pytest.mark.parametrize("size", ["mini", "L4H128", "tiny", "L8 H256"])
+def test_the_usual_size_is_that_of_the_encoder_it_stands_beside(size: str) -> None:
+    config = BertConfig.preset(size, 8192)
     model = ElmoForPreTraining(config)
     own = [p for half in (model.elmo.forwards, model.elmo.backwards) for p in half.parameters()]
     count = sum(p.numel() for p in own)
@@ -95,6 +112,83 @@ def test_a_mix_starts_even_and_learns_one_weight_a_layer() -> None:
         mix.scale.fill_(2.0)
     torch.testing.assert_close(mix(states), 2 * states[1])
     assert sum(p.numel() for p in mix.parameters()) == 4
+
+
+def test_scores_at_chosen_places_are_those_of_all_places() -> None:
+    model = ElmoForPreTraining(CONFIG, SIZES).eval()
+    ids = some_ids()
+    next_at, previous_at = ids % 2 == 0, ids % 3 == 0
+    following, previous = model(ids)
+    some_following, some_previous = model(ids, None, next_at, previous_at)
+    torch.testing.assert_close(some_following, following[next_at])
+    torch.testing.assert_close(some_previous, previous[previous_at])
+
+
+@pytest.mark.parametrize("half", [0, 1])
+def test_no_half_sees_the_word_that_it_is_asked_for(half: int) -> None:
+    """The leak test of pre-training: changing the asked word must not move its own scores."""
+    model = ElmoForPreTraining(CONFIG, SIZES).eval()
+    ids = some_ids()
+    predicts, _ = next_words(ids, ONE_WAY[half])
+    before = model(ids)[half]
+    for column in range(7):
+        asked = column + (1 if half == 0 else -1)
+        if not (0 <= asked < 7 and predicts[0, column]):
+            continue
+        other = ids.clone()
+        other[:, asked] = 5 + (other[:, asked] - 4) % 45
+        torch.testing.assert_close(model(other)[half][:, column], before[:, column])
+
+
+def test_the_loss_is_the_mean_of_two_language_models() -> None:
+    model = ElmoForPreTraining(CONFIG, SIZES).eval()
+    ids = some_ids()
+    ids[:, 0], ids[:, -1] = CLS_ID, SEP_ID
+    ids[1, 4:] = torch.tensor([SEP_ID, PAD_ID, PAD_ID])
+    real = ids != PAD_ID
+    empty = torch.zeros(2, dtype=torch.long)
+    batch = Batch(ids, torch.zeros_like(ids), real, torch.zeros_like(real), empty, empty)
+    following, previous = (scores.log_softmax(-1) for scores in model(ids, real))
+    losses: tuple[list[Tensor], list[Tensor]] = ([], [])
+    for row, size in ((0, 7), (1, 5)):
+        for t in range(1, size - 1):  # every word, not [CLS] and [SEP]
+            losses[0].append(-following[row, t - 1, ids[row, t]])
+            losses[1].append(-previous[row, t + 1, ids[row, t]])
+    left, right = (torch.stack(values) for values in losses)
+    loss, scores = pretraining_loss(model, batch, next_sentence=False)
+    torch.testing.assert_close(loss, (left.mean() + right.mean()) / 2)
+    dev = evaluate(model, [batch, batch])
+    assert dev.mlm_loss == pytest.approx(float(loss), rel=1e-5)
+    assert dev.mlm_accuracy == pytest.approx(float(scores[1]), rel=1e-5)
+    assert math.isnan(dev.nsp_accuracy)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_a_checkpoint_comes_back(tmp_path: Path, dtype: torch.dtype) -> None:
+    model = ElmoForPreTraining(CONFIG, SIZES).eval()
+    save_checkpoint(model, tmp_path, dtype)
+    loaded = load_elmo(tmp_path)
+    assert loaded.config == CONFIG
+    assert loaded.elmo.sizes == SIZES
+    assert loaded.decoder.weight is loaded.elmo.token.weight
+    for name, value in model.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], value.to(dtype).float()), name
+    with pytest.raises(CheckpointError, match="load it with load_elmo"):
+        load_checkpoint(tmp_path)
+
+
+def test_what_is_no_elmo_is_refused(tmp_path: Path) -> None:
+    save_checkpoint(BertForPreTraining(CONFIG), tmp_path)
+    with pytest.raises(CheckpointError, match="load it with load_checkpoint"):
+        load_elmo(tmp_path)
+    save_checkpoint(ElmoForPreTraining(CONFIG, SIZES), tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["sizes"]["cells"] = 25
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match=r"make no ELMo.*size mismatch"):
+        load_elmo(tmp_path)
+    with pytest.raises(CheckpointError, match=r"no config\.json"):
+        load_elmo(tmp_path / "nowhere")
 
 
 def test_bad_input_is_named(elmo: Elmo) -> None:
