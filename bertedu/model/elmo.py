@@ -5,6 +5,7 @@ not as characters, so that all models of the course read the same input; and it 
 """
 
 import math
+import warnings
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,9 @@ from torch import Tensor, nn
 
 from bertedu.model.config import BertConfig
 from bertedu.model.inputs import check_input
+
+# True, and nothing that a reader could act on: it would stand in every notebook.
+warnings.filterwarnings("ignore", message="LSTM with projections is not supported with oneDNN")
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,7 @@ def test_the_loss_is_the_mean_of_two_language_models() -> None:
     loss, scores = pretraining_loss(model, batch, next_sentence=False)
     torch.testing.assert_close(loss, (left.mean() + right.mean()) / 2)
     dev = evaluate(model, [batch, batch])
-    assert dev.mlm_loss == pytest.approx(float(loss), rel=1e-5)
+    assert dev.mlm_loss == pytest.approx(loss.item(), rel=1e-5)
     assert dev.mlm_accuracy == pytest.approx(float(scores[1]), rel=1e-5)
     assert math.isnan(dev.nsp_accuracy)
 

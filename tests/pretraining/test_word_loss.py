@@ -45,7 +45,7 @@ def test_in_bfloat16_it_is_as_near_as_autocast() -> None:
         loss, _ = word_loss(states, decoder, labels)
         usual = F.cross_entropy(decoder(states).float(), labels)
     assert loss.dtype == torch.float32
-    assert abs(float(loss - exact)) <= max(2e-3, 2 * abs(float(usual - exact)))
+    assert abs((loss - exact).item()) <= max(2e-3, 2 * abs((usual - exact).item()))
     pairs = zip(
         gradients(loss, states, decoder),
         gradients(usual, states, decoder),
