@@ -282,6 +282,36 @@ def score(
 
 
 @app.command()
+def toy(
+    seeds: Annotated[int, typer.Option(help="Training runs for each direction.", min=1)] = 5,
+    out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path("data/results/toy.csv"),
+    threads: Annotated[int, typer.Option(help="CPU threads; so small a model needs one.")] = 1,
+) -> None:
+    """Train on the toy language, beside the exact limits. Some 40 seconds a run."""
+    import torch
+
+    from bertedu.pretraining.loop import describe_machine
+    from bertedu.pretraining.report import write_rows
+    from bertedu.pretraining.run import current_commit
+    from bertedu.pretraining.toy import compare_with_limits
+
+    torch.set_num_threads(threads)
+    commit, machine = current_commit() or "", describe_machine(torch.device("cpu"))
+    origin = {"commit": commit, "device": f"{machine['device']} {machine['hardware']}"}
+    with plain_errors(OSError, ValueError), plain_interrupt():
+        rows = [row | origin for row in compare_with_limits(seeds)]
+        write_rows(rows, out)
+        last = max(int(str(row["step"])) for row in rows)
+        for row in rows:
+            if row["step"] == last:
+                typer.echo(
+                    f"{row['direction']:<14} seed {row['seed']}  loss {row['loss']:.3f}  "
+                    f"limit {row['limit']:.3f}  {row['excess_percent']:+.1f} %"
+                )
+        typer.echo(f"written: {out}")
+
+
+@app.command()
 def fill(
     text: Annotated[str, typer.Argument(help='A sentence with a blank: "the ___ barked".')],
     checkpoint: Annotated[str, typer.Option(help="A folder, or a name.")] = "bert-mini",

@@ -137,9 +137,9 @@ class ToyLanguage:
     ) -> Tensor:
         """Return the exact distribution (W,) of the word at a position, given the chosen sides.
 
-        The word that stands there is not looked at, so it may be a blank. From the left alone, the
-        reader knows where the sentence began and that a word follows; from the right alone, where
-        it ended.
+        The word that stands there is not looked at, so it may be a blank. Every reader knows the
+        place itself, the first word, the second: position embeddings tell. So a reader of the
+        right side alone knows how many words came before, though not which.
 
         Raises
         ------
@@ -157,10 +157,10 @@ class ToyLanguage:
             before = self.start
             for column in map(self.words.index, words_before):
                 before = (before * self.emit[:, column]) @ self.move
-        else:  # how often a sentence is in each state at all
-            before = torch.linalg.solve(
-                torch.eye(len(self.start), dtype=torch.float64) - self.move.T, self.start
-            )
+        else:  # how often a sentence is in each state at this place
+            before = self.start
+            for _ in words_before:
+                before = before @ self.move
         after = torch.ones_like(self.stop)
         if right:  # backward: P(words after, end | state here)
             after = self.stop
