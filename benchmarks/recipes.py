@@ -71,7 +71,7 @@ def main(
         # one phase, so that only the change differs
         recipe = Recipe(steps, seed=seed, phases=(Phase(1.0, 64, 32, 0.30),))
         recipe = dataclasses.replace(recipe, **recipe_change)
-        changes = {"dropout": 0.0} | config_change
+        changes: Change = {"dropout": 0.0} | config_change
         config = dataclasses.replace(BertConfig.preset("tiny", 8192), **changes)
         torch.manual_seed(seed)
         model = BertForPreTraining(config).to(device)

@@ -282,6 +282,33 @@ def score(
 
 
 @app.command()
+def pairs(
+    checkpoint: Annotated[Path, typer.Argument(help="Folder of a checkpoint.")] = Path(
+        "data/checkpoints/bert-mini"
+    ),
+    out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path(
+        "data/results/next_sentence.csv"
+    ),
+) -> None:
+    """Ask a checkpoint about wrong sentence pairs of several kinds, beside word overlap."""
+    from bertedu.model.checkpoints import load_checkpoint
+    from bertedu.pretraining.pair_kinds import judge_pairs
+    from bertedu.pretraining.report import write_rows
+    from bertedu.text.sources import SourceError
+
+    with plain_errors(SourceError, ValueError, OSError):
+        rows = judge_pairs(load_checkpoint(checkpoint), checkpoint.name)
+        write_rows(rows, out)
+        for row in rows:
+            if row["kind"] != "real":
+                typer.echo(
+                    f"{row['judge']:<13} {row['kind']:<15} {row['ranked_right']:>6.1%}  "
+                    f"({row['ranked_right_low']:.1%} to {row['ranked_right_high']:.1%})"
+                )
+        typer.echo(f"written: {out}")
+
+
+@app.command()
 def toy(
     seeds: Annotated[int, typer.Option(help="Training runs for each direction.", min=1)] = 5,
     out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path("data/results/toy.csv"),

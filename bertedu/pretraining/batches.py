@@ -54,9 +54,11 @@ class PackedPairs:
     labels: np.ndarray
 
 
-def pack_pairs(pairs: Sequence[Pair], length: int, rng: np.random.Generator) -> PackedPairs:
-    """Shuffle the pairs and write them as `[CLS] A [SEP] B [SEP] [PAD] …`."""
-    order = rng.permutation(len(pairs))
+def pack_pairs(
+    pairs: Sequence[Pair], length: int, rng: np.random.Generator | None = None
+) -> PackedPairs:
+    """Write pairs as `[CLS] A [SEP] B [SEP] [PAD] …`, shuffled if ``rng`` is given."""
+    order = np.arange(len(pairs)) if rng is None else rng.permutation(len(pairs))
     ids = np.full((len(pairs), length), PAD_ID, dtype=np.int32)
     segments = np.zeros((len(pairs), length), dtype=np.int8)
     sizes = np.zeros(len(pairs), dtype=np.int32)

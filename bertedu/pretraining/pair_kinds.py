@@ -1,0 +1,196 @@
+"""What does a next-sentence model go by? Ask it about wrong pairs of different kinds.
+
+In training a wrong pair comes from two documents, and two documents differ in topic: whoever sees
+that B speaks of something else is done, and need not know what order is. So here the same real
+pairs are spoiled in ways from easy to hard, down to A and B exchanged, where every word is right.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.feature_extraction.text import TfidfVectorizer
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from bertedu.model.bert import BertForPreTraining
+from bertedu.pretraining.batches import pack_pairs
+from bertedu.pretraining.evaluation import bootstrap_interval
+from bertedu.pretraining.next_sentence import IS_NEXT, NOT_NEXT, Pair, encode_documents
+from bertedu.pretraining.run import current_commit
+from bertedu.text.corpus import DEFAULT_CORPORA, Document, load_documents
+from bertedu.text.tokenization import load_tokenizer
+
+# how the wrong B is chosen; "other document" is what pre-training does, openings included
+KINDS = ("other source", "an opening", "other document", "same topic", "same document", "swapped")
+LENGTH, BATCH = 64, 64
+
+
+@dataclass(frozen=True)
+class SpoiledPairs:
+    """N real pairs, and for each kind N wrong ones with the same A (with A as B, if swapped).
+
+    ``document`` (N,) numbers the document of each; pairs of one document are not independent.
+    """
+
+    real: list[Pair]
+    wrong: dict[str, list[Pair]]
+    document: Tensor
+
+
+def spoil_pairs(documents: Sequence[Document], tokenizer: object, seed: int = 2018) -> SpoiledPairs:
+    """Make pairs of one sentence each from documents that have a topic.
+
+    No sentence is the first of its document, except in the kind "an opening": an opening says
+    what its document is about, which would give it away in all kinds.
+
+    Raises
+    ------
+    ValueError
+        No document has a topic and four sentences, or there is no second source, or no second
+        document of some topic.
+
+    """
+    rng = np.random.default_rng([seed])
+    encoded: list[list[list[int]]] = [
+        [e.ids for e in tokenizer.encode_batch_fast(d.sentences(), add_special_tokens=False)]  # type: ignore[attr-defined]
+        for d in documents
+    ]
+    usable = [i for i, d in enumerate(documents) if d.topic and len(encoded[i]) >= 4]
+    if not usable:
+        raise ValueError("no document has a topic and four sentences: use the encyclopedia")
+
+    def draw(candidates: list[int], opening: bool = False) -> list[int]:
+        if not candidates:
+            raise ValueError("some document has no other of its topic, or there is one source only")
+        sentences = encoded[candidates[int(rng.integers(len(candidates)))]]
+        return sentences[0 if opening else int(rng.integers(1, len(sentences)))]
+
+    long_enough = [i for i, sentences in enumerate(encoded) if len(sentences) >= 2]
+    real, document = [], []
+    wrong: dict[str, list[Pair]] = {kind: [] for kind in KINDS}
+    for i in usable:
+        here, sentences = documents[i], encoded[i]
+        others = [j for j in usable if j != i]
+        topic = [j for j in others if documents[j].topic == here.topic]
+        foreign = [j for j in long_enough if documents[j].source != here.source]
+        for t in range(1, len(sentences) - 1):
+            a, b = sentences[t], sentences[t + 1]
+            later = [s for k, s in enumerate(sentences) if k not in (0, t, t + 1)]
+            chosen = {
+                "other source": draw(foreign),
+                "an opening": draw(others, opening=True),
+                "other document": draw(others),
+                "same topic": draw(topic),
+                "same document": later[int(rng.integers(len(later)))],
+            }
+            real.append(Pair(*_fit(a, b), IS_NEXT))
+            for kind, other in chosen.items():
+                wrong[kind].append(Pair(*_fit(a, other), NOT_NEXT))
+            wrong["swapped"].append(Pair(*_fit(b, a), NOT_NEXT))
+            document.append(i)
+    return SpoiledPairs(real, wrong, torch.tensor(document))
+
+
+def _fit(a: list[int], b: list[int]) -> tuple[list[int], list[int]]:
+    """Keep the end of A and the start of B, where they meet, so that both fit."""
+    half = (LENGTH - 3) // 2
+    return a[-half:], b[:half]
+
+
+@torch.inference_mode()
+def chance_of_next(model: BertForPreTraining, pairs: Sequence[Pair]) -> Tensor:
+    """(N,) probability that B follows A, as the model says."""
+    model.eval()
+    packed = pack_pairs(pairs, LENGTH)
+    chances = []
+    for start in range(0, len(pairs), BATCH):
+        rows = slice(start, start + BATCH)
+        size = int(packed.sizes[rows].max())
+        ids = torch.from_numpy(packed.ids[rows, :size].astype(np.int64))
+        segments = torch.from_numpy(packed.segments[rows, :size].astype(np.int64))
+        output = model.bert(ids, segments, ids != 0)
+        chances.append(model.nsp(output.pooled).softmax(-1)[:, IS_NEXT])
+    return torch.cat(chances)
+
+
+def word_overlap(pairs: Sequence[Pair], weigh: TfidfVectorizer) -> Tensor:
+    """(N,) similarity of A and B as bags of word pieces: the topic shortcut without a network.
+
+    The cosine of TF-IDF vectors; ``weigh`` has counted how rare each word piece is.
+    """
+    a, b = weigh.transform([p.a for p in pairs]), weigh.transform([p.b for p in pairs])
+    # rounded: the same words in another order must not win by the last bit
+    return torch.from_numpy(np.asarray(a.multiply(b).sum(axis=1))[:, 0]).round(decimals=9)
+
+
+def score_kinds(
+    name: str, real: Tensor, wrong: dict[str, Tensor], document: Tensor, threshold: float | None
+) -> list[dict[str, Any]]:
+    """Sum up a judge: how often it puts the real pair above the wrong one, by kind.
+
+    Parameters
+    ----------
+    real, wrong
+        (N,) scores, higher for "B follows A".
+    threshold
+        From which score on it says IsNext; None if its scores have no such place.
+
+    Returns
+    -------
+    A row for each kind: ``ranked_right`` (half a point for a tie; chance 0.5), ``called_next``
+    (share of the wrong pairs called IsNext) and, at "real", the share of the real ones; with 95 %
+    intervals that draw whole documents.
+
+    """
+    _, document = torch.unique(document, return_inverse=True)
+    count = torch.zeros(int(document.max()) + 1, dtype=torch.float64)
+    pairs = count.index_add(0, document, torch.ones(len(document), dtype=torch.float64))
+
+    def share(hits: Tensor, column: str) -> dict[str, Any]:
+        hits = hits.double()
+        low, high = bootstrap_interval(count.index_add(0, document, hits), pairs)
+        values = {column: hits.mean().item(), f"{column}_low": low, f"{column}_high": high}
+        return {key: round(value, 4) for key, value in values.items()}
+
+    rows: list[dict[str, Any]] = []
+    for kind, scores in {"real": real, **wrong}.items():
+        row: dict[str, Any] = {"judge": name, "kind": kind, "pairs": len(scores)}
+        if kind != "real":
+            row |= share((real > scores).double() + 0.5 * (real == scores), "ranked_right")
+        if threshold is not None:
+            row |= share(scores >= threshold, "called_next")
+        rows.append(row)
+    return rows
+
+
+def judge_pairs(model: BertForPreTraining, name: str, split: str = "test") -> list[dict[str, Any]]:
+    """Judge the spoiled pairs of a held-out split by a model and by word overlap.
+
+    Raises
+    ------
+    bertedu.text.sources.SourceError
+        The corpora cannot be fetched.
+
+    """
+    documents = [d for corpus in DEFAULT_CORPORA for d in load_documents(corpus)]
+    tokenizer = load_tokenizer()
+    pairs = spoil_pairs([d for d in documents if d.split == split], tokenizer)
+    training = encode_documents([d for d in documents if d.split == "train"], tokenizer)
+    bags = [[i for sentence in d.sentences for i in sentence] for d in training]
+    weigh = TfidfVectorizer(analyzer=lambda ids: ids, sublinear_tf=True).fit(bags)
+    judges: dict[str, tuple[Callable[[Sequence[Pair]], Tensor], float | None]] = {
+        name: (lambda some: chance_of_next(model, some), 0.5),
+        "word overlap": (lambda some: word_overlap(some, weigh), None),
+    }
+    origin = {"split": split, "commit": current_commit() or ""}
+    rows = []
+    for judge, (score, threshold) in judges.items():
+        wrong = {
+            kind: score(some) for kind, some in tqdm(pairs.wrong.items(), desc=f"pairs: {judge}")
+        }
+        for row in score_kinds(judge, score(pairs.real), wrong, pairs.document, threshold):
+            rows.append(row | origin)
+    return rows
