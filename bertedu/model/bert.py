@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from bertedu.model.attention import attention_mask
-from bertedu.model.config import BertConfig
+from bertedu.model.config import BertConfig, Direction
 from bertedu.model.embeddings import Embeddings
 from bertedu.model.encoder import Encoder
 from bertedu.model.heads import ClassificationHead, MLMHead, Pooler
@@ -18,7 +18,7 @@ class BertOutput:
     """What `Bert` returns: the input embedding and L states, C, and attention if asked for."""
 
     hidden_states: list[Tensor]  # L + 1 of (B, S, H)
-    pooled: Tensor  # (B, H)
+    pooled: Tensor  # (B, H), from the token that reads all: `[CLS]`, except left to right
     attention: list[Tensor | None]  # L of (B, A, S, S)
 
     @property
@@ -49,8 +49,8 @@ class Bert(nn.Module):
         """Encode token ids (B, S).
 
         ``segment_ids`` (B, S) are zeros if left out; ``padding_mask`` (B, S) is true at real
-        tokens, all of them if left out. With ``keep``, bool (B, S), true at least at every
-        `[CLS]`, the last state is (k, H): the k true places only, in reading order.
+        tokens, all of them if left out. With ``keep``, bool (B, S), true at least where
+        `reads_all` is, the last state is (k, H): the k true places only, in reading order.
 
         Raises
         ------
@@ -66,8 +66,9 @@ class Bert(nn.Module):
         mask = attention_mask(padding_mask, self.config.direction)
         x = self.embeddings(ids, segment_ids)
         states, weights = self.encoder(x, mask, return_attention, keep)
-        cls = states[-1][:, 0] if keep is None else states[-1][starts(keep)[keep]]
-        return BertOutput(states, self.pooler(cls), weights if return_attention else [])
+        place = reads_all(padding_mask, self.config.direction)
+        whole = states[-1][place if keep is None else place[keep]]  # (B, H)
+        return BertOutput(states, self.pooler(whole), weights if return_attention else [])
 
 
 class BertForPreTraining(nn.Module):
@@ -120,16 +121,25 @@ class BertForPreTraining(nn.Module):
         if selected is None:
             output = self.bert(ids, segment_ids, padding_mask)
             return self.mlm.before_decoder(output.last), self.nsp(output.pooled)
-        keep = selected | starts(selected)  # the two heads read nothing else
+        mask = torch.ones_like(selected) if padding_mask is None else padding_mask.bool()
+        keep = selected | reads_all(mask, self.config.direction)  # the two heads read nothing else
         output = self.bert(ids, segment_ids, padding_mask, keep=keep)
         return self.mlm.before_decoder(output.last[selected[keep]]), self.nsp(output.pooled)
 
 
-def starts(like: Tensor) -> Tensor:
-    """Bool (B, S), true in the first column, where `[CLS]` stands."""
-    mask = torch.zeros_like(like)
-    mask[:, 0] = True
-    return mask
+def reads_all(padding_mask: Tensor, direction: Direction) -> Tensor:
+    """Bool (B, S), true at the one token of each row whose state stands for the whole input.
+
+    It is `[CLS]`, the first; but read from left to right, `[CLS]` has seen nothing except itself,
+    so there it is the last real token.
+    """
+    mask = torch.zeros_like(padding_mask)
+    if direction != "left-to-right":
+        mask[:, 0] = True
+        return mask
+    place = torch.arange(padding_mask.shape[1], device=padding_mask.device)
+    last = (padding_mask * place).amax(dim=1, keepdim=True)  # (B, 1)
+    return mask.scatter(1, last, True)
 
 
 def init_weights(module: nn.Module, spread: float) -> None:

@@ -263,7 +263,8 @@ def check_leaks(make: MakeModel, directions: tuple[Direction, ...] = DIRECTIONS)
                 changed = moved(words, model.mlm(after.last))[0, :real]
                 assert torch.equal(changed, expected[:, j]), f"{where}: word scores"
                 order = (follows - model.nsp(after.pooled)).abs().max() > STILL
-                assert bool(order) == bool(expected[0, j]), f"{where}: next-sentence scores"
+                # whatever the direction, the vector of the whole input has read everything
+                assert order, f"{where}: next-sentence scores"
 
 
 def check_padding_further(make: MakeModel) -> None:

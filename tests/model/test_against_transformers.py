@@ -110,7 +110,11 @@ def test_a_decoder_is_our_left_to_right(config: BertConfig) -> None:
         rows = real[:, None, :].expand(weights.shape[:3])
         same(output.attention[number][rows], weights[rows], f"attention {number}")
     same(words[real], expected["prediction_logits"][real], "word scores")
-    same(follows, expected["seq_relationship_logits"], "next-sentence scores")
+    # Theirs pools [CLS], which has read nothing but itself; ours the last real token.
+    at_cls = ours.nsp(ours.bert.pooler(output.last[:, 0]))
+    same(at_cls, expected["seq_relationship_logits"], "next-sentence scores at [CLS]")
+    last = output.last[torch.arange(len(real)), real.sum(dim=1) - 1]
+    same(follows, ours.nsp(ours.bert.pooler(last)), "next-sentence scores")
 
 
 def test_right_to_left_is_a_decoder_on_the_text_read_backwards() -> None:

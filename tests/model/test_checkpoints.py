@@ -169,7 +169,8 @@ def test_we_open_a_folder_of_transformers(tmp_path: Path, decoder: bool) -> None
     torch.testing.assert_close(
         words[padding], expected.prediction_logits[padding], rtol=1e-5, atol=1e-5
     )
-    torch.testing.assert_close(follows, expected.seq_relationship_logits, rtol=1e-5, atol=1e-5)
+    if not decoder:  # left to right we pool another token, the last
+        torch.testing.assert_close(follows, expected.seq_relationship_logits, rtol=1e-5, atol=1e-5)
 
 
 # --- broken and foreign weights ------------------------------------------------------------------
