@@ -219,12 +219,13 @@ def pretrain(
     """Pre-train BERT on real text: masked words and next sentences.
 
     Stop it as you like, even with kill -9: the same command with --resume goes on. Ctrl-C saves
-    first.
+    first. Several GPUs or processes: torchrun --nproc_per_node N -m bertedu pretrain ...
     """
     import torch
 
     from bertedu.model.checkpoints import CheckpointError
     from bertedu.model.config import BertConfig
+    from bertedu.pretraining import processes
     from bertedu.pretraining.loop import TrainingDiverged
     from bertedu.pretraining.run import pretrain as run
     from bertedu.text.corpus import DEFAULT_CORPORA
@@ -233,7 +234,11 @@ def pretrain(
     if threads:
         torch.set_num_threads(threads)
     expected = (SourceError, ValueError, FileNotFoundError, CheckpointError, TrainingDiverged)
-    with plain_errors(*expected), plain_interrupt():
+    with (
+        plain_errors(*expected),
+        plain_interrupt(),
+        processes.joined(device) as mine,
+    ):
         run(
             None if init and not config else BertConfig.preset(config or "mini"),
             out,
@@ -244,7 +249,7 @@ def pretrain(
             seed,
             learning_rate,
             dropout,
-            device,
+            mine,
             bfloat16,
             save_every,
             say=typer.echo,
@@ -253,7 +258,8 @@ def pretrain(
             variant=variant,
             keep_every=keep_every,
         )
-        typer.echo(f"written: {out}")
+        if processes.rank() == 0:
+            typer.echo(f"written: {out}")
 
 
 @app.command()

@@ -30,6 +30,14 @@ class Batch:
         """Move every tensor to a device."""
         return Batch(**{name: tensor.to(device) for name, tensor in vars(self).items()})
 
+    def part(self, number: int, count: int) -> "Batch":
+        """Return every ``count``-th row, from row ``number`` on."""
+        mine = torch.zeros(len(self.ids), dtype=torch.bool)
+        mine[number::count] = True
+        in_mine = mine[self.selected.nonzero()[:, 0]]  # (n,)
+        rows = {name: t[mine] for name, t in vars(self).items() if name != "labels"}
+        return Batch(**rows, labels=self.labels[in_mine])
+
     @property
     def real_tokens(self) -> int:
         """The number of tokens that are not padding."""

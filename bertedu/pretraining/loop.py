@@ -20,10 +20,13 @@ from tqdm.auto import tqdm
 from bertedu.model.checkpoints import CheckpointError, load_tensors, save_tensors
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.model.embeddings import sinusoidal_positions
+from bertedu.pretraining import processes
 from bertedu.pretraining.batches import Batch, Position, batches
 from bertedu.pretraining.evaluation import PreTrainingModel, ask, evaluate
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.word_loss import word_loss
+
+_FAR = 1_000_000_007  # further apart than any two steps of a run: dropout differs by process
 
 
 class TrainingDiverged(RuntimeError):
@@ -86,13 +89,17 @@ class State:
 
 
 def pretraining_loss(
-    model: PreTrainingModel, batch: Batch, next_sentence: bool = True
+    model: PreTrainingModel,
+    batch: Batch,
+    next_sentence: bool = True,
+    weights: tuple[float, float] = (1.0, 1.0),
 ) -> tuple[Tensor, Tensor]:
     """Mean MLM loss plus mean NSP loss (paper, appendix A.2), or the first alone.
 
     Also returns a tensor of four: MLM loss, MLM accuracy, NSP loss, NSP accuracy. For a one-way
     model the first two are those of the next word; for ELMo, of the next and the previous word,
-    and the last two are 0.
+    and the last two are 0. ``weights`` multiply what concerns words and what concerns pairs: they
+    make up for a part of a batch that holds fewer of them than other parts.
     """
     answers, follows = ask(model, batch)
     words = [word_loss(states, model.decoder, asked.labels) for asked, states in answers]
@@ -101,8 +108,36 @@ def pretraining_loss(
     if follows is not None:
         nsp = F.cross_entropy(follows.float(), batch.next_labels)
         ordered = (follows.argmax(-1) == batch.next_labels).float().mean()
+    mlm, right, nsp, ordered = (
+        mlm * weights[0],
+        right * weights[0],
+        nsp * weights[1],
+        ordered * weights[1],
+    )
     loss = mlm + nsp if next_sentence else mlm
     return loss, torch.stack([mlm.detach(), right, nsp.detach(), ordered])
+
+
+class StepLoss(nn.Module):
+    """The loss of this process's rows of a batch, so that the mean over processes is the batch's.
+
+    A mean over words is not the mean of two halves' means if one half holds more words. Every
+    process knows the whole batch, so it knows its weight.
+    """
+
+    def __init__(self, model: PreTrainingModel, next_sentence: bool) -> None:
+        super().__init__()
+        self.model, self.next_sentence = model, next_sentence
+
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the loss and the four scores of `pretraining_loss`."""
+        many = processes.count()
+        if many == 1:
+            return pretraining_loss(self.model, batch, self.next_sentence)
+        mine = batch.part(processes.rank(), many)
+        words = many * len(mine.labels) / max(1, len(batch.labels))
+        pairs = many * len(mine.ids) / len(batch.ids)
+        return pretraining_loss(self.model, mine, self.next_sentence, (words, pairs))
 
 
 def initialize(model: PreTrainingModel, documents: Sequence[EncodedDocument]) -> None:
@@ -263,8 +298,20 @@ def train(
     """
     if save_every % log_every:
         raise ValueError(f"save_every {save_every} is not a multiple of log_every {log_every}")
+    many = processes.count()
+    smallest = min(phase.batch_size for phase in recipe.phases)
+    if many > smallest:
+        raise ValueError(f"{many} processes cannot share batches of {smallest} rows: start fewer")
+    first = processes.rank() == 0
     device = next(model.parameters()).device
     optimizer = make_optimizer(model, recipe.weight_decay)
+    step_loss: nn.Module = StepLoss(model, recipe.next_sentence)
+    if many > 1:
+        step_loss = nn.parallel.DistributedDataParallel(
+            step_loss,
+            device_ids=[device.index] if device.type == "cuda" else None,
+            find_unused_parameters=not recipe.next_sentence,
+        )
     state = State()
     if resume and state_path is not None and state_path.exists():
         state = load_state(state_path, model, optimizer, recipe)
@@ -277,7 +324,7 @@ def train(
             total=recipe.steps,
             initial=state.step,
             desc="pre-training",
-            disable=not progress,
+            disable=not (progress and first),
             unit="step",
         ) as bar,
     ):
@@ -303,13 +350,13 @@ def train(
             batch_tokens = batch.real_tokens
             batch = batch.to(device)
             # dropout, too, knows only the step
-            torch.manual_seed(recipe.seed * 1_000_003 + state.step)
+            torch.manual_seed(recipe.seed * 1_000_003 + state.step + _FAR * processes.rank())
             for group in optimizer.param_groups:
                 group["lr"] = recipe.learning_rate_at(state.step)
             with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
-                loss, scores = pretraining_loss(model, batch, recipe.next_sentence)
+                loss, scores = step_loss(batch)
             optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             norm = nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
             optimizer.step()
 
@@ -321,7 +368,7 @@ def train(
             since, tokens_since = since + 1, tokens_since + batch_tokens
             bar.update()
             if state.step % log_every == 0 or state.step == recipe.steps:
-                means = (sums / since).tolist()
+                means = processes.mean(sums / since).tolist()
                 if not all(math.isfinite(value) for value in means):
                     raise TrainingDiverged(_diverged(state, recipe, since, state_path))
                 elapsed = time.perf_counter() - began
@@ -342,7 +389,11 @@ def train(
                 if recipe.next_sentence:
                     row |= {"nsp_loss": means[2], "nsp_accuracy": means[3]}
                 sums, since, tokens_since = torch.zeros(5, device=device), 0, 0
-                if held_out and (state.step % evaluate_every == 0 or state.step == recipe.steps):
+                if (
+                    first
+                    and held_out
+                    and (state.step % evaluate_every == 0 or state.step == recipe.steps)
+                ):
                     with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
                         dev = evaluate(model, held_out)
                     row |= {
@@ -351,19 +402,19 @@ def train(
                         if recipe.next_sentence or not name.startswith("nsp")
                     }
                 state.curve.append(row)
-                if state_path is not None and (
-                    state.step % save_every == 0 or state.step == recipe.steps
-                ):
+                due = state.step % save_every == 0 or state.step == recipe.steps
+                if first and state_path is not None and due:
                     save_state(state_path, model, optimizer, state, recipe)
             if after_step is not None:
                 after_step(state.step)
-            if asked_to_stop.is_set():
+            if processes.any_of(asked_to_stop.is_set(), device):
                 if state_path is None:
                     raise KeyboardInterrupt(f"stopped after step {state.step}; nothing was saved")
-                if not sums.isfinite().all():
+                if not processes.mean(sums).isfinite().all():
                     raise TrainingDiverged(_diverged(state, recipe, since, state_path))
                 state.seconds = seconds_before + time.perf_counter() - began
-                save_state(state_path, model, optimizer, state, recipe)
+                if first:
+                    save_state(state_path, model, optimizer, state, recipe)
                 raise KeyboardInterrupt(
                     f"stopped after step {state.step}; the state is in {state_path}: go on with "
                     "--resume"

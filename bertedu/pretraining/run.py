@@ -26,6 +26,7 @@ from bertedu.model.checkpoints import (
 )
 from bertedu.model.config import BertConfig, Direction
 from bertedu.model.elmo import ElmoForPreTraining
+from bertedu.pretraining import processes
 from bertedu.pretraining.batches import batches, fixed_batches
 from bertedu.pretraining.evaluation import PreTrainingModel
 from bertedu.pretraining.loop import (
@@ -142,6 +143,7 @@ def pretrain(
     for sequences of that many tokens all the time, 15 % of them selected, in place of the
     recipe's phases. ``variant`` is one of `VARIANTS`: what a token may see, and the loss.
     Every ``keep_every`` steps, the weights of that moment go to `steps/NNNNNN` in ``out``.
+    Under `torchrun` every process takes its share of each batch; see `processes`.
 
     ``out`` receives `model.safetensors` (16 bit), `config.json`, the tokenizer's files and
     `training.json` (recipe, curve, corpora and their hashes, machine, seconds, commit, and under
@@ -187,6 +189,11 @@ def pretrain(
     if variant == "elmo" and init is not None:
         raise ValueError("--init trains a BERT further; an ELMo starts from scratch")
     direction, next_sentence = VARIANTS[variant]
+    if minutes is not None and processes.count() > 1:
+        raise ValueError("with several processes say --steps: nobody has timed a step of theirs")
+    first = processes.rank() == 0
+    if not first:
+        say = _silent
     chosen = _device(device)
     use_bfloat16 = has_fast_bfloat16(chosen) if bfloat16 is None else bfloat16
     before = None if init is None else _record_before(init)
@@ -212,7 +219,9 @@ def pretrain(
         recipe = read_recipe(state_path)
         _check_same_run(out, run, recipe, steps, seed, learning_rate)
     else:
-        _start_run(out, run)
+        processes.wait_for_all()  # every process has looked into the folder
+        if first:
+            _start_run(out, run)
     torch.manual_seed(seed or 0)
     model: PreTrainingModel
     model = ElmoForPreTraining(config) if variant == "elmo" else BertForPreTraining(config)
@@ -244,7 +253,7 @@ def pretrain(
     )
 
     def keep(step: int) -> None:
-        if keep_every is not None and step % keep_every == 0:
+        if first and keep_every is not None and step % keep_every == 0:
             save_checkpoint(model, out / "steps" / f"{step:06d}", torch.float16)
 
     commit = current_commit()  # of the code that runs, not of what is edited meanwhile
@@ -260,6 +269,8 @@ def pretrain(
         save_every=save_every,
         after_step=keep,
     )
+    if not first:
+        return state
     known = sources()
     record = {
         "variant": variant,
@@ -268,6 +279,7 @@ def pretrain(
         "corpora": {name: known[name].sha256 if name in known else None for name in corpora},
         "bfloat16": use_bfloat16,
         **describe_machine(chosen),
+        "processes": processes.count(),
         "commit": commit,
         "steps": state.step,
         "tokens": state.tokens,
@@ -364,6 +376,10 @@ def _check_same_run(
         )
     for part in out.glob(f".{STATE_FILE}.*.part"):
         part.unlink(missing_ok=True)
+
+
+def _silent(_: str) -> None:
+    """Say nothing: process 0 speaks for all."""
 
 
 def _device(name: str | None) -> torch.device:

@@ -65,10 +65,11 @@ class _WordLoss(torch.autograd.Function):
             to_states[rows] = gradient @ words
             to_table += gradient.T @ x[rows]
         ctx.save_for_backward(to_states, to_table, to_bias)
-        ctx.places, ctx.dtype = len(labels), states.dtype
-        share = right / len(labels)
+        ctx.places = places = max(1, len(labels))  # of nothing the loss is 0, not 0 / 0
+        ctx.dtype = states.dtype
+        share = right / places
         ctx.mark_non_differentiable(share)
-        return loss / len(labels), share
+        return loss / places, share
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:

@@ -1,0 +1,139 @@
+"""Two processes, each with half of every batch, are one process: same curve, same weights."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from bertedu.model.bert import BertForPreTraining
+from bertedu.model.checkpoints import load_tensors
+from bertedu.model.config import BertConfig
+from bertedu.model.elmo import ElmoForPreTraining, ElmoSizes
+from bertedu.pretraining import processes
+from bertedu.pretraining.batches import Batch
+from bertedu.pretraining.evaluation import PreTrainingModel
+from bertedu.pretraining.loop import StepLoss, pretraining_loss
+from bertedu.pretraining.next_word import next_words
+
+CONFIG = BertConfig(60, 16, 2, 4, 32, 24, dropout=0.0, initializer_range=0.3)
+
+
+def uneven_batch() -> Batch:
+    """Seven rows with very different numbers of words to predict: none in the second."""
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(5, 60, (7, 12), generator=generator)
+    ids[:, 0], ids[:, -1] = 2, 3
+    selected = torch.zeros_like(ids, dtype=torch.bool)
+    for row, count in enumerate((9, 0, 5, 1, 1, 2, 7)):
+        selected[row, 1 : 1 + count] = True
+    labels = torch.randint(5, 60, (int(selected.sum()),), generator=generator)
+    follows = torch.randint(0, 2, (7,), generator=generator)
+    return Batch(ids, torch.zeros_like(ids), torch.ones_like(selected), selected, labels, follows)
+
+
+def test_the_parts_of_a_batch_are_the_batch() -> None:
+    batch = uneven_batch()
+    parts = [batch.part(number, 3) for number in range(3)]
+    assert sum(len(part.ids) for part in parts) == 7
+    for number, part in enumerate(parts):
+        rows = list(range(number, 7, 3))
+        assert torch.equal(part.ids, batch.ids[rows])
+        assert torch.equal(part.next_labels, batch.next_labels[rows])
+        full = torch.full(batch.ids.shape, -1)
+        full[batch.selected] = batch.labels
+        assert torch.equal(part.labels, full[rows][batch.selected[rows]])
+
+
+@pytest.mark.parametrize("kind", ["bert", "no-nsp", "elmo"])
+@pytest.mark.parametrize("many", [2, 3, 7])
+def test_the_mean_over_processes_is_the_loss_of_the_whole_batch(
+    kind: str, many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    model: PreTrainingModel = BertForPreTraining(CONFIG)
+    batch, pairs = uneven_batch(), kind == "bert"
+    if kind == "elmo":
+        model = ElmoForPreTraining(CONFIG, ElmoSizes(1, 20))
+        selected, labels = next_words(batch.ids, "left-to-right")
+        batch = dataclasses.replace(batch, selected=selected, labels=labels)
+    loss, scores = pretraining_loss(model, batch, pairs)
+    loss.backward()
+    expected = {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
+    monkeypatch.setattr(processes, "count", lambda: many)
+    together = torch.zeros(4)
+    for rank in range(many):
+        monkeypatch.setattr(processes, "rank", lambda rank=rank: rank)
+        part, part_scores = StepLoss(model, pairs)(batch)
+        (part / many).backward()  # as DistributedDataParallel does
+        together += part_scores / many
+    torch.testing.assert_close(together, scores)
+    found = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+    assert set(found) == set(expected)
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, atol=1e-6, rtol=1e-4)
+
+
+def run(folder: Path, out: Path, many: int, *options: object) -> subprocess.CompletedProcess[str]:
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={many}"]
+    command = [sys.executable, *(launcher if many > 1 else []), "-m", "bertedu", "pretrain"]
+    arguments = ["--corpus", folder, "--out", out, "--config", "L1H64", "--device", "cpu", *options]
+    return subprocess.run(
+        [*command, *map(str, arguments), "--no-bfloat16", "--threads", "1"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        timeout=300,
+    )
+
+
+def write_corpus(folder: Path) -> None:
+    """Sixty documents of simple sentences, so that all three splits have some."""
+    folder.mkdir()
+    nouns = "river city tree ship king law war book".split()
+    for number in range(60):
+        sentences = [
+            f"The {nouns[(number + k) % 8]} stood near the {nouns[(number * 3 + k) % 8]} for years."
+            for k in range(6)
+        ]
+        (folder / f"text {number}.txt").write_text(" ".join(sentences))
+
+
+def record(out: Path) -> dict[str, Any]:
+    return dict(json.loads((out / "training.json").read_text()))
+
+
+@pytest.mark.parametrize("variant", ["bert", "no-nsp"])
+def test_two_gloo_processes_give_the_curve_of_one(tmp_path: Path, variant: str) -> None:
+    write_corpus(tmp_path / "text")
+    options = ("--steps", 8, "--save-every", 2, "--variant", variant)
+    for many in (1, 2):
+        done = run(tmp_path / "text", tmp_path / f"by {many}", many, *options)
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert done.stdout.count("written") == 1, "one process speaks"
+    alone, together = record(tmp_path / "by 1"), record(tmp_path / "by 2")
+    assert (alone["processes"], together["processes"]) == (1, 2)
+    assert alone["tokens"] == together["tokens"]
+    for one, two in zip(alone["curve"], together["curve"], strict=True):
+        assert set(one) == set(two)
+        for name in set(one) - {"seconds"}:
+            assert two[name] == pytest.approx(one[name], rel=2e-3, abs=2e-4), name
+    weights = [load_tensors(tmp_path / f"by {n}" / "model.safetensors")[0] for n in (1, 2)]
+    for name, tensor in weights[0].items():
+        torch.testing.assert_close(weights[1][name], tensor, atol=2e-3, rtol=0)
+
+
+def test_more_processes_than_rows_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from bertedu.pretraining.loop import Phase, Recipe, train
+
+    monkeypatch.setattr(processes, "count", lambda: 9)
+    with pytest.raises(ValueError, match="9 processes cannot share batches of 4 rows"):
+        train(BertForPreTraining(CONFIG), [], [], Recipe(2, phases=(Phase(1.0, 16, 4),)))
