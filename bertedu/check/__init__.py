@@ -4,6 +4,8 @@ from bertedu.check import (
     embeddings,
     encoder,
     masked_language_model,
+    next_sentence_prediction,
+    pretraining,
     self_attention,
     start_here,
     tokenization,
@@ -29,6 +31,21 @@ from bertedu.check.encoder import (
 )
 from bertedu.check.exercise import show_solution
 from bertedu.check.masked_language_model import accuracy, loss_test, masking, mlm_loss, unigram_loss
+from bertedu.check.next_sentence_prediction import (
+    majority,
+    nsp_loss,
+    nsp_loss_test,
+    pair,
+    pair_test,
+    ranking,
+)
+from bertedu.check.pretraining import (
+    adamw,
+    clip,
+    learning_rate,
+    resume_test,
+    training_cost,
+)
 from bertedu.check.self_attention import (
     attention,
     causal_mask,
@@ -50,9 +67,11 @@ from bertedu.check.tokenization import (
 
 __all__ = [
     "accuracy",
+    "adamw",
     "attention",
     "causal_mask",
     "chance",
+    "clip",
     "cosine",
     "cut_word",
     "decode",
@@ -67,14 +86,22 @@ __all__ = [
     "layer_parameters",
     "layer_test",
     "leak_test",
+    "learning_rate",
     "lookup",
     "loss_test",
+    "majority",
     "masking",
     "merge_pieces",
     "mlm_loss",
+    "nsp_loss",
+    "nsp_loss_test",
+    "pair",
     "pair_score",
+    "pair_test",
     "post_norm_layer",
     "pre_norm_layer",
+    "ranking",
+    "resume_test",
     "scores",
     "segment_ids",
     "sinusoids",
@@ -82,6 +109,7 @@ __all__ = [
     "solution",
     "split_heads",
     "top_words",
+    "training_cost",
     "truncate",
     "unigram_loss",
     "which_can_see",
@@ -100,6 +128,8 @@ def solution(name: str) -> None:
             + encoder.SOLUTIONS
             + embeddings.SOLUTIONS
             + masked_language_model.SOLUTIONS
+            + next_sentence_prediction.SOLUTIONS
+            + pretraining.SOLUTIONS
             + tokenization.SOLUTIONS
             + self_attention.SOLUTIONS,
             name,
