@@ -215,6 +215,9 @@ def pretrain(
     keep_every: Annotated[
         int | None, typer.Option(help="Keep the weights of every so many steps.", min=1)
     ] = None,
+    stop_at: Annotated[
+        int | None, typer.Option(help="Stop after this step; --resume goes on.", min=1)
+    ] = None,
 ) -> None:
     """Pre-train BERT on real text: masked words and next sentences.
 
@@ -227,6 +230,7 @@ def pretrain(
     from bertedu.model.config import BertConfig
     from bertedu.pretraining import processes
     from bertedu.pretraining.loop import TrainingDiverged
+    from bertedu.pretraining.run import STATE_FILE
     from bertedu.pretraining.run import pretrain as run
     from bertedu.text.corpus import DEFAULT_CORPORA
     from bertedu.text.sources import SourceError
@@ -257,8 +261,9 @@ def pretrain(
             length=length,
             variant=variant,
             keep_every=keep_every,
+            stop_at=stop_at,
         )
-        if processes.rank() == 0:
+        if processes.rank() == 0 and not (out / STATE_FILE).exists():
             typer.echo(f"written: {out}")
 
 

@@ -402,6 +402,22 @@ def test_every_variant_resumes_bit_identical(
 
 
 @pytest.mark.usefixtures("small")
+def test_a_run_in_two_sittings_is_one_run(corpus: Path, tmp_path: Path) -> None:
+    """--stop-at keeps the schedule of the whole run, unlike a run of fewer steps."""
+    options = ("--steps", 10, "--save-every", 2, "--threads", 1)
+    assert invoke(corpus, tmp_path / "whole", *options).exit_code == 0
+    first = invoke(corpus, tmp_path / "two", *options, "--stop-at", 5)
+    assert first.exit_code == 0
+    assert "stopped after step 5 of 10" in first.output
+    assert "written" not in first.output
+    assert steps_on_disk(tmp_path / "two") == 5
+    assert not (tmp_path / "two" / "model.safetensors").exists()
+    assert invoke(corpus, tmp_path / "two", *options, "--resume").exit_code == 0
+    whole, two = (tmp_path / name / "model.safetensors" for name in ("whole", "two"))
+    assert whole.read_bytes() == two.read_bytes()
+
+
+@pytest.mark.usefixtures("small")
 def test_weights_are_kept_at_intervals(corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     assert invoke(corpus, out, "--steps", 6, "--keep-every", 2).exit_code == 0

@@ -275,6 +275,7 @@ def train(
     save_every: int = 200,
     progress: bool = True,
     after_step: Callable[[int], None] | None = None,
+    stop_at: int | None = None,
 ) -> State:
     """Pre-train a model in place, and return the state with its curve.
 
@@ -282,7 +283,8 @@ def train(
     ``held_out`` where they were taken. All chance comes from the recipe's seed and the step, so a
     run that is killed and resumed ends with the same weights, bit for bit, on one CPU thread.
     ``save_every`` is a multiple of ``log_every``: a state is saved where a row of the curve ends.
-    ``after_step`` is called with the number of steps that are done.
+    ``after_step`` is called with the number of steps that are done. With ``stop_at`` the run ends
+    after that step, its state saved as for Ctrl-C, while the schedule remains that of all steps.
 
     Raises
     ------
@@ -315,13 +317,14 @@ def train(
     state = State()
     if resume and state_path is not None and state_path.exists():
         state = load_state(state_path, model, optimizer, recipe)
+    last = recipe.steps if stop_at is None else min(stop_at, recipe.steps)
     model.train()
     sums, since, tokens_since, began = torch.zeros(5, device=device), 0, 0, time.perf_counter()
     seconds_before = state.seconds
     with (
         interrupt_between_steps() as asked_to_stop,
         tqdm(
-            total=recipe.steps,
+            total=last,
             initial=state.step,
             desc="pre-training",
             disable=not (progress and first),
@@ -329,7 +332,7 @@ def train(
         ) as bar,
     ):
         current: int | None = None
-        while state.step < recipe.steps:
+        while state.step < last:
             index = recipe.phase_at(state.step)
             if index != current:  # a new phase starts a new epoch of its own length
                 first_of_phase = state.step > 0 and recipe.phase_at(state.step - 1) != index
@@ -419,6 +422,9 @@ def train(
                     f"stopped after step {state.step}; the state is in {state_path}: go on with "
                     "--resume"
                 )
+    if first and state_path is not None and last < recipe.steps:
+        state.seconds = seconds_before + time.perf_counter() - began
+        save_state(state_path, model, optimizer, state, recipe)
     model.eval()
     return state
 

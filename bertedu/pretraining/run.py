@@ -135,6 +135,7 @@ def pretrain(
     length: int | None = None,
     variant: str = "bert",
     keep_every: int | None = None,
+    stop_at: int | None = None,
 ) -> State:
     """Pre-train BERT and write a checkpoint folder that `transformers` opens.
 
@@ -142,7 +143,8 @@ def pretrain(
     of the finished checkpoint ``init``, with a fresh optimizer and learning rate. ``length`` asks
     for sequences of that many tokens all the time, 15 % of them selected, in place of the
     recipe's phases. ``variant`` is one of `VARIANTS`: what a token may see, and the loss.
-    Every ``keep_every`` steps, the weights of that moment go to `steps/NNNNNN` in ``out``.
+    Every ``keep_every`` steps, the weights of that moment go to `steps/NNNNNN` in ``out``. With
+    ``stop_at`` the run stops after that step, and ``resume`` can go on from there.
     Under `torchrun` every process takes its share of each batch; see `processes`.
 
     ``out`` receives `model.safetensors` (16 bit), `config.json`, the tokenizer's files and
@@ -268,7 +270,11 @@ def pretrain(
         log_every=math.gcd(LOG_EVERY, save_every),
         save_every=save_every,
         after_step=keep,
+        stop_at=stop_at,
     )
+    if state.step < recipe.steps:
+        say(f"stopped after step {state.step} of {recipe.steps}, as asked: go on with --resume")
+        return state
     if not first:
         return state
     known = sources()
