@@ -320,6 +320,26 @@ def pairs(
 
 
 @app.command()
+def context(
+    run: Annotated[Path, typer.Argument(help="Folder of a run that used --keep-every.")],
+    out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path(
+        "data/results/context.csv"
+    ),
+) -> None:
+    """Ask what a model takes from its context, at every step whose weights a run has kept."""
+    from bertedu.pretraining.context_use import follow_run
+    from bertedu.pretraining.report import write_rows
+    from bertedu.text.sources import SourceError
+
+    with plain_errors(SourceError, ValueError, OSError):
+        rows = follow_run(run)
+        write_rows(rows, out)
+        for row in rows:
+            typer.echo(f"step {row['step']:>6} {row['context']:<10} loss {row['mlm_loss']:.3f}")
+        typer.echo(f"written: {out}")
+
+
+@app.command()
 def toy(
     seeds: Annotated[int, typer.Option(help="Training runs for each direction.", min=1)] = 5,
     out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path("data/results/toy.csv"),

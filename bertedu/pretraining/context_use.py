@@ -1,0 +1,112 @@
+"""What does a model take from the context? Spoil the context, and see what it costs.
+
+The plateau of pre-training looks like nothing is happening. Here is what is: the same blanks are
+asked in three ways. *As it is.* With the other words of the sequence *shuffled*: what they are is
+still known, where they stand is not. With the other words taken from *another* sequence: nothing
+is known but how often words occur. What each step costs is what the model had taken from order,
+and from the words as such.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from bertedu.model.bert import BertForPreTraining
+from bertedu.model.checkpoints import CheckpointError, load_checkpoint
+from bertedu.pretraining.batches import Batch, fixed_batches
+from bertedu.pretraining.evaluation import bootstrap_interval, score_pairs
+from bertedu.pretraining.loop import initialize
+from bertedu.pretraining.run import load_splits
+from bertedu.text.corpus import read_text
+from bertedu.text.tokenization import SPECIAL_TOKENS
+
+LENGTH, BATCHES = 64, 40  # as long as the sequences of the first phase
+CONTEXTS = ("as it is", "shuffled", "another")
+
+
+def spoil(batch: Batch, context: str, generator: torch.Generator) -> Batch:
+    """Change the words around the selected ones; these, and special tokens, stay in place.
+
+    Raises
+    ------
+    ValueError
+        The context is none of `CONTEXTS`.
+
+    """
+    if context not in CONTEXTS:
+        raise ValueError(f"no context {context!r}: choose one of {', '.join(CONTEXTS)}")
+    if context == "as it is":
+        return batch
+    around = (batch.ids >= len(SPECIAL_TOKENS)) & ~batch.selected & batch.padding_mask
+    ids = batch.ids.clone()
+    if context == "shuffled":
+        for row, places in zip(ids, around, strict=True):
+            words = row[places]
+            row[places] = words[torch.randperm(len(words), generator=generator)]
+    else:  # the words of the next sequence, repeated if it is shorter
+        for i, places in enumerate(around):
+            j = (i + 1) % len(ids)
+            words = batch.ids[j][around[j]]
+            if len(words):
+                ids[i, places] = words.repeat(-(-int(places.sum()) // len(words)))[: places.sum()]
+    return replace(batch, ids=ids)
+
+
+def context_use(
+    model: BertForPreTraining, batches: Sequence[Batch], seed: int = 0
+) -> dict[str, Tensor]:
+    """Score the same blanks in every context: (N, 3) of `score_pairs` for each."""
+    found = {}
+    for context in CONTEXTS:
+        generator = torch.Generator().manual_seed(seed)
+        found[context] = score_pairs(model, [spoil(b, context, generator) for b in batches])[0]
+    return found
+
+
+def follow(
+    models: Iterable[tuple[int, BertForPreTraining]], batches: Sequence[Batch]
+) -> list[dict[str, object]]:
+    """Measure a run at several steps; a row for each step and context, with 95 % intervals."""
+    rows: list[dict[str, object]] = []
+    for step, model in models:
+        for context, table in context_use(model, batches).items():
+            row: dict[str, object] = {"step": step, "context": context}
+            for name, column in (("mlm_loss", 1), ("mlm_accuracy", 2)):
+                value = float(table[:, column].sum() / table[:, 0].sum())
+                low, high = bootstrap_interval(table[:, column], table[:, 0])
+                row |= {name: round(value, 4)}
+                row |= {f"{name}_low": round(low, 4), f"{name}_high": round(high, 4)}
+            rows.append(row)
+    return rows
+
+
+def follow_run(run: Path) -> list[dict[str, object]]:
+    """Measure every step whose weights a finished run has kept, and its start.
+
+    Raises
+    ------
+    CheckpointError
+        The folder holds no finished run of a bidirectional BERT, or no kept weights.
+
+    """
+    steps = sorted((run / "steps").glob("[0-9]*"))
+    if not steps:
+        raise CheckpointError(f"{run} has kept no weights: pre-train with --keep-every")
+    known = json.loads(read_text(run / "training.json"))
+    config, recipe = load_checkpoint(steps[0]).config, known["recipe"]
+    if config.direction != "bidirectional":
+        raise CheckpointError(f"{run} reads {config.direction}: there are no blanks to ask for")
+    splits = load_splits()
+    torch.manual_seed(recipe["seed"])  # as `pretrain` starts
+    new = BertForPreTraining(config)
+    initialize(new, splits["train"])
+    batches = fixed_batches(splits["dev"], LENGTH, 32, config.vocab_size)[:BATCHES]
+    models = [(0, new), *((int(step.name), load_checkpoint(step)) for step in steps)]
+    origin = {"run": run.name, "config": f"L{config.num_hidden_layers} H{config.hidden_size}"}
+    origin |= {"seed": recipe["seed"], "commit": known["commit"] or ""}
+    return [row | origin for row in follow(tqdm(models, desc="steps"), batches)]
