@@ -215,6 +215,10 @@ def pretrain(
     keep_every: Annotated[
         int | None, typer.Option(help="Keep the weights of every so many steps.", min=1)
     ] = None,
+    stream: Annotated[
+        str | None,
+        typer.Option(help="Text too big for memory: files, a glob, or a dataset of the Hub."),
+    ] = None,
     stop_at: Annotated[
         int | None, typer.Option(help="Stop after this step; --resume goes on.", min=1)
     ] = None,
@@ -237,6 +241,8 @@ def pretrain(
 
     if threads:
         torch.set_num_threads(threads)
+    if stream and corpus:
+        raise typer.BadParameter("choose either --stream or --corpus")
     expected = (SourceError, ValueError, FileNotFoundError, CheckpointError, TrainingDiverged)
     with (
         plain_errors(*expected),
@@ -262,6 +268,7 @@ def pretrain(
             variant=variant,
             keep_every=keep_every,
             stop_at=stop_at,
+            stream=stream,
         )
         if processes.rank() == 0 and not (out / STATE_FILE).exists():
             typer.echo(f"written: {out}")

@@ -33,6 +33,7 @@ from bertedu.pretraining import run as running
 from bertedu.pretraining.loop import Recipe
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.run import RUN_FILE, STATE_FILE, VARIANTS, steps_for_minutes
+from bertedu.text.streaming import DocumentStream
 from bertedu.text.tokenization import save_tokenizer, train_vocabulary
 
 STEPS, BOUNDARY = 80, 56  # of the default recipe: 70 % of the steps at length 64, then 128
@@ -622,3 +623,35 @@ def test_too_little_text_says_how_to_go_on(tmp_path: Path) -> None:
     message = refused(book, tmp_path / "run", "--steps", 2)
     assert "source 'book.txt' has one document" in message
     assert "several files" in message
+
+
+@pytest.mark.usefixtures("small")
+def test_a_stream_is_trained_on_window_by_window_and_resumes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("datasets")
+    monkeypatch.setattr(DocumentStream.__init__, "__defaults__", (100,))
+    nouns = "river city tree ship king law war book".split()
+    path = tmp_path / "big.jsonl"
+    with path.open("w") as file:
+        for number in range(250):
+            words = [nouns[(number + k) % 8] for k in range(6)]
+            text = " ".join(f"The {word} stood near the {words[0]}." for word in words)
+            file.write(json.dumps({"title": f"t{number}", "text": text}) + "\n")
+
+    def train(out: Path, *more: object) -> Result:
+        options = ["--config", "tiny", "--steps", 24, "--save-every", 2, "--threads", 1]
+        arguments = ["pretrain", "--stream", path, "--out", out, *options, "--no-bfloat16", *more]
+        return CliRunner().invoke(app, [str(a) for a in arguments])
+
+    whole = train(tmp_path / "whole")
+    assert whole.exit_code == 0, whole.output
+    assert train(tmp_path / "two", "--stop-at", 14).exit_code == 0
+    assert train(tmp_path / "two", "--resume").exit_code == 0
+    first, second = (tmp_path / name / "model.safetensors" for name in ("whole", "two"))
+    assert first.read_bytes() == second.read_bytes()
+    record = json.loads((tmp_path / "whole" / "training.json").read_text())
+    assert record["corpora"] == {f"stream:{path}": None}
+    assert "dev_mlm_loss" in record["curve"][-1], "its first window has documents held out"
+    both = ["pretrain", "--stream", "x", "--corpus", "y", "--out", tmp_path / "z", "--steps", 1]
+    assert CliRunner().invoke(app, [str(a) for a in both]).exit_code == 2

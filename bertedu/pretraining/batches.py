@@ -1,7 +1,7 @@
 """From pairs to padded batches. All chance comes from (seed, epoch, index), so any step can be
 made again without a memory of the steps before it: that is what makes `--resume` exact."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,10 @@ from bertedu.pretraining.masking import mask_tokens
 from bertedu.pretraining.next_sentence import EncodedDocument, Pair, make_pairs
 from bertedu.pretraining.next_word import next_words
 from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID
+
+# All documents, read again in every epoch; or a function that gives those of an epoch, when there
+# are too many to hold.
+Text = Sequence[EncodedDocument] | Callable[[int], Sequence[EncodedDocument]]
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ def pack_pairs(
 
 
 def batches(
-    documents: Sequence[EncodedDocument],
+    documents: Text,
     length: int,
     batch_size: int,
     vocab_size: int,
@@ -106,7 +110,8 @@ def batches(
     epoch, index = (start.epoch, start.index) if start else (0, 0)
     while True:
         rng = np.random.default_rng([seed, epoch])
-        packed = pack_pairs(list(make_pairs(documents, length, rng)), length, rng)
+        here = documents(epoch) if callable(documents) else documents
+        packed = pack_pairs(list(make_pairs(here, length, rng)), length, rng)
         count = len(packed.sizes) // batch_size
         if not count:
             raise ValueError(

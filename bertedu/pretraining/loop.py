@@ -21,7 +21,7 @@ from bertedu.model.checkpoints import CheckpointError, load_tensors, save_tensor
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.model.embeddings import sinusoidal_positions
 from bertedu.pretraining import processes
-from bertedu.pretraining.batches import Batch, Position, batches
+from bertedu.pretraining.batches import Batch, Position, Text, batches
 from bertedu.pretraining.evaluation import PreTrainingModel, ask, evaluate
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.word_loss import word_loss
@@ -264,7 +264,7 @@ def interrupt_between_steps() -> Iterator[threading.Event]:
 
 def train(
     model: PreTrainingModel,
-    documents: Sequence[EncodedDocument],
+    documents: Text,
     held_out: Sequence[Batch],
     recipe: Recipe,
     state_path: Path | None = None,

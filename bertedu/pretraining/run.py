@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from bertedu.model.checkpoints import (
 from bertedu.model.config import BertConfig, Direction
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.pretraining import processes
-from bertedu.pretraining.batches import batches, fixed_batches
+from bertedu.pretraining.batches import Text, batches, fixed_batches
 from bertedu.pretraining.evaluation import PreTrainingModel
 from bertedu.pretraining.loop import (
     Phase,
@@ -44,6 +45,7 @@ from bertedu.pretraining.loop import (
 from bertedu.pretraining.next_sentence import EncodedDocument, encode_documents
 from bertedu.text.corpus import DEFAULT_CORPORA, Document, load_documents
 from bertedu.text.sources import sources
+from bertedu.text.streaming import DocumentStream
 from bertedu.text.tokenization import load_tokenizer, load_vocabulary, save_tokenizer
 
 # name -> what a token may see, and whether the loss has a next-sentence part (paper, 5.1)
@@ -77,10 +79,32 @@ def load_splits(
     return splits
 
 
+def stream_windows(where: str) -> Callable[[int], dict[str, list[EncodedDocument]]]:
+    """Return a function from the number of a window of a stream to its documents by split.
+
+    Raises
+    ------
+    CorpusError
+        There is no such stream; see `DocumentStream`.
+
+    """
+    stream, tokenizer = DocumentStream(where), load_tokenizer()
+
+    @lru_cache(maxsize=1)  # the first is asked for three times: to start, to score, to train
+    def window(number: int) -> dict[str, list[EncodedDocument]]:
+        splits: dict[str, list[Document]] = {"train": [], "dev": [], "test": []}
+        for document in stream.window(number):
+            if document.text.strip():
+                splits[document.split].append(document)
+        return {split: encode_documents(some, tokenizer) for split, some in splits.items()}
+
+    return window
+
+
 def steps_for_minutes(
     minutes: float,
     model: PreTrainingModel,
-    documents: Sequence[EncodedDocument],
+    documents: Text,
     recipe: Recipe,
     bfloat16: bool,
 ) -> int:
@@ -136,6 +160,7 @@ def pretrain(
     variant: str = "bert",
     keep_every: int | None = None,
     stop_at: int | None = None,
+    stream: str | None = None,
 ) -> State:
     """Pre-train BERT and write a checkpoint folder that `transformers` opens.
 
@@ -144,7 +169,9 @@ def pretrain(
     for sequences of that many tokens all the time, 15 % of them selected, in place of the
     recipe's phases. ``variant`` is one of `VARIANTS`: what a token may see, and the loss.
     Every ``keep_every`` steps, the weights of that moment go to `steps/NNNNNN` in ``out``. With
-    ``stop_at`` the run stops after that step, and ``resume`` can go on from there.
+    ``stop_at`` the run stops after that step, and ``resume`` can go on from there. ``stream``
+    names text that is too big for memory, for `DocumentStream`; it takes the place of ``corpora``,
+    and the held-out documents are those of its first window.
     Under `torchrun` every process takes its share of each batch; see `processes`.
 
     ``out`` receives `model.safetensors` (16 bit), `config.json`, the tokenizer's files and
@@ -208,7 +235,17 @@ def pretrain(
         config, vocab_size=len(load_vocabulary()), dropout=dropout, direction=direction
     )
     phases = _phases(length, config)
-    splits = load_splits(corpora, say)
+    text: Text
+    if stream is None:
+        splits = load_splits(corpora, say)
+        text = splits["train"]
+    else:
+        corpora, windows = (f"stream:{stream}",), stream_windows(stream)
+        splits = windows(0)
+
+        def text(epoch: int) -> list[EncodedDocument]:
+            return windows(epoch)["train"]
+
     run = {
         "config": asdict(config),
         "corpora": [str(corpus) for corpus in corpora],
@@ -238,7 +275,7 @@ def pretrain(
             steps or 1, rate, seed=seed or 0, next_sentence=next_sentence, phases=phases
         )
         if minutes is not None:
-            steps = steps_for_minutes(minutes, model, splits["train"], recipe, use_bfloat16)
+            steps = steps_for_minutes(minutes, model, text, recipe, use_bfloat16)
             recipe = dataclasses.replace(recipe, steps=steps)
     held_out = fixed_batches(
         _with_company(splits["dev"]),
@@ -261,7 +298,7 @@ def pretrain(
     commit = current_commit()  # of the code that runs, not of what is edited meanwhile
     state = train(
         model,
-        splits["train"],
+        text,
         held_out,
         recipe,
         state_path,

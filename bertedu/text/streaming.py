@@ -1,0 +1,120 @@
+"""Corpora that are too big for memory: documents by the window, through `datasets`.
+
+A window is some thousand documents that follow each other in the stream. Training takes a window
+as it takes an epoch of a small corpus: pairs are drawn within it, then the next one comes, and
+after the last the first again. Only one window is in memory.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from bertedu.text.corpus import CorpusError, Document
+
+WINDOW = 10_000  # documents
+_FORMATS = {".txt": "text", ".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv"}
+
+
+class DocumentStream:
+    """The documents of a stream, one window at a time.
+
+    Parameters
+    ----------
+    where
+        A file, a glob of files (`.txt`: an empty line ends a document; `.jsonl`, `.csv`,
+        `.parquet`: a column `text` and, if there is one, `title`), or the name of a dataset on the
+        Hugging Face Hub, "wikimedia/wikipedia" or "wikimedia/wikipedia:20231101.en".
+    size
+        Documents in a window.
+
+    Raises
+    ------
+    CorpusError
+        `datasets` is missing, nothing is found, the files are of another kind, or rows have no
+        text.
+
+    """
+
+    def __init__(self, where: str, size: int = WINDOW) -> None:
+        if size < 2:
+            raise CorpusError(f"a window of {size} documents cannot make pairs: at least 2")
+        self.where, self.size = where, size
+        self._rows = _open(where)
+        self._next, self._position = iter(self._rows), 0  # the window that comes next
+        self._windows: int | None = None  # how many there are; known after the last
+        if not self._read(0):
+            raise CorpusError(f"{where} is empty: there is no document in it")
+
+    def window(self, number: int) -> list[Document]:
+        """Return a window; after the last comes the first. Reading on in order is quickest."""
+        if self._windows is not None:
+            number %= self._windows
+        found = self._read(number)
+        if not found:  # beyond the end: count the windows, once
+            self._windows = 0
+            while self._read(self._windows):
+                self._windows += 1
+            found = self._read(number % self._windows)
+        return found
+
+    def _read(self, number: int) -> list[Document]:
+        if number != self._position:
+            self._next = iter(self._rows.skip(number * self.size))
+        first = number * self.size
+        rows = islice(self._next, self.size)
+        found = [self._document(first + i, row) for i, row in enumerate(rows)]
+        self._position = number + 1 if found else number
+        return found
+
+    def _document(self, number: int, row: dict[str, Any]) -> Document:
+        text = row.get("text")
+        if not isinstance(text, str):
+            raise CorpusError(
+                f"{self.where}: row {number} has no text; its columns are {', '.join(row)}. Rename "
+                "the column that holds the text to 'text'."
+            )
+        # The split of a document goes by its title, so it must have one that stays.
+        return Document(str(row.get("title") or f"{self.where} {number}"), self.where, text)
+
+
+def _open(where: str) -> Any:
+    try:
+        import datasets
+    except ImportError:
+        raise CorpusError(
+            "streaming needs the package datasets: pip install 'bertedu[stream]'"
+        ) from None
+    files = sorted(map(str, _files(where)))
+    options: dict[str, Any] = {"split": "train", "streaming": True}
+    try:
+        if not files:
+            name, _, config = where.partition(":")
+            return datasets.load_dataset(name, config or None, **options)
+        kinds = {_FORMATS.get(Path(file).suffix) for file in files}
+        if len(kinds) > 1 or None in kinds:
+            raise CorpusError(
+                f"{where} names files of several kinds, or of none that can be streamed: choose "
+                f"one of {', '.join(_FORMATS)}"
+            )
+        (kind,) = kinds
+        if kind == "text":
+            options["sample_by"] = "paragraph"
+        return datasets.load_dataset(kind, data_files=files, **options)
+    except CorpusError:
+        raise
+    except Exception as error:  # datasets and its back ends raise a dozen kinds
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+        raise CorpusError(
+            f"cannot stream {where}: it is neither an existing file nor a dataset that can be "
+            f"reached ({reason})"
+        ) from None
+
+
+def _files(where: str) -> Iterator[Path]:
+    path = Path(where)
+    if path.is_file():
+        yield path
+    elif any(sign in where for sign in "*?["):
+        root = Path(path.anchor) if path.is_absolute() else Path()
+        yield from root.glob(str(path.relative_to(path.anchor) if path.is_absolute() else path))
