@@ -29,13 +29,14 @@ def main(
     """
     # Imported here, so that --help is quick.
     from benchmarks import compare
-    from benchmarks.inputs import load_batches
+    from benchmarks.inputs import load_batches, load_text
     from benchmarks.report import machine, table, write_csv
 
     began = time.perf_counter()
     about = machine()
     typer.echo("\n".join(f"{key:<13}{value}" for key, value in about.items()))
     batches, text = load_batches(4, BATCH, LENGTH, VOCABULARY)
+    documents = load_text()
     typer.echo(f"{'text':<13}{text}, batches of {BATCH} × {LENGTH} tokens, 15 % selected")
     rounds = {name: 2 if quick else count for name, count in ROUNDS.items()}
     memory_rounds = 1 if quick else MEMORY_ROUNDS
@@ -49,6 +50,8 @@ def main(
             rows += compare.compare_steps(config, batches, count, bar.update)
             bar.set_description(f"{name}, inference")
             rows += compare.compare_inference(config, batches[0], count, bar.update)
+            bar.set_description(f"{name}, batches")
+            rows += compare.compare_input(config, documents, batches[0], count, bar.update)
         bar.set_description("memory")
         config = BertConfig.preset("mini", VOCABULARY)
         rows += compare.compare_memory(config, batches[0], memory_rounds, bar.update)

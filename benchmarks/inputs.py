@@ -3,7 +3,7 @@
 import numpy as np
 
 from bertedu.pretraining.batches import Batch, PackedPairs, fixed_batches, make_batch
-from bertedu.pretraining.next_sentence import encode_documents
+from bertedu.pretraining.next_sentence import EncodedDocument, encode_documents
 from bertedu.text.corpus import DEFAULT_CORPORA, load_documents
 from bertedu.text.sources import find
 from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID, SPECIAL_TOKENS, load_tokenizer
@@ -16,15 +16,35 @@ def load_batches(count: int, size: int, length: int, vocab_size: int) -> tuple[l
     return random_batches(count, size, length, vocab_size), "random ids"
 
 
-def real_batches(count: int, size: int, length: int, vocab_size: int) -> list[Batch]:
-    """Make batches of the held-out documents of the default corpora."""
+def load_text() -> list[EncodedDocument]:
+    """Return held-out documents if they have been fetched, else as many of random word pieces."""
+    if all(find(name).path.is_file() for name in DEFAULT_CORPORA):
+        return real_documents()
+    rng = np.random.default_rng(0)
+
+    def sentence() -> list[int]:
+        return rng.integers(len(SPECIAL_TOKENS), 8192, rng.integers(5, 50)).tolist()
+
+    return [
+        EncodedDocument("random", [sentence() for _ in range(rng.integers(2, 20))])
+        for _ in range(500)
+    ]
+
+
+def real_documents() -> list[EncodedDocument]:
+    """Encode the held-out documents of the default corpora."""
     documents = [
         document
         for corpus in DEFAULT_CORPORA
         for document in load_documents(corpus)
         if document.split == "dev"
     ]
-    batches = fixed_batches(encode_documents(documents, load_tokenizer()), length, size, vocab_size)
+    return encode_documents(documents, load_tokenizer())
+
+
+def real_batches(count: int, size: int, length: int, vocab_size: int) -> list[Batch]:
+    """Make batches of the held-out documents of the default corpora."""
+    batches = fixed_batches(real_documents(), length, size, vocab_size)
     return [batch for batch in batches if batch.ids.shape == (size, length)][:count]
 
 

@@ -12,10 +12,11 @@ import transformers
 from bertedu.pretraining.loop import describe_machine
 from bertedu.pretraining.run import current_commit
 
-STEP, INFERENCE, PRODUCTS, MEMORY = (
+STEP, INFERENCE, PRODUCTS, INPUT, MEMORY = (
     "pre-training step",
     "inference",
     "share of matrix products",
+    "making a batch",
     "peak memory of a step",
 )
 
@@ -25,7 +26,8 @@ class Row:
     """One comparison. What does not apply is None.
 
     ``ratio`` is theirs_ms / ours_ms, how many times faster ours is; of memory, ours_mb /
-    theirs_mb; of matrix products, products_ms / ours_ms, the share of our step that they take.
+    theirs_mb; of matrix products, products_ms / ours_ms, the share of our step that they take; of
+    making a batch, ours_ms / theirs_ms, its share of our own step (in the place of theirs).
     ``ratio`` is the median over rounds, ``ratio_low`` and ``ratio_high`` are its quartiles.
     """
 
@@ -99,6 +101,7 @@ def table(rows: Sequence[Row]) -> str:
         STEP: "milliseconds, and how many times faster ours is [quartiles]",
         INFERENCE: "milliseconds, and how many times faster ours is [quartiles]",
         PRODUCTS: "milliseconds of our step, of its linear products alone, and their share",
+        INPUT: "milliseconds for pairs, masks and padding, of our step, their share [quartiles]",
         MEMORY: "MB beyond the imports, and ours as a share of theirs [quartiles]",
     }
     for benchmark, what in explanation.items():

@@ -8,6 +8,7 @@ import time
 from dataclasses import fields, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -29,11 +30,13 @@ from benchmarks.sides import (
 )
 from benchmarks.timing import WARM_UP, milliseconds, ratio, take_turns
 from bertedu.model.config import BertConfig
+from bertedu.pretraining.next_sentence import EncodedDocument, make_pairs
 
 CONFIG = BertConfig(100, 16, 2, 2, 32, 32)
 BATCHES = random_batches(2, size=4, length=16, vocab_size=100)
 ABOUT = ("cpu", "cores", "threads", "python", "torch", "transformers", "commit")
 SIZES = ("L4 H256", "L2 H128")
+DOCUMENTS = [EncodedDocument("a", [[5 + (i + k) % 90, 7, 9] for k in range(9)]) for i in range(40)]
 
 
 # -- like with like
@@ -174,6 +177,7 @@ def test_every_row_is_there(
     tick = lambda: ticks.append(1)  # noqa: E731
     rows = compare.compare_steps(CONFIG, BATCHES, 2, tick)
     rows += compare.compare_inference(CONFIG, BATCHES[0], 2, tick)
+    rows += compare.compare_input(CONFIG, DOCUMENTS, BATCHES[0], 2, tick)
     assert len(ticks) == compare.count_calls(2), "the progress bar would not end at 100 %"
     rows += compare.compare_memory(CONFIG, BATCHES[0], 3, tick)
     assert len(ticks) == compare.count_calls(2) + compare.count_processes(3)
@@ -190,6 +194,16 @@ def test_every_row_is_there(
         assert f"{row.ratio:.2f}" in shown
     memory = [row for row in written if row["benchmark"] == report.MEMORY]
     assert all(float(row["ratio"]) == 0.6 for row in memory), "memory is ours / theirs"
+
+
+def test_making_a_batch_is_its_share_of_the_epoch_and_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    full = len(list(make_pairs(DOCUMENTS, 16, np.random.default_rng(0)))) // 4
+    times = {"pair": [full * 3.0], "mask": [min(10, full) * 2.0], "step": [100.0]}
+    monkeypatch.setattr(compare, "take_turns", lambda *_: times)
+    (row,) = compare.compare_input(CONFIG, DOCUMENTS, BATCHES[0], 1, int)
+    assert (row.ours_ms, row.theirs_ms, row.ratio) == (5000, 100_000, 0.05)
 
 
 def test_best_settings_take_their_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,7 +304,7 @@ def test_the_committed_result_is_whole() -> None:
     check_columns(rows)
     check_rows(rows, list(SIZES), bfloat16=any("bfloat16" in row["ours"] for row in rows))
     targets = [row for row in rows if row["target"]]
-    assert {row["benchmark"] for row in targets} == {report.STEP, report.MEMORY}
+    assert {row["benchmark"] for row in targets} >= {report.STEP, report.MEMORY}
     assert {row["batch"] for row in targets} == {"32"}
     assert {row["length"] for row in targets} == {"128"}
     assert all(int(row["rounds"]) >= 5 for row in rows if row["benchmark"] != report.MEMORY)

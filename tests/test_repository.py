@@ -251,7 +251,7 @@ def test_environment_yml_installs_the_course_with_the_pins() -> None:
 
 
 def test_dev_includes_the_course() -> None:
-    assert f"{PROJECT['name']}[course]" in PROJECT["optional-dependencies"]["dev"]
+    assert f"{PROJECT['name']}[course,stream]" in PROJECT["optional-dependencies"]["dev"]
 
 
 # -- README and CONTRIBUTING

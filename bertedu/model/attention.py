@@ -66,6 +66,8 @@ class SelfAttention(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """(B, S, H) -> (B, S, H) and, if asked for, the weights (B, A, S, S)."""
         heads = (self.num_heads, x.shape[-1] // self.num_heads)
+        if torch.is_autocast_enabled(x.device.type):  # round once; autocast would, three times
+            x = x.to(torch.get_autocast_dtype(x.device.type))
         query, key, value = (
             project(x).unflatten(-1, heads).transpose(1, 2)  # (B, S, H) -> (B, A, S, d)
             for project in (self.query, self.key, self.value)
