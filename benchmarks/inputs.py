@@ -23,7 +23,8 @@ def load_text() -> list[EncodedDocument]:
     rng = np.random.default_rng(0)
 
     def sentence() -> list[int]:
-        return rng.integers(len(SPECIAL_TOKENS), 8192, rng.integers(5, 50)).tolist()
+        ids: list[int] = rng.integers(len(SPECIAL_TOKENS), 8192, rng.integers(5, 50)).tolist()
+        return ids
 
     return [
         EncodedDocument("random", [sentence() for _ in range(rng.integers(2, 20))])

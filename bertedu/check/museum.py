@@ -45,10 +45,8 @@ def judge_test(one: TestExercise, function: object) -> str:
         for shown in [right for _, right in one.right] + [e.broken for e in one.museum]:
             try:
                 answers.append(function(shown))
-            except NotImplementedError:
-                answers.append(None)
             except (Exception, SystemExit) as error:
-                answers.append(error)
+                answers.append(None if exercise.is_stub(error) else error)
     if all(answer is None or answer is Ellipsis for answer in answers):
         return exercise.stub(one.name, one.start)
     verdicts = []

@@ -442,6 +442,15 @@ NSP_LOSS = Exercise(
             _without_label(NOT_NEXT),
         ),
         Mistake(
+            "the labels do not pick one score for each pair.",
+            "[:, labels] takes these columns of every pair, [labels] takes whole rows. Pair by pair: "
+            "log_share[torch.arange(len(labels)), labels].",
+            (
+                lambda scores, labels: -scores.log_softmax(-1)[:, labels].mean(),
+                lambda scores, labels: -scores.log_softmax(-1)[labels % len(labels)].mean(),
+            ),
+        ),
+        Mistake(
             "softmax runs over the batch.",
             "dim=0 are the pairs. Each pair shares out one unit over its two labels: dim=-1.",
             (_across_pairs,),
@@ -634,7 +643,8 @@ NSP_LOSS_TEST = TestExercise(
     start="a small example: scores (B, 2) and labels (B,), and the loss worked out by hand.",
     right=RIGHT_NSP_LOSSES,
     museum=NSP_MUSEUM,
-    refuses_all="it returns False on every path, or the value worked out by hand is wrong. "
+    refuses_all="it returns False on every path, or the value worked out by hand is wrong or too "
+    "coarse: compare with isclose and atol=1e-3, not with ==. "
     "Print that value beside what the loss function gives.",
     refuses_right="== between floats. Two right ways of computing may differ in the last "
     "digit: use torch.isclose.",

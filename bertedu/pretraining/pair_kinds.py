@@ -41,7 +41,7 @@ class SpoiledPairs:
 
 
 def spoil_pairs(documents: Sequence[Document], tokenizer: object, seed: int = 2018) -> SpoiledPairs:
-    """Make pairs of one sentence each from documents that have a topic.
+    """Make pairs of one sentence each from documents that have a topic, each cut to half the room.
 
     No sentence is the first of its document, except in the kind "an opening": an opening says
     what its document is about, which would give it away in all kinds.
@@ -58,7 +58,11 @@ def spoil_pairs(documents: Sequence[Document], tokenizer: object, seed: int = 20
         [e.ids for e in tokenizer.encode_batch_fast(d.sentences(), add_special_tokens=False)]  # type: ignore[attr-defined]
         for d in documents
     ]
-    usable = [i for i, d in enumerate(documents) if d.topic and len(encoded[i]) >= 4]
+    usable = [
+        i
+        for i, d in enumerate(documents)
+        if d.topic not in (None, "Uncategorized") and len(encoded[i]) >= 4
+    ]
     if not usable:
         raise ValueError("no document has a topic and four sentences: use the encyclopedia")
 
@@ -77,7 +81,7 @@ def spoil_pairs(documents: Sequence[Document], tokenizer: object, seed: int = 20
         topic = [j for j in others if documents[j].topic == here.topic]
         foreign = [j for j in long_enough if documents[j].source != here.source]
         for t in range(1, len(sentences) - 1):
-            a, b = sentences[t], sentences[t + 1]
+            a, b = sentences[t][-_HALF:], sentences[t + 1][:_HALF]
             later = [s for k, s in enumerate(sentences) if k not in (0, t, t + 1)]
             chosen = {
                 "other source": draw(foreign),
@@ -86,18 +90,15 @@ def spoil_pairs(documents: Sequence[Document], tokenizer: object, seed: int = 20
                 "same topic": draw(topic),
                 "same document": later[int(rng.integers(len(later)))],
             }
-            real.append(Pair(*_fit(a, b), IS_NEXT))
+            real.append(Pair(a, b, IS_NEXT))
             for kind, other in chosen.items():
-                wrong[kind].append(Pair(*_fit(a, other), NOT_NEXT))
-            wrong["swapped"].append(Pair(*_fit(b, a), NOT_NEXT))
+                wrong[kind].append(Pair(a, other[:_HALF], NOT_NEXT))
+            wrong["swapped"].append(Pair(b, a, NOT_NEXT))
             document.append(i)
     return SpoiledPairs(real, wrong, torch.tensor(document))
 
 
-def _fit(a: list[int], b: list[int]) -> tuple[list[int], list[int]]:
-    """Keep the end of A and the start of B, where they meet, so that both fit."""
-    half = (LENGTH - 3) // 2
-    return a[-half:], b[:half]
+_HALF = (LENGTH - 3) // 2  # of A the last ids are kept, of B the first: where they meet
 
 
 @torch.inference_mode()

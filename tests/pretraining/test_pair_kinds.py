@@ -111,13 +111,15 @@ def test_the_same_seed_makes_the_same_pairs(pairs: SpoiledPairs) -> None:
 
 
 def test_long_sentences_keep_the_words_where_they_meet() -> None:
-    long = Numbered(
-        "long", "books", "|".join(" ".join(map(str, range(k, k + 90))) for k in range(5)), "sea"
-    )
-    pairs = spoil_pairs([long, *DOCUMENTS], Numbers())
-    first = pairs.real[0]
+    sentences = [" ".join(map(str, range(k, k + 90))) for k in range(5)]
+    long = Numbered("long", "books", "|".join(sentences), "sea")
+    nobody = Numbered("nobody", "books", long.text, "Uncategorized")
+    pairs = spoil_pairs([long, nobody, *DOCUMENTS], Numbers())
+    first, swapped = pairs.real[0], pairs.wrong["swapped"][0]
     assert (first.a[-1], first.b[0]) == (90, 2)  # sentence 1 ends with 90, sentence 2 starts with 2
     assert len(first.a) + len(first.b) + 3 <= LENGTH
+    assert (swapped.a, swapped.b) == (first.b, first.a), "swapped, it must hold the same words"
+    assert 1 not in pairs.document, "no topic is not a topic"
 
 
 @pytest.mark.parametrize(
