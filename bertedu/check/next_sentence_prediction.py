@@ -443,8 +443,8 @@ NSP_LOSS = Exercise(
         ),
         Mistake(
             "the labels do not pick one score for each pair.",
-            "[:, labels] takes these columns of every pair, [labels] takes whole rows. Pair by pair: "
-            "log_share[torch.arange(len(labels)), labels].",
+            "[:, labels] takes these columns of every pair, [labels] takes whole rows. Pair by "
+            "pair: log_share[torch.arange(len(labels)), labels].",
             (
                 lambda scores, labels: -scores.log_softmax(-1)[:, labels].mean(),
                 lambda scores, labels: -scores.log_softmax(-1)[labels % len(labels)].mean(),

@@ -25,7 +25,7 @@ from bertedu.text.tokenization import load_tokenizer
 
 # how the wrong B is chosen; "other document" is what pre-training does, openings included
 KINDS = ("other source", "an opening", "other document", "same topic", "same document", "swapped")
-LENGTH, BATCH = 64, 64
+LENGTH, BATCH = 128, 32
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class SpoiledPairs:
 
 
 def spoil_pairs(documents: Sequence[Document], tokenizer: object, seed: int = 2018) -> SpoiledPairs:
-    """Make pairs of one sentence each from documents that have a topic, each cut to half the room.
+    """Make pairs of one sentence each, not too long, from documents that have a topic.
 
     No sentence is the first of its document, except in the kind "an opening": an opening says
     what its document is about, which would give it away in all kinds.
@@ -81,7 +81,9 @@ def spoil_pairs(documents: Sequence[Document], tokenizer: object, seed: int = 20
         topic = [j for j in others if documents[j].topic == here.topic]
         foreign = [j for j in long_enough if documents[j].source != here.source]
         for t in range(1, len(sentences) - 1):
-            a, b = sentences[t][-_HALF:], sentences[t + 1][:_HALF]
+            a, b = sentences[t], sentences[t + 1]
+            if max(len(a), len(b)) > _HALF:
+                continue
             later = [s for k, s in enumerate(sentences) if k not in (0, t, t + 1)]
             chosen = {
                 "other source": draw(foreign),
@@ -98,7 +100,7 @@ def spoil_pairs(documents: Sequence[Document], tokenizer: object, seed: int = 20
     return SpoiledPairs(real, wrong, torch.tensor(document))
 
 
-_HALF = (LENGTH - 3) // 2  # of A the last ids are kept, of B the first: where they meet
+_HALF = (LENGTH - 3) // 2  # ids; a longer sentence would have to be cut, and cuts tell who is A
 
 
 @torch.inference_mode()
