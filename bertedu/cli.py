@@ -276,24 +276,25 @@ def pretrain(
 
 @app.command()
 def score(
-    checkpoint: Annotated[Path, typer.Argument(help="Folder of a checkpoint.")] = Path(
-        "data/checkpoints/bert-mini"
-    ),
+    checkpoints: Annotated[
+        list[Path] | None, typer.Argument(help="Folders of checkpoints; none: all committed ones.")
+    ] = None,
     out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path(
         "data/results/pretraining.csv"
     ),
     split: Annotated[str, typer.Option(help="dev or test.")] = "test",
 ) -> None:
-    """Score a checkpoint on held-out documents, beside chance and counting. Some minutes."""
+    """Score checkpoints on held-out documents, beside chance and counting. Some minutes."""
     from bertedu.pretraining.report import report, write_rows
     from bertedu.text.sources import SourceError
 
     with plain_errors(SourceError, ValueError, OSError):  # a CheckpointError is a ValueError
-        rows = report(checkpoint, split)
+        rows = report(checkpoints or committed_checkpoints(), split)
         write_rows(rows, out)
         for row in rows:
             typer.echo(
-                f"length {row['length']:>3} {row['system']:<10} loss {row['mlm_loss']:>7}  "
+                f"length {row['length']:>3} {row['objective']:<14} {row['system']:<16} "
+                f"loss {row['mlm_loss']:>7}  "
                 f"words {row['mlm_accuracy']:.1%}  pairs {row.get('nsp_accuracy', '')}"
             )
         typer.echo(f"written: {out}")
@@ -374,6 +375,33 @@ def toy(
                     f"limit {row['limit']:.3f}  {row['excess_percent']:+.1f} %"
                 )
         typer.echo(f"written: {out}")
+
+
+@app.command()
+def curves(
+    runs: Annotated[
+        list[Path] | None, typer.Argument(help="Folders of finished runs; none: all committed.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path(
+        "data/results/pretraining_curves.csv"
+    ),
+) -> None:
+    """Write the loss curves of finished runs into one table."""
+    from bertedu.pretraining.report import curves as collect
+    from bertedu.pretraining.report import write_rows
+
+    with plain_errors(ValueError, OSError):
+        rows = collect(runs or committed_checkpoints())
+        write_rows(rows, out)
+        typer.echo(f"written: {out}, {len(rows):,} rows")
+
+
+def committed_checkpoints() -> list[Path]:
+    """List the folders in data/checkpoints that hold a model and its record."""
+    from bertedu.text.sources import shipped
+
+    folders = sorted(shipped("checkpoints").iterdir())
+    return [folder for folder in folders if (folder / "training.json").is_file()]
 
 
 @app.command()

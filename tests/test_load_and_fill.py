@@ -188,20 +188,26 @@ def test_score_prints_and_writes_the_same_table(
     tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows: list[dict[str, object]] = [
-        {"system": "chance", "length": 64, "mlm_loss": 9.0109, "mlm_accuracy": 1 / 8192},
-        {"system": "tiny", "length": 64, "mlm_loss": 3.5}
+        {
+            "system": "chance",
+            "objective": "masked words",
+            "length": 64,
+            "mlm_loss": 9.0109,
+            "mlm_accuracy": 1 / 8192,
+        },
+        {"system": "tiny", "objective": "masked words", "length": 64, "mlm_loss": 3.5}
         | {"mlm_accuracy": 0.4321, "nsp_accuracy": 0.75},
     ]
-    asked: list[tuple[Path, str]] = []
+    asked: list[tuple[list[Path], str]] = []
 
-    def fake(checkpoint: Path, split: str) -> list[dict[str, object]]:
+    def fake(checkpoint: list[Path], split: str) -> list[dict[str, object]]:
         asked.append((checkpoint, split))
         return rows
 
     monkeypatch.setattr("bertedu.pretraining.report.report", fake)
     result = run("score", tiny, "--split", "dev", "--out", "results/t.csv")
     assert result.exit_code == 0, result.output
-    assert asked == [(tiny, "dev")]
+    assert asked == [([tiny], "dev")]
     with Path("results/t.csv").open(newline="", encoding="utf-8") as file:
         written = list(csv.DictReader(file))
     assert [row["mlm_loss"] for row in written] == ["9.0109", "3.5"]

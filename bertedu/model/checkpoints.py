@@ -240,6 +240,13 @@ def load_checkpoint(folder: Path | str) -> BertForPreTraining:
     return model.eval()
 
 
+def load_pretrained(folder: Path | str) -> BertForPreTraining | ElmoForPreTraining:
+    """Load whichever of the two the folder holds; see `load_checkpoint` and `load_elmo`."""
+    if _read_json(Path(folder)).get("model_type") == ELMO:
+        return load_elmo(folder)
+    return load_checkpoint(folder)
+
+
 def load_weights(model: BertForPreTraining, tensors: dict[str, Tensor], origin: str) -> None:
     """Copy tensors under Hugging Face's names into our model; every one must fit.
 

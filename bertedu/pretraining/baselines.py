@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from bertedu.model.config import Direction
 from bertedu.pretraining.batches import Batch
 from bertedu.pretraining.evaluation import sum_by_pair
 from bertedu.pretraining.next_sentence import EncodedDocument
@@ -77,6 +78,15 @@ class NeighborModel:
         total = counts.sum(dim=-1, keepdim=True)
         return (counts + self.prior * self.share) / (total + self.prior)
 
+    def scores_beside(self, batch: Batch, direction: Direction) -> Tensor:
+        """Log probabilities (n, V) from one neighbor, for next words or for previous words.
+
+        The n selected places hold that neighbor: nothing is masked in such a batch.
+        """
+        beside = batch.ids[batch.selected]  # (n,)
+        counts = self.pairs[beside] if direction == "left-to-right" else self.pairs[:, beside].T
+        return self._smooth(counts).log()
+
 
 def score_baseline(model: UnigramModel | NeighborModel, batches: Sequence[Batch]) -> Tensor:
     """Score a baseline on the same blanks as the network: (N, 3), as in `score_pairs`."""
@@ -84,6 +94,12 @@ def score_baseline(model: UnigramModel | NeighborModel, batches: Sequence[Batch]
     for batch in batches:
         original = batch.ids.masked_scatter(batch.selected, batch.labels)
         rows.append(sum_by_pair(batch, model.scores(original, batch.selected)))
+    return torch.cat(rows).double()
+
+
+def score_beside(model: NeighborModel, batches: Sequence[Batch], direction: Direction) -> Tensor:
+    """Score one counted neighbor on the same words as a one-way network: (N, 3)."""
+    rows = [sum_by_pair(batch, model.scores_beside(batch, direction)) for batch in batches]
     return torch.cat(rows).double()
 
 

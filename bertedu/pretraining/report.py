@@ -5,7 +5,8 @@ import io
 import json
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,17 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from bertedu.model.checkpoints import CheckpointError, load_checkpoint, write_atomically
-from bertedu.pretraining.baselines import NeighborModel, UnigramModel, score_baseline
-from bertedu.pretraining.batches import fixed_batches
-from bertedu.pretraining.evaluation import bootstrap_interval, score_pairs
+from bertedu.model.checkpoints import CheckpointError, load_pretrained, write_atomically
+from bertedu.model.config import Direction
+from bertedu.model.elmo import ElmoForPreTraining
+from bertedu.pretraining.baselines import (
+    NeighborModel,
+    UnigramModel,
+    score_baseline,
+    score_beside,
+)
+from bertedu.pretraining.batches import Batch, fixed_batches
+from bertedu.pretraining.evaluation import PreTrainingModel, bootstrap_interval, score_pairs
 from bertedu.pretraining.loop import describe_machine
 from bertedu.pretraining.run import (
     EVALUATION_BATCH,
@@ -25,102 +33,183 @@ from bertedu.pretraining.run import (
 )
 
 LENGTHS = (64, 128)  # those of the two phases of training
+OBJECTIVES: dict[str, tuple[Direction, ...]] = {
+    "masked words": ("bidirectional",),
+    "next words": ("left-to-right",),
+    "previous words": ("right-to-left",),
+    "both ways": ("left-to-right", "right-to-left"),  # next and previous words, each from one side
+}
 PRIORS = (10.0, 30.0, 100.0, 300.0, 1000.0)  # tried for the neighbor counts, on dev only
 
 
 def report(
-    checkpoint: Path, split: str = "test", lengths: Sequence[int] = LENGTHS
+    checkpoints: Sequence[Path], split: str = "test", lengths: Sequence[int] = LENGTHS
 ) -> list[dict[str, object]]:
-    """Score a checkpoint and its baselines on a held-out split, at each sequence length.
+    """Score checkpoints and their baselines on a held-out split, at each sequence length.
+
+    Models that were trained to name masked words, next words, previous words or both are asked
+    for these: losses can be compared within an objective, not between two.
 
     Returns
     -------
-    For each length a row for chance, unigram, neighbors and the model: MLM loss (nats a selected
-    token) and accuracy, NSP accuracy, each with its 95 % bootstrap interval over pairs.
+    For each length and objective a row for chance, unigram, counted neighbors (both, or the one
+    that a one-way model sees), and each model: loss (nats a word asked for) and accuracy, NSP
+    accuracy if it was trained, each with its 95 % bootstrap interval over pairs.
 
     Raises
     ------
     CheckpointError
-        The checkpoint cannot be loaded, or its `training.json` does not say how it was trained.
+        A checkpoint cannot be loaded, or its `training.json` does not say how it was trained.
     ValueError
-        The split is not a held-out one, or the model reads in one direction only.
+        The split is not a held-out one, or vocabularies differ.
 
     """
     if split not in ("dev", "test"):
         raise ValueError(f"no held-out split {split!r}: choose dev or test")
-    model = load_checkpoint(checkpoint)
-    trained = _how_trained(checkpoint / "training.json")
-    config = model.bert.config
-    if config.direction != "bidirectional":
-        raise ValueError(
-            f"{checkpoint} reads {config.direction}: it cannot fill a blank from both sides. Its "
-            "loss on held-out documents is in its training.json, as dev_mlm_loss."
-        )
-    size = config.vocab_size
+    models = [(folder.name, load_pretrained(folder)) for folder in checkpoints]
+    trained = [_how_trained(folder / "training.json") for folder in checkpoints]
+    size = models[0][1].config.vocab_size
+    if any(model.config.vocab_size != size for _, model in models):
+        raise ValueError("these checkpoints have vocabularies of different sizes")
     splits = load_splits()
     unigram = UnigramModel(splits["train"], size)
     uniform = UnigramModel(splits["train"], size)
     uniform.log_share.fill_(-math.log(size))
     neighbors = NeighborModel(splits["train"], size)
-    tuning = fixed_batches(splits["dev"], lengths[0], EVALUATION_BATCH, size)[:16]
-    best = (math.inf, 0.0)
-    for neighbors.prior in tqdm(PRIORS, desc="neighbors: tuning on dev"):
-        best = min(best, (float(score_baseline(neighbors, tuning)[:, 1].sum()), neighbors.prior))
-    neighbors.prior = best[1]
-
     machine = describe_machine(torch.device("cpu"))
     origin = {
         "commit": current_commit() or "",
         "device": f"{machine['device']} {machine['hardware']}",
     }
     rows: list[dict[str, object]] = []
-    for length in lengths:
-        blanks = fixed_batches(splits[split], length, EVALUATION_BATCH, size)
-        around = torch.cat(
-            [score_baseline(neighbors, [b]) for b in tqdm(blanks, desc=f"neighbors at {length}")]
+    for length, (objective, directions) in product(lengths, OBJECTIVES.items()):
+        asked = [i for i, (_, model) in enumerate(models) if objective_of(model) == objective]
+        if not asked:
+            continue
+        tuning, words = (
+            [
+                fixed_batches(splits[part], length, EVALUATION_BATCH, size, direction=direction)
+                for direction in directions
+            ]
+            for part in ("dev", split)
         )
-        began = time.perf_counter()
-        scored = [score_pairs(model, [b]) for b in tqdm(blanks, desc=f"model at {length}")]
-        seconds = round(time.perf_counter() - began, 1)
-        words, pairs = torch.cat([w for w, _ in scored]), torch.cat([p for _, p in scored])
-        labels = torch.cat([batch.next_labels for batch in blanks]).double()
+        neighbors.prior = _best_prior(neighbors, [some[:16] for some in tuning], directions)
+        tables = {
+            "chance": _added(score_baseline(uniform, some) for some in words),
+            "unigram": _added(score_baseline(unigram, some) for some in words),
+            "neighbors": _count(neighbors, tqdm(words, desc=f"neighbors at {length}"), directions),
+        }
+        labels = torch.cat([batch.next_labels for batch in words[0]]).double()
         common: dict[str, object] = {
+            "objective": objective,
             "split": split,
             "length": length,
-            "selected_tokens": int(words[:, 0].sum()),
-            "pairs": len(pairs),
+            "selected_tokens": int(tables["chance"][:, 0].sum()),
+            "pairs": len(labels),
             "nsp_majority": round(float(torch.maximum(labels.mean(), 1 - labels.mean())), 4),
         }
-        chance = _word_columns(score_baseline(uniform, blanks))
-        for end in ("", "_low", "_high"):
-            chance[f"mlm_accuracy{end}"] = round(1 / size, 6)  # exact: no tie to break
-        low, high = bootstrap_interval(pairs[:, 1], torch.ones(len(pairs)))
-        rows += [
-            {"system": "chance"} | common | chance | origin,
-            {"system": "unigram"}
-            | common
-            | _word_columns(score_baseline(unigram, blanks))
-            | origin,
-            {"system": "neighbors"}
-            | common
-            | _word_columns(around)
-            | {"prior": neighbors.prior}
-            | origin,
-            {"system": checkpoint.name}
-            | common
-            | _word_columns(words)
-            | {
-                "nsp_accuracy": round(float(pairs[:, 1].mean()), 4),
-                "nsp_accuracy_low": round(low, 4),
-                "nsp_accuracy_high": round(high, 4),
-                "config": f"L{config.num_hidden_layers} H{config.hidden_size} "
-                f"A{config.num_attention_heads} V{size} {config.direction}",
-                "seconds": seconds,
-            }
-            | trained
-            | origin,
-        ]
+        for system, table in tables.items():
+            columns = _word_columns(table)
+            if system == "chance":
+                for end in ("", "_low", "_high"):
+                    columns[f"mlm_accuracy{end}"] = round(1 / size, 6)  # exact: no tie to break
+            if system == "neighbors":
+                columns["prior"] = neighbors.prior
+            rows.append({"system": system} | common | columns | origin)
+        for i in asked:
+            name, model = models[i]
+            # an ELMo asks for both directions itself
+            columns = _model_columns(model, words[0], f"{name} at {length}", trained[i])
+            rows.append({"system": name} | common | columns | origin)
     return rows
+
+
+def _model_columns(
+    model: PreTrainingModel, batches: Sequence[Batch], name: str, trained: dict[str, object]
+) -> dict[str, object]:
+    began = time.perf_counter()
+    scored = [score_pairs(model, [batch]) for batch in tqdm(batches, desc=name)]
+    seconds = round(time.perf_counter() - began, 1)
+    words, pairs = (torch.cat(parts) for parts in zip(*scored, strict=True))
+    columns = _word_columns(words)
+    if trained["next_sentence"]:
+        low, high = bootstrap_interval(pairs[:, 1], torch.ones(len(pairs)))
+        columns |= {
+            "nsp_accuracy": round(float(pairs[:, 1].mean()), 4),
+            "nsp_accuracy_low": round(low, 4),
+            "nsp_accuracy_high": round(high, 4),
+        }
+    columns |= {"config": describe(model), "seconds": seconds}
+    return columns | {k: v for k, v in trained.items() if k != "next_sentence"}
+
+
+def _best_prior(
+    neighbors: NeighborModel, tuning: Sequence[Sequence[Batch]], directions: Sequence[Direction]
+) -> float:
+    """Choose the prior with the least loss on dev."""
+    losses = []
+    for neighbors.prior in tqdm(PRIORS, desc="neighbors: tuning on dev"):
+        losses.append(float(_count(neighbors, tuning, directions)[:, 1].sum()))
+    return PRIORS[losses.index(min(losses))]
+
+
+def _added(tables: Iterable[Tensor]) -> Tensor:
+    return torch.stack(list(tables)).sum(dim=0)
+
+
+def objective_of(model: PreTrainingModel) -> str:
+    """Say what a model was trained to name: one of `OBJECTIVES`."""
+    if isinstance(model, ElmoForPreTraining):
+        return "both ways"
+    return next(o for o, of in OBJECTIVES.items() if of == (model.config.direction,))
+
+
+def describe(model: PreTrainingModel) -> str:
+    """Say the size of a model in a line."""
+    config = model.config
+    if isinstance(model, ElmoForPreTraining):
+        sizes = model.elmo.sizes
+        return f"2 x {sizes.layers} LSTM H{config.hidden_size} C{sizes.cells} V{config.vocab_size}"
+    return (
+        f"L{config.num_hidden_layers} H{config.hidden_size} A{config.num_attention_heads} "
+        f"V{config.vocab_size} {config.direction}"
+    )
+
+
+def curves(checkpoints: Sequence[Path]) -> list[dict[str, object]]:
+    """Return the loss curves of runs, from their records; a row for each that was logged.
+
+    Raises
+    ------
+    CheckpointError
+        A folder holds no record of a finished run.
+
+    """
+    rows: list[dict[str, object]] = []
+    for folder in checkpoints:
+        known = _read_record(folder / "training.json")
+        config = known["config"]
+        about = {
+            "run": folder.name,
+            "variant": known.get("variant", "bert"),
+            "config": f"L{config['num_hidden_layers']} H{config['hidden_size']}",
+            "seed": known["recipe"]["seed"],
+            "commit": known["commit"] or "",
+        }
+        rows += [about | row for row in known["curve"]]
+    return rows
+
+
+def _count(
+    model: NeighborModel, words: Iterable[Sequence[Batch]], directions: Sequence[Direction]
+) -> Tensor:
+    """Score counted neighbors on batches of each direction: (N, 3), both ways added up."""
+    return _added(
+        score_baseline(model, some)
+        if direction == "bidirectional"
+        else score_beside(model, some, direction)
+        for some, direction in zip(words, directions, strict=True)
+    )
 
 
 def write_rows(rows: list[dict[str, object]], path: Path) -> None:
@@ -146,16 +235,27 @@ def _word_columns(table: Tensor) -> dict[str, object]:
 
 def _how_trained(path: Path) -> dict[str, object]:
     """Columns from the record of a run. Read first: a report takes minutes."""
+    known = _read_record(path)
     try:
-        known = json.loads(path.read_text(encoding="utf-8"))
         columns: dict[str, object] = {"seed": known["recipe"]["seed"]}
         for name in ("steps", "tokens", "seconds"):
             columns[f"train_{name}"] = _with_earlier_runs(known, name)
-        return columns
+    except (KeyError, TypeError):
+        raise CheckpointError(f"{path} is not the record of a finished run") from None
+    columns["next_sentence"] = known["recipe"].get("next_sentence", True)
+    return columns
+
+
+def _read_record(path: Path) -> dict[str, Any]:
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from None
-    except (KeyError, TypeError, ValueError):
-        raise CheckpointError(f"{path} is not the record of a finished run") from None
+    except ValueError:
+        known = None
+    if not isinstance(known, dict):
+        raise CheckpointError(f"{path} is not the record of a finished run")
+    return known
 
 
 def _with_earlier_runs(record: dict[str, Any], name: str) -> float:

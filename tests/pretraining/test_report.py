@@ -6,6 +6,8 @@ import csv
 import json
 import math
 from collections import Counter
+from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,20 @@ import pytest
 import torch
 
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import CheckpointError, load_checkpoint, save_checkpoint
+from bertedu.model.checkpoints import (
+    CheckpointError,
+    load_checkpoint,
+    load_elmo,
+    save_checkpoint,
+)
 from bertedu.model.config import BertConfig
+from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.pretraining import report as module
 from bertedu.pretraining.baselines import NeighborModel
 from bertedu.pretraining.batches import Batch, fixed_batches
 from bertedu.pretraining.next_sentence import EncodedDocument
-from bertedu.pretraining.report import PRIORS, report, write_rows
+from bertedu.pretraining.report import OBJECTIVES, PRIORS, curves, report, write_rows
+from bertedu.pretraining.run import VARIANTS
 from bertedu.text.tokenization import CLS_ID, SEP_ID, SPECIAL_TOKENS
 
 SIZE = 40
@@ -89,7 +98,7 @@ def make_report(checkpoint: Path, splits: Splits, split: str = "test") -> dict[s
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "load_splits", lambda: splits)
         patch.setattr(module, "current_commit", lambda: "abc1234")
-        rows = report(checkpoint, split, lengths=(128,))
+        rows = report([checkpoint], split, lengths=(128,))
     assert [row["system"] for row in rows] == SYSTEMS
     return {str(row["system"]): row for row in rows}
 
@@ -245,6 +254,133 @@ def test_the_same_report_again(checkpoint: Path, table: dict[str, dict[str, Any]
         assert row | {"seconds": 0} == again[system] | {"seconds": 0}
 
 
+# -- one-way models
+
+
+def add_model(folder: Path, variant: str) -> Path:
+    """Save a small untrained model of a variant, with the record that a run would leave."""
+    torch.manual_seed(1)
+    direction, next_sentence = VARIANTS[variant]
+    config = BertConfig(SIZE, 8, 1, 2, 16, 128, initializer_range=0.5, direction=direction)
+    model = ElmoForPreTraining(config) if variant == "elmo" else BertForPreTraining(config)
+    save_checkpoint(model, folder / variant)
+    record = {
+        "variant": variant,
+        "config": asdict(config),
+        "recipe": {"seed": 3, "next_sentence": next_sentence},
+        "commit": "abc",
+        "steps": 7,
+        "tokens": 700,
+        "seconds": 1.5,
+        "curve": [{"step": 2, "mlm_loss": 5.0}, {"step": 4, "mlm_loss": 4.0, "dev_mlm_loss": 4.5}],
+    }
+    (folder / variant / "training.json").write_text(json.dumps(record))
+    return folder / variant
+
+
+@pytest.fixture(scope="module")
+def everyone(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("variants")
+    return [add_model(folder, variant) for variant in VARIANTS]
+
+
+@pytest.fixture(scope="module")
+def all_rows(everyone: list[Path]) -> dict[tuple[str, str], dict[str, Any]]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "load_splits", lambda: SPLITS)
+        rows = report(everyone, lengths=(128,))
+    return {(str(row["objective"]), str(row["system"])): row for row in rows}
+
+
+def test_each_model_is_asked_for_what_it_was_trained_for(
+    all_rows: dict[tuple[str, str], dict[str, Any]],
+) -> None:
+    found = {system: objective for objective, system in all_rows if system in VARIANTS}
+    assert found == {
+        "bert": "masked words",
+        "no-nsp": "masked words",
+        "ltr": "next words",
+        "rtl": "previous words",
+        "elmo": "both ways",
+    }
+    for objective in OBJECTIVES:
+        assert {s for o, s in all_rows if o == objective} >= {"chance", "unigram", "neighbors"}
+    with_order = {system for (_, system), row in all_rows.items() if "nsp_accuracy" in row}
+    assert with_order == {"bert"}, "a head that was never trained has no score"
+
+
+@pytest.mark.parametrize(("objective", "step"), [("next words", 1), ("previous words", -1)])
+def test_one_counted_neighbor_by_hand(
+    all_rows: dict[tuple[str, str], dict[str, Any]], objective: str, step: int
+) -> None:
+    row, text = all_rows[objective, "neighbors"], train_text()
+    pairs = Counter(pairwise(text))
+    count = Counter(text)
+    share = {w: (count[w] + 1) / (len(text) + SIZE) for w in range(SIZE)}
+    losses = []
+    for batch in fixed_batches(SPLITS["test"], 128, 32, SIZE, direction="left-to-right"):
+        for ids, real in zip(batch.ids.tolist(), batch.padding_mask.tolist(), strict=True):
+            for t, word in enumerate(ids):
+                if word < FIRST or not real[t]:
+                    continue
+                beside = ids[t - step]
+                pair = (beside, word) if step == 1 else (word, beside)
+                total = sum(pairs[(beside, w) if step == 1 else (w, beside)] for w in range(SIZE))
+                chance = (pairs[pair] + row["prior"] * share[word]) / (total + row["prior"])
+                losses.append(-math.log(chance))
+    assert row["selected_tokens"] == len(losses)
+    assert row["mlm_loss"] == pytest.approx(sum(losses) / len(losses), abs=2e-4)
+
+
+def test_both_ways_is_the_mean_of_the_two(
+    all_rows: dict[tuple[str, str], dict[str, Any]],
+) -> None:
+    both = all_rows["both ways", "unigram"]
+    each = [all_rows[objective, "unigram"] for objective in ("next words", "previous words")]
+    assert both["selected_tokens"] == sum(row["selected_tokens"] for row in each)
+    assert both["mlm_loss"] == pytest.approx(sum(row["mlm_loss"] for row in each) / 2, abs=2e-4)
+
+
+def test_an_elmo_is_scored_word_by_word(
+    everyone: list[Path], all_rows: dict[tuple[str, str], dict[str, Any]]
+) -> None:
+    model = load_elmo(everyone[-1])
+    losses = []
+    with torch.no_grad():
+        for batch in fixed_batches(SPLITS["test"], 128, 32, SIZE, direction="left-to-right"):
+            following, previous = model(batch.ids, batch.padding_mask)
+            for i, t in (batch.ids >= FIRST).nonzero().tolist():
+                word = batch.ids[i, t]
+                losses.append(-float(following[i, t - 1].log_softmax(-1)[word]))
+                losses.append(-float(previous[i, t + 1].log_softmax(-1)[word]))
+    row = all_rows["both ways", "elmo"]
+    assert row["selected_tokens"] == len(losses)
+    assert row["mlm_loss"] == pytest.approx(sum(losses) / len(losses), abs=2e-4)
+
+
+def test_curves_of_many_runs_in_one_table(everyone: list[Path]) -> None:
+    rows = curves(everyone)
+    assert len(rows) == 2 * len(VARIANTS)
+    assert [row["run"] for row in rows[::2]] == list(VARIANTS)
+    assert rows[1] | {"run": "", "variant": ""} == {
+        "run": "",
+        "variant": "",
+        "config": "L1 H8",
+        "seed": 3,
+        "commit": "abc",
+        "step": 4,
+        "mlm_loss": 4.0,
+        "dev_mlm_loss": 4.5,
+    }
+
+
+def test_vocabularies_of_two_sizes_are_refused(everyone: list[Path], tmp_path: Path) -> None:
+    save_checkpoint(BertForPreTraining(BertConfig(SIZE + 1, 8, 1, 2, 16, 128)), tmp_path)
+    (tmp_path / "training.json").write_bytes((everyone[0] / "training.json").read_bytes())
+    with pytest.raises(ValueError, match="vocabularies of different sizes"):
+        report([everyone[0], tmp_path])
+
+
 # -- what cannot be reported
 
 
@@ -258,7 +394,7 @@ def test_only_held_out_documents_are_scored(
 ) -> None:
     monkeypatch.setattr(module, "load_splits", no_reading)
     with pytest.raises(ValueError, match=f"no held-out split '{split}': choose dev or test"):
-        report(checkpoint, split)
+        report([checkpoint], split)
 
 
 @pytest.mark.parametrize("content", [None, "", "{}", "[]", '{"recipe": 3}'])
@@ -271,7 +407,7 @@ def test_a_checkpoint_without_its_record_is_refused_at_once(
     if content is not None:
         (tmp_path / "training.json").write_text(content)
     with pytest.raises(CheckpointError, match=r"training\.json"):
-        report(tmp_path)
+        report([tmp_path])
 
 
 def test_a_run_that_went_on_from_others_counts_them_all(tmp_path: Path) -> None:
@@ -283,12 +419,14 @@ def test_a_run_that_went_on_from_others_counts_them_all(tmp_path: Path) -> None:
     foreign = {"sha256": "weights of somebody else, who kept no record"}
     path.write_text(json.dumps(record(1, record(2, record(4, foreign)))))
     expected = {"seed": 1, "train_steps": 7, "train_tokens": 700, "train_seconds": 1.8}
-    assert module._how_trained(path) == pytest.approx(expected)
+    found = module._how_trained(path)
+    assert found.pop("next_sentence") is True
+    assert found == pytest.approx(expected)
 
 
 def test_no_checkpoint_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="not a checkpoint"):
-        report(tmp_path / "nothing")
+        report([tmp_path / "nothing"])
 
 
 # -- the file
