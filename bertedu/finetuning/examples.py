@@ -1,0 +1,126 @@
+"""Four shapes of example, and the task that names them, splits them and scores them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["classification", "regression", "span", "tagging", "choice"]
+SPLITS = ("train", "dev", "test")
+
+
+class TaskError(ValueError):
+    """Data that cannot be used; the message says which example, why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """One text or two, and a class (its number) or a value."""
+
+    text: str
+    pair: str | None
+    label: float  # of a classification, a whole number
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question about a text, and where its answer stands; no answers if the text has none.
+
+    ``answers`` are (text, start) with ``context[start : start + len(text)] == text``.
+    """
+
+    name: str
+    question: str
+    context: str
+    answers: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """Words, and a tag for each: O, or B- and I- with a type (Ramshaw and Marcus, 1995)."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A beginning, some endings, and the number of the right one."""
+
+    text: str
+    endings: tuple[str, ...]
+    label: int
+
+
+AnyExample = Example | Question | Tagged | Choice
+Splits = dict[str, Sequence[AnyExample]]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A name, what it stands in for, its classes or tags, and where its examples come from.
+
+    ``labels`` is empty for regression, span and choice. ``metric`` is the one that selects on dev:
+    the higher, the better.
+    """
+
+    name: str
+    kind: Kind
+    about: str
+    labels: tuple[str, ...]
+    metric: str
+    load: Callable[[], Splits]
+
+
+def check_examples(task: Task, splits: Splits) -> None:
+    """Refuse what cannot be trained on, before any time is spent.
+
+    Raises
+    ------
+    TaskError
+        A split is missing or empty, a text is empty, a label is unknown, an answer does not stand
+        where it should, or words and tags do not match.
+
+    """
+    for split in SPLITS:
+        if not splits.get(split):
+            raise TaskError(f"task {task.name}: the {split} split is empty")
+        for number, example in enumerate(splits[split]):
+            where = f"task {task.name}, {split} example {number}"
+            _check(task, example, where)
+
+
+def _check(task: Task, example: AnyExample, where: str) -> None:
+    texts: tuple[str, ...]
+    if isinstance(example, Example):
+        texts = (example.text,) if example.pair is None else (example.text, example.pair)
+        if task.labels and example.label not in range(len(task.labels)):
+            raise TaskError(
+                f"{where}: label {example.label} is none of the {len(task.labels)} classes, which "
+                "are numbered from 0"
+            )
+    elif isinstance(example, Question):
+        texts = (example.question, example.context)
+        for text, start in example.answers:
+            found = example.context[start : start + len(text)]
+            if found != text or not text:
+                raise TaskError(
+                    f"{where}: the answer {text!r} does not stand at character {start} of its "
+                    f"context; there stands {found!r}"
+                )
+    elif isinstance(example, Tagged):
+        texts = example.words or ("",)
+        if len(example.words) != len(example.tags):
+            raise TaskError(
+                f"{where}: {len(example.words)} words and {len(example.tags)} tags do not match"
+            )
+        unknown = set(example.tags) - set(task.labels)
+        if unknown:
+            raise TaskError(f"{where}: unknown tag {min(unknown)!r}")
+    else:
+        texts = (example.text, *example.endings)
+        if example.label not in range(len(example.endings)):
+            raise TaskError(
+                f"{where}: ending {example.label} is right, but there are {len(example.endings)}"
+            )
+    if not all(isinstance(text, str) and text.strip() for text in texts):
+        raise TaskError(f"{where}: a text is empty, or no text at all")

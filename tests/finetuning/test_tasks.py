@@ -1,0 +1,285 @@
+"""The tasks: their examples are sound, held out, and what their names say."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+
+from bertedu.finetuning import tasks as module
+from bertedu.finetuning.examples import (
+    SPLITS,
+    AnyExample,
+    Choice,
+    Example,
+    Question,
+    Splits,
+    Tagged,
+    TaskError,
+    check_examples,
+)
+from bertedu.finetuning.tasks import ENTITY_TYPES, TASKS, TOPICS, load_task
+from bertedu.text.corpus import load_documents, split_sentences
+from bertedu.text.sources import find
+
+DERIVED = ("topic", "description", "next", "answer", "answer-or-none", "entities")
+SOURCES = {"sentiment": "sentiment", "questions": "questions", "valence": "valence"}
+
+
+def there(name: str) -> bool:
+    source = find(SOURCES.get(name, "encyclopedia"))
+    return source.path.is_file() and source.path.stat().st_size == source.size_bytes
+
+
+@pytest.fixture(scope="module")
+def loaded() -> dict[str, Splits]:
+    return {name: load_task(name)[1] for name in TASKS if there(name)}
+
+
+def need(loaded: dict[str, Splits], name: str) -> Splits:
+    if name not in loaded:
+        pytest.skip(f"not fetched: run `bertedu data fetch {SOURCES.get(name, 'encyclopedia')}`")
+    return loaded[name]
+
+
+def texts(example: AnyExample) -> Iterator[str]:
+    if isinstance(example, Example):
+        yield from (text for text in (example.text, example.pair) if text)
+    elif isinstance(example, Question):
+        yield example.context
+    elif isinstance(example, Tagged):
+        yield " ".join(example.words)
+    else:
+        yield from (example.text, *example.endings)
+
+
+# -- every task
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_examples_are_sound_and_enough(loaded: dict[str, Splits], name: str) -> None:
+    splits = need(loaded, name)
+    check_examples(TASKS[name], splits)
+    assert len(splits["train"]) > 4000
+    assert min(len(splits["dev"]), len(splits["test"])) > 200
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_same_examples_every_time(loaded: dict[str, Splits], name: str) -> None:
+    need(loaded, name)
+    module._articles.cache_clear()
+    assert TASKS[name].load() == loaded[name]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_order_tells_nothing(loaded: dict[str, Splits], name: str) -> None:
+    splits = need(loaded, name)
+    examples = splits["train"]
+    if isinstance(examples[0], Example | Choice) and name != "valence":
+        half = len(examples) // 2
+        first, second = (
+            Counter(e.label for e in part)  # type: ignore[union-attr]
+            for part in (examples[:half], examples[half:])
+        )
+        for label, count in first.items():
+            assert abs(count - second[label]) < 6 * (count**0.5 + 1), label
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_no_test_text_was_pre_trained_on(loaded: dict[str, Splits], name: str) -> None:
+    """Held-out articles are held out from pre-training, too: no sentence of theirs is in it."""
+    splits = need(loaded, name)
+
+    def words(sentence: str) -> str:
+        return " ".join(module._WORD.findall(sentence))
+
+    training = {
+        words(sentence)
+        for document in load_documents("encyclopedia")
+        if document.split == "train"
+        for sentence in document.sentences()
+    }
+    count = 0
+    for split in ("dev", "test"):
+        for example in splits[split]:
+            for text in texts(example):
+                for sentence in split_sentences(text):
+                    count += 1
+                    if len(sentence.split()) > 6:
+                        assert words(sentence) not in training, sentence
+    assert count > 400
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_no_text_is_in_two_splits(loaded: dict[str, Splits], name: str) -> None:
+    splits = need(loaded, name)
+    seen = {split: {t for e in splits[split] for t in texts(e)} for split in SPLITS}
+    for first, second in (("train", "dev"), ("train", "test"), ("dev", "test")):
+        both = {t for t in seen[first] & seen[second] if len(t.split()) > 8}
+        if name == "description":
+            both -= {e.text for s in splits.values() for e in s if isinstance(e, Example)}
+        assert not both, min(both)
+
+
+# -- one by one
+
+
+def test_a_film_is_in_one_split(loaded: dict[str, Splits]) -> None:
+    import bz2
+    import csv
+    import io
+
+    from bertedu.text.sources import read
+
+    splits = need(loaded, "sentiment")
+    (content,) = read("sentiment").values()
+    film: dict[str, str] = {}
+    for row in csv.DictReader(io.StringIO(bz2.decompress(content).decode("utf-8"))):
+        if row["category"] != "plot":
+            film.setdefault(" ".join(row["text"].split()), row["movie_name"])
+    films = {split: {film[next(texts(e))] for e in splits[split]} for split in SPLITS}
+    assert not films["train"] & films["test"]
+    assert not films["train"] & films["dev"]
+    assert len(films["test"]) > 10
+
+
+def test_topics_are_the_editors_and_no_opening_is_asked_about(loaded: dict[str, Splits]) -> None:
+    splits = need(loaded, "topic")
+    articles = {s: d for d in load_documents("encyclopedia") for s in d.sentences()[1:]}
+    for example in splits["test"]:
+        assert isinstance(example, Example)
+        assert articles[example.text].topic == TOPICS[int(example.label)]
+    assert {int(e.label) for e in splits["test"] if isinstance(e, Example)} == set(range(11))
+
+
+def test_a_wrong_description_is_of_the_same_heading(loaded: dict[str, Splits]) -> None:
+    splits = need(loaded, "description")
+    of, topic = {}, {}
+    for d in load_documents("encyclopedia"):
+        if d.topic in TOPICS and d.description and d.split == "test":
+            of.setdefault(d.description, []).append(d)
+            topic[" ".join(module._body(d)[:2])] = d
+    for example in splits["test"]:
+        assert isinstance(example, Example)
+        article = topic[str(example.pair)]
+        if example.label:
+            assert example.text == article.description
+        else:
+            assert example.text != article.description
+            assert article.topic in {d.topic for d in of[example.text]}
+
+
+def test_the_right_ending_is_the_next_sentence(loaded: dict[str, Splits]) -> None:
+    splits = need(loaded, "next")
+    follows, topic = {}, {}
+    for d in load_documents("encyclopedia"):
+        sentences = d.sentences()
+        follows |= dict.fromkeys(pairwise(sentences), d)
+        topic |= dict.fromkeys(sentences, d.topic)
+    for example in splits["test"]:
+        assert isinstance(example, Choice)
+        right = [i for i, ending in enumerate(example.endings) if (example.text, ending) in follows]
+        assert right == [example.label]
+        assert len({topic[ending] for ending in example.endings}) == 1
+        assert len(set(example.endings)) == 4
+
+
+@pytest.mark.parametrize("name", ["answer", "answer-or-none"])
+def test_answers_are_titles_and_questions_do_not_contain_them(
+    loaded: dict[str, Splits], name: str
+) -> None:
+    splits = need(loaded, name)
+    without = 0
+    for example in splits["test"]:
+        assert isinstance(example, Question)
+        assert example.name.lower() not in example.question.lower()
+        without += not example.answers
+        for text, _ in example.answers:
+            assert text == example.name
+        if not example.answers:
+            assert not module._places(example.name, example.context)
+    share = without / len(splits["test"])
+    assert share == 0 if name == "answer" else 0.25 < share < 0.42
+    places = Counter(
+        round(3 * e.answers[0][1] / len(e.context))
+        for e in splits["train"]
+        if isinstance(e, Question) and e.answers
+    )
+    assert min(places[0], places[1], places[2]) > 0.15 * places.total(), "the place tells"
+
+
+def mentions(example: Tagged) -> list[tuple[str, tuple[str, ...]]]:
+    found: list[tuple[str, list[str]]] = []
+    for word, tag in zip(example.words, example.tags, strict=True):
+        if tag.startswith("B-"):
+            found.append((tag[2:], [word]))
+        elif tag.startswith("I-"):
+            assert found[-1][0] == tag[2:], "I- without its B-"
+            found[-1][1].append(word)
+    return [(kind, tuple(words)) for kind, words in found]
+
+
+def test_entities_of_the_test_articles_are_unseen_in_training(loaded: dict[str, Splits]) -> None:
+    splits = need(loaded, "entities")
+    kinds = {
+        tuple(module._WORD.findall(d.title)): (ENTITY_TYPES[d.topic], d.split)
+        for d in load_documents("encyclopedia")
+        if d.topic in ENTITY_TYPES
+    }
+    seen = {words for e in splits["train"] if isinstance(e, Tagged) for _, words in mentions(e)}
+    unseen = 0
+    for example in splits["test"]:
+        assert isinstance(example, Tagged)
+        for kind, words in mentions(example):
+            assert kinds[words][0] == kind
+            if kinds[words][1] == "test":
+                assert words not in seen
+                unseen += 1
+    assert unseen > 100
+
+
+# -- what is refused
+
+
+def test_an_unknown_task_is_named() -> None:
+    with pytest.raises(TaskError, match="no task 'sentimnt': choose one of sentiment, topic"):
+        load_task("sentimnt")
+
+
+GOOD = Example("A film.", None, 1)
+
+
+@pytest.mark.parametrize(
+    ("task", "example", "message"),
+    [
+        ("sentiment", Example("A film.", None, 2), "label 2 is none of the 2 classes"),
+        ("sentiment", Example("A film.", None, 0.5), "label 0.5 is none of the 2 classes"),
+        ("sentiment", Example("  ", None, 1), "a text is empty"),
+        ("description", Example("A film.", "", 1), "a text is empty"),
+        ("sentiment", Example(3, None, 1), "no text at all"),  # type: ignore[arg-type]
+        ("answer", Question("x", "Who?", "It was Ann.", (("Bob", 7),)), "there stands 'Ann'"),
+        ("answer", Question("x", "Who?", "It was Ann.", (("Ann", 70),)), "does not stand at"),
+        ("answer", Question("x", "Who?", "It was Ann.", (("", 3),)), "does not stand at"),
+        ("entities", Tagged(("a", "b"), ("O",)), "2 words and 1 tags do not match"),
+        ("entities", Tagged(("a",), ("B-FISH",)), "unknown tag 'B-FISH'"),
+        ("entities", Tagged((), ()), "a text is empty"),
+        ("next", Choice("a", ("b", "c"), 2), "ending 2 is right, but there are 2"),
+    ],
+)
+def test_bad_examples_are_named_with_their_place(
+    task: str, example: AnyExample, message: str
+) -> None:
+    splits: Splits = {"train": [GOOD], "dev": [example], "test": [GOOD]}
+    spec = dataclasses.replace(TASKS[task], labels=TASKS[task].labels or ())
+    with pytest.raises(TaskError, match=f"task {task}, dev example 0: .*{message}"):
+        check_examples(spec, splits)
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_an_empty_split_is_named(split: str) -> None:
+    splits: Splits = {name: [GOOD] for name in SPLITS} | {split: []}
+    with pytest.raises(TaskError, match=f"the {split} split is empty"):
+        check_examples(TASKS["sentiment"], splits)
