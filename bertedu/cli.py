@@ -378,6 +378,19 @@ def toy(
 
 
 @app.command()
+def shrink(
+    state: Annotated[Path, typer.Argument(help="The state of an unfinished run.")],
+    out: Annotated[Path, typer.Argument(help="File for the copy, in 16 bits a number.")],
+) -> None:
+    """Halve the size of a training state, to pass it on. What goes on from it is near, not equal."""
+    from bertedu.pretraining.loop import shrink_state
+
+    with plain_errors(ValueError, OSError):
+        shrink_state(state, out)
+        typer.echo(f"written: {out}, {_megabytes(out.stat().st_size)}")
+
+
+@app.command()
 def curves(
     runs: Annotated[
         list[Path] | None, typer.Argument(help="Folders of finished runs; none: all committed.")

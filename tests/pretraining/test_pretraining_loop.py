@@ -34,6 +34,7 @@ from bertedu.pretraining.loop import (
     make_optimizer,
     pretraining_loss,
     save_state,
+    shrink_state,
     train,
 )
 from bertedu.pretraining.next_sentence import EncodedDocument
@@ -543,3 +544,19 @@ def test_too_little_text_ends_the_run_with_a_word() -> None:
             documents=DOCUMENTS[:2],
             recipe=replace(RECIPE, phases=(Phase(1, 16, 500),)),
         )
+
+
+def test_a_state_in_half_the_size_goes_on_nearly_the_same(tmp_path: Path) -> None:
+    whole, small = tmp_path / "state.safetensors", tmp_path / "small.safetensors"
+    documents = collection()
+    train(new_model(), documents, [], RECIPE, whole, stop_at=6, log_every=2, save_every=2)
+    shrink_state(whole, small)
+    assert small.stat().st_size < 0.6 * whole.stat().st_size
+    ends = []
+    for path in (whole, small):
+        model = new_model()
+        state = train(model, documents, [], RECIPE, path, resume=True, log_every=2, save_every=2)
+        assert state.step == RECIPE.steps
+        ends.append([p.detach().clone() for p in model.parameters()])
+    gaps = [float((a - b).abs().max()) for a, b in zip(*ends, strict=True)]
+    assert 0 < max(gaps) < 0.02, "near, but not equal"
