@@ -382,7 +382,7 @@ def shrink(
     state: Annotated[Path, typer.Argument(help="The state of an unfinished run.")],
     out: Annotated[Path, typer.Argument(help="File for the copy, in 16 bits a number.")],
 ) -> None:
-    """Halve the size of a training state, to pass it on. What goes on from it is near, not equal."""
+    """Halve a training state, to pass it on; what goes on from it is near, not equal."""
     from bertedu.pretraining.loop import shrink_state
 
     with plain_errors(ValueError, OSError):
