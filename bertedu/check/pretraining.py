@@ -118,8 +118,8 @@ LEARNING_RATE = Exercise(
             _rate(lambda s, n, w: s / w, _fall),
         ),
         Mistake(
-            "the rate of the last step is 0: it changes nothing.",
-            "the fall ends one step early. It is 0 at step = steps, which is never run: "
+            "the fall is one step early, so the last step's rate is 0.",
+            "The last step is steps - 1, and its rate is not 0 yet: "
             "(steps - step) / (steps - warmup).",
             (
                 *_rate(_rise, lambda s, n, w: (n - s - 1) / (n - w)),

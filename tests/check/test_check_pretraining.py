@@ -105,7 +105,7 @@ RATES: Planted = [
     (lambda s, n, w, p: p * min(s / w, (n - s) / (n - w)), "the rate of step 0 is 0"),
     (
         lambda s, n, w, p: p * min((s + 1) / w, (n - (s + 1)) / (n - w)),
-        "the rate of the last step is 0",
+        "the fall is one step early",
     ),
     (
         lambda s, n, w, p: p * min((s + 1) / w, (n - s) / (n - w + 1)),
