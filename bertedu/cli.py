@@ -378,6 +378,24 @@ def toy(
 
 
 @app.command()
+def tasks(
+    names: Annotated[list[str] | None, typer.Argument(help="Tasks; none: all.")] = None,
+) -> None:
+    """List the tasks for fine-tuning: sizes, and what needs no model."""
+    from bertedu.finetuning.tasks import TASKS, describe_task, load_task
+    from bertedu.text.sources import SourceError
+
+    with plain_errors(SourceError, ValueError, OSError):
+        typer.echo(f"{'':<15}{'train':>7}{'dev':>6}{'test':>6}  chance  majority")
+        for name in names or TASKS:
+            task, splits = load_task(name)
+            about = describe_task(task, splits)
+            sizes = f"{about['train']:>7,}{about['dev']:>6,}{about['test']:>6,}"
+            known = "".join(f"{about[k]:>9.1%}" for k in ("chance", "majority") if k in about)
+            typer.echo(f"{name:<15}{sizes}{known:<18}  {task.about}")
+
+
+@app.command()
 def shrink(
     state: Annotated[Path, typer.Argument(help="The state of an unfinished run.")],
     out: Annotated[Path, typer.Argument(help="File for the copy, in 16 bits a number.")],

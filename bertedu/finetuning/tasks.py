@@ -419,3 +419,24 @@ def load_task(name: str) -> tuple[Task, Splits]:
     splits = task.load()
     check_examples(task, splits)
     return task, splits
+
+
+def describe_task(task: Task, splits: Splits) -> dict[str, object]:
+    """Say how large a task is, and what needs no model at all, on its test examples.
+
+    ``chance``: the expected score of guessing evenly; ``majority``: of the most frequent answer of
+    the training split. For accuracy only; other measures have none that is worth knowing.
+    """
+    about: dict[str, object] = {"task": task.name, "kind": task.kind}
+    about |= {split: len(splits[split]) for split in SPLITS}
+    if task.metric != "accuracy":
+        return about
+    labels = {
+        split: [int(e.label) for e in splits[split] if isinstance(e, Example | Choice)]
+        for split in SPLITS
+    }
+    sizes = [len(e.endings) for e in splits["test"] if isinstance(e, Choice)]
+    classes = len(task.labels) or sizes[0]
+    most = max(range(classes), key=labels["train"].count)
+    test = labels["test"]
+    return about | {"chance": 1 / classes, "majority": test.count(most) / len(test)}

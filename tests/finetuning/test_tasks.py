@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
+from typer.testing import CliRunner
 
+from bertedu.cli import app
 from bertedu.finetuning import tasks as module
 from bertedu.finetuning.examples import (
     SPLITS,
@@ -21,7 +23,13 @@ from bertedu.finetuning.examples import (
     TaskError,
     check_examples,
 )
-from bertedu.finetuning.tasks import ENTITY_TYPES, TASKS, TOPICS, load_task
+from bertedu.finetuning.tasks import (
+    ENTITY_TYPES,
+    TASKS,
+    TOPICS,
+    describe_task,
+    load_task,
+)
 from bertedu.text.corpus import load_documents, split_sentences
 from bertedu.text.sources import find
 
@@ -239,6 +247,34 @@ def test_entities_of_the_test_articles_are_unseen_in_training(loaded: dict[str, 
                 assert words not in seen
                 unseen += 1
     assert unseen > 100
+
+
+# -- what is said of them
+
+
+def test_chance_and_majority_by_hand() -> None:
+    def some(*labels: int) -> list[Example]:
+        return [Example("x", None, label) for label in labels]
+
+    splits: Splits = {"train": some(2, 2, 1, 0), "dev": some(0), "test": some(0, 0, 0, 2)}
+    task = dataclasses.replace(TASKS["sentiment"], labels=("a", "b", "c"))
+    about = describe_task(task, splits)
+    assert (about["train"], about["dev"], about["test"]) == (4, 1, 4)
+    assert about["chance"] == pytest.approx(1 / 3)
+    assert about["majority"] == 0.25, "the most frequent of training, not of the test"
+    choices: Splits = {split: [Choice("a", ("b", "c", "d", "e"), 1)] for split in SPLITS}
+    assert describe_task(TASKS["next"], choices)["chance"] == 0.25
+    assert "chance" not in describe_task(TASKS["valence"], splits)
+
+
+def test_the_list_names_every_task_that_is_there(loaded: dict[str, Splits]) -> None:
+    result = CliRunner().invoke(app, ["tasks", *loaded])
+    assert result.exit_code == 0, result.output
+    for name, splits in loaded.items():
+        (line,) = [row for row in result.output.splitlines() if row.startswith(f"{name} ")]
+        assert f"{len(splits['train']):,}" in line
+    refused = CliRunner().invoke(app, ["tasks", "sentimnt"])
+    assert refused.exit_code == 1
 
 
 # -- what is refused
