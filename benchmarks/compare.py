@@ -277,9 +277,7 @@ def compare_memory(config: BertConfig, batch: Batch, rounds: int, advance: Advan
                     length=length,
                     tokens=size * length,
                     rounds=rounds,
-                    target=TARGETS.get((MEMORY, target), "")
-                    if name_of(config) == "L4 H256"
-                    else "",
+                    target=target if name_of(config) == "L4 H256" else "",
                 )
             )
     return rows

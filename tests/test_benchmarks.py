@@ -193,6 +193,7 @@ def test_every_row_is_there(
         assert row.setting in shown
         assert f"{row.ratio:.2f}" in shown
     memory = [row for row in written if row["benchmark"] == report.MEMORY]
+    assert all(row["target"] for row in memory if "sdpa, bfloat16" not in row["theirs"])
     assert all(float(row["ratio"]) == 0.6 for row in memory), "memory is ours / theirs"
 
 
