@@ -7,10 +7,13 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
     from bertedu.model.bert import BertForPreTraining
+    from bertedu.model.elmo import ElmoForPreTraining
 
 
-def load(name: str | Path = "bert-mini") -> "tuple[BertForPreTraining, Tokenizer]":
-    """Load a checkpoint and its tokenizer.
+def load(
+    name: str | Path = "bert-mini",
+) -> "tuple[BertForPreTraining | ElmoForPreTraining, Tokenizer]":
+    """Load a checkpoint and its tokenizer; the folder says whether it is a BERT or an ELMo.
 
     Parameters
     ----------
@@ -23,27 +26,6 @@ def load(name: str | Path = "bert-mini") -> "tuple[BertForPreTraining, Tokenizer
         There is no such checkpoint, or a file of it is broken.
 
     """
-    from bertedu.model.checkpoints import CheckpointError, load_checkpoint
-    from bertedu.text.sources import shipped
-    from bertedu.text.tokenization import load_tokenizer
+    from bertedu.model.loading import load_named
 
-    checkpoints = shipped("checkpoints")
-    folder = Path(name)
-    if not folder.is_dir():
-        folder = checkpoints / name
-    if not folder.is_dir():
-        known = sorted(path.name for path in checkpoints.glob("*") if path.is_dir())
-        raise CheckpointError(
-            f"no checkpoint {str(name)!r}: give a folder, or one of {', '.join(known) or '(none)'}"
-        )
-    model = load_checkpoint(folder)
-    try:
-        tokenizer = load_tokenizer(folder)
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{folder} has no usable vocabulary: {error}") from None
-    if tokenizer.get_vocab_size() != model.bert.config.vocab_size:
-        raise CheckpointError(
-            f"{folder}: vocab.txt has {tokenizer.get_vocab_size()} word pieces, but the model has "
-            f"{model.bert.config.vocab_size}. They come from different models."
-        )
-    return model, tokenizer
+    return load_named(name)

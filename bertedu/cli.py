@@ -36,12 +36,12 @@ def plain_errors(*expected: type[Exception]) -> Iterator[None]:
 
 
 @contextmanager
-def plain_interrupt() -> Iterator[None]:
+def plain_interrupt(left: str = "stopped before the first step") -> Iterator[None]:
     """Say what Ctrl-C left behind, and exit with 130, as shells expect."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
-        typer.echo(str(interrupt) or "stopped before the first step", err=True)
+        typer.echo(str(interrupt) or left, err=True)
         raise typer.Exit(130) from None
 
 
@@ -396,6 +396,133 @@ def tasks(
 
 
 @app.command()
+def finetune(
+    tasks: Annotated[list[str], typer.Argument(help="Names from `bertedu tasks`.")],
+    model: Annotated[
+        str,
+        typer.Option("--from", help="A checkpoint, minilm, bert-tiny, or LTR+RTL."),
+    ] = "bert-L4H128",
+    method: Annotated[
+        str, typer.Option(help="fine-tuned, frozen (new layer only) or untrained (from scratch).")
+    ] = "fine-tuned",
+    seeds: Annotated[int, typer.Option(help="How many runs.", min=1)] = 5,
+    grid: Annotated[
+        str, typer.Option(help="Search on dev first: none, rates, or full (the paper's way).")
+    ] = "none",
+    examples: Annotated[
+        int | None, typer.Option(help="Train on the first so many only.", min=1)
+    ] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="None: by method.")] = None,
+    batch_size: Annotated[int, typer.Option(help="Examples a step.", min=1)] = 32,
+    epochs: Annotated[int, typer.Option(help="At most; dev may end it.", min=1)] = 4,
+    dropout: Annotated[float, typer.Option(help="While fine-tuning.")] = 0.1,
+    out: Annotated[
+        Path | None, typer.Option(help="Save the model of the seed that is best on dev.")
+    ] = None,
+    results: Annotated[Path, typer.Option(help="Folder of the record.")] = Path("data/results"),
+    again: Annotated[bool, typer.Option("--again", help="Run what is recorded, too.")] = False,
+    threads: Annotated[int | None, typer.Option(help="CPU threads.", min=1)] = None,
+) -> None:
+    """Fine-tune a model on tasks, with baselines beside it, and write down every run.
+
+    Stop it as you like: what the record has already is not run again.
+    """
+    import torch
+
+    from bertedu.finetuning.loop import FineTuningDiverged, Recipe
+    from bertedu.finetuning.run import Book, Setup, run_task
+    from bertedu.finetuning.saving import save_finetuned
+    from bertedu.finetuning.tasks import load_task
+    from bertedu.text.sources import SourceError
+
+    if threads:
+        torch.set_num_threads(threads)
+    if grid not in ("none", "rates", "full"):
+        raise typer.BadParameter(f"--grid is {grid!r}: choose none, rates or full")
+    if out and len(tasks) > 1:
+        raise typer.BadParameter("--out saves one model: name one task")
+    with (
+        plain_errors(SourceError, ValueError, OSError, FineTuningDiverged),
+        plain_interrupt("stopped; what is recorded is not run again"),
+    ):
+        setup = Setup(model, method, examples)
+        rate = setup.rates[1] if learning_rate is None else learning_rate
+        recipe = Recipe(rate, batch_size, epochs, dropout=dropout)
+        book = Book(results)
+        loaded = [load_task(name) for name in tasks]  # a wrong name shows before any work
+        for task, splits in loaded:
+            made = run_task(
+                task,
+                splits,
+                setup,
+                recipe,
+                range(seeds),
+                book,
+                grid,
+                again or bool(out),
+                typer.echo,
+            )
+            if out:
+                best = max(made, key=lambda run: max(run.history.dev))
+                about = {
+                    "task": task.name,
+                    "from": model,
+                    "method": method,
+                    "dev": best.history.dev,
+                }
+                save_finetuned(best.model, best.tokenizer, task, out, about)
+                typer.echo(f"written: {out}")
+        typer.echo(f"written: {book.table}")
+
+
+@app.command()
+def predict(
+    folder: Annotated[Path, typer.Argument(help="What `bertedu finetune --out` wrote.")],
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(help="One text, a pair, a question and a text, or a beginning and endings."),
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option(help="Or a file: an input a line, its texts separated by tabs.")
+    ] = None,
+) -> None:
+    """Ask a fine-tuned model."""
+    from bertedu.finetuning.saving import load_finetuned, say_answer
+
+    if bool(texts) == bool(file):
+        raise typer.BadParameter("give texts, or a --file with an input a line")
+    with plain_errors(ValueError, OSError):
+        found = load_finetuned(folder)
+        if texts:
+            typer.echo(say_answer(found, texts, found.ask(*texts)))
+            return
+        assert file is not None
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+            parts = line.split("\t")
+            try:
+                typer.echo(say_answer(found, parts, found.ask(*parts)))
+            except ValueError as error:
+                raise ValueError(f"{file}, line {number}: {error}") from None
+
+
+@app.command()
+def summary(
+    results: Annotated[Path, typer.Argument(help="Folder of the record.")] = Path("data/results"),
+    reference: Annotated[str, typer.Option(help="The model to compare with.")] = "bert-L4H128",
+) -> None:
+    """Write the table task × model with its intervals, from the record of `bertedu finetune`."""
+    from bertedu.finetuning.report import summarize
+
+    with plain_errors(ValueError, OSError):
+        for row in summarize(results, reference):
+            typer.echo(
+                f"{row['task']:<15}{row['model']:<14}{row['method']:<12}{row['train_examples']:<6}"
+                f"{row['mean']} ({row['low']} to {row['high']})  {row.get('verdict', '')}"
+            )
+        typer.echo(f"written: {results / 'finetuning_summary.csv'}")
+
+
+@app.command()
 def shrink(
     state: Annotated[Path, typer.Argument(help="The state of an unfinished run.")],
     out: Annotated[Path, typer.Argument(help="File for the copy, in 16 bits a number.")],
@@ -444,7 +571,7 @@ def fill(
         Path | None, typer.Option(help="Also draw the guesses for the first blank as a PNG.")
     ] = None,
 ) -> None:
-    """Fill the blanks of a sentence with a pre-trained BERT."""
+    """Fill the blanks of a sentence with a pre-trained model."""
     import bertedu
     from bertedu.analysis.fill import fill_blanks
     from bertedu.text.sources import SourceError

@@ -21,6 +21,7 @@ from bertedu.cli import app
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import CheckpointError, read_config, save_checkpoint
 from bertedu.model.config import BertConfig
+from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.text.corpus import DEFAULT_CORPORA
 from bertedu.text.sources import find
 from bertedu.text.tokenization import SPECIAL_TOKENS, save_tokenizer
@@ -30,21 +31,30 @@ SHIPPED = ROOT / "data" / "checkpoints"
 MINI = SHIPPED / "bert-mini"
 VOCABULARY = [*SPECIAL_TOKENS, "the", "dog", "cat", "barked", "purred", "in", "yard", "##s", "."]
 
+CONFIG = BertConfig(
+    vocab_size=len(VOCABULARY),
+    hidden_size=8,
+    num_hidden_layers=1,
+    num_attention_heads=2,
+    intermediate_size=16,
+    max_position_embeddings=16,
+    initializer_range=0.5,
+)
+
 
 def write_checkpoint(folder: Path, words: list[str] = VOCABULARY) -> Path:
     torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(VOCABULARY),
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=16,
-        initializer_range=0.5,
-    )
-    save_checkpoint(BertForPreTraining(config), folder)
+    save_checkpoint(BertForPreTraining(CONFIG), folder)
     save_tokenizer(words, folder)
     return folder
+
+
+def write_elmo(folder: Path, words: list[str] = VOCABULARY) -> ElmoForPreTraining:
+    torch.manual_seed(0)
+    model = ElmoForPreTraining(CONFIG)
+    save_checkpoint(model, folder)
+    save_tokenizer(words, folder)
+    return model
 
 
 @pytest.fixture
@@ -71,7 +81,36 @@ def test_a_name_and_the_path_of_its_folder_load_the_same(tiny: Path) -> None:
 def test_a_folder_of_ones_own_loads_from_the_working_folder(tiny: Path) -> None:
     write_checkpoint(Path("runs") / "mine")
     model, _ = bertedu.load("runs/mine")
-    assert model.bert.config.hidden_size == 8
+    assert model.config.hidden_size == 8
+
+
+def test_an_elmo_loads_by_name_and_by_path_ready_to_answer(tiny: Path) -> None:
+    saved = write_elmo(tiny.with_name("elmo"))
+    for name in ("elmo", tiny.with_name("elmo")):
+        model, tokenizer = bertedu.load(name)
+        assert isinstance(model, ElmoForPreTraining)
+        assert not model.training
+        text = "the ___ barked"
+        assert fill_blanks(model, tokenizer, text) == fill_blanks(saved, tokenizer, text)
+    assert isinstance(bertedu.load("tiny")[0], BertForPreTraining)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "vocab.txt"])
+def test_a_missing_file_of_an_elmo_is_named(tiny: Path, name: str) -> None:
+    write_elmo(tiny.with_name("elmo"))
+    (tiny.with_name("elmo") / name).unlink()
+    with pytest.raises(CheckpointError, match=re.escape(name)):
+        bertedu.load("elmo")
+
+
+@pytest.mark.parametrize("words", [VOCABULARY[:-1], [*VOCABULARY, "bird"]])
+def test_the_vocabulary_of_another_model_is_refused_for_an_elmo(
+    tiny: Path, words: list[str]
+) -> None:
+    write_elmo(tiny.with_name("elmo"), words)
+    message = f"{len(words)} word pieces, but the model has {len(VOCABULARY)}"
+    with pytest.raises(CheckpointError, match=message):
+        bertedu.load("elmo")
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones(tiny: Path) -> None:
@@ -89,7 +128,7 @@ def test_no_checkpoint_at_all_is_said_so(tiny: Path) -> None:
 
 def test_a_folder_for_downloads_alone_hides_no_shipped_checkpoint(tiny: Path) -> None:
     shutil.rmtree(tiny.parent)
-    assert bertedu.load()[0].bert.config.num_hidden_layers == 4
+    assert bertedu.load()[0].config.num_hidden_layers == 4
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "vocab.txt"])
@@ -142,6 +181,18 @@ def test_fill_prints_the_guesses_with_bars(tiny: Path) -> None:
             assert "".join(bar) == "█" * round(40 * guess.probability)
     assert list(lines) == []
     assert "█" in result.stdout
+
+
+def test_fill_asks_an_elmo_too(tiny: Path) -> None:
+    write_elmo(tiny.with_name("elmo"))
+    result = run("fill", "the ___ barked", "--checkpoint", "elmo", "--top", 2)
+    assert result.exit_code == 0, result.output
+    (guesses,) = fill_blanks(*bertedu.load("elmo"), "the ___ barked", top=2)
+    assert [line.split()[0] for line in result.stdout.splitlines()] == [
+        "blank",
+        *(guess.word for guess in guesses),
+    ]
+    fails_with_one_line(run("fill", "no blank", "--checkpoint", "elmo"), "no blank in")
 
 
 def test_fill_asks_for_five_guesses(tiny: Path) -> None:
@@ -265,7 +316,7 @@ def record() -> dict[str, Any]:
 def test_the_shipped_checkpoint_is_a_bert_mini_with_the_course_vocabulary() -> None:
     model, tokenizer = bertedu.load()
     preset = BertConfig.preset("mini", vocab_size=8192)
-    config = dataclasses.replace(model.bert.config, dropout=preset.dropout)
+    config = dataclasses.replace(model.config, dropout=preset.dropout)
     assert config == preset
     for name in ("vocab.txt", "tokenizer.json", "tokenizer_config.json"):
         assert (MINI / name).read_bytes() == (ROOT / "data" / "tokenizer" / name).read_bytes()

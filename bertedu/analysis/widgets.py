@@ -1,36 +1,89 @@
-"""Two things to play with in notebook 00: type a sentence, and guess against the model."""
+"""What notebook 00 plays with: a box for a sentence, readers side by side, a guessing game."""
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import ipywidgets as widgets
 import torch
+from matplotlib import pyplot as plt
 from tokenizers import Tokenizer
 
-from bertedu.analysis.fill import BLANK, Guess, fill_blanks
-from bertedu.model.bert import BertForPreTraining
+from bertedu.analysis.fill import BLANK, Guess, ask_readers, fill_blanks
+from bertedu.analysis.views import BLUE, Picture, style
+from bertedu.pretraining.evaluation import PreTrainingModel
 from bertedu.text.corpus import Document
 
 
-def bars_html(guesses: Sequence[Guess], truth: str | None = None) -> str:
-    """Draw guesses as a small table with bars; the true word, if known, is set in bold."""
+def bars_html(guesses: Sequence[Guess], truth: str | None = None, width: int = 300) -> str:
+    """Draw guesses as a small table with bars; the true word, if known, is set in bold.
+
+    ``width`` is the length of a bar of 100 %, in pixels.
+    """
     rows = []
     for guess in guesses:
         word = html.escape(guess.word)
         word = f"<b>{word} ✓</b>" if guess.word == truth else word
         rows.append(
             f"<tr><td style='text-align:right;padding-right:8px'>{word}</td>"
-            f"<td><div style='background:#0072B2;height:1em;width:{300 * guess.probability:.0f}px;"
-            "display:inline-block;vertical-align:middle'></div> "
-            f"{100 * guess.probability:.0f} %</td></tr>"
+            f"<td style='white-space:nowrap'><div style='background:{BLUE};height:1em;"
+            f"width:{width * guess.probability:.0f}px;display:inline-block;vertical-align:middle'>"
+            f"</div> {100 * guess.probability:.0f} %</td></tr>"
         )
     return f"<table style='font-size:110%'>{''.join(rows)}</table>"
 
 
+def columns_html(answers: Mapping[str, Sequence[Guess]]) -> str:
+    """Draw the guesses of several readers at one blank beside each other, a column a reader."""
+    names = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in answers)
+    bars = "".join(
+        f"<td style='vertical-align:top;padding-right:12px'>{bars_html(guesses, width=60)}</td>"
+        for guesses in answers.values()
+    )
+    return f"<table><tr>{names}</tr><tr>{bars}</tr></table>"
+
+
+def reader_bars(answers: Mapping[str, Mapping[str, Sequence[Guess]]], alt: str) -> Picture:
+    """Draw guesses, sentence -> reader -> guesses: a row a sentence, a column a reader.
+
+    The best guess of each reader is added to the alt text.
+    """
+    with style():
+        readers = list(next(iter(answers.values())))
+        figure = plt.figure(figsize=(2.8 * len(readers), 3.3 * len(answers)))
+        rows = figure.subfigures(len(answers), squeeze=False)[:, 0]
+        for row, (sentence, columns) in zip(rows, answers.items(), strict=True):
+            row.suptitle(sentence, x=0.01, ha="left", weight="bold")
+            for axes, reader in zip(
+                row.subplots(1, len(readers), squeeze=False)[0], readers, strict=True
+            ):
+                words = [guess.word for guess in columns[reader]]
+                shares = [100 * guess.probability for guess in columns[reader]]
+                bars = axes.barh(range(len(words)), shares, color=BLUE)
+                axes.bar_label(bars, fmt="%.0f %%", padding=4)
+                axes.set_xlim(0, 150)  # the same for all readers, with room for "100 %"
+                axes.set_xticks([])  # each bar says its number
+                axes.set_yticks(range(len(words)), words)
+                axes.invert_yaxis()
+                axes.grid(False)
+                axes.spines["bottom"].set_visible(False)
+                axes.set_title(reader.replace(", ", ",\n"))
+        best = (
+            f"{sentence} " + "; ".join(f"{reader}: {columns[reader][0].word}" for reader in readers)
+            for sentence, columns in answers.items()
+        )
+        return Picture(figure, f"{alt} Best guesses. {'. '.join(best)}.")
+
+
 def fill_box(
-    model: BertForPreTraining, tokenizer: Tokenizer, text: str, top: int = 5
+    model: PreTrainingModel | Mapping[str, PreTrainingModel],
+    tokenizer: Tokenizer,
+    text: str,
+    top: int = 5,
 ) -> widgets.VBox:
-    """Return a text field; press Enter, and the guesses for every blank appear below it."""
+    """Return a text field; press Enter, and the guesses for every blank appear below it.
+
+    With several models by name, their guesses stand beside each other.
+    """
     field = widgets.Text(
         value=text,
         continuous_update=False,
@@ -39,15 +92,23 @@ def fill_box(
     )
     answer = widgets.HTML()
 
+    def ask() -> list[str]:
+        if not isinstance(model, Mapping):
+            return [
+                bars_html(guesses) for guesses in fill_blanks(model, tokenizer, field.value, top)
+            ]
+        answers = ask_readers(model, tokenizer, field.value, top)
+        at_blanks = zip(*answers.values(), strict=True)
+        return [columns_html(dict(zip(answers, at, strict=True))) for at in at_blanks]
+
     def show(_: object = None) -> None:
         try:
-            blanks = fill_blanks(model, tokenizer, field.value, top)
+            blanks = ask()
         except ValueError as error:
             answer.value = f"<p>{html.escape(str(error))}</p>"
             return
         answer.value = "".join(
-            f"<p>blank {number}</p>{bars_html(guesses)}"
-            for number, guesses in enumerate(blanks, start=1)
+            f"<p>blank {number}</p>{shown}" for number, shown in enumerate(blanks, start=1)
         )
 
     field.observe(show, names="value")
@@ -56,7 +117,7 @@ def fill_box(
 
 
 def beat_bert(
-    model: BertForPreTraining, tokenizer: Tokenizer, documents: Sequence[Document], seed: int = 0
+    model: PreTrainingModel, tokenizer: Tokenizer, documents: Sequence[Document], seed: int = 0
 ) -> widgets.VBox:
     """Return a game: a sentence of a held-out document, one word hidden; you guess, BERT guesses.
 

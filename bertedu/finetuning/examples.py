@@ -1,4 +1,9 @@
-"""Four shapes of example, and the task that names them, splits them and scores them."""
+"""Four shapes of example, and the task that names them, splits them and scores them.
+
+The ``source`` of an example is where its text is from: an article, a film. Examples of one source
+share words, so they are never split between training and test, and an interval that forgets it is
+too short: `bertedu.finetuning.report` draws whole sources.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +24,7 @@ class Example:
     text: str
     pair: str | None
     label: float  # of a classification, a whole number
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,7 @@ class Question:
     question: str
     context: str
     answers: tuple[tuple[str, int], ...]
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,7 @@ class Tagged:
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,6 +57,7 @@ class Choice:
     text: str
     endings: tuple[str, ...]
     label: int
+    source: str = ""
 
 
 AnyExample = Example | Question | Tagged | Choice

@@ -3,13 +3,13 @@
 import re
 import string
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from scipy.stats import pearsonr, spearmanr
 from seqeval.metrics import f1_score as entity_f1_score
 from seqeval.scheme import IOB2
-from sklearn.metrics import accuracy_score, f1_score
+from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from bertedu.finetuning.examples import Question
 
@@ -17,11 +17,18 @@ Scores = dict[str, float]
 
 
 def classification_scores(labels: Sequence[int], found: Sequence[int]) -> Scores:
-    """Accuracy, and the mean of the F1 of each class, frequent or not."""
-    return {
+    """Accuracy; mean of the F1 of each class, frequent or not; Matthews' correlation (CoLA).
+
+    With the two classes 0 and 1 also the F1 of class 1 (MRPC, QQP).
+    """
+    scores = {
         "accuracy": float(accuracy_score(labels, found)),
         "macro_f1": float(f1_score(labels, found, average="macro", zero_division=0)),
+        "matthews": float(matthews_corrcoef(labels, found)) if len({*labels, *found}) > 1 else 0.0,
     }
+    if set(labels) | set(found) <= {0, 1}:
+        scores["binary_f1"] = float(f1_score(labels, found, zero_division=0))
+    return scores
 
 
 def regression_scores(values: Sequence[float], found: Sequence[float]) -> Scores:
@@ -60,7 +67,10 @@ def exact_match(found: str, answer: str) -> float:
 
 def word_f1(found: str, answer: str) -> float:
     """F1 of the words that two answers share; of an empty one, 1 only if both are empty."""
-    mine, right = normalize_answer(found).split(), normalize_answer(answer).split()
+    return _shared_f1(normalize_answer(found).split(), normalize_answer(answer).split())
+
+
+def _shared_f1(mine: Sequence[str], right: Sequence[str]) -> float:
     if not mine or not right:
         return float(mine == right)
     same = sum((Counter(mine) & Counter(right)).values())
@@ -70,11 +80,28 @@ def word_f1(found: str, answer: str) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def squad_scores(questions: Sequence[Question], found: Mapping[str, str]) -> Scores:
+_KOREAN_SIGNS = re.compile(r"[《》〈〉‘’]")
+
+
+def character_f1(found: str, answer: str) -> float:
+    """F1 of the characters that two answers share, as KorQuAD counts: Korean words inflect."""
+    mine, right = (
+        [c for c in _KOREAN_SIGNS.sub("", text).lower() if c not in string.punctuation + " "]
+        for text in (found, answer)
+    )
+    return _shared_f1(mine, right)
+
+
+def squad_scores(
+    questions: Sequence[Question],
+    found: Mapping[str, str],
+    f1_of: Callable[[str, str], float] = word_f1,
+) -> Scores:
     """Exact match and F1, the best over the right answers, in per cent as published.
 
-    ``found`` has an answer for each question's name, "" for none. Questions without an answer
-    count, too (SQuAD 2.0); with both kinds there, each is also scored by itself.
+    ``f1_of`` is `word_f1`, or `character_f1` for Korean. ``found`` has an answer for each
+    question's name, "" for none. Questions without an answer count, too (SQuAD 2.0); with both
+    kinds there, each is also scored by itself.
 
     Raises
     ------
@@ -86,7 +113,7 @@ def squad_scores(questions: Sequence[Question], found: Mapping[str, str]) -> Sco
     for question in questions:
         right = [text for text, _ in question.answers if normalize_answer(text)] or [""]
         exact.append(max(exact_match(found[question.name], text) for text in right))
-        f1.append(max(word_f1(found[question.name], text) for text in right))
+        f1.append(max(f1_of(found[question.name], text) for text in right))
     answerable = np.array([bool(question.answers) for question in questions])
     scores = {"exact": 100 * float(np.mean(exact)), "f1": 100 * float(np.mean(f1))}
     if answerable.any() and not answerable.all():

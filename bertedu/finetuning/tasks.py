@@ -14,6 +14,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from bertedu.finetuning.examples import (
     Tagged,
     Task,
     TaskError,
+    check_examples,
 )
 from bertedu.text.corpus import Document, load_documents
 from bertedu.text.sources import read
@@ -86,7 +88,8 @@ def _sentiment() -> Splits:
             if row["category"] not in ("fresh", "rotten") or text in seen or not text:
                 continue  # a plot is no review; the same review twice could be in two splits
             seen.add(text)
-            yield split_by(row["movie_name"]), Example(text, None, row["category"] == "fresh")
+            fresh, film = row["category"] == "fresh", row["movie_name"]
+            yield split_by(film), Example(text, None, fresh, film)
 
     return _collect(rows())
 
@@ -102,7 +105,7 @@ def _questions() -> Splits:
             kind = label.partition(":")[0]
             if kind in QUESTION_TYPES and text not in seen:
                 seen.add(text)
-                yield split_by(text), Example(text, None, QUESTION_TYPES.index(kind))
+                yield split_by(text), Example(text, None, QUESTION_TYPES.index(kind), text)
 
     return _collect(rows())
 
@@ -121,7 +124,7 @@ def _valence() -> Splits:
                     continue
                 seen.add(text)
                 source = f"{member} {name.partition('_')[0]}"  # the pieces of one review together
-                yield split_by(source), Example(text, None, float(value))
+                yield split_by(source), Example(text, None, float(value), source)
 
     return _collect(rows())
 
@@ -146,24 +149,33 @@ def _by_topic(split: str) -> dict[str, list[Document]]:
     return found
 
 
-def _per_article(
-    make: Callable[[Document, list[Document], np.random.Generator], object | None], name: str
-) -> Splits:
-    """Make at most one example of each article, given the articles of its topic and split."""
+Make = Callable[[Document, list[Document], int, np.random.Generator], object | None]
+DRAWS = {"train": 1, "dev": 3, "test": 3}  # held-out articles are few: ask more of each
+
+
+def _per_article(make: Make, name: str) -> Splits:
+    """Make examples of each article, given the articles of its topic and split, and a number."""
 
     def rows() -> Iterator[tuple[str, object]]:
         for split in SPLITS:
             for articles in _by_topic(split).values():
                 for article in articles:
-                    example = make(article, articles, _dice(name, article.title))
-                    if example is not None:
-                        yield split, example
+                    for draw in range(DRAWS[split]):
+                        dice = _dice(name, article.title, str(draw))
+                        example = make(article, articles, draw, dice)
+                        if example is not None:
+                            yield split, example
 
     return _collect(rows())
 
 
 def _one(items: list[str], dice: np.random.Generator) -> str:
     return items[int(dice.integers(len(items)))]
+
+
+def _turn(count: int, title: str) -> list[int]:
+    """Return the numbers up to ``count`` in an order that only the title decides."""
+    return [int(i) for i in _dice("turn", title).permutation(count)]
 
 
 def _other(
@@ -185,11 +197,14 @@ def _body(article: Document) -> list[str]:
 def _topic() -> Splits:
     """Which of eleven headings is this sentence's article under?"""
 
-    def make(article: Document, _: list[Document], dice: np.random.Generator) -> object | None:
+    def make(
+        article: Document, _: list[Document], draw: int, dice: np.random.Generator
+    ) -> object | None:
         body = _body(article)
-        if not body:
+        if draw >= len(body):
             return None
-        return Example(_one(body, dice), None, TOPICS.index(str(article.topic)))
+        text = body[_turn(len(body), article.title)[draw]]
+        return Example(text, None, TOPICS.index(str(article.topic)), article.title)
 
     return _per_article(make, "topic")
 
@@ -198,16 +213,16 @@ def _description() -> Splits:
     """Does this description fit this text? If not, it is of another article under the heading."""
 
     def make(
-        article: Document, articles: list[Document], dice: np.random.Generator
+        article: Document, articles: list[Document], draw: int, dice: np.random.Generator
     ) -> object | None:
-        body = _body(article)
+        body = _body(article)[2 * draw : 2 * draw + 2]
         if not body or not article.description:
             return None
         fits = bool(dice.random() < 0.5)
         description: str | None = article.description
         while not fits and (not description or description == article.description):
             description = _other(article, articles, dice).description
-        return Example(str(description), " ".join(body[:2]), fits)
+        return Example(str(description), " ".join(body), fits, article.title)
 
     return _per_article(make, "description")
 
@@ -216,19 +231,20 @@ def _next() -> Splits:
     """Which of four sentences comes next? Three are of other articles under the heading."""
 
     def make(
-        article: Document, articles: list[Document], dice: np.random.Generator
+        article: Document, articles: list[Document], draw: int, dice: np.random.Generator
     ) -> object | None:
         sentences = article.sentences()
-        if len(sentences) < 3:
+        if len(sentences) < 3 + draw:
             return None
-        t = int(dice.integers(1, len(sentences) - 1))
+        t = 1 + _turn(len(sentences) - 2, article.title)[draw]
         endings = [sentences[t + 1]]
         while len(endings) < 4:
             other = _one(_other(article, articles, dice, need=2).sentences()[1:], dice)
             if other not in endings:
                 endings.append(other)
         order = dice.permutation(4)
-        return Choice(sentences[t], tuple(endings[i] for i in order), int(order.argmin()))
+        label = int(order.argmin())
+        return Choice(sentences[t], tuple(endings[i] for i in order), label, article.title)
 
     return _per_article(make, "next")
 
@@ -243,13 +259,14 @@ def _answer(none_share: float) -> Callable[[], Splits]:
     name = "answer" if not none_share else "answer or none"
 
     def make(
-        article: Document, articles: list[Document], dice: np.random.Generator
+        article: Document, articles: list[Document], draw: int, dice: np.random.Generator
     ) -> object | None:
         opening = " ".join(article.sentences()[:2])
         if not article.description or not _places(article.title, opening):
             return None
         if article.title.lower() in article.description.lower():
             return None  # the question would contain its answer
+        question = f"{article.title} {draw + 1}"
         texts = {article.title: opening}
         while len(texts) < 4:
             other = _other(article, articles, dice)
@@ -260,7 +277,7 @@ def _answer(none_share: float) -> Callable[[], Splits]:
             context = " ".join(texts[t] for t in titles)
             if _places(article.title, context):
                 return None  # mentioned by another article after all
-            return Question(article.title, article.description, context, ())
+            return Question(question, article.description, context, (), article.title)
         own = int(dice.integers(3))
         titles.insert(own, article.title)
         context = " ".join(texts[t] for t in titles)
@@ -268,12 +285,17 @@ def _answer(none_share: float) -> Callable[[], Splits]:
         ends = begins + len(opening)
         starts = [s for s in _places(article.title, context) if begins <= s < ends]
         answers = tuple((article.title, start) for start in starts)
-        return Question(article.title, article.description, context, answers)
+        return Question(question, article.description, context, answers, article.title)
 
     return lambda: _per_article(make, name)
 
 
 _WORD = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
+
+
+def split_words(text: str) -> tuple[str, ...]:
+    """Cut a sentence into words and punctuation: the units that are tagged."""
+    return tuple(_WORD.findall(text))
 
 
 def _entities() -> Splits:
@@ -287,13 +309,13 @@ def _entities() -> Splits:
         for article in articles:
             title = article.title
             if article.topic in ENTITY_TYPES and title[:1].isupper() and len(title) > 3:
-                words = tuple(_WORD.findall(title))
+                words = split_words(title)
                 kinds[words] = ENTITY_TYPES[str(article.topic)]
                 split_of_title[words] = split
     longest = max(map(len, kinds), default=0)
 
-    def tag(sentence: str) -> tuple[Tagged, list[tuple[str, ...]]]:
-        words = tuple(_WORD.findall(sentence))
+    def tag(sentence: str, source: str) -> tuple[Tagged, list[tuple[str, ...]]]:
+        words = split_words(sentence)
         tags, mentions, i = ["O"] * len(words), [], 0
         while i < len(words):
             for size in range(min(longest, len(words) - i), 0, -1):
@@ -305,13 +327,13 @@ def _entities() -> Splits:
                     i += size - 1
                     break
             i += 1
-        return Tagged(words, tuple(tags)), mentions
+        return Tagged(words, tuple(tags), source), mentions
 
     def rows() -> Iterator[tuple[str, object]]:
         for split, articles in _articles().items():
             for article in articles:
                 for sentence in article.sentences():
-                    example, mentions = tag(sentence)
+                    example, mentions = tag(sentence, article.title)
                     if not mentions or len(example.words) > 60:
                         continue
                     if split == "train" and any(split_of_title[m] != "train" for m in mentions):
@@ -400,8 +422,11 @@ TASKS = {
 }
 
 
-def load_task(name: str) -> tuple[Task, Splits]:
-    """Return a task and its checked examples by split.
+def load_task(name: str, folder: Path | None = None) -> tuple[Task, Splits]:
+    """Return a task, ours or a benchmark of the paper, and its checked examples by split.
+
+    A benchmark (see `bertedu.finetuning.benchmarks`) is read from the network, or from its
+    published files in ``folder``.
 
     Raises
     ------
@@ -411,11 +436,11 @@ def load_task(name: str) -> tuple[Task, Splits]:
         Its source cannot be fetched.
 
     """
-    from bertedu.finetuning.examples import check_examples
+    from bertedu.finetuning.benchmarks import BENCHMARKS, benchmark  # it imports this module
 
-    if name not in TASKS:
-        raise TaskError(f"no task {name!r}: choose one of {', '.join(TASKS)}")
-    task = TASKS[name]
+    if name not in TASKS and name not in BENCHMARKS:
+        raise TaskError(f"no task {name!r}: choose one of {', '.join((*TASKS, *BENCHMARKS))}")
+    task = TASKS[name] if name in TASKS else benchmark(name, folder)
     splits = task.load()
     check_examples(task, splits)
     return task, splits

@@ -79,7 +79,7 @@ class BertForPreTraining(nn.Module):
         self.config = config
         self.bert = Bert(config)
         self.mlm = MLMHead(config, self.bert.embeddings.token)
-        self.nsp = ClassificationHead(config, num_labels=2)
+        self.nsp = ClassificationHead(config.hidden_size, num_labels=2)
         init_weights(self.mlm.transform, config.initializer_range)
         init_weights(self.nsp, config.initializer_range)
         nn.init.zeros_(self.mlm.decoder.bias)

@@ -7,7 +7,7 @@ beside them `transformers` opens it as it is.
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from bertedu.model.bert import BertForPreTraining
+from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.config import BertConfig, Direction
 from bertedu.model.elmo import ElmoForPreTraining, ElmoSizes
 
@@ -71,8 +71,8 @@ def hugging_face_config(config: BertConfig) -> dict[str, Any]:
     }
 
 
-def read_config(folder: Path) -> BertConfig:
-    """Read `config.json`, ours or Hugging Face's.
+def read_config(folder: Path, kinds: Collection[str] = ("bert",)) -> BertConfig:
+    """Read `config.json`, ours or Hugging Face's; its `model_type` must be one of ``kinds``.
 
     Raises
     ------
@@ -80,11 +80,23 @@ def read_config(folder: Path) -> BertConfig:
         There is none, it is not JSON, or it describes another kind of model.
 
     """
-    path = folder / "config.json"
-    values = _read_json(folder)
+    return config_from(read_json(folder), str(folder / "config.json"), kinds)
+
+
+def config_from(
+    values: dict[str, Any], path: str, kinds: Collection[str] = ("bert",)
+) -> BertConfig:
+    """Make a config of what a `config.json` says; ``path`` is for messages.
+
+    Raises
+    ------
+    CheckpointError
+        It describes another kind of model.
+
+    """
     if values.get("model_type") == ELMO:
         raise CheckpointError(f"{path} describes an ELMo: load it with load_elmo")
-    if values.get("model_type") != "bert":
+    if values.get("model_type") not in kinds:
         raise CheckpointError(f"{path} does not describe a BERT (model_type must be 'bert')")
     if values.get("hidden_act", "gelu") != "gelu":
         raise CheckpointError(f"{path}: hidden_act is {values['hidden_act']!r}; only gelu is known")
@@ -105,7 +117,8 @@ def read_config(folder: Path) -> BertConfig:
         raise CheckpointError(f"{path} makes no model: {error}") from None
 
 
-def _read_json(folder: Path) -> dict[str, Any]:
+def read_json(folder: Path) -> dict[str, Any]:
+    """Read the `config.json` of a folder, whatever it describes; raises as `read_config`."""
     path = folder / "config.json"
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
@@ -119,7 +132,7 @@ def _read_json(folder: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path) -> Iterator[Path]:
     """Give a temporary name to write to; rename it to ``path`` if all went well."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
@@ -138,15 +151,20 @@ def _replacing(path: Path) -> Iterator[Path]:
 
 def write_atomically(path: Path, content: str) -> None:
     """Write a text file so that a reader sees the old one or the new one, never half of it."""
-    with _replacing(path) as part:
+    with replacing(path) as part:
         part.write_text(content, encoding="utf-8")
 
 
 def save_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
     """Write a safetensors file under a temporary name, then rename it."""
-    with _replacing(path) as part:
-        save_file(tensors, part, metadata)
-        part.chmod(0o644)  # safetensors makes it readable for its owner only
+    with replacing(path) as part:
+        write_tensors(tensors, part, metadata)
+
+
+def write_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
+    """Write a safetensors file that others may read; safetensors itself lets only the owner."""
+    save_file(tensors, path, metadata)
+    path.chmod(0o644)
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -210,7 +228,7 @@ def load_elmo(folder: Path | str) -> ElmoForPreTraining:
 
     """
     folder = Path(folder)
-    values = _read_json(folder)
+    values = read_json(folder)
     if values.get("model_type") != ELMO:
         raise CheckpointError(f"{folder} holds no ELMo of ours: load it with load_checkpoint")
     tensors, _ = load_tensors(folder / "model.safetensors")
@@ -242,9 +260,45 @@ def load_checkpoint(folder: Path | str) -> BertForPreTraining:
 
 def load_pretrained(folder: Path | str) -> BertForPreTraining | ElmoForPreTraining:
     """Load whichever of the two the folder holds; see `load_checkpoint` and `load_elmo`."""
-    if _read_json(Path(folder)).get("model_type") == ELMO:
+    if read_json(Path(folder)).get("model_type") == ELMO:
         return load_elmo(folder)
     return load_checkpoint(folder)
+
+
+# old files call scale and shift of a layer norm gamma and beta
+_OLD_NAMES = ((r"LayerNorm\.gamma$", "LayerNorm.weight"), (r"LayerNorm\.beta$", "LayerNorm.bias"))
+
+
+def load_encoder_weights(bert: Bert, tensors: dict[str, Tensor], origin: str) -> None:
+    """Copy the tensors of a published encoder, with or without "bert." in front of their names.
+
+    Heads are left alone. A model saved without a pooler keeps the random one it was made with.
+
+    Raises
+    ------
+    CheckpointError
+        A tensor of the encoder is missing or has another shape.
+
+    """
+    found = {}
+    for name, tensor in tensors.items():
+        for old, new in _OLD_NAMES:
+            name = re.sub(old, new, name)
+        found[name.removeprefix("bert.")] = tensor
+    state = bert.state_dict()
+    for name, own in state.items():
+        theirs = hugging_face_name(name)
+        if theirs not in found:
+            if name.startswith("pooler."):
+                continue
+            raise CheckpointError(f"{origin} has no tensor {theirs!r}: it is not a whole BERT")
+        if found[theirs].shape != own.shape:
+            raise CheckpointError(
+                f"{origin}: {theirs} is {tuple(found[theirs].shape)}, but its config makes it "
+                f"{tuple(own.shape)}. Weights and config.json come from different models."
+            )
+        state[name] = found[theirs].float()
+    bert.load_state_dict(state)
 
 
 def load_weights(model: BertForPreTraining, tensors: dict[str, Tensor], origin: str) -> None:

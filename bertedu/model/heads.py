@@ -44,10 +44,10 @@ class MLMHead(nn.Module):
 class ClassificationHead(nn.Module):
     """K scores from C: next sentence, sentiment, entailment; with K = 1, a regression."""
 
-    def __init__(self, config: BertConfig, num_labels: int, dropout: float = 0.0) -> None:
+    def __init__(self, hidden_size: int, num_labels: int, dropout: float = 0.0) -> None:
         super().__init__()
         self.dropout = nn.Dropout(dropout)
-        self.classifier = nn.Linear(config.hidden_size, num_labels)
+        self.classifier = nn.Linear(hidden_size, num_labels)
 
     def forward(self, pooled: Tensor) -> Tensor:
         """(B, H) -> (B, K)."""
@@ -61,8 +61,8 @@ class TaggingHead(ClassificationHead):
 class SpanHead(TaggingHead):
     """A start and an end score for each token (paper, section 4.2)."""
 
-    def __init__(self, config: BertConfig) -> None:
-        super().__init__(config, num_labels=2)
+    def __init__(self, hidden_size: int) -> None:
+        super().__init__(hidden_size, num_labels=2)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(B, S, H) -> (2, B, S): start scores, end scores."""
@@ -72,8 +72,8 @@ class SpanHead(TaggingHead):
 class MultipleChoiceHead(ClassificationHead):
     """One score for each choice from its own C (paper, section 4.4)."""
 
-    def __init__(self, config: BertConfig, dropout: float = 0.0) -> None:
-        super().__init__(config, num_labels=1, dropout=dropout)
+    def __init__(self, hidden_size: int, dropout: float = 0.0) -> None:
+        super().__init__(hidden_size, num_labels=1, dropout=dropout)
 
     def forward(self, pooled: Tensor) -> Tensor:
         """(B, choices, H) -> (B, choices)."""

@@ -8,10 +8,12 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from bertedu.analysis.fill import Guess, blank_logits, fill_blanks
+from bertedu.analysis.fill import Guess, Side, ask_readers, blank_logits, fill_blanks
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.config import BertConfig, Direction
-from bertedu.text.tokenization import SPECIAL_TOKENS, fast_tokenizer
+from bertedu.model.config import ONE_WAY, BertConfig, Direction
+from bertedu.model.elmo import ElmoForPreTraining
+from bertedu.pretraining.evaluation import PreTrainingModel
+from bertedu.text.tokenization import MASK_ID, SPECIAL_TOKENS, UNK_ID, fast_tokenizer
 
 WORDS = ["the", "a", "dog", "cat", "bird", "barked", "purred", "sang", "in", "near", "yard", "tree"]
 WORDS += ["loudly", ",", "."]
@@ -19,9 +21,8 @@ VOCABULARY = [*SPECIAL_TOKENS, *WORDS, "##s"]
 LONGEST = 16
 
 
-def make_model(direction: Direction = "bidirectional") -> BertForPreTraining:
-    torch.manual_seed(0)
-    config = BertConfig(
+def make_config(direction: Direction = "bidirectional") -> BertConfig:
+    return BertConfig(
         vocab_size=len(VOCABULARY),
         hidden_size=16,
         num_hidden_layers=2,
@@ -32,7 +33,28 @@ def make_model(direction: Direction = "bidirectional") -> BertForPreTraining:
         initializer_range=0.5,  # wide, so that every input word moves the answer
         direction=direction,
     )
-    return BertForPreTraining(config)
+
+
+def make_model(direction: Direction = "bidirectional") -> BertForPreTraining:
+    torch.manual_seed(0)
+    return BertForPreTraining(make_config(direction))
+
+
+def make_elmo() -> ElmoForPreTraining:
+    torch.manual_seed(0)
+    model = ElmoForPreTraining(make_config())
+    with torch.no_grad():
+        for parameter in model.elmo.parameters():  # wide: every input word moves the answer
+            parameter.normal_()
+        model.decoder.bias.normal_()  # so that it matters how often it is added
+    return model
+
+
+def make(kind: str) -> PreTrainingModel:
+    return make_elmo() if kind == "elmo" else make_model(kind)  # type: ignore[arg-type]
+
+
+KINDS = ["bidirectional", "left-to-right", "right-to-left", "elmo"]
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +62,12 @@ def tokenizer() -> Tokenizer:
     return fast_tokenizer(VOCABULARY)
 
 
-def shares(model: BertForPreTraining, tokenizer: Tokenizer, text: str) -> dict[str, float]:
-    """All guesses for the first blank."""
-    guesses = fill_blanks(model, tokenizer, text, top=len(VOCABULARY) - len(SPECIAL_TOKENS))[0]
-    return {guess.word: guess.probability for guess in guesses}
+def shares(
+    model: PreTrainingModel, tokenizer: Tokenizer, text: str, side: Side = "both", blank: int = 0
+) -> dict[str, float]:
+    """All guesses for one blank, the first if not said otherwise."""
+    guesses = fill_blanks(model, tokenizer, text, len(VOCABULARY) - len(SPECIAL_TOKENS), side)
+    return {guess.word: guess.probability for guess in guesses[blank]}
 
 
 def differ(one: dict[str, float], other: dict[str, float]) -> bool:
@@ -52,21 +76,172 @@ def differ(one: dict[str, float], other: dict[str, float]) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("direction", "left_matters", "right_matters"),
+    ("kind", "side", "left_matters", "right_matters"),
     [
-        ("bidirectional", True, True),
-        ("left-to-right", True, False),
-        ("right-to-left", False, True),
+        ("bidirectional", "both", True, True),
+        ("left-to-right", "both", True, False),
+        ("right-to-left", "both", False, True),
+        ("elmo", "both", True, True),
+        ("elmo", "left", True, False),
+        ("elmo", "right", False, True),
     ],
 )
 def test_guesses_depend_on_the_sides_the_model_sees(
-    tokenizer: Tokenizer, direction: Direction, left_matters: bool, right_matters: bool
+    tokenizer: Tokenizer, kind: str, side: Side, left_matters: bool, right_matters: bool
+) -> None:
+    model = make(kind)
+
+    def moved_by(text: str) -> bool:
+        here = shares(model, tokenizer, "the dog ___ loudly in the yard", side)
+        return differ(here, shares(model, tokenizer, text, side))
+
+    assert moved_by("a dog ___ loudly in the yard") == left_matters
+    assert moved_by("the cat ___ loudly in the yard") == left_matters  # the neighbor
+    assert moved_by("the dog ___ loudly in the tree") == right_matters
+    assert moved_by("the dog ___ near in the yard") == right_matters  # the neighbor
+    assert moved_by("the dog ___ loudly in the yard .") == right_matters
+
+
+# -- models that read one way
+
+
+ONE_WAY_READERS = [
+    ("left-to-right", "both", "left-to-right"),
+    ("right-to-left", "both", "right-to-left"),
+    ("elmo", "left", "left-to-right"),
+    ("elmo", "right", "right-to-left"),
+]
+
+
+@pytest.mark.parametrize(("kind", "side", "direction"), ONE_WAY_READERS)
+@pytest.mark.parametrize("place", range(1, 7))
+def test_a_one_way_guess_is_the_one_for_a_text_without_the_blank_and_the_other_side(
+    tokenizer: Tokenizer, kind: str, side: Side, direction: Direction, place: int
+) -> None:
+    words = ["the", "dog", "barked", "loudly", "near", "a"]
+    tokens = ["[CLS]", *words, "[SEP]"]
+    to_right = direction == "left-to-right"
+    # from the right there is nothing to cut off, or positions would shift: other words, then
+    seen = tokens[:place] if to_right else [*["cat"] * (place + 1), *tokens[place + 1 :]]
+    model = make(kind).eval()
+    with torch.no_grad():
+        scores = model(torch.tensor([[VOCABULARY.index(token) for token in seen]]))
+    half = scores[1] if side == "right" else scores[0]
+    words[place - 1] = "___"
+    (row,), _ = blank_logits(model, tokenizer, " ".join(words), side)
+    torch.testing.assert_close(row, half[0, -1 if to_right else place + 1], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["left-to-right", "right-to-left", "elmo"])
+def test_a_one_way_model_reads_other_blanks_as_unknown_and_its_own_not_at_all(
+    tokenizer: Tokenizer, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make(kind)
+    seen = []
+    ask = model.forward
+
+    def listen(ids: torch.Tensor, **others: torch.Tensor) -> object:
+        seen.append(ids)
+        return ask(ids, **others)
+
+    monkeypatch.setattr(model, "forward", listen)
+    text = "the ___ barked near ___ dog"
+    got, _ = blank_logits(model, tokenizer, text)
+    (ids,) = seen
+    assert MASK_ID not in ids
+    assert (ids == UNK_ID).nonzero().tolist() == [[0, 2], [0, 5]]
+    for blank, other in ((0, 1), (1, 0)):
+        one = text.split()
+        one[(1, 4)[other]] = "zzz"  # no such word: [UNK]
+        (alone,), tokens = blank_logits(model, tokenizer, " ".join(one))
+        assert tokens.count("[UNK]") == 1
+        torch.testing.assert_close(got[blank], alone, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("direction", "first_moves"), [*zip(ONE_WAY, (False, True), strict=True)])
+def test_what_stands_between_two_blanks_moves_the_one_that_reads_it(
+    tokenizer: Tokenizer, direction: Direction, first_moves: bool
 ) -> None:
     model = make_model(direction)
-    here = shares(model, tokenizer, "the ___ barked in the yard")
-    assert differ(here, shares(model, tokenizer, "a ___ barked in the yard")) == left_matters
-    assert differ(here, shares(model, tokenizer, "the ___ barked in the tree")) == right_matters
-    assert differ(here, shares(model, tokenizer, "the ___ sang in the yard")) == right_matters
+    texts = "the ___ barked near ___ dog", "the ___ sang near ___ dog"
+    for blank, moves in enumerate((first_moves, not first_moves)):
+        here, there = (shares(model, tokenizer, text, blank=blank) for text in texts)
+        assert differ(here, there) == moves
+
+
+# -- the two halves of an ELMo
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_joined_halves_are_multiplied_and_divided_by_the_frequency_of_the_word(
+    tokenizer: Tokenizer, place: int
+) -> None:
+    model = make_elmo()
+    words = ["the", "dog", "barked", "in", "yard"]
+    words[place] = "___"
+    text = " ".join(words)
+    left, right, joined = (
+        shares(model, tokenizer, text, side) for side in ("left", "right", "both")
+    )
+    bias = dict(zip(VOCABULARY, model.decoder.bias.tolist(), strict=True))
+    frequency = torch.tensor([bias[word] for word in joined]).softmax(0).tolist()
+    expected = {
+        word: left[word] * right[word] / share
+        for word, share in zip(joined, frequency, strict=True)
+    }
+    total = sum(expected.values())
+    for word, share in joined.items():
+        assert share == pytest.approx(expected[word] / total, rel=1e-3, abs=1e-7), word
+    assert differ(left, right)
+    assert differ(left, joined)
+
+
+def test_a_half_that_knows_nothing_but_frequencies_leaves_the_other_one_as_it_is(
+    tokenizer: Tokenizer,
+) -> None:
+    model = make_elmo()
+    with torch.no_grad():
+        for parameter in model.elmo.backwards.parameters():
+            parameter.zero_()
+        model.norm.bias.zero_()
+        model.elmo.token.weight[3].fill_(1)  # [SEP]: of equal numbers the norm makes zeros
+    text = "the dog ___"
+    right = shares(model, tokenizer, text, "right")
+    bias = dict(zip(VOCABULARY, model.decoder.bias.tolist(), strict=True))
+    counted = torch.tensor([bias[word] for word in right]).softmax(0).tolist()
+    assert list(right.values()) == pytest.approx(counted, abs=1e-6)
+    assert not differ(shares(model, tokenizer, text), shares(model, tokenizer, text, "left"))
+
+
+@pytest.mark.parametrize("kind", KINDS[:3])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_only_an_elmo_has_halves(tokenizer: Tokenizer, kind: str, side: Side) -> None:
+    with pytest.raises(ValueError, match=f"only an ELMo has a {side} half"):
+        fill_blanks(make(kind), tokenizer, "the ___ sang", side=side)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_side_that_is_none_is_named(tokenizer: Tokenizer, kind: str) -> None:
+    with pytest.raises(ValueError, match="side is 'middle'"):
+        fill_blanks(make(kind), tokenizer, "the ___ sang", side="middle")  # type: ignore[arg-type]
+
+
+def test_readers_answer_under_their_names_and_an_elmo_three_times(tokenizer: Tokenizer) -> None:
+    bert, elmo = make_model(), make_elmo()
+    text = "the ___ barked near ___"
+    answers = ask_readers({"BERT": bert, "ELMo": elmo, "again": bert}, tokenizer, text, top=3)
+    expected = {
+        "BERT": fill_blanks(bert, tokenizer, text, 3),
+        "ELMo, left half": fill_blanks(elmo, tokenizer, text, 3, "left"),
+        "ELMo, right half": fill_blanks(elmo, tokenizer, text, 3, "right"),
+        "ELMo, joined": fill_blanks(elmo, tokenizer, text, 3),
+        "again": fill_blanks(bert, tokenizer, text, 3),
+    }
+    assert list(answers.items()) == list(expected.items())  # in this order
+    assert len({str(guesses) for guesses in answers.values()}) == 4
+
+
+# -- all models
 
 
 def test_probabilities_are_a_softmax_over_words_alone(tokenizer: Tokenizer) -> None:
@@ -82,10 +257,11 @@ def test_probabilities_are_a_softmax_over_words_alone(tokenizer: Tokenizer) -> N
         assert got[word] == pytest.approx(share, abs=1e-6), word
 
 
-def test_special_tokens_are_never_guessed_however_likely(tokenizer: Tokenizer) -> None:
-    model = make_model()
+@pytest.mark.parametrize("kind", KINDS)
+def test_special_tokens_are_never_guessed_however_likely(tokenizer: Tokenizer, kind: str) -> None:
+    model = make(kind)
     with torch.no_grad():
-        model.mlm.decoder.bias[: len(SPECIAL_TOKENS)] = 100
+        model.decoder.bias[: len(SPECIAL_TOKENS)] = 100
     got = shares(model, tokenizer, "the ___ barked")
     assert set(got) == set(VOCABULARY[len(SPECIAL_TOKENS) :])
     assert all(share > 0 for share in got.values())
@@ -123,8 +299,11 @@ def test_ways_to_write_a_blank_are_the_same(tokenizer: Tokenizer, blank: str) ->
     assert fill_blanks(model, tokenizer, f"The {blank}, loudly.") == expected
 
 
-def test_a_model_in_training_answers_without_dropout_and_goes_on(tokenizer: Tokenizer) -> None:
-    model = make_model().train()
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_in_training_answers_without_dropout_and_goes_on(
+    tokenizer: Tokenizer, kind: str
+) -> None:
+    model = make(kind).train()
     first = fill_blanks(model, tokenizer, "the ___ sang")
     assert fill_blanks(model, tokenizer, "the ___ sang") == first
     assert model.training
@@ -134,11 +313,14 @@ def test_a_model_in_training_answers_without_dropout_and_goes_on(tokenizer: Toke
     assert all(p.grad is None for p in model.parameters())
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("text", ["", "   ", "the dog barked", "the _ barked", "the [mask] sang"])
-def test_a_text_without_a_blank_is_told_how_to_write_one(tokenizer: Tokenizer, text: str) -> None:
+def test_a_text_without_a_blank_is_told_how_to_write_one(
+    tokenizer: Tokenizer, text: str, kind: str
+) -> None:
     message = re.escape(f"no blank in {text!r}: write ___ or [MASK]")
     with pytest.raises(ValueError, match=message):
-        fill_blanks(make_model(), tokenizer, text)
+        fill_blanks(make(kind), tokenizer, text)
 
 
 @pytest.mark.parametrize("text", [None, 3, ["the", "___"], b"the ___"])
@@ -147,8 +329,11 @@ def test_something_that_is_not_text_is_named(tokenizer: Tokenizer, text: object)
         fill_blanks(make_model(), tokenizer, text)  # type: ignore[arg-type]
 
 
-def test_the_longest_text_fits_and_one_word_more_is_an_error(tokenizer: Tokenizer) -> None:
-    model = make_model()
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_longest_text_fits_and_one_word_more_is_an_error(
+    tokenizer: Tokenizer, kind: str
+) -> None:
+    model = make(kind).eval()
     text = "___ " + "dog " * (LONGEST - 3)  # and [CLS] and [SEP]
     assert fill_blanks(model, tokenizer, text)
     with pytest.raises(ValueError, match=f"{LONGEST + 1} tokens.*position.*{LONGEST}"):
@@ -159,14 +344,28 @@ def test_the_longest_text_fits_and_one_word_more_is_an_error(tokenizer: Tokenize
     assert model.training
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("top", [0, -1, len(WORDS) + 2, 10_000])
-def test_more_or_fewer_guesses_than_there_are_words(tokenizer: Tokenizer, top: int) -> None:
+def test_more_or_fewer_guesses_than_there_are_words(
+    tokenizer: Tokenizer, top: int, kind: str
+) -> None:
     with pytest.raises(ValueError, match=f"top is {top}: ask for 1 to {len(WORDS) + 1} guesses"):
-        fill_blanks(make_model(), tokenizer, "the ___ sang", top)
+        fill_blanks(make(kind), tokenizer, "the ___ sang", top)
 
 
-def test_a_guess_is_a_word_and_a_share(tokenizer: Tokenizer) -> None:
-    guess = fill_blanks(make_model(), tokenizer, "the ___ sang")[0][0]
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("text", ["___", "___ sang", "the ___", "___ ___", "the ___ sang"])
+def test_a_blank_may_stand_anywhere(tokenizer: Tokenizer, kind: str, text: str) -> None:
+    answers = fill_blanks(make(kind), tokenizer, text, len(WORDS) + 1)
+    assert len(answers) == text.count("___")
+    for guesses in answers:
+        assert {guess.word for guess in guesses} == {*WORDS, "##s"}
+        assert sum(guess.probability for guess in guesses) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_guess_is_a_word_and_a_share(tokenizer: Tokenizer, kind: str) -> None:
+    guess = fill_blanks(make(kind), tokenizer, "the ___ sang")[0][0]
     assert guess == Guess(guess.word, guess.probability)
     assert guess.word in VOCABULARY
     assert isinstance(guess.probability, float)

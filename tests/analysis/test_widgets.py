@@ -8,10 +8,18 @@ import ipywidgets as widgets
 import pytest
 
 from bertedu.analysis import widgets as own
-from bertedu.analysis.fill import Guess
-from bertedu.analysis.widgets import bars_html, beat_bert, fill_box, make_puzzles
+from bertedu.analysis.fill import Guess, ask_readers
+from bertedu.analysis.widgets import (
+    bars_html,
+    beat_bert,
+    columns_html,
+    fill_box,
+    make_puzzles,
+    reader_bars,
+)
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
+from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.text.corpus import Document
 from bertedu.text.tokenization import SPECIAL_TOKENS, fast_tokenizer
 
@@ -29,6 +37,7 @@ MODEL = BertForPreTraining(
         initializer_range=0.5,
     )
 )
+READERS = {"BERT": MODEL, "ELMo": ElmoForPreTraining(MODEL.config)}
 ARTICLE = Document(
     "Animals",
     "made up",
@@ -113,6 +122,81 @@ def test_bars_are_as_long_as_the_guess_is_likely_and_the_truth_is_marked() -> No
     assert "50 %" in shown
     assert "10 %" in shown
     assert re.findall("<b>(.*?)</b>", shown) == ["cat ✓"]
+
+
+# -- several readers
+
+
+def test_the_box_shows_several_readers_side_by_side_at_every_blank() -> None:
+    field, answer = parts(fill_box(READERS, TOKENIZER, "the ___ sang near a ___", top=2))
+    expected = ask_readers(READERS, TOKENIZER, "the ___ sang near a ___", 2)
+    names = ["BERT", "ELMo, left half", "ELMo, right half", "ELMo, joined"]
+    assert re.findall("<th[^>]*>(.*?)</th>", answer.value) == names * 2
+    first, second = re.split(r"<p>blank \d</p>", answer.value)[1:]
+    for number, shown in enumerate((first, second)):
+        assert shown == columns_html({name: expected[name][number] for name in names})
+    assert first != second
+    field.value = "a ___ sang"
+    assert answer.value.count("<th ") == 4
+    field.value = "nothing to fill"
+    assert "write ___ or [MASK]" in answer.value
+    assert "<table" not in answer.value
+
+
+def test_a_column_holds_the_guesses_of_its_reader() -> None:
+    shown = columns_html({"one": [Guess("dog", 0.5), Guess("cat", 0.25)], "<two>": [Guess("a", 1)]})
+    assert shown.index("one") < shown.index("&lt;two&gt;")
+    assert "<two>" not in shown
+    dog, cat, a = (shown.index(f">{word}<") for word in ("dog", "cat", "a"))
+    assert dog < cat < a
+    assert list(map(int, re.findall(r"width:(\d+)px", shown))) == [30, 15, 60]
+
+
+def test_the_picture_has_a_row_a_sentence_and_a_column_a_reader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    figures = []
+
+    def keep(figure: object, alt: str) -> str:
+        figures.append(figure)
+        return alt
+
+    monkeypatch.setattr(own, "Picture", keep)
+    answers = {
+        "the ___ sang": {
+            "one": [Guess("bird", 0.5), Guess("cat", 0.2)],
+            "two, right half": [Guess("a", 0.1)],
+        },
+        "___ barked": {
+            "one": [Guess("dog", 1.0)],
+            "two, right half": [Guess("##s", 0.25), Guess("big", 0.2)],
+        },
+    }
+    alt = reader_bars(answers, "Two readers.")
+    assert alt == (
+        "Two readers. Best guesses. the ___ sang one: bird; two, right half: a. "
+        "___ barked one: dog; two, right half: ##s."
+    )
+    (figure,) = figures
+    assert [row.get_suptitle() for row in figure.subfigs] == list(answers)
+    for row, columns in zip(figure.subfigs, answers.values(), strict=True):
+        assert [axes.get_title(loc="left") for axes in row.axes] == ["one", "two,\nright half"]
+        for axes, guesses in zip(row.axes, columns.values(), strict=True):
+            assert [label.get_text() for label in axes.get_yticklabels()] == [
+                guess.word for guess in guesses
+            ]
+            widths = [bar.get_width() for bar in axes.patches]
+            assert widths == pytest.approx([100 * guess.probability for guess in guesses])
+            assert axes.yaxis_inverted()  # the best guess on top
+    assert len({axes.get_xlim() for row in figure.subfigs for axes in row.axes}) == 1
+    assert figure.subfigs[0].axes[0].get_xlim()[1] > 110  # a bar of 100 % and its number fit
+
+
+def test_the_picture_is_a_png_with_alt_text() -> None:
+    answers = {"the ___": {"one": [Guess("dog", 0.5)]}}
+    picture = reader_bars(answers, "One reader.")
+    assert picture.png.startswith(b"\x89PNG")
+    assert "dog" in picture.alt
 
 
 # -- the puzzles

@@ -11,6 +11,7 @@ import pytest
 from bertedu.finetuning.examples import Question
 from bertedu.finetuning.metrics import (
     best_threshold,
+    character_f1,
     classification_scores,
     exact_match,
     normalize_answer,
@@ -176,3 +177,27 @@ def test_half_an_entity_is_no_entity() -> None:
     assert tagging_scores(right, right)["f1"] == 1
     only_o = tagging_scores([["B-PER", *"O" * 9]], [["O"] * 10])
     assert (only_o["f1"], only_o["accuracy"]) == (0, 0.9), "accuracy flatters who finds nothing"
+
+
+def test_korean_answers_share_characters() -> None:
+    """A particle at the end of a word costs a part of the score there, and all of it by words."""
+    assert character_f1("서울에서", "서울") == pytest.approx(2 * 0.5 * 1 / 1.5)
+    assert word_f1("서울에서", "서울") == 0
+    assert character_f1("《서울》", "서울.") == 1
+    assert character_f1("a cat", "a dog") == pytest.approx(2 / 8), "no article is dropped"
+    assert character_f1("", "서울") == 0
+    assert character_f1("", "") == 1
+    question = Question("k", "어디?", "그는 서울에서 왔다", (("서울", 3),))
+    by_character = squad_scores([question], {"k": "서울에서"}, character_f1)
+    assert by_character["f1"] == pytest.approx(200 / 3)
+    assert by_character["exact"] == 0
+
+
+def test_matthews_and_the_f1_of_one_class() -> None:
+    labels, found = [1, 1, 0, 0, 1], [1, 0, 0, 1, 1]
+    scores = classification_scores(labels, found)
+    # true positives 2, false positives 1, false negatives 1, true negatives 1
+    assert scores["binary_f1"] == pytest.approx(2 * 2 / (2 * 2 + 1 + 1))
+    assert scores["matthews"] == pytest.approx((2 * 1 - 1 * 1) / (3 * 3 * 2 * 2) ** 0.5)
+    assert classification_scores([1, 1], [1, 1])["matthews"] == 0, "one class only"
+    assert "binary_f1" not in classification_scores([0, 1, 2], [0, 1, 1])

@@ -132,6 +132,20 @@ def test_no_text_is_in_two_splits(loaded: dict[str, Splits], name: str) -> None:
         assert not both, min(both)
 
 
+@pytest.mark.parametrize("name", TASKS)
+def test_a_source_is_in_one_split_and_an_example_comes_once(
+    loaded: dict[str, Splits], name: str
+) -> None:
+    splits = need(loaded, name)
+    sources = {split: {e.source for e in splits[split]} for split in SPLITS}
+    assert all(all(some) for some in sources.values()), "an example without a source"
+    assert not sources["train"] & sources["dev"]
+    assert not sources["train"] & sources["test"]
+    assert not sources["dev"] & sources["test"]
+    for split in SPLITS:
+        assert len(set(splits[split])) == len(splits[split])
+
+
 # -- one by one
 
 
@@ -169,10 +183,12 @@ def test_a_wrong_description_is_of_the_same_heading(loaded: dict[str, Splits]) -
     for d in load_documents("encyclopedia"):
         if d.topic in TOPICS and d.description and d.split == "test":
             of.setdefault(d.description, []).append(d)
-            topic[" ".join(module._body(d)[:2])] = d
+            body = module._body(d)
+            topic |= {" ".join(body[i : i + 2]): d for i in range(0, len(body), 2)}
     for example in splits["test"]:
         assert isinstance(example, Example)
         article = topic[str(example.pair)]
+        assert article.title == example.source
         if example.label:
             assert example.text == article.description
         else:
@@ -203,12 +219,13 @@ def test_answers_are_titles_and_questions_do_not_contain_them(
     without = 0
     for example in splits["test"]:
         assert isinstance(example, Question)
-        assert example.name.lower() not in example.question.lower()
+        title = example.source
+        assert title.lower() not in example.question.lower()
         without += not example.answers
         for text, _ in example.answers:
-            assert text == example.name
+            assert text == title
         if not example.answers:
-            assert not module._places(example.name, example.context)
+            assert not module._places(title, example.context)
     share = without / len(splits["test"])
     assert share == 0 if name == "answer" else 0.25 < share < 0.42
     places = Counter(

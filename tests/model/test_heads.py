@@ -78,7 +78,7 @@ def test_mlm_head_shares_the_table_it_is_given() -> None:
 
 @pytest.mark.parametrize("labels", [1, 2, 5])
 def test_classification_is_linear_in_c(labels: int) -> None:
-    head = ClassificationHead(CONFIG, labels).double()
+    head = ClassificationHead(CONFIG.hidden_size, labels).double()
     pooled = sample_states()[:, 0]
     expected = pooled @ head.classifier.weight.T + head.classifier.bias
     assert expected.shape == (2, labels)
@@ -87,15 +87,15 @@ def test_classification_is_linear_in_c(labels: int) -> None:
 
 def test_dropout_before_the_classifier_in_training_only() -> None:
     pooled = torch.ones(1, CONFIG.hidden_size)
-    head = ClassificationHead(CONFIG, 3, dropout=0.5).train()
+    head = ClassificationHead(CONFIG.hidden_size, 3, dropout=0.5).train()
     assert not torch.equal(head(pooled), head(pooled))
     assert torch.equal(head.eval()(pooled), head(pooled))
-    plain = ClassificationHead(CONFIG, 3).train()
+    plain = ClassificationHead(CONFIG.hidden_size, 3).train()
     assert torch.equal(plain(pooled), plain(pooled))  # NSP has none
 
 
 def test_tags_of_a_token_depend_on_that_token_only() -> None:
-    head = TaggingHead(CONFIG, 5).double()
+    head = TaggingHead(CONFIG.hidden_size, 5).double()
     x = sample_states()
     assert head(x).shape == (2, 7, 5)
     other = x.clone()
@@ -106,7 +106,7 @@ def test_tags_of_a_token_depend_on_that_token_only() -> None:
 
 
 def test_start_and_end_have_their_own_vectors() -> None:
-    head = SpanHead(CONFIG).double()
+    head = SpanHead(CONFIG.hidden_size).double()
     x = sample_states()
     starts, ends = head(x)
     assert starts.shape == ends.shape == (2, 7)
@@ -120,7 +120,7 @@ def test_start_and_end_have_their_own_vectors() -> None:
 
 
 def test_the_score_of_a_choice_depends_on_that_choice_only() -> None:
-    head = MultipleChoiceHead(CONFIG).double()
+    head = MultipleChoiceHead(CONFIG.hidden_size).double()
     pooled = sample_states()[:, :4]  # (B, choices, H)
     scores = head(pooled)
     assert scores.shape == (2, 4)
@@ -135,7 +135,7 @@ def test_the_score_of_a_choice_depends_on_that_choice_only() -> None:
 def test_multiple_choice_through_the_encoder() -> None:
     """Four choices packed as a batch of their own: each score is that of the choice alone."""
     model = make_model(dataclasses.replace(CONFIG, dropout=0.0))
-    head = MultipleChoiceHead(CONFIG).double()
+    head = MultipleChoiceHead(CONFIG.hidden_size).double()
     ids = torch.randint(1, 37, (2, 4, 6), generator=torch.Generator().manual_seed(3))
     pooled = model.bert(ids.flatten(0, 1)).pooled.unflatten(0, (2, 4))
     scores = head(pooled)

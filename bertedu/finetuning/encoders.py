@@ -1,0 +1,73 @@
+"""What stands below the new layer: a model of ours, a published one, or the same untrained."""
+
+from dataclasses import replace
+
+import torch
+from tokenizers import Tokenizer
+
+from bertedu.model.bert import Bert, BertForPreTraining
+from bertedu.model.elmo import Elmo
+from bertedu.model.features import BertFeatures, ElmoFeatures, Encoder, PairFeatures
+from bertedu.model.loading import PUBLISHED, load_named, load_published
+
+
+def load_encoder(
+    name: str, dropout: float = 0.1, untrained: bool = False, seed: int = 0
+) -> tuple[Encoder, Tokenizer]:
+    """Load an encoder and its tokenizer.
+
+    Parameters
+    ----------
+    name
+        A checkpoint (a folder, or the name of one in `data/checkpoints`), a published encoder
+        (`PUBLISHED`), or two one-way checkpoints with a plus between them: the ELMo-style pair.
+    dropout
+        While it is fine-tuned; it may have been pre-trained with another.
+    untrained
+        The same architecture with random weights, drawn by ``seed``.
+
+    Raises
+    ------
+    CheckpointError
+        There is no such checkpoint, or a file of it is broken.
+    bertedu.text.sources.SourceError
+        A published encoder cannot be fetched.
+    ValueError
+        The two of a pair do not read in opposite directions.
+
+    """
+    if "+" in name:
+        left, right = name.split("+", 1)
+        halves = [_load_bert(half, dropout, untrained, seed) for half in (left, right)]
+        return PairFeatures(halves[0][0], halves[1][0]), halves[0][1]
+    if name in PUBLISHED:
+        bert, tokenizer = load_published(name, dropout)
+        return BertFeatures(_drawn_anew(bert, seed) if untrained else bert), tokenizer
+    model, tokenizer = load_named(name)
+    if isinstance(model, BertForPreTraining):
+        return BertFeatures(_with_dropout(model.bert, dropout, untrained, seed)), tokenizer
+    torch.manual_seed(seed)
+    elmo = Elmo(replace(model.config, dropout=dropout), model.elmo.sizes)
+    if not untrained:
+        elmo.load_state_dict(model.elmo.state_dict())
+    return ElmoFeatures(elmo), tokenizer
+
+
+def _load_bert(name: str, dropout: float, untrained: bool, seed: int) -> tuple[Bert, Tokenizer]:
+    model, tokenizer = load_named(name)
+    if not isinstance(model, BertForPreTraining):
+        raise ValueError(f"{name} is an ELMo; a pair is made of two Transformers")
+    return _with_dropout(model.bert, dropout, untrained, seed), tokenizer
+
+
+def _with_dropout(bert: Bert, dropout: float, untrained: bool, seed: int) -> Bert:
+    torch.manual_seed(seed)
+    copy = Bert(replace(bert.config, dropout=dropout))
+    if not untrained:
+        copy.load_state_dict(bert.state_dict())
+    return copy
+
+
+def _drawn_anew(bert: Bert, seed: int) -> Bert:
+    torch.manual_seed(seed)
+    return Bert(bert.config)

@@ -1,0 +1,130 @@
+"""From examples to batches: what goes through the model at once, and what is asked of it."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from tokenizers import Encoding, Tokenizer
+from torch import Tensor
+
+from bertedu.finetuning.examples import TaskError
+
+MAX_LENGTH = 128  # the positions that this course pre-trains; longer texts are cut or windowed
+_CHUNK = 16  # batches among which rows of like length are brought together
+
+
+@dataclass(frozen=True)
+class Item:
+    """One example, or one window of a long one.
+
+    ``rows`` are its token rows: one, or one for each choice. ``target`` is what training asks for:
+    a number, the start and the end of an answer, or a tag for each token.
+    """
+
+    example: int  # its number in the list that was encoded
+    rows: tuple[Encoding, ...]
+    target: Any
+
+    @property
+    def length(self) -> int:
+        """Tokens of the longest row."""
+        return max(len(row.ids) for row in self.rows)
+
+
+@dataclass
+class Batch:
+    """Padded token rows; with choices, those of one item follow one another."""
+
+    ids: Tensor  # (R, S), R rows
+    segment_ids: Tensor  # (R, S)
+    padding_mask: Tensor  # (R, S)
+    target: Tensor  # (B,), (B, 2) or (B, S), by the kind of task
+    items: Sequence[Item]
+
+    def to(self, device: torch.device) -> "Batch":
+        """Copy to a device."""
+        return Batch(
+            self.ids.to(device),
+            self.segment_ids.to(device),
+            self.padding_mask.to(device),
+            self.target.to(device),
+            self.items,
+        )
+
+
+NO_TARGET = -100  # where nothing is asked: padding, and the second and later pieces of a word
+
+
+def collate(items: Sequence[Item]) -> Batch:
+    """Pad some items to the longest of them."""
+    rows = [row for item in items for row in item.rows]
+    length = max(len(row.ids) for row in rows)
+
+    def padded(values: list[list[int]], filler: int) -> Tensor:
+        return torch.tensor([some + [filler] * (length - len(some)) for some in values])
+
+    targets = [item.target for item in items]
+    if isinstance(targets[0], list):  # a tag for each token
+        target = padded(targets, NO_TARGET)
+    else:
+        target = torch.tensor(targets)
+    return Batch(
+        padded([row.ids for row in rows], 0),
+        padded([row.type_ids for row in rows], 0),
+        padded([[1] * len(row.ids) for row in rows], 0).bool(),
+        target,
+        items,
+    )
+
+
+def training_batches(items: Sequence[Item], size: int, seed: int, epoch: int) -> Iterator[Batch]:
+    """Yield all items once, in an order that the seed and the epoch decide.
+
+    Rows of like length meet in a batch, so that little is padded: items are shuffled, sorted
+    within chunks of 16 batches, and the batches are shuffled again.
+    """
+    dice = np.random.default_rng([seed, epoch])
+    order = dice.permutation(len(items))
+    groups = []
+    for begin in range(0, len(order), size * _CHUNK):
+        chunk = sorted(order[begin : begin + size * _CHUNK], key=lambda i: items[i].length)
+        groups += [chunk[i : i + size] for i in range(0, len(chunk), size)]
+    for i in dice.permutation(len(groups)):
+        yield collate([items[j] for j in groups[i]])
+
+
+def scoring_batches(items: Sequence[Item], size: int = 64) -> Iterator[tuple[list[int], Batch]]:
+    """Yield all items once, sorted by length, with the places they had."""
+    order = sorted(range(len(items)), key=lambda i: items[i].length)
+    for begin in range(0, len(order), size):
+        chosen = order[begin : begin + size]
+        yield chosen, collate([items[i] for i in chosen])
+
+
+@contextmanager
+def truncating(
+    tokenizer: Tokenizer, max_length: int, stride: int = 0, strategy: str = "longest_first"
+) -> Iterator[Tokenizer]:
+    """Cut what is too long, or with ``stride`` keep it in ``Encoding.overflowing``.
+
+    Afterwards the tokenizer cuts as it did before.
+
+    Raises
+    ------
+    TaskError
+        ``max_length`` leaves no room for text beside `[CLS]` and `[SEP]`.
+
+    """
+    if max_length < 8:
+        raise TaskError(f"max_length {max_length} is too short: there is no room for two texts")
+    before = tokenizer.truncation
+    tokenizer.enable_truncation(max_length, stride=stride, strategy=strategy)
+    try:
+        yield tokenizer
+    finally:
+        tokenizer.no_truncation()
+        if before:
+            tokenizer.enable_truncation(**before)

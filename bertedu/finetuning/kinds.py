@@ -1,0 +1,193 @@
+"""Five kinds of task, one interface: examples -> items -> head -> loss, and answers -> scores."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bertedu.finetuning.examples import AnyExample, Choice, Example, TaskError
+from bertedu.finetuning.inputs import Batch, Item, truncating
+from bertedu.finetuning.metrics import Scores, classification_scores, regression_scores
+from bertedu.model.features import Features
+from bertedu.model.heads import ClassificationHead, MultipleChoiceHead
+
+Outcomes = np.ndarray[tuple[int, int], np.dtype[np.float64]]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model says of one example.
+
+    ``value`` is the number of a class or choice, a number, a tuple of tags, or a text; what stands
+    behind it: ``shares``, a probability for each class or choice; for a text, ``start``, where it
+    stands, and ``no_answer``, how much "none" is above it.
+    """
+
+    value: Any
+    shares: tuple[float, ...] = ()
+    start: int = 0
+    no_answer: float = 0.0
+
+
+class Kind(ABC):
+    """How a kind of task meets an encoder.
+
+    The score of a set of examples must follow from ``outcomes``, a row of numbers for each
+    example: so any part of the examples, or a resample of them, can be scored afterwards.
+    """
+
+    columns: tuple[str, ...]  # of the outcomes
+
+    @abstractmethod
+    def encode(
+        self, examples: Sequence[AnyExample], tokenizer: Tokenizer, max_length: int
+    ) -> list[Item]:
+        """Cut into word pieces and place the target."""
+
+    @abstractmethod
+    def head(self, size: int, dropout: float) -> nn.Module:
+        """Make the new layer on features of that size."""
+
+    @abstractmethod
+    def scores(self, head: nn.Module, features: Features, batch: Batch) -> Tensor:
+        """Apply the head to what it reads; the first axis of the result is the item."""
+
+    @abstractmethod
+    def loss(self, scores: Tensor, batch: Batch) -> Tensor:
+        """Return the mean loss of a batch."""
+
+    @abstractmethod
+    def answers(
+        self, examples: Sequence[AnyExample], items: Sequence[Item], scores: Sequence[Tensor]
+    ) -> list[Answer]:
+        """Turn the scores of all items into one answer for each example."""
+
+    @abstractmethod
+    def outcomes(self, examples: Sequence[AnyExample], answers: Sequence[Answer]) -> Outcomes:
+        """Compare answers with the truth: (examples, columns)."""
+
+    @abstractmethod
+    def metrics(self, outcomes: Outcomes) -> Scores:
+        """Return the scores of some examples, resampled or not."""
+
+    def calibrate(
+        self, examples: Sequence[AnyExample], items: Sequence[Item], scores: Sequence[Tensor]
+    ) -> None:
+        """Set on dev what training does not; most kinds have nothing to set."""
+        del examples, items, scores
+
+
+@dataclass
+class Classification(Kind):
+    """Softmax over K classes from C (paper, sections 4.1 and figure 4 a, b)."""
+
+    labels: tuple[str, ...]
+    columns: tuple[str, ...] = field(default=("label", "found"), init=False)
+
+    def encode(
+        self, examples: Sequence[AnyExample], tokenizer: Tokenizer, max_length: int
+    ) -> list[Item]:
+        """One row for each example: one text, or two with their segments."""
+        with truncating(tokenizer, max_length):
+            return [
+                Item(number, (tokenizer.encode(e.text, e.pair),), self._target(e))
+                for number, e in enumerate(examples)
+                if isinstance(e, Example)
+            ]
+
+    def _target(self, example: Example) -> float:
+        return int(example.label)
+
+    def head(self, size: int, dropout: float) -> nn.Module:
+        """K scores from C."""
+        return ClassificationHead(size, len(self.labels), dropout)
+
+    def scores(self, head: nn.Module, features: Features, batch: Batch) -> Tensor:
+        """(B, K)."""
+        return head(features.whole)  # type: ignore[no-any-return]
+
+    def loss(self, scores: Tensor, batch: Batch) -> Tensor:
+        """Cross entropy."""
+        return F.cross_entropy(scores, batch.target)
+
+    def answers(
+        self, examples: Sequence[AnyExample], items: Sequence[Item], scores: Sequence[Tensor]
+    ) -> list[Answer]:
+        """Answer with the class that has the highest score."""
+        return [Answer(int(s.argmax()), tuple(s.softmax(-1).tolist())) for s in scores]
+
+    def outcomes(self, examples: Sequence[AnyExample], answers: Sequence[Answer]) -> Outcomes:
+        """Pair the right class of each example with the class that was found."""
+        pairs = [
+            (e.label, a.value)
+            for e, a in zip(examples, answers, strict=True)
+            if isinstance(e, Example | Choice)
+        ]
+        return np.array(pairs, float)
+
+    def metrics(self, outcomes: Outcomes) -> Scores:
+        """Accuracy and macro F1."""
+        return classification_scores(*outcomes.astype(int).T)
+
+
+@dataclass
+class Regression(Classification):
+    """One number from C, by the squared error (the paper's STS-B)."""
+
+    labels: tuple[str, ...] = field(default=("value",), init=False)
+    columns: tuple[str, ...] = field(default=("value", "found"), init=False)
+
+    def _target(self, example: Example) -> float:
+        return float(example.label)
+
+    def loss(self, scores: Tensor, batch: Batch) -> Tensor:
+        """Mean squared error."""
+        return F.mse_loss(scores.squeeze(-1), batch.target)
+
+    def answers(
+        self, examples: Sequence[AnyExample], items: Sequence[Item], scores: Sequence[Tensor]
+    ) -> list[Answer]:
+        """Answer with the number itself."""
+        return [Answer(float(s)) for s in scores]
+
+    def metrics(self, outcomes: Outcomes) -> Scores:
+        """Correlations of Pearson and Spearman."""
+        return regression_scores(*outcomes.T)
+
+
+@dataclass
+class MultipleChoice(Classification):
+    """One score from C for each ending, softmax over the endings (paper, section 4.4)."""
+
+    labels: tuple[str, ...] = field(default=(), init=False)
+
+    def encode(
+        self, examples: Sequence[AnyExample], tokenizer: Tokenizer, max_length: int
+    ) -> list[Item]:
+        """A row for each ending: the beginning is segment A, the ending B."""
+        counts = {len(e.endings) for e in examples if isinstance(e, Choice)}
+        if len(counts) > 1:
+            raise TaskError(
+                f"an example has {min(counts)} endings and another {max(counts)}: give all of them "
+                "the same number"
+            )
+        with truncating(tokenizer, max_length):
+            return [
+                Item(number, tuple(tokenizer.encode(e.text, end) for end in e.endings), e.label)
+                for number, e in enumerate(examples)
+                if isinstance(e, Choice)
+            ]
+
+    def head(self, size: int, dropout: float) -> nn.Module:
+        """One score from C."""
+        return MultipleChoiceHead(size, dropout)
+
+    def scores(self, head: nn.Module, features: Features, batch: Batch) -> Tensor:
+        """(B, choices)."""
+        per_choice = features.whole.view(len(batch.items), -1, features.whole.shape[-1])
+        return head(per_choice)  # type: ignore[no-any-return]

@@ -1,0 +1,165 @@
+"""Mark the answer in a text: a start and an end, or nothing (paper, sections 4.2 and 4.3)."""
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from tokenizers import Encoding, Tokenizer
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bertedu.finetuning.examples import AnyExample, Question
+from bertedu.finetuning.inputs import Batch, Item, truncating
+from bertedu.finetuning.kinds import Answer, Kind, Outcomes
+from bertedu.finetuning.metrics import Scores, best_threshold, squad_scores
+from bertedu.model.features import Features
+from bertedu.model.heads import SpanHead
+
+STRIDE = 48  # tokens that a window shares with the one before it
+ROOM = 32  # tokens of context that a question must leave room for, or it is cut
+LONGEST_ANSWER = 30  # tokens
+
+
+def context_places(row: Encoding) -> list[int]:
+    """Return the places of the context's tokens: segment B without its [SEP]."""
+    return [place for place, part in enumerate(row.sequence_ids) if part == 1]
+
+
+def answer_place(row: Encoding, start: int, end: int) -> tuple[int, int]:
+    """Return the first and last token of characters start to end; (0, 0), `[CLS]`, if not there."""
+    places = context_places(row)
+    # a token belongs to it if they share a character; the space before it, or an accent of its own
+    # behind it, may belong to no token
+    inside = [p for p in places if row.offsets[p][0] < end and row.offsets[p][1] > start]
+    if not inside or row.offsets[places[0]][0] > start or row.offsets[places[-1]][1] < end:
+        return 0, 0  # the answer is in another window, or cut in two by the end of this one
+    return inside[0], inside[-1]
+
+
+def best_span(start: Tensor, end: Tensor, places: Sequence[int]) -> tuple[float, int, int]:
+    """Return the highest start + end score, and its two places; the end is not before the start.
+
+    ``start`` and ``end`` are (S,); ``places`` are the tokens that may be marked.
+    """
+    allowed = torch.tensor(places)
+    sums = start[allowed][:, None] + end[allowed][None, :]  # (P, P)
+    window = torch.ones_like(sums, dtype=torch.bool).triu() & ~torch.ones_like(
+        sums, dtype=torch.bool
+    ).triu(LONGEST_ANSWER)
+    sums = sums.masked_fill(~window, -math.inf)
+    best = int(sums.argmax())
+    first, last = divmod(best, len(places))
+    return float(sums.flatten()[best]), places[first], places[last]
+
+
+@dataclass
+class QuestionAnswering(Kind):
+    """Start and end scores over the context; a long context is read in windows.
+
+    With ``can_be_none``, "none" is scored at `[CLS]`, and said when its score is above the best
+    span's by more than ``threshold``, which is set on dev (paper, section 4.3).
+    """
+
+    can_be_none: bool = False
+    threshold: float = math.inf
+    columns: tuple[str, ...] = field(default=("exact", "f1", "answerable"), init=False)
+
+    def encode(
+        self, examples: Sequence[AnyExample], tokenizer: Tokenizer, max_length: int
+    ) -> list[Item]:
+        """One row for each window: the question is segment A, a part of the context B."""
+        items = []
+        with truncating(tokenizer, max_length):
+            questions = [tokenizer.encode(e.question) for e in examples if isinstance(e, Question)]
+        for number, example in enumerate(examples):
+            assert isinstance(example, Question)
+            asked = questions[number]
+            length = len(asked.ids)
+            if max_length - length - 1 < ROOM:
+                length = min(length, max_length // 2)
+            question = example.question[: max(end for _, end in asked.offsets[: length - 1])]
+            stride = min(STRIDE, (max_length - length - 1) // 2)
+            with truncating(tokenizer, max_length, stride, "only_second"):
+                row = tokenizer.encode(question, example.context)
+            for window in (row, *row.overflowing):
+                target = (0, 0)
+                if example.answers:
+                    text, start = example.answers[0]
+                    target = answer_place(window, start, start + len(text))
+                items.append(Item(number, (window,), target))
+        return items
+
+    def head(self, size: int, dropout: float) -> nn.Module:
+        """A start and an end score for each token."""
+        return SpanHead(size)
+
+    def scores(self, head: nn.Module, features: Features, batch: Batch) -> Tensor:
+        """(B, 2, S)."""
+        scores = head(features.tokens).movedim(0, 1)
+        return scores.masked_fill(~batch.padding_mask[:, None], torch.finfo(scores.dtype).min)  # type: ignore[no-any-return]
+
+    def loss(self, scores: Tensor, batch: Batch) -> Tensor:
+        """Mean of the cross entropies of start and end, each over the tokens of its window."""
+        return F.cross_entropy(scores.flatten(0, 1), batch.target.flatten())
+
+    def answers(
+        self, examples: Sequence[AnyExample], items: Sequence[Item], scores: Sequence[Tensor]
+    ) -> list[Answer]:
+        """Return the best span of all windows of each question, or "" where none is likelier."""
+        best: dict[int, tuple[float, int, int]] = {}
+        none: dict[int, float] = defaultdict(lambda: math.inf)
+        for item, (start, end) in zip(items, scores, strict=True):
+            (row,) = item.rows
+            # "none" must be likely in every window: one that holds the answer speaks against it
+            none[item.example] = min(none[item.example], float(start[0] + end[0]))
+            places = context_places(row)
+            if not places:
+                continue
+            score, first, last = best_span(start, end, places)
+            if item.example not in best or score > best[item.example][0]:
+                best[item.example] = score, row.offsets[first][0], row.offsets[last][1]
+        answers = []
+        for number, example in enumerate(examples):
+            assert isinstance(example, Question)
+            score, begins, ends = best.get(number, (-math.inf, 0, 0))
+            difference = none[number] - score
+            silent = self.can_be_none and difference > self.threshold
+            text = "" if silent else example.context[begins:ends]
+            answers.append(Answer(text, start=begins, no_answer=difference))
+        return answers
+
+    def calibrate(
+        self, examples: Sequence[AnyExample], items: Sequence[Item], scores: Sequence[Tensor]
+    ) -> None:
+        """Choose the threshold that gives the best F1."""
+        if not self.can_be_none:
+            return
+        self.threshold = math.inf  # so that every question gets an answer to compare "none" with
+        answers = self.answers(examples, items, scores)
+        questions = [e for e in examples if isinstance(e, Question)]
+        names = [question.name for question in questions]
+        found = {name: answer.value for name, answer in zip(names, answers, strict=True)}
+        none = {name: answer.no_answer for name, answer in zip(names, answers, strict=True)}
+        self.threshold = best_threshold(questions, found, none)
+
+    def outcomes(self, examples: Sequence[AnyExample], answers: Sequence[Answer]) -> Outcomes:
+        """Exact match and F1 of each question (0 to 1), and whether it has an answer."""
+        rows = []
+        for example, answer in zip(examples, answers, strict=True):
+            assert isinstance(example, Question)
+            scores = squad_scores([example], {example.name: answer.value})
+            rows.append((scores["exact"] / 100, scores["f1"] / 100, bool(example.answers)))
+        return np.array(rows, float)
+
+    def metrics(self, outcomes: Outcomes) -> Scores:
+        """Exact match and F1, 0 to 1; with both kinds of question there, each by itself as well."""
+        exact, f1, answerable = outcomes.T
+        scores = {"f1": float(f1.mean()), "exact": float(exact.mean())}
+        some = answerable.astype(bool)
+        if some.any() and not some.all():
+            scores["answerable_f1"] = float(f1[some].mean())
+            scores["unanswerable_f1"] = float(f1[~some].mean())
+        return scores

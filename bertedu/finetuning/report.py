@@ -1,0 +1,172 @@
+"""The table: task × model, with intervals, and what a difference is worth."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertedu.finetuning.examples import TaskError
+from bertedu.finetuning.kinds import Outcomes
+from bertedu.finetuning.run import Book, Row, write_csv
+
+DRAWS = 2000
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+System = tuple[str, str, str]  # model, method, number of training examples
+
+
+def main_metric(columns: str) -> Callable[[Outcomes], float]:
+    """Return the metric of a kind of task as a function of its outcomes, without its details."""
+    return _METRICS[columns]
+
+
+def _accuracy(outcomes: Outcomes) -> float:
+    return float((outcomes[:, 0] == outcomes[:, 1]).mean())
+
+
+def _pearson(outcomes: Outcomes) -> float:
+    value, found = outcomes.T
+    if found.std() < 1e-9 or value.std() < 1e-9:
+        return 0.0
+    return float(np.corrcoef(value, found)[0, 1])
+
+
+def _entity_f1(outcomes: Outcomes) -> float:
+    right, found, there = outcomes.sum(axis=0)
+    return float(2 * right / (found + there)) if found + there else 0.0
+
+
+def _answer_f1(outcomes: Outcomes) -> float:
+    return float(outcomes[:, 1].mean())
+
+
+_METRICS: dict[str, Callable[[Outcomes], float]] = {
+    "label/found": _accuracy,
+    "value/found": _pearson,
+    "right/found/there": _entity_f1,
+    "exact/f1/answerable": _answer_f1,
+}
+
+
+def resample(
+    sources: np.ndarray[Any, Any], runs: int, draws: int = DRAWS, seed: int = 0
+) -> list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
+    """Draw whole sources, and seeds, with replacement: (examples, runs) for each draw.
+
+    Both are drawn, since both are chance: which texts the test holds, and how training went. The
+    texts do not depend on the number of runs, so that any two systems meet on the same ones.
+    """
+    dice, of_runs = np.random.default_rng([seed, 0]), np.random.default_rng([seed, 1])
+    order = np.argsort(sources, kind="stable")
+    starts = np.searchsorted(sources[order], np.arange(sources.max() + 2))
+    members = [order[a:b] for a, b in pairwise(starts)]
+    return [
+        (
+            np.concatenate([members[i] for i in dice.integers(len(members), size=len(members))]),
+            of_runs.integers(runs, size=runs),
+        )
+        for _ in range(draws)
+    ]
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the middle 95 %."""
+    low, high = np.quantile(values, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def seed_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the 95 % interval of a mean over seeds, by Student's t; one seed has none."""
+    from scipy.stats import t
+
+    if len(values) < 2:
+        return float("nan"), float("nan")
+    mean, error = np.mean(values), np.std(values, ddof=1) / len(values) ** 0.5
+    reach = float(t.ppf(0.975, len(values) - 1) * error)
+    return float(mean - reach), float(mean + reach)
+
+
+def verdict(low: float, high: float) -> str:
+    """Say what the interval of a difference supports."""
+    return "higher" if low > 0 else "lower" if high < 0 else "undecided"
+
+
+def summarize_task(book: Book, task: str, reference: System) -> list[Row]:
+    """Return a row for each system: its mean over seeds, intervals, and how it differs.
+
+    ``low`` and ``high`` hold for other test texts and other seeds together; ``seeds_low`` and
+    ``seeds_high`` for other seeds on the same texts. ``minus_reference`` is this system minus
+    ``reference`` on the same draws of texts, and, if both have the same seeds, of seeds.
+    """
+    sources, runs = book.outcomes(task)
+    systems: dict[System, list[Outcomes]] = defaultdict(list)
+    columns: dict[System, str] = {}
+    for row, outcomes in runs:
+        system = (row["model"], row["method"], row["train_examples"])
+        systems[system].append(outcomes)
+        columns[system] = row["columns"]
+    drawn: dict[System, Floats] = {}
+    means: dict[System, float] = {}
+    rows: list[Row] = []
+    for system, some in systems.items():
+        metric = main_metric(columns[system])
+        scores = [metric(outcomes) for outcomes in some]
+        means[system] = float(np.mean(scores))
+        drawn[system] = np.array(
+            [
+                np.mean([metric(some[i][examples]) for i in chosen])
+                for examples, chosen in resample(sources, len(some))
+            ]
+        )
+        low, high = interval(drawn[system].tolist())
+        seeds_low, seeds_high = seed_interval(scores)
+        rows.append(
+            {
+                "task": task,
+                "model": system[0],
+                "method": system[1],
+                "train_examples": system[2],
+                "seeds": len(some),
+                "mean": means[system],
+                "low": low,
+                "high": high,
+                "seeds_low": seeds_low,
+                "seeds_high": seeds_high,
+            }
+        )
+    for row, system in zip(rows, systems, strict=True):
+        if reference in drawn and system != reference:
+            low, high = interval((drawn[system] - drawn[reference]).tolist())
+            row["minus_reference"] = means[system] - means[reference]
+            row |= {"minus_low": low, "minus_high": high, "verdict": verdict(low, high)}
+    return [{name: _rounded(value) for name, value in row.items()} for row in rows]
+
+
+def _rounded(value: Any) -> Any:
+    if not isinstance(value, float):
+        return value
+    return "" if np.isnan(value) else f"{value:.4f}"
+
+
+def summarize(folder: Path, reference: str, tasks: Sequence[str] | None = None) -> list[Row]:
+    """Summarize all tasks of a folder of results, and write `finetuning_summary.csv` there.
+
+    Raises
+    ------
+    TaskError
+        The folder holds no outcomes, or none of one of ``tasks``.
+
+    """
+    book = Book(folder)
+    names = tasks or sorted(path.stem for path in (folder / "outcomes").glob("*.csv"))
+    if not names:
+        raise TaskError(f"no outcomes in {folder}: run `bertedu finetune` first")
+    rows = [
+        row
+        for name in names
+        for row in summarize_task(book, name, (reference, "fine-tuned", "all"))
+    ]
+    write_csv(folder / "finetuning_summary.csv", rows)
+    return rows

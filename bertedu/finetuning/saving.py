@@ -1,0 +1,239 @@
+"""A fine-tuned model on disk, as Hugging Face opens it, and asked again."""
+
+import json
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from bertedu.finetuning.examples import AnyExample, Choice, Example, Question, Tagged, Task
+from bertedu.finetuning.examples import Kind as KindName
+from bertedu.finetuning.inputs import MAX_LENGTH
+from bertedu.finetuning.kinds import Answer, Classification, Kind, MultipleChoice, Regression
+from bertedu.finetuning.loop import TaskModel, score_items
+from bertedu.finetuning.question_answering import QuestionAnswering
+from bertedu.finetuning.tagging import Tagging
+from bertedu.finetuning.tasks import split_words
+from bertedu.model.bert import Bert
+from bertedu.model.checkpoints import (
+    CheckpointError,
+    hugging_face_config,
+    hugging_face_name,
+    load_encoder_weights,
+    load_tensors,
+    read_config,
+    read_json,
+    replacing,
+    write_tensors,
+)
+from bertedu.model.features import BertFeatures
+
+# kind -> (the class of `transformers` that opens it, what it calls the new layer)
+_THEIRS: dict[KindName, tuple[str, str]] = {
+    "classification": ("BertForSequenceClassification", "classifier."),
+    "regression": ("BertForSequenceClassification", "classifier."),
+    "choice": ("BertForMultipleChoice", "classifier."),
+    "tagging": ("BertForTokenClassification", "classifier."),
+    "span": ("BertForQuestionAnswering", "qa_outputs."),
+}
+_WITHOUT_POOLER = ("tagging", "span")  # nothing reads C there
+_OURS_ALONE = "bertedu-one-way"  # model_type of a BERT that `transformers` does not have
+
+
+@dataclass
+class FineTuned:
+    """A model that answers, with what it takes to ask it."""
+
+    model: TaskModel
+    tokenizer: Tokenizer
+    task: str
+    kind: KindName
+    labels: tuple[str, ...]
+    max_length: int = MAX_LENGTH
+
+    def answer(self, examples: Sequence[AnyExample]) -> list[Answer]:
+        """Answer examples; their labels are not looked at."""
+        kind = self.model.kind
+        items = kind.encode(examples, self.tokenizer, self.max_length)
+        return kind.answers(examples, items, score_items(self.model, items))
+
+    def ask(self, *texts: str) -> Answer:
+        """Answer about bare texts.
+
+        One text or two to classify or to rate; a question and a text to find its answer in; a
+        sentence to tag; a beginning and its endings to choose from.
+
+        Raises
+        ------
+        ValueError
+            Too few or too many texts for this kind of task, or an empty one.
+
+        """
+        wanted = {"span": (2, 2), "tagging": (1, 1), "choice": (3, 100)}.get(self.kind, (1, 2))
+        if not wanted[0] <= len(texts) <= wanted[1]:
+            raise ValueError(_USAGE[self.kind])
+        if not all(isinstance(text, str) and text.strip() for text in texts):
+            raise ValueError("a text is empty, or no text at all")
+        example: AnyExample
+        if self.kind == "span":
+            example = Question("asked", texts[0], texts[1], ())
+        elif self.kind == "tagging":
+            words = split_words(texts[0])
+            example = Tagged(words, (self.labels[0],) * len(words))
+        elif self.kind == "choice":
+            example = Choice(texts[0], texts[1:], 0)
+        else:
+            example = Example(texts[0], texts[1] if len(texts) > 1 else None, 0)
+        return self.answer([example])[0]
+
+
+_USAGE = {
+    "classification": "give one text, or two if the task is about pairs",
+    "regression": "give one text, or two if the task is about pairs",
+    "span": "give two texts: the question, and the text that may hold its answer",
+    "tagging": "give one sentence",
+    "choice": "give a beginning, and two endings or more to choose from",
+}
+
+
+def save_finetuned(
+    model: TaskModel, tokenizer: Tokenizer, task: Task, folder: Path, about: dict[str, Any]
+) -> None:
+    """Write a folder that `load_finetuned` and, read both ways, `transformers` opens.
+
+    ``about`` goes to `finetuning.json`: recipe, seed, scores.
+
+    Raises
+    ------
+    CheckpointError
+        The encoder is not one BERT (an ELMo, a pair, with a BiLSTM), or ``folder`` cannot be
+        written.
+
+    """
+    if not isinstance(model.encoder, BertFeatures):
+        raise CheckpointError(
+            "only a single BERT with a new layer can be saved; this encoder is a "
+            f"{type(model.encoder).__name__}, which `transformers` does not have"
+        )
+    bert, (their_class, head) = model.encoder.bert, _THEIRS[task.kind]
+    tensors = {
+        f"bert.{hugging_face_name(name)}": tensor
+        for name, tensor in bert.state_dict().items()
+        if not (name.startswith("pooler.") and task.kind in _WITHOUT_POOLER)
+    }
+    for name, tensor in model.head.state_dict().items():
+        tensors[name.replace("classifier.", head)] = tensor
+    labels = task.labels or (("value",) if task.kind == "regression" else ())
+    config = hugging_face_config(bert.config) | {"architectures": [their_class]}
+    if labels:
+        config["id2label"] = {str(i): label for i, label in enumerate(labels)}
+        config["label2id"] = {label: i for i, label in enumerate(labels)}
+    if task.kind == "regression":
+        config["problem_type"] = "regression"
+    if bert.config.direction != "bidirectional" or bert.config.norm != "post":
+        config["model_type"] = _OURS_ALONE  # `transformers` would open it and say something else
+    config["bertedu"] |= {"task": task.name, "kind": task.kind, "max_length": MAX_LENGTH}
+    if isinstance(model.kind, QuestionAnswering) and model.kind.can_be_none:
+        threshold = model.kind.threshold
+        config["bertedu"]["threshold"] = threshold if math.isfinite(threshold) else None
+    described = {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": True,
+        "model_max_length": MAX_LENGTH,
+    }
+    texts = {
+        "config.json": json.dumps(config, indent=2),
+        "tokenizer.json": tokenizer.to_str(),
+        "tokenizer_config.json": json.dumps(described, indent=2),
+        "finetuning.json": json.dumps(about, indent=1),
+    }
+    with ExitStack() as files:  # all are written before any takes the place of an older one
+        for name, text in texts.items():
+            part = files.enter_context(replacing(folder / name))
+            part.write_text(text + "\n", encoding="utf-8")
+        part = files.enter_context(replacing(folder / "model.safetensors"))
+        write_tensors(
+            {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()},
+            part,
+            {"format": "pt"},
+        )
+
+
+def load_finetuned(folder: Path | str) -> FineTuned:
+    """Open what `save_finetuned` wrote.
+
+    Raises
+    ------
+    CheckpointError
+        It is another kind of folder, or a file of it is missing or broken.
+
+    """
+    folder = Path(folder)
+    values = read_json(folder)
+    own = values.get("bertedu")
+    if not isinstance(own, dict) or "kind" not in own:
+        raise CheckpointError(
+            f"{folder} holds no fine-tuned model: `bertedu finetune TASK --out FOLDER` makes one"
+        )
+    config = read_config(folder, {"bert", _OURS_ALONE})
+    tensors, _ = load_tensors(folder / "model.safetensors")
+    bert = Bert(replace(config, dropout=0.0))
+    load_encoder_weights(bert, tensors, str(folder))
+    try:
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        pieces = tokenizer.get_vocab_size()
+        if pieces != config.vocab_size:
+            raise ValueError(
+                f"tokenizer.json has {pieces} word pieces, the model {config.vocab_size}"
+            )
+        named = values.get("id2label", {}).items()
+        labels = tuple(label for _, label in sorted(named, key=lambda p: int(p[0])))
+        head = _THEIRS[own["kind"]][1]
+        model = TaskModel(BertFeatures(bert), _kind(own, labels))
+        state = {
+            name.replace(head, "classifier."): tensor
+            for name, tensor in tensors.items()
+            if name.startswith(head)
+        }
+        model.head.load_state_dict(state)
+        model.eval()
+        return FineTuned(model, tokenizer, own["task"], own["kind"], labels, own["max_length"])
+    except Exception as error:  # tokenizers raises nothing narrower
+        raise CheckpointError(
+            f"{folder}: the files do not fit together ({type(error).__name__}: {error}). Some of "
+            "them are broken or from another model: get it or fine-tune it again"
+        ) from None
+
+
+def _kind(own: dict[str, Any], labels: tuple[str, ...]) -> Kind:
+    if own["kind"] == "classification":
+        return Classification(labels)
+    if own["kind"] == "tagging":
+        return Tagging(labels)
+    if own["kind"] == "regression":
+        return Regression()
+    if own["kind"] == "choice":
+        return MultipleChoice()
+    threshold = own.get("threshold")
+    return QuestionAnswering("threshold" in own, math.inf if threshold is None else threshold)
+
+
+def say_answer(found: FineTuned, texts: Sequence[str], answer: Answer) -> str:
+    """Put an answer into words, for a terminal."""
+    if found.kind == "classification":
+        return f"{found.labels[answer.value]} ({answer.shares[answer.value]:.0%})"
+    if found.kind == "regression":
+        return f"{answer.value:.2f}"
+    if found.kind == "choice":
+        return f"{texts[1 + answer.value]} ({answer.shares[answer.value]:.0%})"
+    if found.kind == "span":
+        return answer.value or "(no answer)"
+    words = split_words(texts[0])
+    return " ".join(
+        word if tag == found.labels[0] else f"{word}/{tag}"
+        for word, tag in zip(words, answer.value, strict=True)
+    )

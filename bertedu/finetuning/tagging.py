@@ -1,0 +1,105 @@
+"""A tag for each word, by a model that reads word pieces (paper, section 5.3)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from seqeval.scheme import IOB2, Entities
+from tokenizers import Encoding, Tokenizer
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bertedu.finetuning.examples import AnyExample, Tagged
+from bertedu.finetuning.inputs import NO_TARGET, Batch, Item, truncating
+from bertedu.finetuning.kinds import Answer, Kind, Outcomes
+from bertedu.finetuning.metrics import Scores
+from bertedu.model.features import Features
+from bertedu.model.heads import TaggingHead
+
+
+def first_pieces(encoding: Encoding) -> dict[int, int]:
+    """Return word number -> place of its first word piece; words that were cut off are left out."""
+    places: dict[int, int] = {}
+    for place, word in enumerate(encoding.word_ids):
+        if word is not None:
+            places.setdefault(word, place)
+    return places
+
+
+@dataclass
+class Tagging(Kind):
+    """The first piece of a word carries its tag; the pieces after it are not asked."""
+
+    labels: tuple[str, ...]  # the first is what a word gets that did not fit in
+    columns: tuple[str, ...] = field(default=("right", "found", "there"), init=False)
+
+    def encode(
+        self, examples: Sequence[AnyExample], tokenizer: Tokenizer, max_length: int
+    ) -> list[Item]:
+        """One row for each sentence, with targets at first pieces only."""
+        number_of = {tag: number for number, tag in enumerate(self.labels)}
+        items = []
+        with truncating(tokenizer, max_length):
+            for number, example in enumerate(examples):
+                assert isinstance(example, Tagged)
+                row = tokenizer.encode(list(example.words), is_pretokenized=True)
+                target = [NO_TARGET] * len(row.ids)
+                for word, place in first_pieces(row).items():
+                    target[place] = number_of[example.tags[word]]
+                items.append(Item(number, (row,), target))
+        return items
+
+    def head(self, size: int, dropout: float) -> nn.Module:
+        """K scores for each token."""
+        return TaggingHead(size, len(self.labels), dropout)
+
+    def scores(self, head: nn.Module, features: Features, batch: Batch) -> Tensor:
+        """(B, S, K)."""
+        return head(features.tokens)  # type: ignore[no-any-return]
+
+    def loss(self, scores: Tensor, batch: Batch) -> Tensor:
+        """Mean cross entropy over the words of the batch; 0 if none of them has a piece."""
+        target = batch.target.flatten()
+        words = (target != NO_TARGET).sum().clamp(min=1)
+        total = F.cross_entropy(
+            scores.flatten(0, 1), target, ignore_index=NO_TARGET, reduction="sum"
+        )
+        return total / words
+
+    def answers(
+        self, examples: Sequence[AnyExample], items: Sequence[Item], scores: Sequence[Tensor]
+    ) -> list[Answer]:
+        """Give each word the best tag of its first piece, one that was cut off the first tag."""
+        found = []
+        for example, item, score in zip(examples, items, scores, strict=True):
+            assert isinstance(example, Tagged)
+            best = score.argmax(-1).tolist()
+            tags = [self.labels[0]] * len(example.words)
+            for word, place in first_pieces(item.rows[0]).items():
+                tags[word] = self.labels[best[place]]
+            found.append(Answer(tuple(tags)))
+        return found
+
+    def outcomes(self, examples: Sequence[AnyExample], answers: Sequence[Answer]) -> Outcomes:
+        """Count entities for each sentence: found and right, found, there."""
+        rows = []
+        for example, answer in zip(examples, answers, strict=True):
+            assert isinstance(example, Tagged)
+            there, found = entities(example.tags), entities(answer.value)
+            rows.append((len(there & found), len(found), len(there)))
+        return np.array(rows, float)
+
+    def metrics(self, outcomes: Outcomes) -> Scores:
+        """Precision, recall and F1 of whole entities, as seqeval counts them (strict, IOB2)."""
+        right, found, there = outcomes.sum(axis=0).tolist()
+        return {
+            "f1": 2 * right / (found + there) if found + there else 0.0,
+            "precision": right / found if found else 0.0,
+            "recall": right / there if there else 0.0,
+        }
+
+
+def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
+    """Return (type, first word, word after the last) of each entity; an I- without B- is none."""
+    (some,) = Entities([list(tags)], IOB2).entities
+    return {(entity.tag, entity.start, entity.end) for entity in some}
