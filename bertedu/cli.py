@@ -414,8 +414,8 @@ def finetune(
     ] = None,
     learning_rate: Annotated[float | None, typer.Option(help="None: by method.")] = None,
     batch_size: Annotated[int, typer.Option(help="Examples a step.", min=1)] = 32,
-    epochs: Annotated[int, typer.Option(help="At most; dev may end it.", min=1)] = 4,
-    dropout: Annotated[float, typer.Option(help="While fine-tuning.")] = 0.1,
+    epochs: Annotated[int, typer.Option(help="At most; dev may end it.", min=1)] = 3,
+    dropout: Annotated[float, typer.Option(help="While fine-tuning; the paper: 0.1.")] = 0.0,
     out: Annotated[
         Path | None, typer.Option(help="Save the model of the seed that is best on dev.")
     ] = None,

@@ -12,7 +12,7 @@ from bertedu.model.loading import PUBLISHED, load_named, load_published
 
 
 def load_encoder(
-    name: str, dropout: float = 0.1, untrained: bool = False, seed: int = 0
+    name: str, dropout: float = 0.0, untrained: bool = False, seed: int = 0
 ) -> tuple[Encoder, Tokenizer]:
     """Load an encoder and its tokenizer.
 
@@ -33,13 +33,16 @@ def load_encoder(
     bertedu.text.sources.SourceError
         A published encoder cannot be fetched.
     ValueError
-        The two of a pair do not read in opposite directions.
+        The two of a pair do not read in opposite directions, or other word pieces.
 
     """
     if "+" in name:
-        left, right = name.split("+", 1)
-        halves = [_load_bert(half, dropout, untrained, seed) for half in (left, right)]
-        return PairFeatures(halves[0][0], halves[1][0]), halves[0][1]
+        first, second = name.split("+", 1)
+        left, tokenizer = _load_bert(first, dropout, untrained, seed)
+        right, other = _load_bert(second, dropout, untrained, seed + 1_000_003)  # not left's draws
+        if tokenizer.get_vocab() != other.get_vocab():
+            raise ValueError(f"{first} and {second} do not have the same word pieces")
+        return PairFeatures(left, right), tokenizer
     if name in PUBLISHED:
         bert, tokenizer = load_published(name, dropout)
         return BertFeatures(_drawn_anew(bert, seed) if untrained else bert), tokenizer

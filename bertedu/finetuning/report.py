@@ -93,6 +93,49 @@ def verdict(low: float, high: float) -> str:
     return "higher" if low > 0 else "lower" if high < 0 else "undecided"
 
 
+def paired_difference(
+    book: Book, task: str, one: System, other: System
+) -> tuple[float, float, float]:
+    """Return mean(one) - mean(other) and its 95 % interval, on the same draws of texts.
+
+    Where both have the same number of seeds, seed i of one is drawn with seed i of the other.
+
+    Raises
+    ------
+    TaskError
+        One of them has no runs.
+
+    """
+    sources, runs = book.outcomes(task)
+    drawn, means = [], []
+    for system in (one, other):
+        some = [(row, o) for row, o in runs if _system(row) == system]
+        if not some:
+            raise TaskError(
+                f"no runs of {', '.join(system)} on {task}: run it with bertedu finetune"
+            )
+        metric = main_metric(some[0][0]["columns"])
+        means.append(np.mean([metric(outcomes) for _, outcomes in some]))
+        drawn.append(_resampled(sources, [outcomes for _, outcomes in some], metric))
+    low, high = interval((drawn[0] - drawn[1]).tolist())
+    return float(means[0] - means[1]), low, high
+
+
+def _system(row: Row) -> System:
+    return row["model"], row["method"], row["train_examples"]
+
+
+def _resampled(
+    sources: np.ndarray[Any, Any], runs: Sequence[Outcomes], metric: Callable[[Outcomes], float]
+) -> Floats:
+    return np.array(
+        [
+            np.mean([metric(runs[i][examples]) for i in chosen])
+            for examples, chosen in resample(sources, len(runs))
+        ]
+    )
+
+
 def summarize_task(book: Book, task: str, reference: System) -> list[Row]:
     """Return a row for each system: its mean over seeds, intervals, and how it differs.
 
@@ -104,7 +147,7 @@ def summarize_task(book: Book, task: str, reference: System) -> list[Row]:
     systems: dict[System, list[Outcomes]] = defaultdict(list)
     columns: dict[System, str] = {}
     for row, outcomes in runs:
-        system = (row["model"], row["method"], row["train_examples"])
+        system = _system(row)
         systems[system].append(outcomes)
         columns[system] = row["columns"]
     drawn: dict[System, Floats] = {}
@@ -114,12 +157,7 @@ def summarize_task(book: Book, task: str, reference: System) -> list[Row]:
         metric = main_metric(columns[system])
         scores = [metric(outcomes) for outcomes in some]
         means[system] = float(np.mean(scores))
-        drawn[system] = np.array(
-            [
-                np.mean([metric(some[i][examples]) for i in chosen])
-                for examples, chosen in resample(sources, len(some))
-            ]
-        )
+        drawn[system] = _resampled(sources, some, metric)
         low, high = interval(drawn[system].tolist())
         seeds_low, seeds_high = seed_interval(scores)
         rows.append(

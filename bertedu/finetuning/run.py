@@ -42,8 +42,9 @@ RATES: dict[str, Rates] = {
     "published": (3e-5, 1e-4, 3e-4),
 }
 BATCH_SIZES = (16, 32)
-EPOCHS = (2, 4, 8)
-KEY = ("task", "model", "method", "train_examples", "batch_size", "learning_rate", "epochs", "seed")
+EPOCHS = (2, 3, 4)
+SYSTEM = ("task", "model", "method", "train_examples")
+KEY = (*SYSTEM, "batch_size", "learning_rate", "epochs", "dropout", "patience", "seed")
 Row = dict[str, Any]
 
 
@@ -300,6 +301,8 @@ def _key(task: Task, setup: Setup, recipe: Recipe) -> Row:
         "batch_size": recipe.batch_size,
         "learning_rate": f"{recipe.learning_rate:g}",
         "epochs": recipe.epochs,
+        "dropout": f"{recipe.dropout:g}",
+        "patience": recipe.patience,
         "seed": recipe.seed,
     }
 

@@ -200,6 +200,9 @@ def load_finetuned(folder: Path | str) -> FineTuned:
             if name.startswith(head)
         }
         model.head.load_state_dict(state)
+        if own["kind"] not in _WITHOUT_POOLER:  # what is not there stays random: not with this head
+            pooler = bert.pooler.state_dict()
+            bert.pooler.load_state_dict({name: tensors[f"bert.pooler.{name}"] for name in pooler})
         model.eval()
         return FineTuned(model, tokenizer, own["task"], own["kind"], labels, own["max_length"])
     except Exception as error:  # tokenizers raises nothing narrower

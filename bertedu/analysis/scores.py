@@ -1,0 +1,210 @@
+"""The committed results of fine-tuning, as notebooks show them: intervals, curves, claims."""
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from matplotlib import pyplot as plt
+
+from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, curve, style
+from bertedu.finetuning.report import paired_difference
+from bertedu.finetuning.run import Book
+from bertedu.text.sources import shipped
+
+System = tuple[str, str]  # model, method
+NAMES: dict[System, str] = {
+    ("majority", "baseline"): "always the same",
+    ("word counts", "baseline"): "counted words",
+    ("bert-L4H128", "untrained"): "not pre-trained",
+    ("bert-L4H128", "frozen"): "pre-trained, frozen",
+    ("bert-L4H128", "fine-tuned"): "pre-trained, fine-tuned",
+    ("minilm", "fine-tuned"): "MiniLM, fine-tuned",
+}
+_COLORS = {"baseline": LIMIT, "untrained": ORANGE, "frozen": GREEN, "fine-tuned": BLUE}
+UNITS = {
+    "accuracy": "right, %",
+    "f1": "F1, %",
+    "pearson": "correlation (Pearson), ×100",
+}
+
+
+def summary(task: str, folder: Path | None = None) -> dict[System, dict[str, str]]:
+    """Return the rows of `finetuning_summary.csv` for one task, trained on all examples.
+
+    Raises
+    ------
+    ValueError
+        There is no such result.
+
+    """
+    rows = _rows("finetuning_summary.csv", folder)
+    found = {
+        (row["model"], row["method"]): row
+        for row in rows
+        if row["task"] == task and row["train_examples"] == "all"
+    }
+    if not found:
+        raise ValueError(
+            f"no results of task {task!r}: run `bertedu finetune {task}`, then summary"
+        )
+    return found
+
+
+def score_lines(task: str, systems: Iterable[System] = NAMES, folder: Path | None = None) -> None:
+    """Print the mean of each system over its seeds, and its 95 % interval, times 100."""
+    rows = summary(task, folder)
+    for system in systems:
+        if system in rows:
+            row = rows[system]
+            value, low, high = (100 * float(row[name]) for name in ("mean", "low", "high"))
+            seeds = f"{row['seeds']} seeds" if row["seeds"] != "1" else ""
+            print(f"{NAMES[system]:<25}{value:5.1f} ({low:.1f} to {high:.1f})  {seeds}".rstrip())
+
+
+def score_plot(
+    tasks: Mapping[str, str],
+    title: str,
+    alt: str,
+    systems: Sequence[System] = tuple(NAMES),
+    folder: Path | None = None,
+) -> Picture:
+    """Draw every system's mean and interval: a panel a task (name -> heading), a row a system."""
+    with style():
+        figure, panels = plt.subplots(
+            1,
+            len(tasks),
+            figsize=(5.2 + 4.8 * len(tasks), 1.6 + 0.62 * len(systems)),
+            squeeze=False,
+            sharey=True,
+        )
+        for axes, (task, heading) in zip(panels[0], tasks.items(), strict=True):
+            rows = summary(task, folder)
+            for place, system in enumerate(systems):
+                if system not in rows:
+                    continue
+                value, low, high = (
+                    100 * float(rows[system][name]) for name in ("mean", "low", "high")
+                )
+                color = _COLORS[system[1]]
+                axes.hlines(place, low, high, color=color, linewidth=4)
+                axes.plot(value, place, "o", color=color, markersize=11)
+                axes.annotate(
+                    f"{value:.1f}",
+                    (value, place),
+                    xytext=(0, 11),
+                    textcoords="offset points",
+                    ha="center",
+                    color=color,
+                )
+            axes.set(yticks=range(len(systems)), yticklabels=[NAMES[s] for s in systems])
+            axes.set_ylim(len(systems) - 0.5, -0.7)
+            axes.set_xlabel(UNITS[_metric(task, folder)])
+            if len(tasks) > 1 or heading:
+                axes.set_title(heading, fontsize=15)
+        figure.suptitle(title, fontsize=19)
+        return Picture(figure, alt)
+
+
+def learning_curves(
+    task: str,
+    systems: Sequence[System],
+    title: str,
+    alt: str,
+    everything: int,
+    folder: Path | None = None,
+) -> Picture:
+    """Draw scores against the number of training examples; "all" stands at ``everything``."""
+    rows = [row for row in _rows("finetuning_summary.csv", folder) if row["task"] == task]
+    with style():
+        figure, axes = plt.subplots(figsize=(11, 6))
+        for system in systems:
+            mine = [row for row in rows if (row["model"], row["method"]) == system]
+            points = sorted(
+                (
+                    everything if row["train_examples"] == "all" else int(row["train_examples"]),
+                    *(100 * float(row[name]) for name in ("mean", "low", "high")),
+                )
+                for row in mine
+            )
+            if points:
+                x, values, low, high = (list(column) for column in zip(*points, strict=True))
+                curve(axes, x, values, low, high, NAMES[system], _COLORS[system[1]])
+        axes.set_xscale("log")
+        ticks = sorted({100, 300, 1000, 3000, everything})
+        axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+        axes.minorticks_off()
+        axes.set(xlabel="training examples", ylabel=UNITS[_metric(task, folder)], title=title)
+        return Picture(figure, alt)
+
+
+def grid_map(task: str, model: str, title: str, alt: str, folder: Path | None = None) -> Picture:
+    """Draw the grid search of a fine-tuned model: dev score by rate, batch size and epochs."""
+    rows = [
+        row
+        for row in _rows("finetuning.csv", folder)
+        if row["task"] == task
+        and row["purpose"] == "grid"
+        and (row["model"], row["method"]) == (model, "fine-tuned")
+    ]
+    if not rows:
+        raise ValueError(f"no grid of task {task!r}: run `bertedu finetune {task} --grid full`")
+    score = {
+        (int(r["batch_size"]), int(r["epochs"]), float(r["learning_rate"])): 100 * float(r["dev"])
+        for r in rows
+    }
+    sizes, epochs, rates = (sorted({key[i] for key in score}) for i in range(3))
+    low, high = min(score.values()), max(score.values())
+    with style():
+        figure, panels = plt.subplots(1, len(sizes), figsize=(6.2 * len(sizes), 5), squeeze=False)
+        for axes, size in zip(panels[0], sizes, strict=True):
+            table = torch.tensor([[score[size, e, r] for r in rates] for e in epochs])  # type: ignore[index]
+            axes.imshow(table.numpy(), cmap="Blues", vmin=low - (high - low) / 2, vmax=high)
+            for i in range(len(epochs)):
+                for j in range(len(rates)):
+                    value = float(table[i, j])
+                    dark = value > (low + 2 * high) / 3
+                    axes.text(
+                        j,
+                        i,
+                        f"{value:.1f}",
+                        ha="center",
+                        va="center",
+                        fontsize=16,
+                        color="white" if dark else "black",
+                        weight="bold" if value == high else "normal",
+                    )
+            axes.set_xticks(range(len(rates)), [f"{rate:g}" for rate in rates])
+            axes.set_yticks(range(len(epochs)), [str(e) for e in epochs])
+            axes.set(xlabel="learning rate", ylabel="epochs", title=f"batches of {size}")
+            axes.grid(False)
+        figure.suptitle(title, fontsize=19)
+        return Picture(figure, alt)
+
+
+def claim(text: str, task: str, better: System, worse: System, folder: Path | None = None) -> None:
+    """Print whether the interval of a difference supports that one system beats another."""
+    book = Book(folder or shipped("results"))
+    _, low, high = paired_difference(book, task, (*better, "all"), (*worse, "all"))
+    word = "supported" if low > 0 else "not supported" if high < 0 else "undecided"
+    print(f"{word:<14}{text}: {100 * low:+.1f} to {100 * high:+.1f}")
+
+
+def confusion(task: str, system: System, count: int, folder: Path | None = None) -> torch.Tensor:
+    """Return how often each class (row) was called each class (column), summed over seeds."""
+    _, runs = Book(folder or shipped("results")).outcomes(task)
+    table = torch.zeros(count, count)
+    for row, outcomes in runs:
+        if (row["model"], row["method"], row["train_examples"]) == (*system, "all"):
+            np.add.at(table.numpy(), tuple(outcomes.astype(int).T), 1)
+    return table
+
+
+def _metric(task: str, folder: Path | None) -> str:
+    return next(row["metric"] for row in _rows("finetuning.csv", folder) if row["task"] == task)
+
+
+def _rows(name: str, folder: Path | None) -> list[dict[str, str]]:
+    with open((folder or shipped("results")) / name, encoding="utf-8") as file:
+        return list(csv.DictReader(file))
