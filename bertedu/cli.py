@@ -403,7 +403,11 @@ def finetune(
         typer.Option("--from", help="A checkpoint, minilm, bert-tiny, or LTR+RTL."),
     ] = "bert-L4H128",
     method: Annotated[
-        str, typer.Option(help="fine-tuned, frozen (new layer only) or untrained (from scratch).")
+        str,
+        typer.Option(
+            help="fine-tuned, frozen (new layer only), untrained (from scratch), or features:last "
+            'and others: a BiLSTM on frozen layers; "untrained features:last" is its control.'
+        ),
     ] = "fine-tuned",
     seeds: Annotated[int, typer.Option(help="How many runs.", min=1)] = 5,
     grid: Annotated[
@@ -416,6 +420,9 @@ def finetune(
     batch_size: Annotated[int, typer.Option(help="Examples a step.", min=1)] = 32,
     epochs: Annotated[int, typer.Option(help="At most; dev may end it.", min=1)] = 3,
     dropout: Annotated[float, typer.Option(help="While fine-tuning; the paper: 0.1.")] = 0.0,
+    folder: Annotated[
+        Path | None, typer.Option(help="Published files of a benchmark such as glue/sst2 or squad.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Save the model of the seed that is best on dev.")
     ] = None,
@@ -449,7 +456,7 @@ def finetune(
         rate = setup.rates[1] if learning_rate is None else learning_rate
         recipe = Recipe(rate, batch_size, epochs, dropout=dropout)
         book = Book(results)
-        loaded = [load_task(name) for name in tasks]  # a wrong name shows before any work
+        loaded = [load_task(name, folder) for name in tasks]  # a wrong name shows before any work
         for task, splits in loaded:
             made = run_task(
                 task,
@@ -459,8 +466,9 @@ def finetune(
                 range(seeds),
                 book,
                 grid,
-                again or bool(out),
+                again,
                 typer.echo,
+                need_models=out is not None,
             )
             if out:
                 best = max(made, key=lambda run: max(run.history.dev))
@@ -508,7 +516,9 @@ def predict(
 @app.command()
 def summary(
     results: Annotated[Path, typer.Argument(help="Folder of the record.")] = Path("data/results"),
-    reference: Annotated[str, typer.Option(help="The model to compare with.")] = "bert-L4H128",
+    reference: Annotated[
+        str | None, typer.Option(help="The model to compare with; none: bert-L4H128.")
+    ] = None,
 ) -> None:
     """Write the table task × model with its intervals, from the record of `bertedu finetune`."""
     from bertedu.finetuning.report import summarize

@@ -69,8 +69,12 @@ def score_plot(
     alt: str,
     systems: Sequence[System] = tuple(NAMES),
     folder: Path | None = None,
+    chance: Mapping[str, float] | None = None,
 ) -> Picture:
-    """Draw every system's mean and interval: a panel a task (name -> heading), a row a system."""
+    """Draw every system's mean and interval: a panel a task (name -> heading), a row a system.
+
+    ``chance``, by task, is what an even guess gets, from 0 to 1; it is drawn as a dashed line.
+    """
     with style():
         figure, panels = plt.subplots(
             1,
@@ -97,9 +101,19 @@ def score_plot(
                     textcoords="offset points",
                     ha="center",
                     color=color,
+                    bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},  # over the line
                 )
             axes.set(yticks=range(len(systems)), yticklabels=[NAMES[s] for s in systems])
             axes.set_ylim(len(systems) - 0.5, -0.7)
+            if chance and task in chance:
+                axes.axvline(100 * chance[task], color=LIMIT, linestyle="--")
+                axes.annotate(
+                    "chance",
+                    (100 * chance[task], len(systems) - 0.6),
+                    xytext=(5, 0),
+                    textcoords="offset points",
+                    color=LIMIT,
+                )
             axes.set_xlabel(UNITS[_metric(task, folder)])
             if len(tasks) > 1 or heading:
                 axes.set_title(heading, fontsize=15)
@@ -188,7 +202,44 @@ def claim(text: str, task: str, better: System, worse: System, folder: Path | No
     book = Book(folder or shipped("results"))
     _, low, high = paired_difference(book, task, (*better, "all"), (*worse, "all"))
     word = "supported" if low > 0 else "not supported" if high < 0 else "undecided"
-    print(f"{word:<14}{text}: {100 * low:+.1f} to {100 * high:+.1f}")
+    print(f"{word:<15}{text}: {100 * low:+.1f} to {100 * high:+.1f}")
+
+
+def runs_of(
+    task: str, system: System, purpose: str = "score", folder: Path | None = None
+) -> list[dict[str, str]]:
+    """Return the rows of `finetuning.csv` for one system, trained on all examples."""
+    return [
+        row
+        for row in _rows("finetuning.csv", folder)
+        if (row["task"], row["purpose"], row["train_examples"]) == (task, purpose, "all")
+        and (row["model"], row["method"]) == system
+    ]
+
+
+def live_rows(
+    task: str, examples: int, epochs: int, folder: Path | None = None
+) -> list[dict[str, str]]:
+    """Return the recorded runs, all methods and seeds, of a short recipe that is run in class.
+
+    Raises
+    ------
+    ValueError
+        There are none.
+
+    """
+    found = [
+        row
+        for row in _rows("finetuning.csv", folder)
+        if (row["task"], row["purpose"]) == (task, "score")
+        and (row["train_examples"], row["epochs"]) == (str(examples), str(epochs))
+    ]
+    if not found:
+        raise ValueError(
+            f"no such runs: bertedu finetune {task} --examples {examples} --epochs {epochs} "
+            "--seeds 10"
+        )
+    return found
 
 
 def confusion(task: str, system: System, count: int, folder: Path | None = None) -> torch.Tensor:

@@ -3,6 +3,11 @@
 from bertedu.check import (
     embeddings,
     encoder,
+    features_versus_finetuning,
+    finetuning_question_answering,
+    finetuning_sentence_pairs,
+    finetuning_single_sentence,
+    finetuning_tagging,
     masked_language_model,
     next_sentence_prediction,
     pretraining,
@@ -30,6 +35,41 @@ from bertedu.check.encoder import (
     word_vector,
 )
 from bertedu.check.exercise import show_solution
+from bertedu.check.features_versus_finetuning import (
+    concat_layers,
+    feature_test,
+    layer_mix,
+    play_bert,
+    trainable,
+)
+from bertedu.check.finetuning_question_answering import (
+    best_span,
+    mark_test,
+    score_test,
+    windows,
+    word_f1,
+)
+from bertedu.check.finetuning_sentence_pairs import (
+    choice_data_test,
+    choice_head,
+    choice_loss,
+    choice_rows,
+)
+from bertedu.check.finetuning_single_sentence import (
+    PlayModel,
+    accuracy_test,
+    choose,
+    class_shares,
+    leaked,
+    macro_f1,
+)
+from bertedu.check.finetuning_tagging import (
+    align,
+    entities,
+    entity_f1,
+    tag_shares,
+    tagging_test,
+)
 from bertedu.check.masked_language_model import accuracy, loss_test, masking, mlm_loss, unigram_loss
 from bertedu.check.next_sentence_prediction import (
     majority,
@@ -66,30 +106,48 @@ from bertedu.check.tokenization import (
 )
 
 __all__ = [
+    "PlayModel",
     "accuracy",
+    "accuracy_test",
     "adamw",
+    "align",
     "attention",
+    "best_span",
     "causal_mask",
     "chance",
+    "choice_data_test",
+    "choice_head",
+    "choice_loss",
+    "choice_rows",
+    "choose",
+    "class_shares",
     "clip",
+    "concat_layers",
     "cosine",
     "cut_word",
     "decode",
     "embedding_test",
     "encode_pair",
+    "entities",
+    "entity_f1",
+    "feature_test",
     "feed_forward",
     "gelu",
     "input_sum",
     "join_heads",
     "layer_flops",
+    "layer_mix",
     "layer_norm",
     "layer_parameters",
     "layer_test",
     "leak_test",
+    "leaked",
     "learning_rate",
     "lookup",
     "loss_test",
+    "macro_f1",
     "majority",
+    "mark_test",
     "masking",
     "merge_pieces",
     "mlm_loss",
@@ -98,21 +156,28 @@ __all__ = [
     "pair",
     "pair_score",
     "pair_test",
+    "play_bert",
     "post_norm_layer",
     "pre_norm_layer",
     "ranking",
     "resume_test",
+    "score_test",
     "scores",
     "segment_ids",
     "sinusoids",
     "softmax",
     "solution",
     "split_heads",
+    "tag_shares",
+    "tagging_test",
     "top_words",
+    "trainable",
     "training_cost",
     "truncate",
     "unigram_loss",
     "which_can_see",
+    "windows",
+    "word_f1",
     "word_vector",
 ]
 
@@ -126,10 +191,15 @@ def solution(name: str) -> None:
         show_solution(
             start_here.SOLUTIONS
             + encoder.SOLUTIONS
+            + features_versus_finetuning.SOLUTIONS
             + embeddings.SOLUTIONS
+            + finetuning_sentence_pairs.SOLUTIONS
             + masked_language_model.SOLUTIONS
             + next_sentence_prediction.SOLUTIONS
+            + finetuning_question_answering.SOLUTIONS
             + pretraining.SOLUTIONS
+            + finetuning_single_sentence.SOLUTIONS
+            + finetuning_tagging.SOLUTIONS
             + tokenization.SOLUTIONS
             + self_attention.SOLUTIONS,
             name,

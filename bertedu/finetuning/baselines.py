@@ -6,8 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 import scipy.sparse as sp
 from sklearn.feature_extraction import DictVectorizer
-from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.preprocessing import normalize
 
 from bertedu.finetuning.examples import (
     AnyExample,
@@ -78,10 +79,15 @@ def _vectorizer(texts: Sequence[str]) -> TfidfVectorizer:
 def _together(
     vectorizer: TfidfVectorizer, texts: Sequence[str], pairs: Sequence[str]
 ) -> sp.csr_matrix:
-    """Words of the first text, of the second, of both, and how alike the two are."""
+    """Words of the first text, of the second, of both, and how alike the two are.
+
+    What two texts share is little and rare, so it is made as large as the rest: else a linear
+    model with few examples would not see it.
+    """
     a, b = vectorizer.transform(texts), vectorizer.transform(pairs)
     both = a.multiply(b)
-    return sp.hstack([a, b, both, sp.csr_matrix(both.sum(axis=1))]).tocsr()
+    alike = sp.csr_matrix(both.sum(axis=1))
+    return sp.hstack([a, b, normalize(both), 10 * alike]).tocsr()
 
 
 def _classes(task: Task, splits: Splits) -> dict[str, list[Answer]]:
@@ -228,7 +234,9 @@ def _nearest_capitals(question: Question, vectorizer: TfidfVectorizer) -> tuple[
     best = sentences[int(alike.argmax())]
     words = best.split()
     starts = [
-        i for i, word in enumerate(words) if word[:1].isupper() and word not in ("The", "A", "An")
+        i
+        for i, word in enumerate(words)
+        if word[:1].isupper() and word.lower() not in ENGLISH_STOP_WORDS
     ]
     first = starts[0] if starts else 0
     last = first

@@ -81,9 +81,9 @@ def _glue(
     return Benchmark(kind, about, metric, hub, home, files, splits, labels, columns)
 
 
-def _span(about: str, hub: str, home: str, files: str) -> Benchmark:
+def _span(about: str, hub: str, home: str, files: str, metric: str = "f1") -> Benchmark:
     pair = (files.format("train"), files.format("dev"))
-    return Benchmark("span", about, "f1", (hub, None), home, pair)
+    return Benchmark("span", about, metric, (hub, None), home, pair)
 
 
 _SQUAD = "https://rajpurkar.github.io/SQuAD-explorer/"
@@ -134,6 +134,7 @@ BENCHMARKS = {
         "KorQuAD/squad_kor_v1",
         "https://korquad.github.io/KorQuad%201.0/",
         "KorQuAD_v1.0_{}.json",
+        "character_f1",
     ),
     "conll2003": Benchmark(
         "tagging",

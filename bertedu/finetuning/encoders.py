@@ -7,8 +7,17 @@ from tokenizers import Tokenizer
 
 from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.elmo import Elmo
-from bertedu.model.features import BertFeatures, ElmoFeatures, Encoder, PairFeatures
+from bertedu.model.features import (
+    BertFeatures,
+    BiLSTMFeatures,
+    ElmoFeatures,
+    Encoder,
+    LayerFeatures,
+    PairFeatures,
+)
 from bertedu.model.loading import PUBLISHED, load_named, load_published
+
+LSTM_SIZE = 128  # cells in each direction, on frozen features; the paper has 768, its BERT's width
 
 
 def load_encoder(
@@ -74,3 +83,19 @@ def _with_dropout(bert: Bert, dropout: float, untrained: bool, seed: int) -> Ber
 def _drawn_anew(bert: Bert, seed: int) -> Bert:
     torch.manual_seed(seed)
     return Bert(bert.config)
+
+
+def frozen_features(encoder: Encoder, reads: str) -> BiLSTMFeatures:
+    """Put a new two-layer BiLSTM on hidden states of a frozen BERT (paper, section 5.3).
+
+    Raises
+    ------
+    ValueError
+        The encoder is not one BERT, or ``reads`` is none of `bertedu.model.features.READS`.
+
+    """
+    if not isinstance(encoder, BertFeatures):
+        raise ValueError(
+            f"features are read off the layers of one BERT, not of {type(encoder).__name__}"
+        )
+    return BiLSTMFeatures(LayerFeatures(encoder.bert, reads, keep=True), LSTM_SIZE, layers=2)

@@ -14,7 +14,13 @@ from torch.nn import functional as F
 from bertedu.finetuning.examples import AnyExample, Question
 from bertedu.finetuning.inputs import Batch, Item, truncating
 from bertedu.finetuning.kinds import Answer, Kind, Outcomes
-from bertedu.finetuning.metrics import Scores, best_threshold, squad_scores
+from bertedu.finetuning.metrics import (
+    Scores,
+    best_threshold,
+    character_f1,
+    squad_scores,
+    word_f1,
+)
 from bertedu.model.features import Features
 from bertedu.model.heads import SpanHead
 
@@ -60,11 +66,13 @@ class QuestionAnswering(Kind):
     """Start and end scores over the context; a long context is read in windows.
 
     With ``can_be_none``, "none" is scored at `[CLS]`, and said when its score is above the best
-    span's by more than ``threshold``, which is set on dev (paper, section 4.3).
+    span's by more than ``threshold``, which is set on dev (paper, section 4.3). ``by_character``
+    is for Korean (see `character_f1`).
     """
 
     can_be_none: bool = False
     threshold: float = math.inf
+    by_character: bool = False
     columns: tuple[str, ...] = field(default=("exact", "f1", "answerable"), init=False)
 
     def encode(
@@ -148,16 +156,18 @@ class QuestionAnswering(Kind):
     def outcomes(self, examples: Sequence[AnyExample], answers: Sequence[Answer]) -> Outcomes:
         """Exact match and F1 of each question (0 to 1), and whether it has an answer."""
         rows = []
+        f1_of = character_f1 if self.by_character else word_f1
         for example, answer in zip(examples, answers, strict=True):
             assert isinstance(example, Question)
-            scores = squad_scores([example], {example.name: answer.value})
+            scores = squad_scores([example], {example.name: answer.value}, f1_of)
             rows.append((scores["exact"] / 100, scores["f1"] / 100, bool(example.answers)))
         return np.array(rows, float)
 
     def metrics(self, outcomes: Outcomes) -> Scores:
         """Exact match and F1, 0 to 1; with both kinds of question there, each by itself as well."""
         exact, f1, answerable = outcomes.T
-        scores = {"f1": float(f1.mean()), "exact": float(exact.mean())}
+        name = "character_f1" if self.by_character else "f1"
+        scores = {name: float(f1.mean()), "exact": float(exact.mean())}
         some = answerable.astype(bool)
         if some.any() and not some.all():
             scores["answerable_f1"] = float(f1[some].mean())

@@ -13,6 +13,7 @@ from bertedu.finetuning.kinds import Outcomes
 from bertedu.finetuning.run import Book, Row, write_csv
 
 DRAWS = 2000
+REFERENCE = "bert-L4H128"
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 System = tuple[str, str, str]  # model, method, number of training examples
 
@@ -188,23 +189,35 @@ def _rounded(value: Any) -> Any:
     return "" if np.isnan(value) else f"{value:.4f}"
 
 
-def summarize(folder: Path, reference: str, tasks: Sequence[str] | None = None) -> list[Row]:
+def summarize(
+    folder: Path, reference: str | None = None, tasks: Sequence[str] | None = None
+) -> list[Row]:
     """Summarize all tasks of a folder of results, and write `finetuning_summary.csv` there.
+
+    Systems are compared with ``reference``, fine-tuned; if none is named, with `REFERENCE` where
+    it was run.
 
     Raises
     ------
     TaskError
-        The folder holds no outcomes, or none of one of ``tasks``.
+        The folder holds no outcomes, none of one of ``tasks``, or none of the reference.
 
     """
     book = Book(folder)
-    names = tasks or sorted(path.stem for path in (folder / "outcomes").glob("*.csv"))
+    outcomes = folder / "outcomes"
+    names = tasks or sorted(
+        path.relative_to(outcomes).with_suffix("").as_posix() for path in outcomes.rglob("*.csv")
+    )
     if not names:
         raise TaskError(f"no outcomes in {folder}: run `bertedu finetune` first")
     rows = [
         row
         for name in names
-        for row in summarize_task(book, name, (reference, "fine-tuned", "all"))
+        for row in summarize_task(book, name, (reference or REFERENCE, "fine-tuned", "all"))
     ]
+    if reference and not any(
+        row["model"] == reference and row["method"] == "fine-tuned" for row in rows
+    ):
+        raise TaskError(f"no fine-tuned runs of {reference!r} in {folder} to compare with")
     write_csv(folder / "finetuning_summary.csv", rows)
     return rows

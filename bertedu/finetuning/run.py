@@ -14,7 +14,7 @@ from filelock import FileLock
 from tokenizers import Tokenizer
 
 from bertedu.finetuning.baselines import BASELINES, baseline_answers
-from bertedu.finetuning.encoders import load_encoder
+from bertedu.finetuning.encoders import frozen_features, load_encoder
 from bertedu.finetuning.examples import Question, Splits, Task, TaskError
 from bertedu.finetuning.inputs import MAX_LENGTH
 from bertedu.finetuning.kinds import (
@@ -29,13 +29,22 @@ from bertedu.finetuning.loop import History, Recipe, TaskModel, finetune, score_
 from bertedu.finetuning.question_answering import QuestionAnswering
 from bertedu.finetuning.tagging import Tagging
 from bertedu.model.checkpoints import write_atomically
+from bertedu.model.features import READS, Encoder
 from bertedu.model.loading import PUBLISHED
 from bertedu.pretraining.loop import default_device, describe_machine, has_fast_bfloat16
 from bertedu.pretraining.run import current_commit
 
-METHODS = ("fine-tuned", "frozen", "untrained")
+# "features:last" reads the last layer of the frozen model; "untrained features:last" is its control
+FEATURES = tuple(f"features:{reads}" for reads in READS)
+METHODS = (
+    "fine-tuned",
+    "frozen",
+    "untrained",
+    *FEATURES,
+    *(f"untrained {name}" for name in FEATURES),
+)
 Rates = tuple[float, float, float]
-# The paper's are for 110 million parameters; small models bear more, a new layer alone still more.
+# The paper's are for 110 million parameters; small models bear more, new layers alone still more.
 RATES: dict[str, Rates] = {
     "fine-tuned": (1e-4, 3e-4, 1e-3),
     "frozen": (1e-3, 3e-3, 1e-2),
@@ -58,9 +67,8 @@ def make_kind(task: Task, splits: Splits) -> Kind:
         return MultipleChoice()
     if task.kind == "tagging":
         return Tagging(task.labels)
-    return QuestionAnswering(
-        any(isinstance(e, Question) and not e.answers for e in splits["train"])
-    )
+    none = any(isinstance(e, Question) and not e.answers for e in splits["train"])
+    return QuestionAnswering(none, by_character=task.metric == "character_f1")
 
 
 @dataclass(frozen=True)
@@ -79,9 +87,19 @@ class Setup:
             raise TaskError(f"{self.train_examples} training examples: at least one is needed")
 
     @property
+    def untrained(self) -> bool:
+        """Whether the encoder is drawn at random."""
+        return self.method.startswith("untrained")
+
+    @property
+    def reads(self) -> str:
+        """What is read off a frozen encoder (`READS`); empty if its last layer is trained on."""
+        return self.method.partition("features:")[2]
+
+    @property
     def rates(self) -> Rates:
         """Learning rates worth trying."""
-        if self.method == "frozen":
+        if self.reads or self.method == "frozen":
             return RATES["frozen"]
         return RATES["published" if self.model in PUBLISHED else "fine-tuned"]
 
@@ -121,12 +139,13 @@ def run_once(
     device = device or default_device()
     if bfloat16 is None:
         bfloat16 = has_fast_bfloat16(device)
-    encoder, tokenizer = load_encoder(
-        setup.model, recipe.dropout, setup.method == "untrained", recipe.seed
-    )
+    encoder: Encoder
+    encoder, tokenizer = load_encoder(setup.model, recipe.dropout, setup.untrained, recipe.seed)
     kind = make_kind(task, splits)
     train = splits["train"][: setup.train_examples]
-    torch.manual_seed(recipe.seed)  # of the new layer
+    torch.manual_seed(recipe.seed)  # of the new layers
+    if setup.reads:
+        encoder = frozen_features(encoder, setup.reads)
     model = TaskModel(encoder, kind, recipe.dropout, setup.method == "frozen").to(device)
     items = {
         split: kind.encode(train if split == "train" else splits[split], tokenizer, MAX_LENGTH)
@@ -222,8 +241,46 @@ class Book:
             row |= _test_columns(task, kind, outcomes)
         return self._write(task, splits, row, kind, outcomes)
 
-    def add_baseline(self, task: Task, splits: Splits, name: str) -> Row:
+    def forget_other_recipes(self, task: Task, setup: Setup, recipe: Recipe, again: bool) -> None:
+        """See to it that a system has one recipe: a mean over two would be of neither.
+
+        Raises
+        ------
+        TaskError
+            It was scored with another recipe, and not ``again`` asks to drop that.
+
+        """
+        wanted = _key(task, setup, recipe)
+        known = [
+            row
+            for row in self.rows()
+            if row["purpose"] == "score" and all(row[n] == str(wanted[n]) for n in SYSTEM)
+        ]
+        parts = [name for name in KEY if name not in (*SYSTEM, "seed")]
+        other = [row for row in known if any(row[n] != str(wanted[n]) for n in parts)]
+        if not other:
+            return
+        if not again:
+            told = ", ".join(f"{name} {other[0][name]}" for name in parts)
+            raise TaskError(
+                f"{task.name}, {setup.model}, {setup.method} was scored with another recipe "
+                f"({told}): --again drops those runs, --results FOLDER keeps both apart"
+            )
+        with _locked(self.folder):
+            path = self._outcomes_path(task.name)
+            system = {name: str(wanted[name]) for name in SYSTEM if name != "task"}
+            kept = [r for r in read_csv(path) if any(r[n] != v for n, v in system.items())]
+            write_csv(path, kept)
+            write_csv(self.table, [row for row in self.rows() if row not in other])
+
+    def _outcomes_path(self, task_name: str) -> Path:
+        return self.folder / "outcomes" / f"{task_name}.csv"
+
+    def add_baseline(
+        self, task: Task, splits: Splits, name: str, train_examples: int | None = None
+    ) -> Row:
         """Run a baseline and write it down."""
+        splits = {**splits, "train": splits["train"][:train_examples]}
         kind = make_kind(task, splits)
         answers = baseline_answers(name, task, splits)
         dev = kind.metrics(kind.outcomes(splits["dev"], answers["dev"]))[task.metric]
@@ -233,16 +290,19 @@ class Book:
             "model": name,
             "method": "baseline",
             "purpose": "score",
-            "train_examples": "all",
+            "train_examples": train_examples or "all",
             "metric": task.metric,
             "dev": round(dev, 5),
         }
         row |= _test_columns(task, kind, outcomes)
         return self._write(task, splits, row, kind, outcomes)
 
-    def has_baseline(self, task: Task, name: str) -> bool:
+    def has_baseline(self, task: Task, name: str, train_examples: int | None = None) -> bool:
         """Say whether a baseline was run."""
-        return any(row["task"] == task.name and row["model"] == name for row in self.rows())
+        wanted = (task.name, name, str(train_examples or "all"))
+        return any(
+            (row["task"], row["model"], row["train_examples"]) == wanted for row in self.rows()
+        )
 
     def _write(
         self, task: Task, splits: Splits, row: Row, kind: Kind, outcomes: Outcomes | None
@@ -262,7 +322,7 @@ class Book:
     def _write_outcomes(
         self, task: Task, splits: Splits, row: Row, kind: Kind, outcomes: Outcomes
     ) -> None:
-        path = self.folder / "outcomes" / f"{task.name}.csv"
+        path = self._outcomes_path(task.name)
         names = {name: row[name] for name in ("model", "method", "train_examples", "seed")}
         kept = [
             r
@@ -285,7 +345,7 @@ class Book:
             There is no record of that task.
 
         """
-        rows = read_csv(self.folder / "outcomes" / f"{task_name}.csv")
+        rows = read_csv(self._outcomes_path(task_name))
         if not rows:
             raise TaskError(f"no outcomes of task {task_name!r} in {self.folder}: run it first")
         sources = np.array([int(word) for word in rows[0]["outcomes"].split()])
@@ -365,23 +425,26 @@ def run_task(
     again: bool = False,
     say: Callable[[str], None] = print,
     progress: bool = True,
+    need_models: bool = False,
 ) -> list[Run]:
     """Search a recipe if asked, fine-tune with each seed, and write down every run.
 
     The baselines are run first, so that no score stands alone. Returns the runs that were made
-    now: what the book has already is not run again, except with ``again``.
+    now: what the book has already is not run again, except with ``again``, which also drops what
+    was run with another recipe, or where the models themselves are needed.
     """
     for name in sorted(BASELINES):
-        if not book.has_baseline(task, name):
-            row = book.add_baseline(task, splits, name)
+        if not book.has_baseline(task, name, setup.train_examples):
+            row = book.add_baseline(task, splits, name, setup.train_examples)
             say(f"{task.name}, {name}: test {task.metric} {float(row['test']):.4f}")
     if grid != "none":
         say(f"{task.name}, {setup.model}, {setup.method}: searching the grid on dev")
         recipe = search(task, splits, setup, recipe, book, grid == "full", say, progress)
+    book.forget_other_recipes(task, setup, recipe, again)
     made: list[Run] = []
     for seed in seeds:
         one = replace(recipe, seed=seed)
-        done = None if again else book.find(task, setup, one, "score")
+        done = None if again or need_models else book.find(task, setup, one, "score")
         if done is not None:
             row = done
         else:

@@ -136,14 +136,17 @@ def save_finetuned(
         config["problem_type"] = "regression"
     if bert.config.direction != "bidirectional" or bert.config.norm != "post":
         config["model_type"] = _OURS_ALONE  # `transformers` would open it and say something else
-    config["bertedu"] |= {"task": task.name, "kind": task.kind, "max_length": MAX_LENGTH}
-    if isinstance(model.kind, QuestionAnswering) and model.kind.can_be_none:
-        threshold = model.kind.threshold
-        config["bertedu"]["threshold"] = threshold if math.isfinite(threshold) else None
+    longest = min(MAX_LENGTH, bert.config.max_position_embeddings)
+    config["bertedu"] |= {"task": task.name, "kind": task.kind, "max_length": longest}
+    if isinstance(model.kind, QuestionAnswering):
+        config["bertedu"]["by_character"] = model.kind.by_character
+        if model.kind.can_be_none:
+            threshold = model.kind.threshold
+            config["bertedu"]["threshold"] = threshold if math.isfinite(threshold) else None
     described = {
         "tokenizer_class": "BertTokenizer",
         "do_lower_case": True,
-        "model_max_length": MAX_LENGTH,
+        "model_max_length": longest,
     }
     texts = {
         "config.json": json.dumps(config, indent=2),
@@ -222,7 +225,11 @@ def _kind(own: dict[str, Any], labels: tuple[str, ...]) -> Kind:
     if own["kind"] == "choice":
         return MultipleChoice()
     threshold = own.get("threshold")
-    return QuestionAnswering("threshold" in own, math.inf if threshold is None else threshold)
+    return QuestionAnswering(
+        "threshold" in own,
+        math.inf if threshold is None else threshold,
+        bool(own.get("by_character")),
+    )
 
 
 def say_answer(found: FineTuned, texts: Sequence[str], answer: Answer) -> str:

@@ -239,7 +239,8 @@ def _next() -> Splits:
         t = 1 + _turn(len(sentences) - 2, article.title)[draw]
         endings = [sentences[t + 1]]
         while len(endings) < 4:
-            other = _one(_other(article, articles, dice, need=2).sentences()[1:], dice)
+            # from the third sentence on, like the right one: else the place would tell
+            other = _one(_other(article, articles, dice, need=3).sentences()[2:], dice)
             if other not in endings:
                 endings.append(other)
         order = dice.permutation(4)

@@ -74,17 +74,119 @@ class ElmoFeatures(nn.Module):
         return Features(tokens, _ends(tokens, padding_mask))
 
 
+# What a feature-based model reads (paper, section 5.3 and table 7): which of the L + 1 hidden
+# states, of which number 0 is the input embedding, and how several become one. The paper's "last
+# four" of 12 layers are the last two of our 4.
+READS: dict[str, tuple[slice, str]] = {
+    "embeddings": (slice(0, 1), "concat"),
+    "second-to-last": (slice(-2, -1), "concat"),
+    "last": (slice(-1, None), "concat"),
+    "sum of last two": (slice(-2, None), "sum"),
+    "concat of last two": (slice(-2, None), "concat"),
+    "sum of all": (slice(1, None), "sum"),
+    "concat of all": (slice(1, None), "concat"),
+}
+
+
+class LayerFeatures(nn.Module):
+    """Hidden states of a frozen BERT, side by side or as a learned weighted sum.
+
+    Nothing of the BERT is trained: no gradient enters it, and its dropout stays off. So its states
+    of a text are always the same; with ``keep`` they are computed once, and kept in memory. Only
+    the weights of a sum learn.
+
+    Raises
+    ------
+    ValueError
+        ``reads`` is none of `READS`, or the model has fewer layers than that reads.
+
+    """
+
+    def __init__(self, bert: Bert, reads: str, keep: bool = False) -> None:
+        super().__init__()
+        if reads not in READS:
+            raise ValueError(f"features cannot be {reads!r}: choose one of {', '.join(READS)}")
+        self.chosen, how = READS[reads]
+        numbers = range(bert.config.num_hidden_layers + 1)[self.chosen]
+        if numbers[0] == 0 and reads != "embeddings":
+            raise ValueError(f"{reads!r} needs a model of two layers or more; this one has one")
+        self.bert, self.reads, count = bert.requires_grad_(False).eval(), reads, len(numbers)
+        self.mix = ScalarMix(count) if how == "sum" else None
+        self.kept: dict[tuple[int, ...], Tensor] | None = {} if keep else None
+        self.size = bert.config.hidden_size * (1 if how == "sum" else count)
+
+    def train(self, mode: bool = True) -> "LayerFeatures":
+        """Leave the BERT's dropout off, whatever ``mode`` is."""
+        super().train(mode)
+        self.bert.eval()
+        return self
+
+    def states(self, ids: Tensor, segment_ids: Tensor, padding_mask: Tensor) -> Tensor:
+        """Return the chosen hidden states, (layers, B, S, H): all that this reads of an input."""
+        if self.kept is None:
+            return self._compute(ids, segment_ids, padding_mask)
+        sizes = padding_mask.sum(dim=1).tolist()
+        names = [
+            (*ids[i, :size].tolist(), *segment_ids[i, :size].tolist())
+            for i, size in enumerate(sizes)
+        ]
+        new = [i for i, name in enumerate(names) if name not in self.kept]
+        if new:
+            states = self._compute(ids[new], segment_ids[new], padding_mask[new])
+            for place, i in enumerate(new):
+                self.kept[names[i]] = states[:, place, : sizes[i]].clone()
+        rows = [self.kept[name] for name in names]
+        found = rows[0].new_zeros(len(rows[0]), *ids.shape, rows[0].shape[-1])
+        for i, row in enumerate(rows):
+            found[:, i, : sizes[i]] = row
+        return found
+
+    @torch.no_grad()
+    def _compute(self, ids: Tensor, segment_ids: Tensor, padding_mask: Tensor) -> Tensor:
+        output = self.bert(ids, segment_ids, padding_mask)
+        return torch.stack(output.hidden_states[self.chosen])
+
+    def combine(self, states: Tensor) -> Tensor:
+        """(layers, B, S, H) -> (B, S, D)."""
+        if self.mix is not None:
+            return self.mix(states)  # type: ignore[no-any-return]
+        return torch.cat(list(states), dim=-1)
+
+    def forward(self, ids: Tensor, segment_ids: Tensor, padding_mask: Tensor) -> Features:
+        """Encode; the whole is what stands at the token that has read everything."""
+        tokens = self.combine(self.states(ids, segment_ids, padding_mask))
+        return Features(tokens, tokens[reads_all(padding_mask.bool(), self.bert.config.direction)])
+
+
+class BiLSTM(nn.Module):
+    """One LSTM from each end, side by side."""
+
+    def __init__(self, size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.forwards = nn.LSTM(size, hidden_size, batch_first=True)
+        self.backwards = nn.LSTM(size, hidden_size, batch_first=True)
+
+    def forward(self, x: Tensor, back: Tensor) -> Tensor:
+        """(B, S, D) -> (B, S, 2 K); ``back`` (B, S, 1) is the order that turns rows around."""
+        from_left = self.forwards(x)[0]  # (B, S, K)
+        from_right = self.backwards(x.gather(1, back.expand_as(x)))[0]
+        return torch.cat([from_left, from_right.gather(1, back.expand_as(from_right))], dim=-1)
+
+
 class BiLSTMFeatures(nn.Module):
-    """A BiLSTM on top of any encoder: even over a one-way model, it sees both sides.
+    """BiLSTM layers on top of any encoder: even over a one-way model, they see both sides.
 
     With ``frozen`` the encoder below stays as it is, and only what stands above it learns.
     """
 
-    def __init__(self, below: "Encoder", hidden_size: int, frozen: bool = False) -> None:
+    def __init__(
+        self, below: "Encoder", hidden_size: int, frozen: bool = False, layers: int = 1
+    ) -> None:
         super().__init__()
         self.below, self.size, self.frozen = below, 2 * hidden_size, frozen
-        self.forwards = nn.LSTM(below.size, hidden_size, batch_first=True)
-        self.backwards = nn.LSTM(below.size, hidden_size, batch_first=True)
+        self.layers = nn.ModuleList(
+            BiLSTM(self.size if number else below.size, hidden_size) for number in range(layers)
+        )
         if frozen:
             below.requires_grad_(False)
 
@@ -97,15 +199,17 @@ class BiLSTMFeatures(nn.Module):
 
     def forward(self, ids: Tensor, segment_ids: Tensor, padding_mask: Tensor) -> Features:
         """Encode below, then read the result from both ends."""
-        x = self.below(ids, segment_ids, padding_mask).tokens
+        return self.read(self.below(ids, segment_ids, padding_mask).tokens, padding_mask)
+
+    def read(self, x: Tensor, padding_mask: Tensor) -> Features:
+        """Do what stands above the encoder, on features (B, S, D) that may have been kept."""
         back = turn_around(padding_mask)[..., None]
-        from_left = self.forwards(x)[0]  # (B, S, K)
-        from_right = self.backwards(x.gather(1, back.expand_as(x)))[0]
-        tokens = torch.cat([from_left, from_right.gather(1, back.expand_as(from_right))], dim=-1)
-        return Features(tokens, _ends(tokens, padding_mask))
+        for layer in self.layers:
+            x = layer(x, back)  # layer 2 reads both directions of layer 1
+        return Features(x, _ends(x, padding_mask))
 
 
-Encoder = BertFeatures | PairFeatures | ElmoFeatures | BiLSTMFeatures
+Encoder = BertFeatures | PairFeatures | ElmoFeatures | LayerFeatures | BiLSTMFeatures
 
 
 def _ends(tokens: Tensor, padding_mask: Tensor) -> Tensor:

@@ -64,8 +64,14 @@ def load_published(name: str, dropout: float | None = None) -> tuple[Bert, Token
         config = config_from(json.loads(files["config.json"]), name)
         tensors = load_safetensors(files["model.safetensors"])
         tokenizer = Tokenizer.from_buffer(files["tokenizer.json"])
-    except (KeyError, ValueError, SafetensorError) as error:
+    except (AttributeError, KeyError, ValueError, SafetensorError) as error:
         raise CheckpointError(f"the files of {name} make no model: {error}") from None
+    pieces = tokenizer.get_vocab_size()
+    if pieces != config.vocab_size:
+        raise CheckpointError(
+            f"{name}: its tokenizer has {pieces} word pieces, but the model has "
+            f"{config.vocab_size}. They come from different models."
+        )
     tokenizer.no_truncation()
     tokenizer.no_padding()
     bert = Bert(config if dropout is None else replace(config, dropout=dropout))

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bertedu.finetuning.benchmarks import BENCHMARKS, CONLL_TAGS, benchmark
@@ -24,6 +25,7 @@ from bertedu.finetuning.examples import (
     TaskError,
     check_examples,
 )
+from bertedu.finetuning.run import make_kind
 
 datasets = pytest.importorskip("datasets")
 
@@ -750,7 +752,16 @@ def test_metrics_are_those_of_the_paper() -> None:
         "glue/rte": "accuracy",
         "squad": "f1",
         "squad_v2": "f1",
-        "korquad": "f1",
+        "korquad": "character_f1",
         "conll2003": "f1",
         "swag": "accuracy",
     }
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_each_metric_is_one_that_its_kind_computes(name: str) -> None:
+    task = benchmark(name)
+    splits: Splits = {split: [] for split in ("train", "dev", "test")}
+    kind = make_kind(task, splits)
+    width = len(kind.columns)
+    assert task.metric in kind.metrics(np.array([[1.0, 1.0, 1.0], [0.0, 0.0, 1.0]])[:, :width])

@@ -211,6 +211,23 @@ def test_the_right_ending_is_the_next_sentence(loaded: dict[str, Splits]) -> Non
         assert len(set(example.endings)) == 4
 
 
+def test_the_place_of_an_ending_in_its_article_does_not_tell(loaded: dict[str, Splits]) -> None:
+    """A second sentence sounds like one; if only wrong endings were, they could be crossed out."""
+    splits = need(loaded, "next")
+    place: dict[str, int] = {}
+    for d in load_documents("encyclopedia"):
+        for i, sentence in enumerate(d.sentences()):
+            place.setdefault(sentence, i)
+    right, wrong = Counter[int](), Counter[int]()
+    for example in splits["train"]:
+        assert isinstance(example, Choice)
+        for i, ending in enumerate(example.endings):
+            (right if i == example.label else wrong)[min(place[ending], 4)] += 1
+    for where in (0, 1):
+        assert right[where] + wrong[where] < 0.005 * wrong.total(), where
+    assert abs(right[2] / right.total() - wrong[2] / wrong.total()) < 0.1
+
+
 @pytest.mark.parametrize("name", ["answer", "answer-or-none"])
 def test_answers_are_titles_and_questions_do_not_contain_them(
     loaded: dict[str, Splits], name: str

@@ -162,7 +162,7 @@ def test_frozen_means_that_nothing_below_moves(frozen: bool) -> None:
     optimizer.step()
     moved = any(not torch.equal(before[name], v) for name, v in below.state_dict().items())
     assert moved != frozen
-    assert model.encoder.forwards.weight_ih_l0.grad is not None
+    assert model.encoder.layers[0].forwards.weight_ih_l0.grad is not None
 
 
 def test_the_pair_is_its_two_halves_side_by_side() -> None:

@@ -1,0 +1,151 @@
+"""Committed results as notebooks show them: means, intervals, claims."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bertedu.analysis import scores
+from bertedu.analysis.scores import (
+    claim,
+    confusion,
+    grid_map,
+    learning_curves,
+    live_rows,
+    runs_of,
+    score_lines,
+    score_plot,
+    summary,
+)
+from bertedu.finetuning.report import summarize
+
+TUNED, RAW = ("bert-L4H128", "fine-tuned"), ("bert-L4H128", "untrained")
+WORDS = ("word counts", "baseline")
+TEXTS = 300
+
+
+def answers(right: float, seed: int) -> str:
+    """300 answers of two classes, about so many of them right."""
+    dice = np.random.default_rng(seed)
+    labels = np.arange(TEXTS) % 2
+    found = np.where(dice.random(TEXTS) < right, labels, 1 - labels)
+    return " ".join(f"{a}/{b}" for a, b in zip(labels, found, strict=True))
+
+
+def write(path: Path, rows: list[dict[str, object]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(dict.fromkeys(n for row in rows for n in row)))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two tuned runs at 80 %, two untrained at 60 %, one of counted words at 79 %; and a grid."""
+    runs = [
+        (*TUNED, "all", 0, 0.8),
+        (*TUNED, "all", 1, 0.8),
+        (*RAW, "all", 0, 0.6),
+        (*RAW, "all", 1, 0.6),
+        (*WORDS, "all", "", 0.79),
+        (*TUNED, "100", 0, 0.7),
+    ]
+    outcomes: list[dict[str, object]] = [
+        {"model": "(source)", "columns": "source", "outcomes": " ".join(map(str, range(TEXTS)))}
+    ]
+    table: list[dict[str, object]] = []
+    for number, (model, method, count, seed, right) in enumerate(runs):
+        names = {"model": model, "method": method, "train_examples": count, "seed": seed}
+        outcomes.append(names | {"columns": "label/found", "outcomes": answers(right, number)})
+        more = {"purpose": "score", "metric": "accuracy", "dev": right, "test": right, "epochs": 3}
+        table.append({"task": "play"} | names | more)
+    for batch in (16, 32):
+        for epochs in (2, 3):
+            for rate in (1e-4, 3e-4):
+                table.append(
+                    {
+                        "task": "play",
+                        "model": TUNED[0],
+                        "method": TUNED[1],
+                        "train_examples": "all",
+                        "seed": 0,
+                        "purpose": "grid",
+                        "metric": "accuracy",
+                        "batch_size": batch,
+                        "epochs": epochs,
+                        "learning_rate": rate,
+                        "dev": 0.7 + epochs / 100,
+                    }
+                )
+    write(tmp_path / "finetuning.csv", table)
+    write(tmp_path / "outcomes" / "play.csv", outcomes)
+    summarize(tmp_path, TUNED[0])
+    return tmp_path
+
+
+def test_a_line_has_mean_interval_and_seeds(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = summary("play", folder)
+    assert set(rows) == {TUNED, RAW, WORDS}, "runs on a part of the data are no final results"
+    score_lines("play", folder=folder)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line[:22].strip() for line in lines] == [
+        "counted words",
+        "not pre-trained",
+        "pre-trained, fine-tune",
+    ]
+    by_hand = np.mean(
+        [
+            np.mean([a == b for a, b in (pair.split("/") for pair in answers(0.8, seed).split())])
+            for seed in (0, 1)
+        ]
+    )
+    assert f"{100 * by_hand:.1f} (" in lines[2]
+    assert lines[2].endswith("2 seeds")
+    assert "seed" not in lines[0], "counting words has no chance in it"
+
+
+def test_claims_follow_the_interval(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    claim("one", "play", TUNED, RAW, folder)
+    claim("two", "play", RAW, TUNED, folder)
+    claim("three", "play", TUNED, WORDS, folder)
+    said = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()]
+    assert said == ["supported", "not supported", "undecided"]
+
+
+def test_confusion_counts_all_seeds(folder: Path) -> None:
+    table = confusion("play", TUNED, 2, folder)
+    assert table.sum() == 2 * TEXTS
+    assert table.diag().sum() / table.sum() == pytest.approx(
+        float(summary("play", folder)[TUNED]["mean"]), abs=1e-3
+    )
+    assert table.sum(1).tolist() == [TEXTS, TEXTS], "rows are the truth"
+
+
+def test_runs_by_purpose(folder: Path) -> None:
+    assert len(runs_of("play", TUNED, folder=folder)) == 2
+    assert len(runs_of("play", TUNED, "grid", folder)) == 8
+    assert {row["seed"] for row in live_rows("play", 100, 3, folder)} == {"0"}
+    with pytest.raises(ValueError, match=r"bertedu finetune play --examples 50 --epochs 3"):
+        live_rows("play", 50, 3, folder)
+
+
+def test_what_is_missing_is_named(folder: Path) -> None:
+    with pytest.raises(ValueError, match="no results of task 'chess'"):
+        summary("chess", folder)
+    with pytest.raises(ValueError, match="--grid full"):
+        grid_map("play", "minilm", "title", "alt", folder)
+
+
+def test_pictures_are_drawn_of_what_is_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plot = score_plot({"play": "heading"}, "title", "what one sees", folder=folder)
+    grid = grid_map("play", TUNED[0], "title", "a grid", folder)
+    monkeypatch.setitem(scores.NAMES, TUNED, "ours")
+    curves = learning_curves("play", [WORDS, RAW, TUNED], "title", "curves", 900, folder)
+    assert (plot.alt, grid.alt, curves.alt) == ("what one sees", "a grid", "curves")
+    assert all(picture.png.startswith(b"\x89PNG") for picture in (plot, grid, curves))

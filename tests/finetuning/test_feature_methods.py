@@ -1,0 +1,188 @@
+"""Frozen features into a BiLSTM as methods of fine-tuning: named, run, recorded as the others."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import tiny_finetuning as tiny
+import torch
+from torch import Tensor
+
+from bertedu.finetuning import run as running
+from bertedu.finetuning.encoders import LSTM_SIZE, frozen_features, load_encoder
+from bertedu.finetuning.examples import Splits, Task, TaskError
+from bertedu.finetuning.loop import Recipe
+from bertedu.finetuning.report import paired_difference
+from bertedu.finetuning.run import (
+    FEATURES,
+    METHODS,
+    RATES,
+    Book,
+    Run,
+    Setup,
+    run_once,
+    run_task,
+)
+from bertedu.model.bert import BertForPreTraining
+from bertedu.model.checkpoints import load_checkpoint, save_checkpoint
+from bertedu.model.features import BiLSTMFeatures, LayerFeatures
+from bertedu.text.tokenization import save_tokenizer
+
+SMALL = {"train": 16, "dev": 6, "test": 8}
+RECIPE = Recipe(3e-3, 8, 1)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Random weights, three layers."""
+    folder = tmp_path_factory.mktemp("model")
+    torch.manual_seed(1000)
+    config = dataclasses.replace(tiny.config(), num_hidden_layers=3)
+    save_checkpoint(BertForPreTraining(config), folder)
+    save_tokenizer(tiny.VOCABULARY, folder)
+    return str(folder)
+
+
+@pytest.fixture(autouse=True)
+def no_git(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "current_commit", lambda: "abc1234")
+
+
+def go(
+    made: tuple[Task, Splits], model: str, method: str, recipe: Recipe = RECIPE, **options: object
+) -> Run:
+    return run_once(*made, Setup(model, method), recipe, progress=False, **options)  # type: ignore[arg-type]
+
+
+def below(run: Run) -> dict[str, Tensor]:
+    """Return the weights of the BERT under the BiLSTM."""
+    prefix = "encoder.below.bert."
+    found = {
+        name.removeprefix(prefix): value
+        for name, value in run.model.state_dict().items()
+        if name.startswith(prefix)
+    }
+    assert found
+    return found
+
+
+def test_the_methods_have_the_names_that_the_record_knows() -> None:
+    assert FEATURES == (
+        "features:embeddings",
+        "features:second-to-last",
+        "features:last",
+        "features:sum of last two",
+        "features:concat of last two",
+        "features:sum of all",
+        "features:concat of all",
+    )
+    assert METHODS[:3] == ("fine-tuned", "frozen", "untrained")
+    assert set(METHODS[3:]) == {*FEATURES, *(f"untrained {name}" for name in FEATURES)}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_says_what_it_needs(method: str) -> None:
+    setup = Setup("x", method)
+    assert setup.untrained == (method.split()[0] == "untrained")
+    assert setup.reads == (method.split(":")[1] if ":" in method else "")
+    if setup.reads:
+        assert setup.rates == Setup("minilm", method).rates == RATES["frozen"]
+
+
+@pytest.mark.parametrize("wrong", ["features", "features:", "features:first", "untrained features"])
+def test_a_method_that_is_half_a_name_is_refused(wrong: str) -> None:
+    with pytest.raises(TaskError, match="no method"):
+        Setup("x", wrong)
+
+
+@pytest.mark.parametrize("method", FEATURES)
+def test_the_encoder_stays_and_what_is_above_learns(checkpoint: str, method: str) -> None:
+    made = tiny.tagging_task(SMALL)
+    given = load_checkpoint(checkpoint).bert.state_dict()
+    still, run = (
+        go(made, checkpoint, method, dataclasses.replace(RECIPE, learning_rate=rate))
+        for rate in (0.0, 0.05)
+    )
+    for name, value in below(run).items():
+        assert torch.equal(value, given[name])
+    encoder = run.model.encoder
+    assert isinstance(encoder, BiLSTMFeatures)
+    assert isinstance(encoder.below, LayerFeatures)
+    assert f"features:{encoder.below.reads}" == method
+    assert (len(encoder.layers), encoder.size) == (2, 2 * LSTM_SIZE)
+    start = still.model.state_dict()
+    for name, value in run.model.state_dict().items():
+        assert torch.equal(value, start[name]) == name.startswith("encoder.below.bert."), name
+
+
+def test_untrained_features_are_of_random_weights_and_as_frozen(checkpoint: str) -> None:
+    made = tiny.tagging_task(SMALL)
+    given = load_checkpoint(checkpoint).bert.state_dict()["pooler.dense.weight"]
+    still = dataclasses.replace(RECIPE, learning_rate=0.0)
+    method = "untrained features:last"
+    start, end = (below(go(made, checkpoint, method, r)) for r in (still, RECIPE))
+    other = below(go(made, checkpoint, method, dataclasses.replace(RECIPE, seed=1)))
+    assert all(torch.equal(value, end[name]) for name, value in start.items())
+    assert not torch.equal(start["pooler.dense.weight"], given)
+    assert not torch.equal(start["pooler.dense.weight"], other["pooler.dense.weight"])
+
+
+def test_the_seed_draws_the_bilstm(checkpoint: str) -> None:
+    made = tiny.tagging_task(SMALL)
+
+    def drawn(seed: int) -> Tensor:
+        torch.manual_seed(99 + seed)  # no say
+        recipe = dataclasses.replace(RECIPE, learning_rate=0.0, seed=seed)
+        run = go(made, checkpoint, "features:last", recipe)
+        return run.model.state_dict()["encoder.layers.1.backwards.weight_hh_l0"]
+
+    assert torch.equal(drawn(0), drawn(0))
+    assert not torch.equal(drawn(0), drawn(1))
+
+
+@pytest.mark.parametrize("task", ["classification", "choice", "tagging", "span"])
+def test_every_kind_of_task_can_be_read_off(checkpoint: str, task: str) -> None:
+    made = tiny.MAKERS[task](sizes=SMALL)
+    run = go(made, checkpoint, "features:sum of last two")
+    assert len(run.answers["test"]) == SMALL["test"]
+
+
+def test_what_is_there_is_learned(checkpoint: str) -> None:
+    """Places are known by their words: random embeddings are enough to find them."""
+    made = tiny.tagging_task()
+    recipe = Recipe(1e-2, 8, 6)
+    run = go(made, checkpoint, "features:embeddings", recipe)
+    assert max(run.history.dev) > 0.9
+
+
+def test_runs_are_recorded_and_compared_as_the_others(checkpoint: str, tmp_path: Path) -> None:
+    book, made = Book(tmp_path), tiny.tagging_task(SMALL)
+    methods = ("fine-tuned", "features:last", "features:sum of all")
+    for method in methods:
+        for _ in range(2):  # the second time there is nothing to do
+            runs = run_task(
+                *made,
+                Setup(checkpoint, method),
+                RECIPE,
+                range(2),
+                book,
+                say=lambda _: None,
+                progress=False,
+            )
+        assert runs == []
+    rows = [row for row in book.rows() if row["method"] in methods]
+    assert len(rows) == 6
+    _, outcomes = book.outcomes("places")
+    assert {row["method"] for row, _ in outcomes} == {"baseline", *methods}
+    _, low, high = paired_difference(
+        book, "places", *((checkpoint, method, "all") for method in methods[1:])
+    )
+    assert low <= high
+
+
+def test_only_one_bert_has_layers_to_read(tmp_path: Path) -> None:
+    elmo, _ = load_encoder(str(tiny.save_elmo(tmp_path)))
+    with pytest.raises(ValueError, match="the layers of one BERT, not of ElmoFeatures"):
+        frozen_features(elmo, "last")
