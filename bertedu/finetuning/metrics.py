@@ -123,7 +123,10 @@ def squad_scores(
 
 
 def best_threshold(
-    questions: Sequence[Question], found: Mapping[str, str], no_answer: Mapping[str, float]
+    questions: Sequence[Question],
+    found: Mapping[str, str],
+    no_answer: Mapping[str, float],
+    f1_of: Callable[[str, str], float] = word_f1,
 ) -> float:
     """Find the score from which on to answer "none", so that F1 is best (SQuAD 2.0).
 
@@ -133,8 +136,8 @@ def best_threshold(
     gains = []
     for question in questions:
         right = [text for text, _ in question.answers if normalize_answer(text)] or [""]
-        answering = max(word_f1(found[question.name], text) for text in right)
-        silent = max(word_f1("", text) for text in right)
+        answering = max(f1_of(found[question.name], text) for text in right)
+        silent = max(f1_of("", text) for text in right)
         gains.append((no_answer[question.name], silent - answering))
     gains.sort(reverse=True)
     # silent on the k questions that most seem to have no answer

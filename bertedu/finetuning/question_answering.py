@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -151,15 +151,18 @@ class QuestionAnswering(Kind):
         names = [question.name for question in questions]
         found = {name: answer.value for name, answer in zip(names, answers, strict=True)}
         none = {name: answer.no_answer for name, answer in zip(names, answers, strict=True)}
-        self.threshold = best_threshold(questions, found, none)
+        self.threshold = best_threshold(questions, found, none, self._f1_of)
+
+    @property
+    def _f1_of(self) -> Callable[[str, str], float]:
+        return character_f1 if self.by_character else word_f1
 
     def outcomes(self, examples: Sequence[AnyExample], answers: Sequence[Answer]) -> Outcomes:
         """Exact match and F1 of each question (0 to 1), and whether it has an answer."""
         rows = []
-        f1_of = character_f1 if self.by_character else word_f1
         for example, answer in zip(examples, answers, strict=True):
             assert isinstance(example, Question)
-            scores = squad_scores([example], {example.name: answer.value}, f1_of)
+            scores = squad_scores([example], {example.name: answer.value}, self._f1_of)
             rows.append((scores["exact"] / 100, scores["f1"] / 100, bool(example.answers)))
         return np.array(rows, float)
 

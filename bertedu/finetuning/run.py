@@ -444,13 +444,11 @@ def run_task(
     made: list[Run] = []
     for seed in seeds:
         one = replace(recipe, seed=seed)
-        done = None if again or need_models else book.find(task, setup, one, "score")
-        if done is not None:
-            row = done
-        else:
+        recorded = None if again else book.find(task, setup, one, "score")
+        if recorded is None or need_models:
             run = run_once(task, splits, setup, one, progress=progress)
-            row = book.add(task, splits, setup, one, run, "score")
             made.append(run)
+        row = recorded or book.add(task, splits, setup, one, run, "score")  # recorded: it stays
         who = f"{task.name}, {setup.model}, {setup.method}, seed {seed}"
         say(f"{who}: dev {float(row['dev']):.4f}, test {task.metric} {float(row['test']):.4f}")
     return made

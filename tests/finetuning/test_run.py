@@ -613,6 +613,10 @@ def test_baselines_have_as_few_examples_as_the_model(checkpoint: str, book: Book
 def test_models_that_are_needed_are_made_though_recorded(checkpoint: str, book: Book) -> None:
     made = tiny.keyword_task(sizes=SMALL)
     go(made, book, checkpoint, 1)
+    before = book.table.read_bytes()
     assert len(go(made, book, checkpoint, 1, need_models=True)) == 1
+    assert book.table.read_bytes() == before, "the record is not touched"
+    assert len(go(made, book, checkpoint, 2, need_models=True)) == 2
+    assert [row["seed"] for row in scored(book)] == ["0", "1"]
     with pytest.raises(TaskError, match="another recipe"):
         go(made, book, checkpoint, 1, need_models=True, recipe=replace(RECIPE, epochs=2))
