@@ -409,7 +409,7 @@ def finetune(
             'and others: a BiLSTM on frozen layers; "untrained features:last" is its control.'
         ),
     ] = "fine-tuned",
-    seeds: Annotated[int, typer.Option(help="How many runs.", min=1)] = 5,
+    seeds: Annotated[int, typer.Option(help="How many runs; 0: search the grid only.", min=0)] = 5,
     grid: Annotated[
         str, typer.Option(help="Search on dev first: none, rates, or full (the paper's way).")
     ] = "none",
@@ -446,8 +446,8 @@ def finetune(
         torch.set_num_threads(threads)
     if grid not in ("none", "rates", "full"):
         raise typer.BadParameter(f"--grid is {grid!r}: choose none, rates or full")
-    if out and len(tasks) > 1:
-        raise typer.BadParameter("--out saves one model: name one task")
+    if out and (len(tasks) > 1 or not seeds):
+        raise typer.BadParameter("--out saves one model: name one task, and one seed or more")
     with (
         plain_errors(SourceError, ValueError, OSError, FineTuningDiverged),
         plain_interrupt("stopped; what is recorded is not run again"),

@@ -216,8 +216,10 @@ def test_names_that_are_wrong_show_before_any_work(tmp_path: Path, checkpoint: P
     refused(finetune(tmp_path, checkpoint, "--grid", "big"), "choose none, rates or full", 2)
     two = finetune(tmp_path, checkpoint, "--out", tmp_path / "m", tasks="keyword places")
     refused(two, "name one task", 2)
-    for option in ("--seeds", "--examples", "--batch-size", "--epochs"):
+    for option in ("--examples", "--batch-size", "--epochs"):
         assert finetune(tmp_path, checkpoint, option, 0).exit_code == 2, option
+    none = finetune(tmp_path, checkpoint, "--seeds", 0, "--out", tmp_path / "m")
+    refused(none, "one seed or more", 2)
     assert bertedu("tasks", "keywrod").exit_code == 1
     assert not results.exists()
 

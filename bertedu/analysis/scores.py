@@ -1,12 +1,14 @@
 """The committed results of fine-tuning, as notebooks show them: intervals, curves, claims."""
 
 import csv
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 from matplotlib import pyplot as plt
+from matplotlib.patches import Rectangle
 
 from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, curve, style
 from bertedu.finetuning.report import paired_difference
@@ -23,6 +25,7 @@ NAMES: dict[System, str] = {
     ("minilm", "fine-tuned"): "MiniLM, fine-tuned",
 }
 _COLORS = {"baseline": LIMIT, "untrained": ORANGE, "frozen": GREEN, "fine-tuned": BLUE}
+CURVE = (100, 300, 1000, 3000)  # numbers of training examples that a learning curve tries
 UNITS = {
     "accuracy": "right, %",
     "f1": "F1, %",
@@ -130,7 +133,7 @@ def learning_curves(
     folder: Path | None = None,
 ) -> Picture:
     """Draw scores against the number of training examples; "all" stands at ``everything``."""
-    rows = [row for row in _rows("finetuning_summary.csv", folder) if row["task"] == task]
+    rows = _curve_rows(task, folder)
     with style():
         figure, axes = plt.subplots(figsize=(11, 6))
         for system in systems:
@@ -146,7 +149,7 @@ def learning_curves(
                 x, values, low, high = (list(column) for column in zip(*points, strict=True))
                 curve(axes, x, values, low, high, NAMES[system], _COLORS[system[1]])
         axes.set_xscale("log")
-        ticks = sorted({100, 300, 1000, 3000, everything})
+        ticks = [*CURVE, everything]
         axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
         axes.minorticks_off()
         axes.set(xlabel="training examples", ylabel=UNITS[_metric(task, folder)], title=title)
@@ -168,17 +171,18 @@ def grid_map(task: str, model: str, title: str, alt: str, folder: Path | None = 
         (int(r["batch_size"]), int(r["epochs"]), float(r["learning_rate"])): 100 * float(r["dev"])
         for r in rows
     }
-    sizes, epochs, rates = (sorted({key[i] for key in score}) for i in range(3))
+    sizes, epochs = sorted({key[0] for key in score}), sorted({key[1] for key in score})
+    rates = sorted({key[2] for key in score})
     low, high = min(score.values()), max(score.values())
     with style():
         figure, panels = plt.subplots(1, len(sizes), figsize=(6.2 * len(sizes), 5), squeeze=False)
         for axes, size in zip(panels[0], sizes, strict=True):
-            table = torch.tensor([[score[size, e, r] for r in rates] for e in epochs])  # type: ignore[index]
-            axes.imshow(table.numpy(), cmap="Blues", vmin=low - (high - low) / 2, vmax=high)
-            for i in range(len(epochs)):
-                for j in range(len(rates)):
-                    value = float(table[i, j])
-                    dark = value > (low + 2 * high) / 3
+            table = [[score[size, e, r] for r in rates] for e in epochs]
+            bottom = low - (high - low) / 2  # so that the lowest is not white
+            axes.imshow(table, cmap="Blues", vmin=bottom, vmax=high, aspect="auto")
+            for i, row in enumerate(table):
+                for j, value in enumerate(row):
+                    dark = (value - bottom) / (high - bottom) > 0.55
                     axes.text(
                         j,
                         i,
@@ -187,8 +191,11 @@ def grid_map(task: str, model: str, title: str, alt: str, folder: Path | None = 
                         va="center",
                         fontsize=16,
                         color="white" if dark else "black",
-                        weight="bold" if value == high else "normal",
                     )
+                    if value == high:
+                        corner = (j - 0.47, i - 0.47)
+                        frame = Rectangle(corner, 0.94, 0.94, fill=False, edgecolor=ORANGE, lw=5)
+                        axes.add_patch(frame)
             axes.set_xticks(range(len(rates)), [f"{rate:g}" for rate in rates])
             axes.set_yticks(range(len(epochs)), [str(e) for e in epochs])
             axes.set(xlabel="learning rate", ylabel="epochs", title=f"batches of {size}")
@@ -197,12 +204,45 @@ def grid_map(task: str, model: str, title: str, alt: str, folder: Path | None = 
         return Picture(figure, alt)
 
 
-def claim(text: str, task: str, better: System, worse: System, folder: Path | None = None) -> None:
-    """Print whether the interval of a difference supports that one system beats another."""
+def claim(
+    text: str,
+    task: str,
+    better: System,
+    worse: System,
+    examples: int | None = None,
+    folder: Path | None = None,
+) -> None:
+    """Print whether the interval of a difference supports that one system beats another.
+
+    Both were trained on all examples, or on the first so many.
+    """
     book = Book(folder or shipped("results"))
-    _, low, high = paired_difference(book, task, (*better, "all"), (*worse, "all"))
+    count = str(examples or "all")
+    _, low, high = paired_difference(book, task, (*better, count), (*worse, count))
     word = "supported" if low > 0 else "not supported" if high < 0 else "undecided"
     print(f"{word:<15}{text}: {100 * low:+.1f} to {100 * high:+.1f}")
+
+
+def best_with_all(task: str, system: System, folder: Path | None = None) -> float:
+    """Return the mean score of a system that was trained on all examples, times 100."""
+    return 100 * float(summary(task, folder)[system]["mean"])
+
+
+def labels_to_reach(task: str, system: System, rival: System, folder: Path | None = None) -> str:
+    """Say with how many training examples a system first reaches what a rival has with all.
+
+    Only the numbers of examples that were tried are looked at.
+    """
+    goal = float(summary(task, folder)[rival]["mean"])
+    tried = [
+        (math.inf if row["train_examples"] == "all" else int(row["train_examples"]), row["mean"])
+        for row in _curve_rows(task, folder)
+        if (row["model"], row["method"]) == system
+    ]
+    enough = sorted(count for count, mean in tried if float(mean) >= goal)
+    if not enough:
+        return "none of the numbers tried"
+    return "all" if math.isinf(enough[0]) else f"{enough[0]:,}"
 
 
 def runs_of(
@@ -250,6 +290,16 @@ def confusion(task: str, system: System, count: int, folder: Path | None = None)
         if (row["model"], row["method"], row["train_examples"]) == (*system, "all"):
             np.add.at(table.numpy(), tuple(outcomes.astype(int).T), 1)
     return table
+
+
+def _curve_rows(task: str, folder: Path | None) -> list[dict[str, str]]:
+    """Return the rows of one recipe with more and more examples; short runs are left out."""
+    counts = {*map(str, CURVE), "all"}
+    return [
+        row
+        for row in _rows("finetuning_summary.csv", folder)
+        if row["task"] == task and row["train_examples"] in counts
+    ]
 
 
 def _metric(task: str, folder: Path | None) -> str:

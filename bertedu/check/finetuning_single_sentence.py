@@ -68,6 +68,15 @@ CLASS_SHARES = Exercise(
             (lambda c, weight, bias: _raw(c, weight, bias).flatten().softmax(0).view(len(c), -1),),
         ),
         Mistake(
+            "rows and columns of weight are mixed up.",
+            "class k has row k of weight: c @ weight.T, not c @ weight.",
+            (
+                lambda c, weight, bias: (c @ weight.flatten().view(c.shape[1], -1) + bias).softmax(
+                    -1
+                ),
+            ),
+        ),
+        Mistake(
             "the bias is forgotten.",
             "add bias, (K,), to the scores before softmax.",
             (lambda c, weight, bias: (c @ weight.T).softmax(-1),),
@@ -245,6 +254,30 @@ MACRO_F1 = Exercise(
             (_over_present,),
         ),
         Mistake(
+            "classes that are neither in true nor in found are left out.",
+            "scikit-learn does so, too, unless you name the classes (labels=range(classes)). Here "
+            "they count as 0: divide by classes.",
+            (
+                lambda true, found, classes: (
+                    sum(_f1(*_counts(true, found, k)) for k in range(classes))
+                    / len({*true, *found})
+                ),
+            ),
+        ),
+        Mistake(
+            "a class that is neither in true nor in found gets 1.",
+            "nobody found anything there. Here it counts as 0.",
+            (
+                lambda true, found, classes: (
+                    sum(
+                        _f1(*_counts(true, found, k)) if k in (*true, *found) else 1.0
+                        for k in range(classes)
+                    )
+                    / classes
+                ),
+            ),
+        ),
+        Mistake(
             "the 2 is missing.",
             "F1 = 2·P·R / (P + R): 1 if both are 1.",
             (lambda true, found, classes: right_macro_f1(true, found, classes) / 2,),
@@ -411,6 +444,8 @@ _TEXTS = (
     "A mess.",
     "Warm and funny.",
     "Nothing happens.",
+    "A mess. See it twice.",
+    "Am ess.",
 )
 
 
@@ -505,6 +540,35 @@ LEAKED = Exercise(
             "places are counted from 1.",
             "the first text is at place 0.",
             (lambda train, test: [i + 1 for i in right_leaked(train, test)],),
+        ),
+        Mistake(
+            "texts that only hold a training text, or stand in one, are taken for copies.",
+            "a leak is the whole text: compare for equality, not with `in` between two strings.",
+            (
+                lambda train, test: [
+                    i for i, b in enumerate(test) if any(_plain(a) in _plain(b) for a in train)
+                ],
+                lambda train, test: [
+                    i for i, b in enumerate(test) if any(_plain(b) in _plain(a) for a in train)
+                ],
+            ),
+        ),
+        Mistake(
+            "texts count as copies though their words are cut elsewhere.",
+            'without any space "a mess" and "am ess" are the same. Keep one space between words.',
+            (partial(_leaks, lambda text: "".join(text.lower().split())),),
+        ),
+        Mistake(
+            "a text that comes twice in test is reported once.",
+            "list.index gives the first place only. Go through test with enumerate.",
+            (
+                lambda train, test: sorted(
+                    {
+                        [_plain(t) for t in test].index(_plain(test[i]))
+                        for i in right_leaked(train, test)
+                    }
+                ),
+            ),
         ),
         Mistake(
             "only the first copy is found.",

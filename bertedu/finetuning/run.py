@@ -429,7 +429,8 @@ def run_task(
 ) -> list[Run]:
     """Search a recipe if asked, fine-tune with each seed, and write down every run.
 
-    The baselines are run first, so that no score stands alone. Returns the runs that were made
+    The baselines are run first, so that no score stands alone. Without seeds only the grid is
+    searched. Returns the runs that were made
     now: what the book has already is not run again, except with ``again``, which also drops what
     was run with another recipe, or where the models themselves are needed.
     """
@@ -440,7 +441,8 @@ def run_task(
     if grid != "none":
         say(f"{task.name}, {setup.model}, {setup.method}: searching the grid on dev")
         recipe = search(task, splits, setup, recipe, book, grid == "full", say, progress)
-    book.forget_other_recipes(task, setup, recipe, again)
+    if len(seeds):
+        book.forget_other_recipes(task, setup, recipe, again)
     made: list[Run] = []
     for seed in seeds:
         one = replace(recipe, seed=seed)

@@ -10,9 +10,11 @@ import pytest
 
 from bertedu.analysis import scores
 from bertedu.analysis.scores import (
+    best_with_all,
     claim,
     confusion,
     grid_map,
+    labels_to_reach,
     learning_curves,
     live_rows,
     runs_of,
@@ -111,9 +113,9 @@ def test_a_line_has_mean_interval_and_seeds(
 
 
 def test_claims_follow_the_interval(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    claim("one", "play", TUNED, RAW, folder)
-    claim("two", "play", RAW, TUNED, folder)
-    claim("three", "play", TUNED, WORDS, folder)
+    claim("one", "play", TUNED, RAW, folder=folder)
+    claim("two", "play", RAW, TUNED, folder=folder)
+    claim("three", "play", TUNED, WORDS, folder=folder)
     said = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()]
     assert said == ["supported", "not supported", "undecided"]
 
@@ -125,6 +127,14 @@ def test_confusion_counts_all_seeds(folder: Path) -> None:
         float(summary("play", folder)[TUNED]["mean"]), abs=1e-3
     )
     assert table.sum(1).tolist() == [TEXTS, TEXTS], "rows are the truth"
+
+
+def test_how_many_labels_reach_a_rival(folder: Path) -> None:
+    assert best_with_all("play", RAW, folder) == pytest.approx(60, abs=8)
+    assert labels_to_reach("play", TUNED, RAW, folder) == "100", "70 % with 100 is above 60 %"
+    assert labels_to_reach("play", TUNED, WORDS, folder) in ("all", "none of the numbers tried")
+    assert labels_to_reach("play", RAW, TUNED, folder) == "none of the numbers tried"
+    assert labels_to_reach("play", TUNED, TUNED, folder) == "all"
 
 
 def test_runs_by_purpose(folder: Path) -> None:

@@ -620,3 +620,12 @@ def test_models_that_are_needed_are_made_though_recorded(checkpoint: str, book: 
     assert [row["seed"] for row in scored(book)] == ["0", "1"]
     with pytest.raises(TaskError, match="another recipe"):
         go(made, book, checkpoint, 1, need_models=True, recipe=replace(RECIPE, epochs=2))
+
+
+def test_without_seeds_only_the_grid_is_searched(checkpoint: str, book: Book) -> None:
+    made = tiny.keyword_task(sizes=SMALL)
+    go(made, book, checkpoint, 1)
+    before = scored(book)
+    assert go(made, book, checkpoint, 0, grid="rates") == []
+    assert scored(book) == before, "another recipe may be best, but none is scored"
+    assert sum(row["purpose"] == "grid" for row in book.rows()) == 3
