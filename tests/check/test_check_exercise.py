@@ -43,8 +43,11 @@ def with_arguments(arguments: tuple[str, ...], body: Callable[..., Any]) -> Call
     return made
 
 
+AIDS = {"solution", "PlayModel", "play_bert"}  # no checks, but what exercises need
+
+
 def test_there_is_a_check_for_every_exercise() -> None:
-    assert {e.name for e in [*EXERCISES, *TESTS]} | {"solution"} == set(check.__all__)
+    assert {e.name for e in [*EXERCISES, *TESTS]} | AIDS == set(check.__all__)
 
 
 @by_name
