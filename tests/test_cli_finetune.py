@@ -59,7 +59,7 @@ def scored(tmp_path: Path) -> list[dict[str, str]]:
     return [r for r in rows(tmp_path) if r["purpose"] == "score" and r["method"] != "baseline"]
 
 
-def refused(result: Result, message: str, code: int = 1) -> None:
+def assert_refused(result: Result, message: str, code: int = 1) -> None:
     """One plain message, no traceback."""
     assert result.exit_code == code, result.output
     assert message in " ".join(result.output.replace("│", " ").split())
@@ -211,15 +211,15 @@ def test_tasks_are_listed_with_what_needs_no_model() -> None:
 
 def test_names_that_are_wrong_show_before_any_work(tmp_path: Path, checkpoint: Path) -> None:
     results = tmp_path / "results"
-    refused(finetune(tmp_path, checkpoint, tasks="keyword keywrod"), "no task 'keywrod'")
-    refused(finetune(tmp_path, checkpoint, "--method", "frosen"), "no method 'frosen'")
-    refused(finetune(tmp_path, checkpoint, "--grid", "big"), "choose none, rates or full", 2)
+    assert_refused(finetune(tmp_path, checkpoint, tasks="keyword keywrod"), "no task 'keywrod'")
+    assert_refused(finetune(tmp_path, checkpoint, "--method", "frosen"), "no method 'frosen'")
+    assert_refused(finetune(tmp_path, checkpoint, "--grid", "big"), "choose none, rates or full", 2)
     two = finetune(tmp_path, checkpoint, "--out", tmp_path / "m", tasks="keyword places")
-    refused(two, "name one task", 2)
+    assert_refused(two, "name one task", 2)
     for option in ("--examples", "--batch-size", "--epochs"):
         assert finetune(tmp_path, checkpoint, option, 0).exit_code == 2, option
     none = finetune(tmp_path, checkpoint, "--seeds", 0, "--out", tmp_path / "m")
-    refused(none, "one seed or more", 2)
+    assert_refused(none, "one seed or more", 2)
     assert bertedu("tasks", "keywrod").exit_code == 1
     assert not results.exists()
 
@@ -227,11 +227,11 @@ def test_names_that_are_wrong_show_before_any_work(tmp_path: Path, checkpoint: P
 def test_a_checkpoint_that_is_missing_or_of_the_wrong_kind(
     tmp_path: Path, checkpoint: Path
 ) -> None:
-    refused(finetune(tmp_path, "nothing-there"), "no checkpoint 'nothing-there'")
+    assert_refused(finetune(tmp_path, "nothing-there"), "no checkpoint 'nothing-there'")
     pair = f"{checkpoint}+{checkpoint}"
-    refused(finetune(tmp_path, pair), "a pair is a left-to-right and a right-to-left model")
+    assert_refused(finetune(tmp_path, pair), "a pair is a left-to-right and a right-to-left model")
     (tmp_path / "empty").mkdir()
-    refused(finetune(tmp_path, tmp_path / "empty"), "it has no config.json")
+    assert_refused(finetune(tmp_path, tmp_path / "empty"), "it has no config.json")
 
 
 def test_a_task_that_cannot_be_used_is_named(
@@ -239,7 +239,7 @@ def test_a_task_that_cannot_be_used_is_named(
 ) -> None:
     task, splits = tiny.keyword_task(sizes=SMALL)
     monkeypatch.setitem(TASKS, "keyword", tiny.replace(task, load=lambda: {**splits, "dev": []}))
-    refused(finetune(tmp_path, checkpoint), "task keyword: the dev split is empty")
+    assert_refused(finetune(tmp_path, checkpoint), "task keyword: the dev split is empty")
 
 
 def test_a_rate_that_is_far_too_high_says_so(tmp_path: Path, checkpoint: Path) -> None:
@@ -273,20 +273,21 @@ def tuned(tmp_path_factory: pytest.TempPathFactory, checkpoint: Path) -> Path:
 def test_predict_refuses_what_it_cannot_answer(
     tmp_path: Path, tuned: Path, checkpoint: Path
 ) -> None:
-    refused(bertedu("predict", tmp_path / "nowhere", "x"), "it has no config.json")
-    refused(bertedu("predict", checkpoint, "x"), "holds no fine-tuned model")
-    refused(bertedu("predict", tuned, "a", "b", "c"), "give one text, or two")
-    refused(bertedu("predict", tuned, " "), "a text is empty")
-    refused(bertedu("predict", tuned), "give texts, or a --file", 2)
-    refused(bertedu("predict", tuned, "x", "--file", tmp_path / "x"), "give texts, or a --file", 2)
-    refused(bertedu("predict", tuned, "--file", tmp_path / "nowhere.txt"), "No such file")
+    assert_refused(bertedu("predict", tmp_path / "nowhere", "x"), "it has no config.json")
+    assert_refused(bertedu("predict", checkpoint, "x"), "holds no fine-tuned model")
+    assert_refused(bertedu("predict", tuned, "a", "b", "c"), "give one text, or two")
+    assert_refused(bertedu("predict", tuned, " "), "a text is empty")
+    assert_refused(bertedu("predict", tuned), "give texts, or a --file", 2)
+    both = bertedu("predict", tuned, "x", "--file", tmp_path / "x")
+    assert_refused(both, "give texts, or a --file", 2)
+    assert_refused(bertedu("predict", tuned, "--file", tmp_path / "nowhere.txt"), "No such file")
     broken = tmp_path / "broken"
     broken.mkdir()
     for path in tuned.iterdir():
         (broken / path.name).write_bytes(path.read_bytes())
     whole = (broken / "model.safetensors").read_bytes()
     (broken / "model.safetensors").write_bytes(whole[: len(whole) // 2])
-    refused(bertedu("predict", broken, "x"), "is broken or only half there")
+    assert_refused(bertedu("predict", broken, "x"), "is broken or only half there")
 
 
 @pytest.mark.parametrize(
@@ -318,7 +319,7 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path, tuned: Path) -> None:
 
 
 def test_a_summary_of_nothing_is_refused(tmp_path: Path) -> None:
-    refused(bertedu("summary", tmp_path / "nowhere"), "no outcomes in")
+    assert_refused(bertedu("summary", tmp_path / "nowhere"), "no outcomes in")
     assert not (tmp_path / "nowhere").exists()
 
 

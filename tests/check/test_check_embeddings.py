@@ -33,7 +33,7 @@ from bertedu.text.tokenization import SPECIAL_TOKENS, WordPiece
 Wrong = Callable[..., Any]
 
 
-def rejected(name: str, wrong: Wrong, text: str) -> None:
+def assert_rejected(name: str, wrong: Wrong, text: str) -> None:
     """A wrong function gets its own message, the same one each time."""
     said = verdict(getattr(check, name), wrong)
     assert said.startswith(f"✗ {name}: ")
@@ -105,7 +105,7 @@ def transposed_one_hot(ids: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
     ],
 )
 def test_each_wrong_lookup_gets_its_own_message(wrong: Wrong, text: str) -> None:
-    rejected("lookup", wrong, text)
+    assert_rejected("lookup", wrong, text)
 
 
 # -- layer norm
@@ -208,7 +208,7 @@ def rooted(x: Tensor, eps: float) -> Tensor:
     ],
 )
 def test_each_wrong_norm_gets_its_own_message(wrong: Wrong, text: str) -> None:
-    rejected("layer_norm", wrong, text)
+    assert_rejected("layer_norm", wrong, text)
 
 
 # -- segments
@@ -267,7 +267,7 @@ def separators(tokens: list[str], including: bool) -> list[int]:
     ],
 )
 def test_each_wrong_segment_gets_its_own_message(wrong: Wrong, text: str) -> None:
-    rejected("segment_ids", wrong, text)
+    assert_rejected("segment_ids", wrong, text)
 
 
 # -- the sum
@@ -344,7 +344,7 @@ def restarting(ids: Tensor, segs: Tensor, token: Tensor, segment: Tensor, pos: T
     ],
 )
 def test_each_wrong_sum_gets_its_own_message(wrong: Wrong, text: str) -> None:
-    rejected("input_sum", wrong, text)
+    assert_rejected("input_sum", wrong, text)
 
 
 # -- sinusoids
@@ -415,7 +415,7 @@ def concatenated(length: int, size: int) -> Tensor:
     ],
 )
 def test_each_wrong_sinusoid_gets_its_own_message(wrong: Wrong, text: str) -> None:
-    rejected("sinusoids", wrong, text)
+    assert_rejected("sinusoids", wrong, text)
 
 
 # -- counting
@@ -461,7 +461,7 @@ def test_right_counts_pass(f: Wrong) -> None:
     ],
 )
 def test_each_wrong_count_gets_its_own_message(wrong: Wrong, text: str) -> None:
-    rejected("layer_parameters", wrong, text)
+    assert_rejected("layer_parameters", wrong, text)
 
 
 # -- a test for embeddings
@@ -528,4 +528,4 @@ def test_right_tests_pass(f: Wrong) -> None:
     ],
 )
 def test_each_wrong_test_gets_its_own_message(wrong: Wrong, text: str) -> None:
-    rejected("embedding_test", wrong, text)
+    assert_rejected("embedding_test", wrong, text)

@@ -32,6 +32,8 @@ VALUES = {id(value): value for module in MODULES for value in vars(module).value
 EXERCISES = [value for value in VALUES if isinstance(value, Exercise)]
 TESTS = [value for value in VALUES if isinstance(value, TestExercise)]  # the learner writes a test
 by_name = pytest.mark.parametrize("one", EXERCISES, ids=[e.name for e in EXERCISES])
+ALL = [*EXERCISES, *TESTS]
+by_any_name = pytest.mark.parametrize("one", ALL, ids=[e.name for e in ALL])
 
 
 def with_arguments(arguments: tuple[str, ...], body: Callable[..., Any]) -> Callable[..., Any]:
@@ -47,7 +49,7 @@ AIDS = {"solution", "PlayModel", "play_bert"}  # no checks, but what exercises n
 
 
 def test_there_is_a_check_for_every_exercise() -> None:
-    assert {e.name for e in [*EXERCISES, *TESTS]} | AIDS == set(check.__all__)
+    assert {e.name for e in ALL} | AIDS == set(check.__all__)
 
 
 @by_name
@@ -58,21 +60,42 @@ def test_every_known_mistake_gets_its_own_message(one: Exercise) -> None:
         for wrong in mistake.wrong:
             said = words(exercise.judge(one, with_arguments(one.arguments, wrong)))
             assert said.startswith(f"✗ {one.name}: {mistake.what} Smallest case: ")
-            assert f"Likely: {mistake.likely}" in said
+            assert said.endswith(f"Likely: {mistake.likely}")
 
 
-@by_name
-def test_a_stub_is_told_how_to_begin(one: Exercise) -> None:
-    def not_yet(*_: Any) -> None:
-        raise NotImplementedError
+def not_yet(*_: Any) -> None:
+    raise NotImplementedError
 
-    function = getattr(check, one.name)
+
+@by_any_name
+def test_a_stub_is_told_how_to_begin(one: Exercise | TestExercise) -> None:
     stubs: list[Any] = [..., None, lambda *_: None, lambda *_: ..., not_yet]
-    stubs.append(lambda *_: (None, None))
+    if isinstance(one, Exercise):
+        stubs.append(lambda *_: (None, None))
     for stub in stubs:
-        said = verdict(function, stub)
+        said = verdict(getattr(check, one.name), stub)
         assert said.startswith(f"… {one.name} is still a stub. Start from {one.start}")
         assert said.count("\n") == 1
+
+
+@by_any_name
+def test_what_is_no_function_of_these_arguments_is_told_so(one: Exercise | TestExercise) -> None:
+    run = getattr(check, one.name)
+    assert f"✗ {one.name}: wrong number of arguments." in verdict(run, lambda: 1)
+    assert f"✗ {one.name}: got the int 3, not a function." in verdict(run, 3)
+
+
+@by_any_name
+def test_no_check_disturbs_a_source_of_chance(one: Exercise | TestExercise) -> None:
+    def states() -> Any:
+        numpy: Any = np.random.get_state()
+        return random.getstate(), numpy[1].tolist(), torch.get_rng_state().tolist()
+
+    before = states()
+    exercise._reference.cache_clear()  # our own function draws, too, when it is first run
+    verdict(getattr(check, one.name), lambda *_: random.random())
+    verdict(getattr(check, one.name), lambda *_: True)
+    assert states() == before
 
 
 @by_name
@@ -226,11 +249,14 @@ def test_lines_are_no_wider_than_a_notebook() -> None:
             break
 
 
-@pytest.mark.parametrize("name", [*(e.name for e in [*EXERCISES, *TESTS])])
-def test_every_exercise_has_a_solution(name: str) -> None:
-    said = verdict(check.solution, name)
+@by_any_name
+def test_every_exercise_has_a_solution(one: Exercise | TestExercise) -> None:
+    said = verdict(check.solution, one.name)
     assert said.startswith("# bertedu/")
     assert re.search(r"^(def|class) \w+", said, re.MULTILINE)
+    for piece in one.source:
+        name = getattr(piece, "__name__", "")
+        assert f"def {name}(" in said or f"class {name}" in said, name
 
 
 def test_the_solution_is_the_package_itself() -> None:

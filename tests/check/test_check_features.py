@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from verdicts import verdict, words
 
-from bertedu.check import exercise
 from bertedu.check import features_versus_finetuning as check
-from bertedu.check.exercise import Exercise, Mistake
 from bertedu.check.features_versus_finetuning import (
-    CONCAT_LAYERS,
     FEATURE_MUSEUM,
-    LAYER_MIX,
     RIGHT_EXTRACTORS,
     TRAINABLE,
     Extract,
@@ -31,64 +25,6 @@ from bertedu.check.features_versus_finetuning import (
 )
 from bertedu.model.bert import Bert
 from bertedu.model.elmo import ScalarMix
-
-# -- all exercises
-
-
-def described(exercises: tuple[Exercise, ...]) -> list[Any]:
-    return [
-        pytest.param(one, mistake, wrong, id=f"{one.name}: {mistake.what} {number}")
-        for one in exercises
-        for mistake in one.mistakes
-        for number, wrong in enumerate(mistake.wrong)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("one", "mistake", "wrong"), described((LAYER_MIX, CONCAT_LAYERS, TRAINABLE))
-)
-def test_no_mistake_is_taken_for_another(
-    one: Exercise, mistake: Mistake, wrong: Callable[..., Any]
-) -> None:
-    said = words(exercise.judge(one, wrong))
-    assert said.startswith(f"✗ {one.name}: {mistake.what} Smallest case: ")
-    assert said.endswith(f"Likely: {mistake.likely}")
-    assert "\n\n" not in said
-
-
-CHECKS = (check.layer_mix, check.concat_layers, check.trainable, check.feature_test)
-
-
-def stub(*_: Any) -> Any:
-    raise NotImplementedError
-
-
-@pytest.mark.parametrize("run", CHECKS)
-def test_stubs_and_what_is_no_function(run: Callable[[Any], None]) -> None:
-    name = run.__name__
-    for nothing in (..., None, stub, lambda *_: None, lambda *_: ...):
-        assert verdict(run, nothing).startswith(f"… {name} is still a stub. Start from ")
-    assert f"✗ {name}: wrong number of arguments." in verdict(run, lambda: 1)
-    assert f"✗ {name}: got the int 3, not a function." in verdict(run, 3)
-
-
-@pytest.mark.parametrize("run", CHECKS)
-def test_no_source_of_chance_is_disturbed(run: Callable[[Any], None]) -> None:
-    def states() -> Any:
-        return random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()  # type: ignore[index, union-attr]
-
-    before = states()
-    exercise._reference.cache_clear()
-    verdict(run, lambda *_: random.random())
-    verdict(run, lambda *_: True)
-    assert states() == before
-
-
-def test_the_solutions_can_be_shown() -> None:
-    assert [name for name, _ in check.SOLUTIONS] == [run.__name__ for run in CHECKS]
-    for name, _ in check.SOLUTIONS:
-        assert f"def right_{name}(" in exercise.show_solution(check.SOLUTIONS, name)
-
 
 # -- layer_mix
 

@@ -16,16 +16,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from verdicts import verdict, words
 
-from bertedu.check import exercise
 from bertedu.check import next_sentence_prediction as check
-from bertedu.check.exercise import Exercise, Mistake
 from bertedu.check.next_sentence_prediction import (
-    MAJORITY,
-    NSP_LOSS,
     NSP_MUSEUM,
-    PAIR,
     PAIR_MUSEUM,
-    RANKING,
     RIGHT_BUILDERS,
     RIGHT_NSP_LOSSES,
     right_majority,
@@ -38,76 +32,6 @@ from bertedu.check.next_sentence_prediction import (
 from bertedu.pretraining.next_sentence import EncodedDocument, make_pairs
 
 Ids = list[int]
-
-# -- all exercises
-
-
-def described(mistakes: tuple[Exercise, ...]) -> list[Any]:
-    return [
-        pytest.param(one, mistake, wrong, id=f"{one.name}: {mistake.what} {number}")
-        for one in mistakes
-        for mistake in one.mistakes
-        for number, wrong in enumerate(mistake.wrong)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("one", "mistake", "wrong"), described((PAIR, NSP_LOSS, MAJORITY, RANKING))
-)
-def test_no_mistake_is_taken_for_another(
-    one: Exercise, mistake: Mistake, wrong: Callable[..., Any]
-) -> None:
-    said = words(exercise.judge(one, wrong))
-    assert said.startswith(f"✗ {one.name}: {mistake.what} Smallest case: ")
-    assert said.endswith(f"Likely: {mistake.likely}")
-
-
-CHECKS = (
-    check.pair,
-    check.nsp_loss,
-    check.majority,
-    check.ranking,
-    check.nsp_loss_test,
-    check.pair_test,
-)
-
-
-def stub(*_: Any) -> Any:
-    raise NotImplementedError
-
-
-@pytest.mark.parametrize("run", CHECKS)
-def test_stubs_and_what_is_no_function(run: Callable[[Any], None]) -> None:
-    name = run.__name__
-    for nothing in (..., None, stub, lambda *_: None, lambda *_: ...):
-        assert verdict(run, nothing).startswith(f"… {name} is still a stub. Start from ")
-    assert f"✗ {name}: wrong number of arguments." in verdict(run, lambda: 1)
-    assert f"✗ {name}: got the int 3, not a function." in verdict(run, 3)
-
-
-@pytest.mark.parametrize("run", CHECKS)
-def test_no_source_of_chance_is_disturbed(run: Callable[[Any], None]) -> None:
-    def states() -> Any:
-        return random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()  # type: ignore[index, union-attr]
-
-    before = states()
-    verdict(run, lambda *_: random.random())
-    verdict(run, lambda *_: True)
-    assert states() == before
-
-
-def test_the_solutions_can_be_shown() -> None:
-    assert [name for name, _ in check.SOLUTIONS] == [
-        "pair",
-        "nsp_loss",
-        "nsp_loss_test",
-        "majority",
-        "ranking",
-        "pair_test",
-    ]
-    for name, _ in check.SOLUTIONS:
-        assert f"def right_{name}(" in exercise.show_solution(check.SOLUTIONS, name)
-
 
 # -- pair
 

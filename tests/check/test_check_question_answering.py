@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,9 +12,7 @@ import torch
 from torch import Tensor
 from verdicts import verdict, words
 
-from bertedu.check import exercise
 from bertedu.check import finetuning_question_answering as check
-from bertedu.check.exercise import Exercise, Mistake
 from bertedu.check.finetuning_question_answering import (
     BEST_SPAN,
     MARK_MUSEUM,
@@ -40,55 +37,6 @@ from bertedu.text.tokenization import load_tokenizer
 # -- all exercises
 
 EXERCISES = (BEST_SPAN, WORD_F1, WINDOWS)
-DESCRIBED = [
-    pytest.param(one, mistake, wrong, id=f"{one.name}: {mistake.what} {number}")
-    for one in EXERCISES
-    for mistake in one.mistakes
-    for number, wrong in enumerate(mistake.wrong)
-]
-
-
-@pytest.mark.parametrize(("one", "mistake", "wrong"), DESCRIBED)
-def test_no_mistake_is_taken_for_another(
-    one: Exercise, mistake: Mistake, wrong: Callable[..., Any]
-) -> None:
-    said = words(exercise.judge(one, wrong))
-    assert said.startswith(f"✗ {one.name}: {mistake.what} Smallest case: ")
-    assert said.endswith(f"Likely: {mistake.likely}")
-
-
-CHECKS = (check.best_span, check.word_f1, check.windows, check.mark_test, check.score_test)
-
-
-def stub(*_: Any) -> Any:
-    raise NotImplementedError
-
-
-@pytest.mark.parametrize("run", CHECKS)
-def test_stubs_and_what_is_no_function(run: Callable[[Any], None]) -> None:
-    name = run.__name__
-    for nothing in (..., None, stub, lambda *_: None, lambda *_: ...):
-        assert verdict(run, nothing).startswith(f"… {name} is still a stub. Start from ")
-    assert f"✗ {name}: wrong number of arguments." in verdict(run, lambda: 1)
-    assert f"✗ {name}: got the int 3, not a function." in verdict(run, 3)
-
-
-@pytest.mark.parametrize("run", CHECKS)
-def test_no_source_of_chance_is_disturbed(run: Callable[[Any], None]) -> None:
-    def states() -> Any:
-        return random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()  # type: ignore[index, union-attr]
-
-    before = states()
-    verdict(run, lambda *_: random.random())
-    verdict(run, lambda *_: True)
-    assert states() == before
-
-
-def test_the_solutions_can_be_shown() -> None:
-    names = ["best_span", "word_f1", "windows", "mark_test", "score_test"]
-    assert [name for name, _ in check.SOLUTIONS] == names
-    for name in names:
-        assert f"def right_{name}(" in exercise.show_solution(check.SOLUTIONS, name)
 
 
 # -- the best span

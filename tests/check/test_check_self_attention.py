@@ -31,7 +31,7 @@ from bertedu.model.config import BertConfig
 Wrong = Callable[..., Any]
 
 
-def rejected(name: str, wrong: Wrong, text: str) -> None:
+def assert_rejected(name: str, wrong: Wrong, text: str) -> None:
     """A wrong function gets its own message and a smallest case, and the same ones each time."""
     said = verdict(getattr(check, name), wrong)
     assert said.startswith(f"✗ {name}: ")
@@ -122,7 +122,7 @@ PLANTED_SCORES = [
 
 @pytest.mark.parametrize(("wrong", "text"), PLANTED_SCORES, ids=[t for _, t in PLANTED_SCORES])
 def test_each_wrong_score_gets_its_own_message(wrong: Wrong, text: str) -> None:
-    rejected("scores", wrong, text)
+    assert_rejected("scores", wrong, text)
 
 
 # -- softmax
@@ -211,7 +211,7 @@ PLANTED_SOFTMAXES = [
 
 @pytest.mark.parametrize(("wrong", "text"), PLANTED_SOFTMAXES)
 def test_each_wrong_softmax_gets_its_own_message(wrong: Wrong, text: str) -> None:
-    rejected("softmax", wrong, text)
+    assert_rejected("softmax", wrong, text)
 
 
 # -- attention
@@ -371,7 +371,7 @@ PLANTED_ATTENTIONS = [
 
 @pytest.mark.parametrize(("wrong", "text"), PLANTED_ATTENTIONS)
 def test_each_wrong_attention_gets_its_own_message(wrong: Wrong, text: str) -> None:
-    rejected("attention", wrong, text)
+    assert_rejected("attention", wrong, text)
 
 
 # -- heads
@@ -430,7 +430,7 @@ PLANTED_SPLITS = [
 
 @pytest.mark.parametrize(("wrong", "text"), PLANTED_SPLITS, ids=[t for _, t in PLANTED_SPLITS])
 def test_each_wrong_split_gets_its_own_message(wrong: Wrong, text: str) -> None:
-    rejected("split_heads", wrong, text)
+    assert_rejected("split_heads", wrong, text)
 
 
 @pytest.mark.parametrize(
@@ -460,7 +460,7 @@ PLANTED_JOINS = [
 
 @pytest.mark.parametrize(("wrong", "text"), PLANTED_JOINS)
 def test_each_wrong_join_gets_its_own_message(wrong: Wrong, text: str) -> None:
-    rejected("join_heads", wrong, text)
+    assert_rejected("join_heads", wrong, text)
 
 
 def test_heads_are_split_and_joined_as_in_the_package() -> None:
@@ -527,7 +527,7 @@ PLANTED_MASKS = [
 
 @pytest.mark.parametrize(("wrong", "text"), PLANTED_MASKS)
 def test_each_wrong_causal_mask_gets_its_own_message(wrong: Wrong, text: str) -> None:
-    rejected("causal_mask", wrong, text)
+    assert_rejected("causal_mask", wrong, text)
 
 
 # -- leak_test

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 from collections import Counter
 from collections.abc import Callable
 from itertools import zip_longest
@@ -16,9 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from verdicts import verdict, words
 
-from bertedu.check import exercise
 from bertedu.check import finetuning_sentence_pairs as check
-from bertedu.check.exercise import Exercise, Mistake
 from bertedu.check.finetuning_sentence_pairs import (
     CHOICE_HEAD,
     CHOICE_LOSS,
@@ -41,57 +38,6 @@ Pieces = list[str]
 # -- all exercises
 
 EXERCISES = (CHOICE_ROWS, CHOICE_HEAD, CHOICE_LOSS)
-
-
-@pytest.mark.parametrize(
-    ("one", "mistake", "wrong"),
-    [
-        pytest.param(one, mistake, wrong, id=f"{one.name}: {mistake.what} {number}")
-        for one in EXERCISES
-        for mistake in one.mistakes
-        for number, wrong in enumerate(mistake.wrong)
-    ],
-)
-def test_no_mistake_is_taken_for_another(
-    one: Exercise, mistake: Mistake, wrong: Callable[..., Any]
-) -> None:
-    said = words(exercise.judge(one, wrong))
-    assert said.startswith(f"✗ {one.name}: {mistake.what} Smallest case: ")
-    assert said.endswith(f"Likely: {mistake.likely}")
-
-
-CHECKS = (check.choice_rows, check.choice_head, check.choice_loss, check.choice_data_test)
-
-
-def stub(*_: Any) -> Any:
-    raise NotImplementedError
-
-
-@pytest.mark.parametrize("run", CHECKS)
-def test_stubs_and_what_is_no_function(run: Callable[[Any], None]) -> None:
-    name = run.__name__
-    for nothing in (..., None, stub, lambda *_: None, lambda *_: ...):
-        assert verdict(run, nothing).startswith(f"… {name} is still a stub. Start from ")
-    assert f"✗ {name}: wrong number of arguments." in verdict(run, lambda: 1)
-    assert f"✗ {name}: got the int 3, not a function." in verdict(run, 3)
-
-
-@pytest.mark.parametrize("run", CHECKS)
-def test_no_source_of_chance_is_disturbed(run: Callable[[Any], None]) -> None:
-    def states() -> Any:
-        return random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()  # type: ignore[index]
-
-    before = states()
-    verdict(run, lambda *_: random.random())
-    verdict(run, lambda *_: True)
-    assert states() == before
-
-
-def test_the_solutions_can_be_shown() -> None:
-    names = ["choice_rows", "choice_head", "choice_loss", "choice_data_test"]
-    assert [name for name, _ in check.SOLUTIONS] == names
-    for name in names:
-        assert f"def right_{name}(" in exercise.show_solution(check.SOLUTIONS, name)
 
 
 # -- rows

@@ -12,9 +12,7 @@ from sklearn.metrics import f1_score
 from torch.nn import functional as F
 from verdicts import verdict, words
 
-from bertedu.check import exercise
 from bertedu.check import finetuning_single_sentence as check
-from bertedu.check.exercise import Exercise, Mistake
 from bertedu.check.finetuning_single_sentence import (
     ACCURACY_MUSEUM,
     CHOOSE,
@@ -32,35 +30,6 @@ from bertedu.check.finetuning_single_sentence import (
 from bertedu.model.heads import ClassificationHead
 
 ALL = (CLASS_SHARES, MACRO_F1, CHOOSE, LEAKED)
-CHECKS = (check.class_shares, check.macro_f1, check.choose, check.leaked, check.accuracy_test)
-
-
-@pytest.mark.parametrize(
-    ("one", "mistake", "wrong"),
-    [
-        pytest.param(one, mistake, wrong, id=f"{one.name}: {mistake.what} {number}")
-        for one in ALL
-        for mistake in one.mistakes
-        for number, wrong in enumerate(mistake.wrong)
-    ],
-)
-def test_no_mistake_is_taken_for_another(
-    one: Exercise, mistake: Mistake, wrong: Callable[..., Any]
-) -> None:
-    said = words(exercise.judge(one, wrong))
-    assert said.startswith(f"✗ {one.name}: {mistake.what} Smallest case: ")
-    assert said.endswith(f"Likely: {mistake.likely}")
-
-
-def stub(*_: Any) -> Any:
-    raise NotImplementedError
-
-
-@pytest.mark.parametrize("run", CHECKS)
-def test_stubs_and_what_is_no_function(run: Callable[[Any], None]) -> None:
-    assert "is still a stub" in verdict(run, stub)
-    assert "is still a stub" in verdict(run, lambda *_: None)
-    assert "not a function" in verdict(run, 3)
 
 
 # -- our own answers, against the library

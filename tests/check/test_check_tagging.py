@@ -7,7 +7,6 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from seqeval.metrics import f1_score
@@ -15,9 +14,7 @@ from seqeval.scheme import IOB2
 from torch import Tensor
 from verdicts import verdict, words
 
-from bertedu.check import exercise
 from bertedu.check import finetuning_tagging as check
-from bertedu.check.exercise import Exercise, Mistake
 from bertedu.check.finetuning_tagging import (
     ALIGN,
     ENTITIES,
@@ -38,58 +35,6 @@ from bertedu.model.heads import TaggingHead
 from bertedu.text.tokenization import load_tokenizer
 
 EXERCISES = (ALIGN, TAG_SHARES, ENTITIES, ENTITY_F1)
-CHECKS = (check.align, check.tag_shares, check.entities, check.entity_f1, check.tagging_test)
-
-# -- all exercises
-
-
-@pytest.mark.parametrize(
-    ("one", "mistake", "wrong"),
-    [
-        pytest.param(one, mistake, wrong, id=f"{one.name}: {mistake.what} {number}")
-        for one in EXERCISES
-        for mistake in one.mistakes
-        for number, wrong in enumerate(mistake.wrong)
-    ],
-)
-def test_no_mistake_is_taken_for_another(
-    one: Exercise, mistake: Mistake, wrong: Callable[..., Any]
-) -> None:
-    said = words(exercise.judge(one, wrong))
-    assert said.startswith(f"✗ {one.name}: {mistake.what} Smallest case: ")
-    assert said.endswith(f"Likely: {mistake.likely}")
-
-
-def stub(*_: Any) -> Any:
-    raise NotImplementedError
-
-
-@pytest.mark.parametrize("run", CHECKS)
-def test_stubs_and_what_is_no_function(run: Callable[[Any], None]) -> None:
-    name = run.__name__
-    for nothing in (..., None, stub, lambda *_: None, lambda *_: ...):
-        assert verdict(run, nothing).startswith(f"… {name} is still a stub. Start from ")
-    assert f"✗ {name}: wrong number of arguments." in verdict(run, lambda: 1)
-    assert f"✗ {name}: got the int 3, not a function." in verdict(run, 3)
-
-
-@pytest.mark.parametrize("run", CHECKS)
-def test_no_source_of_chance_is_disturbed(run: Callable[[Any], None]) -> None:
-    def states() -> Any:
-        return random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()  # type: ignore[index, union-attr]
-
-    before = states()
-    verdict(run, lambda *_: random.random())
-    verdict(run, lambda *_: True)
-    assert states() == before
-
-
-def test_the_solutions_can_be_shown() -> None:
-    names = [name for name, _ in check.SOLUTIONS]
-    assert names == ["align", "tag_shares", "entities", "entity_f1", "tagging_test"]
-    for name in names:
-        assert f"def right_{name}(" in exercise.show_solution(check.SOLUTIONS, name)
-
 
 # -- align
 

@@ -14,10 +14,10 @@ from tiny import (
     EXAMPLES,
     SENTENCES,
     TOKENIZER,
+    assert_same,
     encoded,
     make_kind,
     named,
-    same,
     scores_and_loss,
     theirs_of,
     tiny,
@@ -54,8 +54,8 @@ def test_classification_as_in_transformers(tmp_path: Path, rows: int) -> None:
     scores, loss = scores_and_loss(model, batch)
     with torch.no_grad():
         expected = theirs(**named(batch), labels=batch.target)
-    same(scores, expected.logits)
-    same(loss, expected.loss)
+    assert_same(scores, expected.logits)
+    assert_same(loss, expected.loss)
 
 
 @pytest.mark.parametrize("rows", [1, 3])
@@ -69,8 +69,8 @@ def test_regression_as_in_transformers(tmp_path: Path, rows: int) -> None:
     scores, loss = scores_and_loss(model, batch)
     with torch.no_grad():
         expected = theirs(**named(batch), labels=batch.target)
-    same(scores, expected.logits)
-    same(loss, expected.loss)
+    assert_same(scores, expected.logits)
+    assert_same(loss, expected.loss)
 
 
 @pytest.mark.parametrize("rows", [1, 2])
@@ -83,8 +83,8 @@ def test_choice_as_in_transformers(tmp_path: Path, rows: int) -> None:
     by_choice = {name: value.view(rows, 3, -1) for name, value in named(batch).items()}
     with torch.no_grad():
         expected = theirs(**by_choice, labels=batch.target)
-    same(scores, expected.logits)
-    same(loss, expected.loss)
+    assert_same(scores, expected.logits)
+    assert_same(loss, expected.loss)
 
 
 # -- what moves what
@@ -117,7 +117,7 @@ def test_the_loss_is_a_mean_over_the_items(name: str) -> None:
     model, examples = tiny(kind), EXAMPLES[name]
     alone = [scores_and_loss(model, encoded(kind, [example]))[1] for example in examples]
     together = scores_and_loss(model, encoded(kind, examples))[1]
-    same(together, torch.stack(alone).mean())
+    assert_same(together, torch.stack(alone).mean())
 
 
 @pytest.mark.parametrize("name", KINDS)

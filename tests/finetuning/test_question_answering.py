@@ -16,9 +16,9 @@ from tiny import (
     CONTEXT,
     EXAMPLES,
     TOKENIZER,
+    assert_same,
     encoded,
     named,
-    same,
     scores_and_loss,
     theirs_of,
     tiny,
@@ -471,11 +471,11 @@ def test_scores_and_loss_as_in_transformers(tmp_path: Path, rows: int) -> None:
             end_positions=batch.target[:, 1],
         )
     real = batch.padding_mask
-    same(scores[:, 0][real], expected.start_logits[real])
-    same(scores[:, 1][real], expected.end_logits[real])
+    assert_same(scores[:, 0][real], expected.start_logits[real])
+    assert_same(scores[:, 1][real], expected.end_logits[real])
     if rows == 1:  # theirs lets padding take part of the probability
         assert real.all()
-        same(loss, expected.loss)
+        assert_same(loss, expected.loss)
     else:
         assert not real.all()
 
@@ -490,7 +490,7 @@ def test_padding_gets_no_probability() -> None:
     assert scores.softmax(-1)[0, :, short.length :].sum() == 0
     assert scores.softmax(-1)[0, :, : short.length].sum() == pytest.approx(2)
     losses = [scores_and_loss(model, collate([item]))[1] for item in (short, long)]
-    same(KIND.loss(scores, batch), torch.stack(losses).mean())
+    assert_same(KIND.loss(scores, batch), torch.stack(losses).mean())
 
 
 def test_start_and_end_are_asked_for_separately() -> None:

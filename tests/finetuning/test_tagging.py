@@ -16,10 +16,10 @@ from tiny import (
     EXAMPLES,
     TAGS,
     TOKENIZER,
+    assert_same,
     encoded,
     make_kind,
     named,
-    same,
     scores_and_loss,
     theirs_of,
     tiny,
@@ -140,8 +140,8 @@ def test_scores_and_loss_as_in_transformers(tmp_path: Path, rows: int) -> None:
     scores, loss = scores_and_loss(model, batch)
     with torch.no_grad():
         expected = theirs(**named(batch), labels=batch.target)
-    same(scores[batch.padding_mask], expected.logits[batch.padding_mask])
-    same(loss, expected.loss)
+    assert_same(scores[batch.padding_mask], expected.logits[batch.padding_mask])
+    assert_same(loss, expected.loss)
     assert [theirs.config.id2label[i] for i in range(5)] == list(TAGS)
 
 

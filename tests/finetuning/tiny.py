@@ -129,5 +129,5 @@ def named(batch: Batch) -> dict[str, Tensor]:
     }
 
 
-def same(ours: Tensor, theirs: Tensor) -> None:
+def assert_same(ours: Tensor, theirs: Tensor) -> None:
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)

@@ -81,7 +81,7 @@ def moved(before: Tensor, after: Tensor) -> Tensor:
     return change > MOVED
 
 
-def close(ours: Tensor, expected: Tensor, what: str, tolerance: float = 1e-9) -> None:
+def assert_close(ours: Tensor, expected: Tensor, what: str, tolerance: float = 1e-9) -> None:
     """Compare values, and name what was compared."""
     torch.testing.assert_close(
         ours, expected, rtol=tolerance, atol=tolerance, msg=lambda text: f"{what}: {text}"
@@ -136,7 +136,7 @@ def check_three_sums(make: MakeModel) -> None:
         for b in range(ids.shape[0])
     ]
     by_hand = norm_by_hand(torch.stack([torch.stack(row) for row in rows]), part.norm)
-    close(part(ids, segments), by_hand, "embeddings")
+    assert_close(part(ids, segments), by_hand, "embeddings")
 
 
 def check_segments_matter(make: MakeModel) -> None:
@@ -193,10 +193,10 @@ def check_attention_by_hand(make: MakeModel) -> None:
     explicit, returned = layer(x, mask, return_weights=True)
     fast, nothing = layer(x, mask)
     assert nothing is None
-    close(explicit[padding], by_hand[padding], "explicit path")
-    close(fast[padding], by_hand[padding], "fast path")
+    assert_close(explicit[padding], by_hand[padding], "explicit path")
+    assert_close(fast[padding], by_hand[padding], "fast path")
     real = padding[:, None, :].expand(-1, heads, -1)
-    close(returned[real], weights[real], "weights")
+    assert_close(returned[real], weights[real], "weights")
 
 
 def check_rows_sum_to_one(make: MakeModel) -> None:
@@ -207,7 +207,7 @@ def check_rows_sum_to_one(make: MakeModel) -> None:
         for weights in model.bert(ids, segments, padding, return_attention=True).attention:
             real = padding[:, None, :].expand(weights.shape[:3])
             rows = weights[real]  # real queries
-            close(rows.sum(-1), torch.ones(len(rows), dtype=rows.dtype), "sum of a row")
+            assert_close(rows.sum(-1), torch.ones(len(rows), dtype=rows.dtype), "sum of a row")
             hidden = ~padding[:, None, None, :].expand_as(weights)[real]
             assert bool((rows[hidden] == 0).all()), f"{direction}: weight on padding"
 
@@ -222,7 +222,7 @@ def check_explicit_equals_fast(make: MakeModel) -> None:
         assert fast.attention == []
         pairs = zip(explicit.hidden_states, fast.hidden_states, strict=True)
         for number, (one, other) in enumerate(pairs):
-            close(one[padding], other[padding], f"{direction}, state {number}", 1e-5)
+            assert_close(one[padding], other[padding], f"{direction}, state {number}", 1e-5)
 
 
 # --- who sees whom -------------------------------------------------------------------------------
@@ -279,12 +279,12 @@ def check_padding_further(make: MakeModel) -> None:
             pairs = zip(before.hidden_states, after.hidden_states, strict=True)
             for number, (old, new) in enumerate(pairs):
                 new = new[:, : ids.shape[1]]
-                close(new[padding], old[padding], f"{direction}, state {number}")
-            close(after.pooled, before.pooled, f"{direction}, pooled")
+                assert_close(new[padding], old[padding], f"{direction}, state {number}")
+            assert_close(after.pooled, before.pooled, f"{direction}, pooled")
         narrow = model(ids[2:, :4], segments[2:, :4])  # the same row with no padding at all
         words, follows = model(ids, segments, padding)
-        close(narrow[0][0], words[2, :4], f"{direction}, unpadded words")
-        close(narrow[1][0], follows[2], f"{direction}, unpadded order")
+        assert_close(narrow[0][0], words[2, :4], f"{direction}, unpadded words")
+        assert_close(narrow[1][0], follows[2], f"{direction}, unpadded order")
 
 
 def check_padding_ids_ignored(make: MakeModel) -> None:
@@ -296,8 +296,8 @@ def check_padding_ids_ignored(make: MakeModel) -> None:
         noise[~padding] = 1 + torch.arange(int((~padding).sum()))
         noisy_segments[~padding] = 1
         before, after = model(ids, segments, padding), model(noise, noisy_segments, padding)
-        close(after[0][padding], before[0][padding], f"{direction}, words")
-        close(after[1], before[1], f"{direction}, order")
+        assert_close(after[0][padding], before[0][padding], f"{direction}, words")
+        assert_close(after[1], before[1], f"{direction}, order")
 
 
 # --- encoder -------------------------------------------------------------------------------------
@@ -314,7 +314,7 @@ def check_zeroed_layer(make: MakeModel) -> None:
         for part in (layer.attention_norm, layer.feed_forward_norm):
             part.reset_parameters()  # scale 1, shift 0: a norm of a norm is the norm itself
         expected = norm_by_hand(x, layer.attention_norm) if norm == "post" else x
-        close(layer(x, None)[0], expected, f"{norm}-norm layer")
+        assert_close(layer(x, None)[0], expected, f"{norm}-norm layer")
 
 
 def check_layer_by_hand(make: MakeModel) -> None:
@@ -338,7 +338,7 @@ def check_layer_by_hand(make: MakeModel) -> None:
         else:
             middle = x + attend(norm_by_hand(x, one))
             expected = middle + feed(norm_by_hand(middle, two))
-        close(layer(x, None)[0], expected, f"{norm}-norm layer")
+        assert_close(layer(x, None)[0], expected, f"{norm}-norm layer")
 
 
 def check_gelu_is_erf(make: MakeModel) -> None:
@@ -348,9 +348,9 @@ def check_gelu_is_erf(make: MakeModel) -> None:
     part = model.bert.encoder.layers[0].feed_forward
     inner = gelu_by_hand(part.intermediate(x))
     expected = inner @ part.output.weight.T + part.output.bias
-    close(part(x), expected, "feed-forward")
+    assert_close(part(x), expected, "feed-forward")
     expected = model.mlm.decoder(model.mlm.norm(gelu_by_hand(model.mlm.transform(x))))
-    close(model.mlm(x), expected, "MLM head")
+    assert_close(model.mlm(x), expected, "MLM head")
 
 
 def check_permutation(make: MakeModel) -> None:
@@ -361,9 +361,9 @@ def check_permutation(make: MakeModel) -> None:
     states, weights = encoder(x, None, True)
     shuffled, shuffled_weights = encoder(x[:, order], None, True)
     for old, new in zip(states, shuffled, strict=True):
-        close(new, old[:, order], "states")
+        assert_close(new, old[:, order], "states")
     for old, new in zip(weights, shuffled_weights, strict=True):
-        close(new, old[:, :, order][:, :, :, order], "weights")
+        assert_close(new, old[:, :, order][:, :, :, order], "weights")
 
 
 def sample_states(seed: int = 2) -> Tensor:
@@ -433,8 +433,8 @@ def check_selected(make: MakeModel) -> None:
     words, follows = model(ids, segments, padding)
     some, same = model(ids, segments, padding, selected)
     by_hand = [words[b, s] for b in range(3) for s in range(9) if selected[b, s]]
-    close(some, torch.stack(by_hand), "selected words")
-    close(same, follows, "order")
+    assert_close(some, torch.stack(by_hand), "selected words")
+    assert_close(same, follows, "order")
     none, _ = model(ids, segments, padding, torch.zeros_like(selected))
     assert none.shape == (0, CONFIG.vocab_size)
 
@@ -451,13 +451,13 @@ def check_mlm_counts_selected(make: MakeModel) -> None:
     losses = [-math.log(float(p[label])) for p, label in pairs]
     _, scores = loop.pretraining_loss(model, batch)
     by_hand = torch.tensor(sum(losses) / len(losses))
-    close(scores[0].float(), by_hand, "MLM loss", 1e-5)
+    assert_close(scores[0].float(), by_hand, "MLM loss", 1e-5)
     wider = {
         name: torch.nn.functional.pad(getattr(batch, name), (0, 4))
         for name in ("ids", "segment_ids", "padding_mask", "selected")
     }
     _, padded = loop.pretraining_loss(model, dataclasses.replace(batch, **wider))
-    close(padded, scores, "loss with more padding", 1e-5)
+    assert_close(padded, scores, "loss with more padding", 1e-5)
 
 
 def check_nsp_of_one_kind(make: MakeModel) -> None:
@@ -469,5 +469,7 @@ def check_nsp_of_one_kind(make: MakeModel) -> None:
         loss, scores = loop.pretraining_loss(model, dataclasses.replace(batch, next_labels=labels))
         by_hand = -follows.softmax(-1)[:, label].log().mean()
         assert bool(by_hand > 0.01)
-        close(scores[2].float(), by_hand.detach().float(), f"NSP loss of label {label}", 1e-5)
-        close(loss.float(), (scores[0] + scores[2]).float(), "the sum of both", 1e-5)
+        assert_close(
+            scores[2].float(), by_hand.detach().float(), f"NSP loss of label {label}", 1e-5
+        )
+        assert_close(loss.float(), (scores[0] + scores[2]).float(), "the sum of both", 1e-5)

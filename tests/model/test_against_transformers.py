@@ -49,7 +49,7 @@ def their_output(theirs: torch.nn.Module, batch: Batch) -> dict[str, Tensor]:
     )
 
 
-def same(ours: Tensor, theirs: Tensor, what: str) -> None:
+def assert_same(ours: Tensor, theirs: Tensor, what: str) -> None:
     torch.testing.assert_close(
         ours, theirs, rtol=1e-5, atol=1e-5, msg=lambda text: f"{what}: {text}"
     )
@@ -66,25 +66,25 @@ def test_every_state_weight_score_and_gradient(config: BertConfig, large: bool) 
     fast = ours.bert(batch.ids, batch.segment_ids, real)
     assert len(output.hidden_states) == config.num_hidden_layers + 1
     for number, state in enumerate(expected["hidden_states"]):
-        same(output.hidden_states[number], state, f"state {number}")
-        same(fast.hidden_states[number][real], state[real], f"state {number}, fast path")
+        assert_same(output.hidden_states[number], state, f"state {number}")
+        assert_same(fast.hidden_states[number][real], state[real], f"state {number}, fast path")
     assert len(output.attention) == config.num_hidden_layers
     for number, weights in enumerate(expected["attentions"]):
-        same(output.attention[number], weights, f"attention {number}")
+        assert_same(output.attention[number], weights, f"attention {number}")
     pooled = theirs.bert(batch.ids, real.long(), batch.segment_ids).pooler_output
-    same(output.pooled, pooled, "pooled")
+    assert_same(output.pooled, pooled, "pooled")
     words, follows = ours(batch.ids, batch.segment_ids, real)
-    same(words, expected["prediction_logits"], "word scores")
-    same(follows, expected["seq_relationship_logits"], "next-sentence scores")
+    assert_same(words, expected["prediction_logits"], "word scores")
+    assert_same(follows, expected["seq_relationship_logits"], "next-sentence scores")
 
     loss, _ = pretraining_loss(ours, batch)
-    same(loss, expected["loss"], "loss")
+    assert_same(loss, expected["loss"], "loss")
     loss.backward()
     expected["loss"].backward()
     gradients = {name: parameter.grad for name, parameter in theirs.named_parameters()}
     for name, parameter in ours.named_parameters():
         gradient = gradients.pop(hugging_face_name(name))
-        same(parameter.grad, gradient, f"gradient of {name}")
+        assert_same(parameter.grad, gradient, f"gradient of {name}")
         if "key.bias" not in name:  # softmax does not see it: its gradient is rounding
             # 1e-5 says little about gradients as small as that: compare to their own size, too
             off = float((parameter.grad - gradient).norm() / gradient.norm())
@@ -105,16 +105,16 @@ def test_a_decoder_is_our_left_to_right(config: BertConfig) -> None:
         words, follows = ours(batch.ids, batch.segment_ids, real)
     assert float(expected["attentions"][0].triu(1).abs().max()) == 0
     for number, state in enumerate(expected["hidden_states"]):
-        same(output.hidden_states[number][real], state[real], f"state {number}")
+        assert_same(output.hidden_states[number][real], state[real], f"state {number}")
     for number, weights in enumerate(expected["attentions"]):
         rows = real[:, None, :].expand(weights.shape[:3])
-        same(output.attention[number][rows], weights[rows], f"attention {number}")
-    same(words[real], expected["prediction_logits"][real], "word scores")
+        assert_same(output.attention[number][rows], weights[rows], f"attention {number}")
+    assert_same(words[real], expected["prediction_logits"][real], "word scores")
     # Theirs pools [CLS], which has read nothing but itself; ours the last real token.
     at_cls = ours.nsp(ours.bert.pooler(output.last[:, 0]))
-    same(at_cls, expected["seq_relationship_logits"], "next-sentence scores at [CLS]")
+    assert_same(at_cls, expected["seq_relationship_logits"], "next-sentence scores at [CLS]")
     last = output.last[torch.arange(len(real)), real.sum(dim=1) - 1]
-    same(follows, ours.nsp(ours.bert.pooler(last)), "next-sentence scores")
+    assert_same(follows, ours.nsp(ours.bert.pooler(last)), "next-sentence scores")
 
 
 def test_right_to_left_is_a_decoder_on_the_text_read_backwards() -> None:
@@ -132,7 +132,7 @@ def test_right_to_left_is_a_decoder_on_the_text_read_backwards() -> None:
         expected = theirs.bert(ids, output_hidden_states=True).hidden_states
         states = mirrored.bert(ids.flip(1)).hidden_states
     for number, (state, theirs_) in enumerate(zip(states, expected, strict=True)):
-        same(state.flip(1), theirs_, f"state {number}")
+        assert_same(state.flip(1), theirs_, f"state {number}")
 
 
 def test_names_there_and_back() -> None:

@@ -5,7 +5,7 @@ import dataclasses
 import model_checks as checks
 import pytest
 import torch
-from model_checks import CONFIG, close, make_model, sample
+from model_checks import CONFIG, assert_close, make_model, sample
 
 from bertedu.model.attention import SelfAttention, attention_mask, scaled_dot_product_attention
 from bertedu.model.config import DIRECTIONS, Direction
@@ -78,8 +78,8 @@ def test_two_tokens_by_eye() -> None:
     key = torch.tensor([[[[0.0], [1.0986123]]]])
     value = torch.tensor([[[[4.0], [8.0]]]])
     mixed, weights = scaled_dot_product_attention(query, key, value)
-    close(weights, torch.tensor([[[[0.5, 0.5], [0.25, 0.75]]]]), "weights", 1e-6)
-    close(mixed, torch.tensor([[[[6.0], [7.0]]]]), "mixed", 1e-6)
+    assert_close(weights, torch.tensor([[[[0.5, 0.5], [0.25, 0.75]]]]), "weights", 1e-6)
+    assert_close(mixed, torch.tensor([[[[6.0], [7.0]]]]), "mixed", 1e-6)
 
 
 def test_dropout_changes_the_mixture_but_not_the_returned_weights() -> None:
@@ -103,7 +103,7 @@ def test_both_paths_drop_weights_in_training_only(explicit: bool) -> None:
     # on average, dropout leaves the mixture as it is
     layer.train()
     mean = torch.stack([layer(x, None, explicit)[0] for _ in range(1500)]).mean(0)
-    close(mean, layer.eval()(x, None)[0], "mean of dropped mixtures", 0.07)
+    assert_close(mean, layer.eval()(x, None)[0], "mean of dropped mixtures", 0.07)
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
@@ -131,7 +131,7 @@ def test_gradients_of_both_paths_agree(direction: Direction) -> None:
         (state[padding] ** 3).sum().backward()
         gradients.append([p.grad for p in model.bert.encoder.parameters()])
     for fast, slow in zip(*gradients, strict=True):
-        close(fast, slow, "gradient", 1e-8)
+        assert_close(fast, slow, "gradient", 1e-8)
 
 
 def test_bfloat16_takes_the_explicit_path_and_stays_near() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import model_checks as checks
 import pytest
 import torch
-from model_checks import CONFIG, close, make_model, sample
+from model_checks import CONFIG, assert_close, make_model, sample
 
 from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.config import BertConfig
@@ -31,7 +31,7 @@ def test_left_out_inputs_are_one_segment_and_no_padding() -> None:
     model, (ids, _, _) = make_model(CONFIG), sample()
     full = torch.ones_like(ids, dtype=torch.bool)
     for ours, expected in zip(model(ids), model(ids, torch.zeros_like(ids), full), strict=True):
-        close(ours, expected, "defaults")
+        assert_close(ours, expected, "defaults")
 
 
 def test_a_mask_of_ones_and_zeros_is_as_good_as_a_bool_one() -> None:

@@ -5,7 +5,7 @@ import dataclasses
 import model_checks as checks
 import pytest
 import torch
-from model_checks import CONFIG, close, make_model, norm_by_hand, sample_states
+from model_checks import CONFIG, assert_close, make_model, norm_by_hand, sample_states
 
 from bertedu.model.encoder import FeedForward
 
@@ -35,7 +35,7 @@ def test_the_stack_is_its_layers_one_after_the_other(norm: str) -> None:
     states, _ = encoder(x, None)
     assert len(states) == len(expected) == 4
     for ours, by_hand in zip(states, expected, strict=True):
-        close(ours, by_hand, f"{norm}-norm stack")
+        assert_close(ours, by_hand, f"{norm}-norm stack")
 
 
 def test_feed_forward_works_on_each_token_alone() -> None:
@@ -56,7 +56,7 @@ def test_gelu_at_known_points() -> None:
         torch.nn.init.ones_(linear.weight)
         torch.nn.init.zeros_(linear.bias)
     ours = part(torch.tensor([[-1.0], [0.0], [1.0], [2.0]]))[:, 0]
-    close(ours, torch.tensor([-0.15865525, 0.0, 0.84134475, 1.95449974]), "gelu", 1e-6)
+    assert_close(ours, torch.tensor([-0.15865525, 0.0, 0.84134475, 1.95449974]), "gelu", 1e-6)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -69,4 +69,4 @@ def test_dropout_falls_on_what_is_added(norm: str) -> None:
     expected = x
     if norm == "post":
         expected = norm_by_hand(norm_by_hand(x, layer.attention_norm), layer.feed_forward_norm)
-    close(layer(x, None)[0], expected, norm)
+    assert_close(layer(x, None)[0], expected, norm)

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 import torch
-from model_checks import CONFIG, close, make_model, moved, norm_by_hand, sample_states
+from model_checks import CONFIG, assert_close, make_model, moved, norm_by_hand, sample_states
 from torch import nn
 
 from bertedu.model.heads import (
@@ -20,7 +20,7 @@ def test_the_pooler_reads_the_last_state_of_cls_alone() -> None:
     bert = make_model(CONFIG).bert
     output = bert(torch.tensor([[2, 7, 8, 9, 3], [2, 9, 8, 7, 3]]))
     first, dense = output.last[:, 0], bert.pooler.dense
-    close(output.pooled, torch.tanh(first @ dense.weight.T + dense.bias), "pooler")
+    assert_close(output.pooled, torch.tanh(first @ dense.weight.T + dense.bias), "pooler")
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
@@ -42,10 +42,10 @@ def test_rows_that_no_head_reads_are_left_out_and_nothing_changes(norm: str) -> 
 
     (spared, gradients), (whole, expected) = run(True), run(False)
     for ours, theirs in zip(spared, whole, strict=True):
-        close(ours, theirs, norm)
+        assert_close(ours, theirs, norm)
     assert gradients.keys() == expected.keys()
     for name, gradient in gradients.items():
-        close(gradient, expected[name], name)
+        assert_close(gradient, expected[name], name)
     rows: list[int] = []
     model = make_model(config)
     model.bert.encoder.layers[-1].feed_forward.register_forward_hook(
@@ -62,7 +62,7 @@ def test_mlm_scores_are_products_with_the_embeddings() -> None:
     table = model.bert.embeddings.token.weight
     for word in (0, 7, 36):
         score = (hidden * table[word]).sum(-1) + model.mlm.decoder.bias[word]
-        close(model.mlm(x)[..., word], score, f"word {word}")
+        assert_close(model.mlm(x)[..., word], score, f"word {word}")
     assert model.mlm(x[0, 0]).shape == (37,)  # any number of axes before H
 
 
@@ -82,7 +82,7 @@ def test_classification_is_linear_in_c(labels: int) -> None:
     pooled = sample_states()[:, 0]
     expected = pooled @ head.classifier.weight.T + head.classifier.bias
     assert expected.shape == (2, labels)
-    close(head(pooled), expected, "scores")
+    assert_close(head(pooled), expected, "scores")
 
 
 def test_dropout_before_the_classifier_in_training_only() -> None:
@@ -112,11 +112,11 @@ def test_start_and_end_have_their_own_vectors() -> None:
     assert starts.shape == ends.shape == (2, 7)
     for row, scores in enumerate((starts, ends)):
         by_hand = (x * head.classifier.weight[row]).sum(-1) + head.classifier.bias[row]
-        close(scores, by_hand, ("start", "end")[row])
+        assert_close(scores, by_hand, ("start", "end")[row])
     with torch.no_grad():
         head.classifier.bias[1] += 1
     assert torch.equal(head(x)[0], starts)
-    close(head(x)[1], ends + 1, "end")
+    assert_close(head(x)[1], ends + 1, "end")
 
 
 def test_the_score_of_a_choice_depends_on_that_choice_only() -> None:
@@ -128,7 +128,7 @@ def test_the_score_of_a_choice_depends_on_that_choice_only() -> None:
     other[0, 2] += 1
     assert (scores != head(other)).nonzero().tolist() == [[0, 2]]
     order = [3, 1, 0, 2]
-    close(head(pooled[:, order]), scores[:, order], "choices in another order")
+    assert_close(head(pooled[:, order]), scores[:, order], "choices in another order")
     assert head(pooled[:, :1]).shape == (2, 1)  # one choice keeps its axis
 
 
@@ -142,4 +142,4 @@ def test_multiple_choice_through_the_encoder() -> None:
     for row in range(2):
         for choice in range(4):
             alone = head(model.bert(ids[row, choice][None]).pooled[:, None])
-            close(scores[row, choice], alone[0, 0], f"choice {choice}")
+            assert_close(scores[row, choice], alone[0, 0], f"choice {choice}")
