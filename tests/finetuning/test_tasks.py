@@ -253,6 +253,25 @@ def test_answers_are_titles_and_questions_do_not_contain_them(
     assert min(places[0], places[1], places[2]) > 0.15 * places.total(), "the place tells"
 
 
+def test_most_of_the_other_articles_of_a_question_are_under_another_heading(
+    loaded: dict[str, Splits],
+) -> None:
+    articles = module._articles()["test"]
+    openings = [(" ".join(a.sentences()[:2]), a.topic, a.title) for a in articles]
+    heading = {a.title: a.topic for a in articles}
+    same = []
+    for example in need(loaded, "answer")["test"][:200]:
+        assert isinstance(example, Question)
+        others = {
+            title: topic
+            for opening, topic, title in openings
+            if opening in example.context and title != example.source
+        }
+        assert len(others) >= 2
+        same += [topic == heading[example.source] for topic in others.values()]
+    assert 0.02 < sum(same) / len(same) < 0.4
+
+
 def mentions(example: Tagged) -> list[tuple[str, tuple[str, ...]]]:
     found: list[tuple[str, list[str]]] = []
     for word, tag in zip(example.words, example.tags, strict=True):
