@@ -222,6 +222,9 @@ def pretrain(
     stop_at: Annotated[
         int | None, typer.Option(help="Stop after this step; --resume goes on.", min=1)
     ] = None,
+    masking: Annotated[
+        str | None, typer.Option(help="MASK/SAME/RND in per cent (table 8); none: 80/10/10.")
+    ] = None,
 ) -> None:
     """Pre-train BERT on real text: masked words and next sentences.
 
@@ -234,6 +237,7 @@ def pretrain(
     from bertedu.model.config import BertConfig
     from bertedu.pretraining import processes
     from bertedu.pretraining.loop import TrainingDiverged
+    from bertedu.pretraining.masking import read_procedure
     from bertedu.pretraining.run import STATE_FILE
     from bertedu.pretraining.run import pretrain as run
     from bertedu.text.corpus import DEFAULT_CORPORA
@@ -269,6 +273,7 @@ def pretrain(
             keep_every=keep_every,
             stop_at=stop_at,
             stream=stream,
+            masking=None if masking is None else read_procedure(masking),
         )
         if processes.rank() == 0 and not (out / STATE_FILE).exists():
             typer.echo(f"written: {out}")
@@ -530,6 +535,50 @@ def summary(
                 f"{row['mean']} ({row['low']} to {row['high']})  {row.get('verdict', '')}"
             )
         typer.echo(f"written: {results / 'finetuning_summary.csv'}")
+
+
+@app.command()
+def ablate(
+    grids: Annotated[
+        list[str] | None, typer.Argument(help="direction, size, masking, steps; none: all four.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A minute for a class, in place of a night.")
+    ] = False,
+    tasks: Annotated[list[str] | None, typer.Option(help="These tasks only; repeatable.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Fine-tuning runs a cell.", min=1)] = None,
+    jobs: Annotated[int, typer.Option(help="Runs at the same time.", min=1)] = 1,
+    results: Annotated[Path, typer.Option(help="Folder of the record.")] = Path("data/results"),
+) -> None:
+    """Compare variants of pre-training on small tasks: the paper's ablations.
+
+    Stop it as you like: what `ablations.csv` has already is not run again.
+    """
+    from bertedu.analysis.ablations import GRIDS, write_summary
+    from bertedu.analysis.ablations import ablate as run
+    from bertedu.finetuning.loop import FineTuningDiverged
+    from bertedu.text.sources import SourceError
+
+    chosen = ["quick"] if quick else grids or [name for name in GRIDS if name != "quick"]
+    unknown = [name for name in chosen if name not in GRIDS]
+    if quick and grids:
+        raise typer.BadParameter("choose either grids or --quick")
+    if unknown:
+        raise typer.BadParameter(f"no grid {unknown[0]!r}: choose one of {', '.join(GRIDS)}")
+    with (
+        plain_errors(SourceError, ValueError, OSError, FineTuningDiverged),
+        plain_interrupt("stopped; what is recorded is not run again"),
+    ):
+        for name in chosen:
+            typer.echo(f"{name}: {GRIDS[name].about}")
+            run(GRIDS[name], results, jobs, tasks, seeds, say=typer.echo)
+        for row in write_summary(results):
+            if row["grid"] in chosen:
+                typer.echo(
+                    f"{row['task']:<13}{row['variant']:<32}{row['mean']} "
+                    f"({row['low']} to {row['high']})  {row.get('verdict', '')}"
+                )
+        typer.echo(f"written: {results / 'ablations.csv'}")
 
 
 @app.command()

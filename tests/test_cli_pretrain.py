@@ -26,6 +26,7 @@ from bertedu.model.checkpoints import (
     load_checkpoint,
     load_elmo,
     load_tensors,
+    save_tensors,
 )
 from bertedu.model.config import PRESETS, BertConfig
 from bertedu.pretraining import loop
@@ -266,6 +267,7 @@ def test_a_run_in_progress_is_not_overwritten_nor_resumed_as_another(
         (["--config", "mini"], "config"),
         (["--dropout", 0.2], "config"),
         (["--corpus", other], "corpora"),
+        (["--masking", "100/0/0"], "masking (0.8, 0.1), not (1.0, 0.0)"),
     ):
         message = refused(corpus, out, "--resume", *options)
         assert problem in message
@@ -292,6 +294,39 @@ def test_a_state_without_a_run_file_still_resumes(
     assert "belongs to another model" in refused(corpus, out, "--resume")
     monkeypatch.setattr(running, "load_vocabulary", load_vocabulary)
     assert invoke(corpus, out, "--resume").exit_code == 0
+
+
+@pytest.mark.usefixtures("small")
+def test_a_state_from_before_there_was_a_choice_of_masking_resumes(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, whole = tmp_path / "run", tmp_path / "whole"
+    interrupted(corpus, out, monkeypatch)
+    tensors, metadata = load_tensors(out / STATE_FILE)
+    described = json.loads(metadata["training"])
+    assert described["recipe"].pop("masking") == [0.8, 0.1]
+    save_tensors(tensors, out / STATE_FILE, {"training": json.dumps(described)})
+    assert invoke(corpus, out, "--resume").exit_code == 0
+    assert invoke(corpus, whole, "--steps", 8, "--save-every", 2).exit_code == 0
+    one, two = (load_file(o / "model.safetensors") for o in (out, whole))
+    assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+@pytest.mark.usefixtures("small")
+def test_another_masking_trains_another_model_and_is_written_down(
+    corpus: Path, tmp_path: Path
+) -> None:
+    trained = {}
+    for masking in ("80/10/10", "0/100/0", None):
+        out = tmp_path / str(masking).replace("/", "-")
+        options = ["--masking", masking] if masking else []
+        assert invoke(corpus, out, "--steps", 2, "--save-every", 2, *options).exit_code == 0
+        trained[masking] = load_file(out / "model.safetensors")
+        record = json.loads((out / "training.json").read_text())
+        assert record["recipe"]["masking"] == ([0.0, 0.0] if masking == "0/100/0" else [0.8, 0.1])
+    name = "bert.encoder.layer.0.attention.self.query.weight"
+    assert torch.equal(trained["80/10/10"][name], trained[None][name])
+    assert not torch.equal(trained["0/100/0"][name], trained[None][name])
 
 
 @pytest.mark.usefixtures("small")
@@ -499,6 +534,8 @@ def test_steps_or_minutes_before_anything_is_read(
         (["--steps", 3, "--device", "abacus"], "device 'abacus' cannot be used here"),
         (["--steps", 3, "--dropout", 1], "dropout is 1.0"),
         (["--steps", 3, "--corpus", "nowhere"], "'nowhere' is neither a corpus"),
+        (["--steps", 3, "--masking", "80/10"], "three whole percentages that add to 100"),
+        (["--steps", 3, "--masking", "100/0/0", "--variant", "ltr"], "leave out --masking"),
     ],
 )
 @pytest.mark.usefixtures("small")

@@ -85,15 +85,29 @@ def _drawn_anew(bert: Bert, seed: int) -> Bert:
     return Bert(bert.config)
 
 
+def with_bilstm(encoder: Encoder) -> BiLSTMFeatures:
+    """Put a new BiLSTM on an encoder that is fine-tuned with it (paper, table 5, last row)."""
+    return BiLSTMFeatures(encoder, LSTM_SIZE)
+
+
 def frozen_features(encoder: Encoder, reads: str) -> BiLSTMFeatures:
-    """Put a new two-layer BiLSTM on hidden states of a frozen BERT (paper, section 5.3).
+    """Put a new two-layer BiLSTM on a frozen BERT (paper, section 5.3) or ELMo.
+
+    ELMo is read in its own way only: "sum of all", a weighted sum whose weights learn.
 
     Raises
     ------
     ValueError
-        The encoder is not one BERT, or ``reads`` is none of `bertedu.model.features.READS`.
+        The encoder is neither one BERT nor ELMo, or ``reads`` is none of
+        `bertedu.model.features.READS`, or not ELMo's.
 
     """
+    if isinstance(encoder, ElmoFeatures):
+        if reads != "sum of all":
+            raise ValueError(f'ELMo is read as "sum of all", not as {reads!r}')
+        frozen = BiLSTMFeatures(encoder, LSTM_SIZE, frozen=True, layers=2)
+        encoder.mix.requires_grad_(True)  # the task chooses the layers (Peters et al., 2018, §3.2)
+        return frozen
     if not isinstance(encoder, BertFeatures):
         raise ValueError(
             f"features are read off the layers of one BERT, not of {type(encoder).__name__}"

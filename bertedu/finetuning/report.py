@@ -122,10 +122,6 @@ def paired_difference(
     return float(means[0] - means[1]), low, high
 
 
-def _system(row: Row) -> System:
-    return row["model"], row["method"], row["train_examples"]
-
-
 def _resampled(
     sources: np.ndarray[Any, Any], runs: Sequence[Outcomes], metric: Callable[[Outcomes], float]
 ) -> Floats:
@@ -137,18 +133,27 @@ def _resampled(
     )
 
 
-def summarize_task(book: Book, task: str, reference: System) -> list[Row]:
+def _system(row: Row) -> System:
+    return row["model"], row["method"], row["train_examples"]
+
+
+def summarize_task(
+    book: Book, task: str, reference: System, system_of: Callable[[Row], System | None] = _system
+) -> list[Row]:
     """Return a row for each system: its mean over seeds, intervals, and how it differs.
 
     ``low`` and ``high`` hold for other test texts and other seeds together; ``seeds_low`` and
     ``seeds_high`` for other seeds on the same texts. ``minus_reference`` is this system minus
     ``reference`` on the same draws of texts, and, if both have the same seeds, of seeds.
+    ``system_of`` says which system a row of outcomes belongs to; none: it is left out.
     """
     sources, runs = book.outcomes(task)
     systems: dict[System, list[Outcomes]] = defaultdict(list)
     columns: dict[System, str] = {}
     for row, outcomes in runs:
-        system = _system(row)
+        system = system_of(row)
+        if system is None:
+            continue
         systems[system].append(outcomes)
         columns[system] = row["columns"]
     drawn: dict[System, Floats] = {}

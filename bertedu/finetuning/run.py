@@ -14,7 +14,7 @@ from filelock import FileLock
 from tokenizers import Tokenizer
 
 from bertedu.finetuning.baselines import BASELINES, baseline_answers
-from bertedu.finetuning.encoders import frozen_features, load_encoder
+from bertedu.finetuning.encoders import frozen_features, load_encoder, with_bilstm
 from bertedu.finetuning.examples import Question, Splits, Task, TaskError
 from bertedu.finetuning.inputs import MAX_LENGTH
 from bertedu.finetuning.kinds import (
@@ -40,6 +40,7 @@ METHODS = (
     "fine-tuned",
     "frozen",
     "untrained",
+    "fine-tuned + BiLSTM",
     *FEATURES,
     *(f"untrained {name}" for name in FEATURES),
 )
@@ -146,6 +147,8 @@ def run_once(
     torch.manual_seed(recipe.seed)  # of the new layers
     if setup.reads:
         encoder = frozen_features(encoder, setup.reads)
+    elif setup.method == "fine-tuned + BiLSTM":
+        encoder = with_bilstm(encoder)
     model = TaskModel(encoder, kind, recipe.dropout, setup.method == "frozen").to(device)
     items = {
         split: kind.encode(train if split == "train" else splits[split], tokenizer, MAX_LENGTH)
@@ -205,11 +208,13 @@ class Book:
 
     `finetuning.csv` has the rows; `outcomes/TASK.csv` beside it the outcomes of the test split, so
     that any two models can be compared on the same examples without running them again. Several
-    processes may write to it at once.
+    processes may write to it at once. A record of another name, such as "ablations", has its rows
+    in `ablations.csv` and its outcomes in `ablations/TASK.csv`.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.table = folder, folder / "finetuning.csv"
+    def __init__(self, folder: Path, name: str = "finetuning") -> None:
+        self.folder, self.table = folder, folder / f"{name}.csv"
+        self.outcomes_folder = folder / ("outcomes" if name == "finetuning" else name)
 
     def rows(self) -> list[Row]:
         """Return all rows, values as text."""
@@ -224,9 +229,16 @@ class Book:
         return None
 
     def add(
-        self, task: Task, splits: Splits, setup: Setup, recipe: Recipe, run: Run, purpose: str
+        self,
+        task: Task,
+        splits: Splits,
+        setup: Setup,
+        recipe: Recipe,
+        run: Run,
+        purpose: str,
+        more: Row | None = None,
     ) -> Row:
-        """Write down a run; one with the same key is replaced."""
+        """Write down a run, with ``more`` columns; one with the same key is replaced."""
         kind, history = run.model.kind, run.history
         row: Row = _key(task, setup, recipe) | {
             "purpose": purpose,
@@ -239,7 +251,7 @@ class Book:
         if "test" in run.answers:
             outcomes = kind.outcomes(splits["test"], run.answers["test"])
             row |= _test_columns(task, kind, outcomes)
-        return self._write(task, splits, row, kind, outcomes)
+        return self._write(task, splits, row | (more or {}), kind, outcomes)
 
     def forget_other_recipes(self, task: Task, setup: Setup, recipe: Recipe, again: bool) -> None:
         """See to it that a system has one recipe: a mean over two would be of neither.
@@ -274,7 +286,7 @@ class Book:
             write_csv(self.table, [row for row in self.rows() if row not in other])
 
     def _outcomes_path(self, task_name: str) -> Path:
-        return self.folder / "outcomes" / f"{task_name}.csv"
+        return self.outcomes_folder / f"{task_name}.csv"
 
     def add_baseline(
         self, task: Task, splits: Splits, name: str, train_examples: int | None = None

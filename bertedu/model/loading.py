@@ -22,17 +22,28 @@ from bertedu.text.tokenization import load_tokenizer
 PUBLISHED = ("minilm", "bert-tiny")
 
 
+def find_checkpoint(name: str | Path) -> Path:
+    """Return the folder of a checkpoint: itself, or one below `data/checkpoints` or `runs`.
+
+    Raises
+    ------
+    CheckpointError
+        There is none of that name.
+
+    """
+    checkpoints = shipped("checkpoints")
+    for folder in (Path(name), checkpoints / name, Path("runs") / name):
+        if folder.is_dir():
+            return folder
+    known = sorted(path.name for path in checkpoints.glob("*") if path.is_dir())
+    raise CheckpointError(
+        f"no checkpoint {str(name)!r}: give a folder, or one of {', '.join(known) or '(none)'}"
+    )
+
+
 def load_named(name: str | Path) -> tuple[BertForPreTraining | ElmoForPreTraining, Tokenizer]:
     """Load a checkpoint of ours and its tokenizer; what `bertedu.load` does."""
-    checkpoints = shipped("checkpoints")
-    folder = Path(name)
-    if not folder.is_dir():
-        folder = checkpoints / name
-    if not folder.is_dir():
-        known = sorted(path.name for path in checkpoints.glob("*") if path.is_dir())
-        raise CheckpointError(
-            f"no checkpoint {str(name)!r}: give a folder, or one of {', '.join(known) or '(none)'}"
-        )
+    folder = find_checkpoint(name)
     model = load_pretrained(folder)
     try:
         tokenizer = load_tokenizer(folder)

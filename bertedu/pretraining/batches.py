@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bertedu.model.config import Direction
-from bertedu.pretraining.masking import mask_tokens
+from bertedu.pretraining.masking import PAPER, mask_tokens
 from bertedu.pretraining.next_sentence import EncodedDocument, Pair, make_pairs
 from bertedu.pretraining.next_word import next_words
 from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID
@@ -93,13 +93,15 @@ def batches(
     mask_rate: float = 0.15,
     start: Position | None = None,
     direction: Direction = "bidirectional",
+    masking: tuple[float, float] = PAPER,
 ) -> Iterator[tuple[Batch, Position]]:
     """Yield batches without end, and after each the position of the next one.
 
     For a bidirectional model words are masked; a one-way model reads the text as it is, and
     predicts the next word everywhere. The pairs are the same.
 
-    Every epoch draws its pairs and masks anew (dynamic masking).
+    Every epoch draws its pairs and masks anew (dynamic masking). ``masking``: of the selected
+    tokens, the share of `[MASK]` and that of random words.
 
     Raises
     ------
@@ -122,7 +124,9 @@ def batches(
             rows = slice(index * batch_size, (index + 1) * batch_size)
             index += 1
             yield (
-                make_batch(packed, rows, vocab_size, [seed, epoch, index], mask_rate, direction),
+                make_batch(
+                    packed, rows, vocab_size, [seed, epoch, index], mask_rate, direction, masking
+                ),
                 Position(epoch, index),
             )
         epoch, index = epoch + 1, 0
@@ -135,6 +139,7 @@ def make_batch(
     seed: list[int],
     mask_rate: float,
     direction: Direction = "bidirectional",
+    masking: tuple[float, float] = PAPER,
 ) -> Batch:
     """Mask some rows of an epoch, or ask for next words; no wider than the longest of them."""
     size = int(packed.sizes[rows].max())
@@ -143,7 +148,7 @@ def make_batch(
         generator = torch.Generator().manual_seed(
             int(np.random.SeedSequence(seed).generate_state(1)[0])
         )
-        ids, selected = mask_tokens(original, vocab_size, generator, mask_rate)
+        ids, selected = mask_tokens(original, vocab_size, generator, mask_rate, *masking)
         labels = original[selected]
     else:
         ids = original

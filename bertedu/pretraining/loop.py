@@ -23,6 +23,7 @@ from bertedu.model.embeddings import sinusoidal_positions
 from bertedu.pretraining import processes
 from bertedu.pretraining.batches import Batch, Position, Text, batches
 from bertedu.pretraining.evaluation import PreTrainingModel, ask, evaluate
+from bertedu.pretraining.masking import PAPER
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.word_loss import word_loss
 
@@ -58,6 +59,7 @@ class Recipe:
     clip_norm: float = 1.0
     seed: int = 0
     next_sentence: bool = True  # whether the loss has this part
+    masking: tuple[float, float] = PAPER  # share of [MASK], of random words (section 3.1)
     phases: tuple[Phase, ...] = (Phase(0.7, 64, 32, 0.30), Phase(0.3, 128, 16, 0.15))
 
     def phase_at(self, step: int) -> int:
@@ -75,6 +77,20 @@ class Recipe:
         rise = (step + 1) / warmup
         fall = (self.steps - step) / max(1, self.steps - warmup)
         return self.learning_rate * min(rise, fall, 1.0)
+
+
+def recipe_from(values: dict[str, Any]) -> Recipe:
+    """Make a recipe of what a state or `training.json` holds; what it lacks has its default.
+
+    Raises
+    ------
+    KeyError, TypeError
+        That is no recipe.
+
+    """
+    phases = tuple(Phase(**phase) for phase in values["phases"])
+    masking = tuple(values.get("masking", PAPER))
+    return Recipe(**{**values, "phases": phases, "masking": masking})
 
 
 @dataclass
@@ -214,7 +230,7 @@ def load_state(
     tensors, metadata = load_tensors(path)
     try:
         described = json.loads(metadata["training"])
-        if described["recipe"] != json.loads(json.dumps(asdict(recipe))):
+        if recipe_from(described["recipe"]) != recipe:
             raise CheckpointError(
                 f"{path} was trained by another recipe: {described['recipe']}. Resume with the "
                 "same options, or choose another --out."
@@ -368,6 +384,7 @@ def train(
                     phase.mask_rate,
                     state.position,
                     model.config.direction,
+                    recipe.masking,
                 )
             batch, position = next(stream)
             batch_tokens = batch.real_tokens

@@ -5,14 +5,34 @@ from torch import Tensor
 
 from bertedu.text.tokenization import MASK_ID, SPECIAL_TOKENS
 
+PAPER = (0.8, 0.1)  # share of [MASK], share of random words; the rest stays
+
+
+def read_procedure(text: str) -> tuple[float, float]:
+    """Turn "80/10/10", MASK/SAME/RND as in the paper's table 8, into the shares of MASK and RND.
+
+    Raises
+    ------
+    ValueError
+        That is not three percentages that add to 100.
+
+    """
+    parts = [int(part) for part in text.split("/") if part.isdecimal()]
+    if len(parts) != 3 or sum(parts) != 100 or text != "/".join(map(str, parts)):
+        raise ValueError(
+            f"masking {text!r} should be three whole percentages that add to 100, MASK/SAME/RND: "
+            "80/10/10 is the paper's"
+        )
+    return parts[0] / 100, parts[2] / 100
+
 
 def mask_tokens(
     ids: Tensor,
     vocab_size: int,
     generator: torch.Generator,
     rate: float = 0.15,
-    mask_share: float = 0.8,
-    random_share: float = 0.1,
+    mask_share: float = PAPER[0],
+    random_share: float = PAPER[1],
 ) -> tuple[Tensor, Tensor]:
     """Select tokens to predict, and change them so that the answer cannot be read off.
 

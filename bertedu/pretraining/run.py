@@ -40,8 +40,10 @@ from bertedu.pretraining.loop import (
     initialize,
     make_optimizer,
     pretraining_loss,
+    recipe_from,
     train,
 )
+from bertedu.pretraining.masking import PAPER
 from bertedu.pretraining.next_sentence import EncodedDocument, encode_documents
 from bertedu.text.corpus import DEFAULT_CORPORA, Document, load_documents
 from bertedu.text.sources import sources
@@ -161,6 +163,7 @@ def pretrain(
     keep_every: int | None = None,
     stop_at: int | None = None,
     stream: str | None = None,
+    masking: tuple[float, float] | None = None,
 ) -> State:
     """Pre-train BERT and write a checkpoint folder that `transformers` opens.
 
@@ -172,6 +175,7 @@ def pretrain(
     ``stop_at`` the run stops after that step, and ``resume`` can go on from there. ``stream``
     names text that is too big for memory, for `DocumentStream`; it takes the place of ``corpora``,
     and the held-out documents are those of its first window.
+    ``masking``: of the selected tokens, the share of `[MASK]` and that of random words (table 8).
     Under `torchrun` every process takes its share of each batch; see `processes`.
 
     ``out`` receives `model.safetensors` (16 bit), `config.json`, the tokenizer's files and
@@ -187,6 +191,7 @@ def pretrain(
     ValueError
         Neither or both of ``steps`` and ``minutes`` are given, or of ``config`` and ``init``; the
         text is too small; the length does not fit the model; there is no such device or variant,
+        masking is asked of a one-way model,
         or ``init`` was trained in another direction.
     FileNotFoundError
         There is no vocabulary.
@@ -215,6 +220,8 @@ def pretrain(
         raise ValueError("choose either --config, for a new model, or --init, to train one further")
     if variant not in VARIANTS:
         raise ValueError(f"no variant {variant!r}: choose one of {', '.join(VARIANTS)}")
+    if masking is not None and VARIANTS[variant][0] != "bidirectional":
+        raise ValueError(f"the variant {variant} reads its text unmasked: leave out --masking")
     if variant == "elmo" and init is not None:
         raise ValueError("--init trains a BERT further; an ELMo starts from scratch")
     direction, next_sentence = VARIANTS[variant]
@@ -256,7 +263,7 @@ def pretrain(
     }
     if resuming:
         recipe = read_recipe(state_path)
-        _check_same_run(out, run, recipe, steps, seed, learning_rate)
+        _check_same_run(out, run, recipe, steps, seed, learning_rate, masking)
     else:
         processes.wait_for_all()  # every process has looked into the folder
         if first:
@@ -272,7 +279,12 @@ def pretrain(
     if not resuming:
         rate = Recipe.learning_rate if learning_rate is None else learning_rate
         recipe = Recipe(
-            steps or 1, rate, seed=seed or 0, next_sentence=next_sentence, phases=phases
+            steps or 1,
+            rate,
+            seed=seed or 0,
+            next_sentence=next_sentence,
+            masking=masking or PAPER,
+            phases=phases,
         )
         if minutes is not None:
             steps = steps_for_minutes(minutes, model, text, recipe, use_bfloat16)
@@ -401,9 +413,11 @@ def _check_same_run(
     steps: int | None,
     seed: int | None,
     learning_rate: float | None,
+    masking: tuple[float, float] | None,
 ) -> None:
     """Refuse to go on with other options than the run was started with; clear what a kill left."""
-    asked = {"steps": steps, "seed": seed, "learning_rate": learning_rate}
+    asked: dict[str, Any] = {"steps": steps, "seed": seed, "learning_rate": learning_rate}
+    asked["masking"] = masking
     changed = {
         name: (getattr(recipe, name), value)
         for name, value in asked.items()
@@ -452,8 +466,7 @@ def read_recipe(state_path: Path) -> Recipe:
     """
     _, metadata = load_tensors(state_path)
     try:
-        values = json.loads(metadata["training"])["recipe"]
-        return Recipe(**{**values, "phases": tuple(Phase(**phase) for phase in values["phases"])})
+        return recipe_from(json.loads(metadata["training"])["recipe"])
     except (KeyError, TypeError, ValueError):
         raise CheckpointError(f"{state_path} is not the state of a training run") from None
 

@@ -78,8 +78,8 @@ def test_the_methods_have_the_names_that_the_record_knows() -> None:
         "features:sum of all",
         "features:concat of all",
     )
-    assert METHODS[:3] == ("fine-tuned", "frozen", "untrained")
-    assert set(METHODS[3:]) == {*FEATURES, *(f"untrained {name}" for name in FEATURES)}
+    assert METHODS[:4] == ("fine-tuned", "frozen", "untrained", "fine-tuned + BiLSTM")
+    assert set(METHODS[4:]) == {*FEATURES, *(f"untrained {name}" for name in FEATURES)}
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -183,6 +183,66 @@ def test_runs_are_recorded_and_compared_as_the_others(checkpoint: str, tmp_path:
 
 
 def test_only_one_bert_has_layers_to_read(tmp_path: Path) -> None:
+    left = tiny.save_bert(tmp_path / "left", "left-to-right")
+    right = tiny.save_bert(tmp_path / "right", "right-to-left")
+    pair, _ = load_encoder(f"{left}+{right}")
+    with pytest.raises(ValueError, match="the layers of one BERT, not of PairFeatures"):
+        frozen_features(pair, "last")
+
+
+def test_elmo_is_read_as_a_weighted_sum_only(tmp_path: Path) -> None:
     elmo, _ = load_encoder(str(tiny.save_elmo(tmp_path)))
-    with pytest.raises(ValueError, match="the layers of one BERT, not of ElmoFeatures"):
-        frozen_features(elmo, "last")
+    for reads in ("last", "concat of all"):
+        with pytest.raises(ValueError, match='ELMo is read as "sum of all"'):
+            frozen_features(elmo, reads)
+
+
+def test_of_a_frozen_elmo_the_mix_learns_and_nothing_else(tmp_path: Path) -> None:
+    elmo = str(tiny.save_elmo(tmp_path))
+    made = tiny.tagging_task(SMALL)
+    before, after = (
+        go(
+            made, elmo, "features:sum of all", dataclasses.replace(RECIPE, learning_rate=rate)
+        ).model.state_dict()
+        for rate in (0.0, 0.05)
+    )
+    stayed = {name for name, value in after.items() if torch.equal(value, before[name])}
+    assert stayed == {name for name in after if name.startswith("encoder.below.elmo.")}
+    assert any(name.startswith("encoder.below.mix.") for name in after)
+
+
+def test_with_a_bilstm_on_top_everything_learns(checkpoint: str) -> None:
+    made = tiny.tagging_task(SMALL)
+    before, after = (
+        go(
+            made,
+            checkpoint,
+            "fine-tuned + BiLSTM",
+            dataclasses.replace(RECIPE, learning_rate=rate),
+        ).model
+        for rate in (0.0, 0.05)
+    )
+    assert isinstance(after.encoder, BiLSTMFeatures)
+    assert (len(after.encoder.layers), after.encoder.size) == (1, 2 * LSTM_SIZE)
+    start = before.state_dict()
+    stayed = {n for n, value in after.state_dict().items() if torch.equal(value, start[n])}
+    # tags do not read C, so its layer gets no gradient; nor does what no input has used
+    assert {name for name in stayed if "pooler" not in name} == set()
+
+
+@pytest.mark.parametrize("method", ["fine-tuned", "fine-tuned + BiLSTM"])
+def test_over_a_one_way_model_a_bilstm_sees_what_the_model_does_not(
+    tmp_path: Path, method: str
+) -> None:
+    """Fine-tuned, left to right stays left to right; a BiLSTM on it sees the right (table 5)."""
+    left = str(tiny.save_bert(tmp_path, "left-to-right"))
+    run = go(tiny.tagging_task(SMALL), left, method)
+    encoder = run.model.eval().encoder
+    ids = torch.tensor([[2, 100, 200, 300, 3], [2, 100, 200, 400, 3]])
+    mask = torch.ones_like(ids, dtype=torch.bool)
+    with torch.no_grad():
+        tokens = encoder(ids, torch.zeros_like(ids), mask).tokens[:, :3]
+        under = encoder.below if isinstance(encoder, BiLSTMFeatures) else encoder
+        states = under(ids, torch.zeros_like(ids), mask).tokens[:, :3]
+    assert torch.equal(states[0], states[1])
+    assert torch.equal(tokens[0], tokens[1]) == (method == "fine-tuned")

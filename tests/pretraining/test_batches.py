@@ -125,6 +125,19 @@ def test_the_masking_rate_is_the_one_asked_for(rate: float) -> None:
     assert abs(selected / words - rate) < 5 * (rate * (1 - rate) / words) ** 0.5
 
 
+@pytest.mark.parametrize("masking", [(1.0, 0.0), (0.0, 1.0), (0.0, 0.0), (0.5, 0.0)])
+def test_the_masking_procedure_is_the_one_asked_for(masking: tuple[float, float]) -> None:
+    hidden = same = total = 0
+    stream = batches(DOCUMENTS, 64, 16, VOCAB, 0, masking=masking)
+    for batch, _ in islice(stream, 30):
+        chosen = batch.ids[batch.selected]
+        hidden += int((chosen == MASK_ID).sum())
+        same += int((chosen == batch.labels).sum())
+        total += len(batch.labels)
+    assert abs(hidden / total - masking[0]) < 0.02
+    assert abs(same / total - (1 - sum(masking))) < 0.02
+
+
 def test_any_batch_can_be_made_again_from_its_position() -> None:
     walked = list(islice(batches(DOCUMENTS, 48, 16, VOCAB, seed=9), 130))
     epochs = Counter(position.epoch for _, position in walked)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bertedu.pretraining.masking import mask_tokens
+from bertedu.pretraining.masking import PAPER, mask_tokens, read_procedure
 from bertedu.text.tokenization import MASK_ID, PAD_ID, SPECIAL_TOKENS
 
 VOCAB = 1000
@@ -219,6 +219,21 @@ def test_full_rate_selects_every_word() -> None:
 def test_impossible_shares_are_refused(shares: tuple[float, float, float]) -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):
         mask_tokens(IDS[:2], VOCAB, torch.Generator(), *shares)
+
+
+def test_a_procedure_is_read_in_the_order_of_table_8() -> None:
+    assert read_procedure("80/10/10") == PAPER
+    assert read_procedure("80/20/0") == (0.8, 0.0)  # 20 % stay the same, none are random
+    assert read_procedure("0/0/100") == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "80", "80/10", "80/10/10/0", "80/10/20", "a/b/c", "-10/100/10", "80 /10/10", "8//92"],
+)
+def test_what_is_no_procedure_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="three whole percentages that add to 100"):
+        read_procedure(text)
 
 
 def test_nothing_but_specials_is_refused() -> None:

@@ -1,0 +1,303 @@
+"""The ablations: which part of the recipe makes the difference? (paper, sections 5.1, 5.2, C)
+
+`bertedu ablate GRID` fine-tunes pre-trained variants on small versions of the tasks, the same
+examples for all, and writes a row for each run to `data/results/ablations.csv`. What is there
+already is not run again, so a grid can be stopped and go on, and several processes share one.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from multiprocessing import get_context
+from pathlib import Path
+
+import torch
+from tqdm.auto import tqdm
+
+from bertedu.finetuning.baselines import BASELINES
+from bertedu.finetuning.examples import Splits, Task
+from bertedu.finetuning.loop import Recipe
+from bertedu.finetuning.report import System, summarize_task
+from bertedu.finetuning.run import Book, Row, Setup, run_once, write_csv
+from bertedu.finetuning.tasks import load_task
+from bertedu.model.checkpoints import CheckpointError
+from bertedu.model.loading import find_checkpoint
+
+NAME = "ablations"  # of the record
+EXAMPLES = 3000  # training examples of every task, so that no task is decided by its size
+RECIPE = Recipe(learning_rate=3e-4)
+# Two tasks have a plateau that this rate does not leave in three times 3,000 examples.
+RECIPES = {
+    "entities": replace(RECIPE, learning_rate=1e-3, batch_size=16),
+    "answer": replace(RECIPE, learning_rate=1e-3, batch_size=16),
+}
+FEATURES_RECIPE = Recipe(learning_rate=3e-3, batch_size=16, epochs=6)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of a table: a name, checkpoints that differ by their seed only, and the method."""
+
+    name: str
+    checkpoints: tuple[str, ...]
+    method: str = "fine-tuned"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Variants × tasks × fine-tuning seeds; differences are taken from the first variant."""
+
+    about: str
+    variants: tuple[Variant, ...]
+    tasks: tuple[str, ...]
+    seeds: int = 5
+    examples: int = EXAMPLES
+
+    def cells(self) -> Iterator["Cell"]:
+        """Yield every run, task by task, and of a task the first seed of every variant first."""
+        for task in self.tasks:
+            for seed in range(self.seeds):
+                for variant in self.variants:
+                    for checkpoint in variant.checkpoints:
+                        yield Cell(task, variant, checkpoint, seed, self.examples)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a grid."""
+
+    task: str
+    variant: Variant
+    checkpoint: str
+    seed: int
+    examples: int
+
+    @property
+    def setup(self) -> Setup:
+        """Which model, how."""
+        return Setup(self.checkpoint, self.variant.method, self.examples)
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe of the task, the same for all variants; frozen features need one of theirs."""
+        recipe = FEATURES_RECIPE if self.setup.reads else RECIPES.get(self.task, RECIPE)
+        return replace(recipe, seed=self.seed)
+
+
+BERT, LTR = ("bert-L4H128", "bert-L4H128-1"), ("ltr-L4H128", "ltr-L4H128-1")
+EVERY_KIND = ("topic", "valence", "description", "next", "answer", "entities")
+PROCEDURES = ("80/10/10", "100/0/0", "80/0/20", "80/20/0", "0/20/80", "0/0/100")
+STEPS = range(1500, 21001, 1500)
+
+
+def masked_by(procedure: str) -> str:
+    """Return the checkpoint that was pre-trained by a masking procedure, MASK/SAME/RND."""
+    return f"masking-{procedure.replace('/', '-')}"
+
+
+GRIDS = {
+    "direction": Grid(
+        "what a token may see while pre-training, and next sentence prediction (table 5)",
+        (
+            Variant("BERT", BERT),
+            Variant("No NSP", ("no-nsp-L4H128",)),
+            Variant("LTR & No NSP", LTR),
+            Variant("LTR & No NSP + BiLSTM", LTR, "fine-tuned + BiLSTM"),
+            Variant("LTR and RTL, equal width", ("ltr-L4H128+rtl-L4H128",)),
+            Variant("LTR and RTL, equal parameters", ("ltr-L4H80+rtl-L4H80",)),
+            Variant("ELMo", ("elmo-L4H128",), "features:sum of all"),
+            Variant("not pre-trained", BERT[:1], "untrained"),
+        ),
+        EVERY_KIND,
+    ),
+    "size": Grid(
+        "layers and width (table 6)",
+        tuple(
+            Variant(f"L{layers} H{width}", (f"bert-L{layers}H{width}",))
+            for layers, width in [(2, 128), (4, 128), (4, 256), (8, 256)]
+        ),
+        ("topic", "description", "answer", "entities"),
+    ),
+    "masking": Grid(
+        "what becomes of the selected words: MASK/SAME/RND (table 8)",
+        (
+            *(Variant(procedure, (masked_by(procedure),)) for procedure in PROCEDURES),
+            *(
+                Variant(f"{procedure}, frozen", (masked_by(procedure),), "features:last")
+                for procedure in PROCEDURES
+            ),
+        ),
+        ("topic", "entities"),
+    ),
+    "steps": Grid(
+        "the number of pre-training steps (figure 5)",
+        tuple(
+            Variant(f"{name}, {step} steps", (f"{run}/steps/{step:06d}",))
+            for name, run in [("BERT", "bert-L4H128-0"), ("LTR & No NSP", "ltr-L4H128-0")]
+            for step in STEPS
+        ),
+        ("topic", "description"),
+        seeds=3,
+    ),
+    "quick": Grid(
+        "a minute for a class: does it matter where you start?",
+        (Variant("BERT", BERT[:1]), Variant("not pre-trained", BERT[:1], "untrained")),
+        ("topic",),
+        seeds=2,
+        examples=600,
+    ),
+}
+
+
+def pretrained_with(name: str) -> Row:
+    """Return the steps and tokens of pre-training of a checkpoint; of a pair, the sum of tokens.
+
+    Raises
+    ------
+    CheckpointError
+        There is no such checkpoint, or no record beside it.
+
+    """
+    records = [_record(part) for part in name.split("+")]
+    return {
+        "pretraining_steps": records[0][0],
+        "pretraining_tokens": sum(tokens for _, tokens in records),
+    }
+
+
+def _record(name: str) -> tuple[int, int]:
+    folder = find_checkpoint(name)
+    kept = folder.parent.name == "steps"  # weights of the middle of a run: its curve knows
+    path = (folder.parent.parent if kept else folder) / "training.json"
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if kept:
+            record = next(row for row in record["curve"] if row["step"] == int(folder.name))
+            return int(record["step"]), int(record["tokens"])
+        return int(record["steps"]), int(record["tokens"])
+    except (OSError, ValueError, KeyError, StopIteration):
+        raise CheckpointError(f"{path} does not say how {name} was pre-trained") from None
+
+
+@lru_cache(maxsize=2)
+def _task(name: str) -> tuple[Task, Splits]:
+    return load_task(name)
+
+
+def run_cell(cell: Cell, folder: Path, threads: int | None = None) -> Row:
+    """Make one run and write it down."""
+    if threads:
+        torch.set_num_threads(threads)
+    task, splits = _task(cell.task)
+    run = run_once(task, splits, cell.setup, cell.recipe, progress=False)
+    more = {"variant": cell.variant.name} | (
+        {"pretraining_steps": 0, "pretraining_tokens": 0}
+        if cell.setup.untrained
+        else pretrained_with(cell.checkpoint)
+    )
+    book = Book(folder, NAME)
+    return book.add(task, splits, cell.setup, cell.recipe, run, "score", more)
+
+
+def ablate(
+    grid: Grid,
+    folder: Path,
+    jobs: int = 1,
+    tasks: Sequence[str] | None = None,
+    seeds: int | None = None,
+    say: Callable[[str], None] = print,
+    progress: bool = True,
+) -> None:
+    """Run what is missing of a grid.
+
+    ``jobs`` processes share the runs, one thread each if they are several. ``tasks`` and ``seeds``
+    narrow the grid. Baselines stand beside every task.
+
+    Raises
+    ------
+    CheckpointError
+        A checkpoint is missing; said before anything is run.
+    TaskError, SourceError
+        The data of a task cannot be loaded.
+
+    """
+    grid = replace(grid, tasks=tuple(tasks or grid.tasks), seeds=seeds or grid.seeds)
+    names = {name for cell in grid.cells() for name in cell.checkpoint.split("+")}
+    for name in sorted(names):
+        find_checkpoint(name)
+    book = Book(folder, NAME)
+    for name in grid.tasks:
+        task, splits = _task(name)
+        for baseline in sorted(BASELINES):
+            if not book.has_baseline(task, baseline, grid.examples):
+                book.add_baseline(task, splits, baseline, grid.examples)
+    loaded = {name: _task(name)[0] for name in grid.tasks}
+    missing = [
+        cell
+        for cell in grid.cells()
+        if book.find(loaded[cell.task], cell.setup, cell.recipe, "score") is None
+    ]
+    with tqdm(total=len(missing), desc="runs", disable=not progress) as bar:
+        for cell, row in _run_all(missing, folder, jobs):
+            bar.update()
+            say(
+                f"{cell.task}, {cell.variant.name}, {cell.checkpoint}, seed {cell.seed}: "
+                f"test {row['metric']} {float(row['test']):.4f}"
+            )
+
+
+def _run_all(cells: Sequence[Cell], folder: Path, jobs: int) -> Iterator[tuple[Cell, Row]]:
+    if jobs == 1:
+        for cell in cells:
+            yield cell, run_cell(cell, folder)
+        return
+    # not forked: a fork of a process that has used torch's threads may hang
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        futures = {pool.submit(run_cell, cell, folder, 1): cell for cell in cells}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def summarize_grid(grid: Grid, folder: Path) -> list[Row]:
+    """Return a row for each task and variant: mean over seeds, interval, difference from the first.
+
+    The runs of checkpoints that differ by their pre-training seed are one variant.
+    """
+    book = Book(folder, NAME)
+    known = {
+        (checkpoint, variant.method): variant.name
+        for variant in grid.variants
+        for checkpoint in variant.checkpoints
+    }
+
+    def system_of(row: Row) -> System | None:
+        if row["train_examples"] != str(grid.examples):
+            return None
+        if row["method"] == "baseline":
+            return row["model"], "baseline", row["train_examples"]
+        name = known.get((row["model"], row["method"]))
+        return None if name is None else (name, "", row["train_examples"])
+
+    first = (grid.variants[0].name, "", str(grid.examples))
+    rows = [row for task in grid.tasks for row in summarize_task(book, task, first, system_of)]
+    return [{"variant": row.pop("model"), **row} for row in rows]
+
+
+def write_summary(folder: Path) -> list[Row]:
+    """Summarize every grid of which something was run, and write `ablations_summary.csv`."""
+    rows: list[Row] = []
+    for name in GRIDS:
+        grid = GRIDS[name]
+        made = {(r["task"], r["model"], r["method"]) for r in Book(folder, NAME).rows()}
+        first = grid.variants[0]  # what all others are compared with
+        tasks = [t for t in grid.tasks if (t, first.checkpoints[0], first.method) in made]
+        if tasks:
+            some = summarize_grid(replace(grid, tasks=tuple(tasks)), folder)
+            rows += [{"grid": name, **row} for row in some]
+    write_csv(folder / f"{NAME}_summary.csv", rows)
+    return rows

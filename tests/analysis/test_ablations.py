@@ -1,0 +1,312 @@
+"""Ablations: the same examples and recipe for all, nothing twice, nothing lost, pairs compared."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny_finetuning as tiny
+from typer.testing import CliRunner
+
+from bertedu.analysis import ablations
+from bertedu.analysis.ablations import (
+    FEATURES_RECIPE,
+    GRIDS,
+    NAME,
+    Cell,
+    Grid,
+    Variant,
+    ablate,
+    pretrained_with,
+    summarize_grid,
+    write_summary,
+)
+from bertedu.cli import app
+from bertedu.finetuning import run as running
+from bertedu.finetuning.examples import Splits, Task
+from bertedu.finetuning.loop import Recipe
+from bertedu.finetuning.run import Book, Setup
+from bertedu.finetuning.tasks import load_task
+from bertedu.model.checkpoints import CheckpointError
+from bertedu.model.config import BertConfig, count_parameters
+
+SMALL = {"train": 24, "dev": 6, "test": 8}
+TASKS = {"keyword": tiny.keyword_task(SMALL), "places": tiny.tagging_task(SMALL)}
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    house = tmp_path_factory.mktemp("models")
+    folders = {
+        "bert": tiny.save_bert(house / "bert"),
+        "bert-1": tiny.save_bert(house / "bert-1", seed=1),
+        "ltr": tiny.save_bert(house / "ltr", "left-to-right", 2),
+        "rtl": tiny.save_bert(house / "rtl", "right-to-left", 3),
+        "elmo": tiny.save_elmo(house / "elmo", 4),
+    }
+    for number, folder in enumerate(folders.values()):
+        record = {"steps": 10 + number, "tokens": 1000 * (number + 1)}
+        (folder / "training.json").write_text(json.dumps(record))
+    return {name: str(folder) for name, folder in folders.items()}
+
+
+@pytest.fixture(autouse=True)
+def tiny_tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(ablations, "load_task", TASKS.__getitem__)
+    monkeypatch.setattr(running, "current_commit", lambda: "abc1234")
+    ablations._task.cache_clear()
+    yield
+    ablations._task.cache_clear()
+
+
+def grid_of(models: dict[str, str], tasks: tuple[str, ...] = ("keyword",), seeds: int = 2) -> Grid:
+    return Grid(
+        "for tests",
+        (
+            Variant("BERT", (models["bert"], models["bert-1"])),
+            Variant("pair", (f"{models['ltr']}+{models['rtl']}",)),
+            Variant("LTR + BiLSTM", (models["ltr"],), "fine-tuned + BiLSTM"),
+            Variant("ELMo", (models["elmo"],), "features:sum of all"),
+            Variant("not pre-trained", (models["bert"],), "untrained"),
+        ),
+        tasks,
+        seeds,
+        examples=16,
+    )
+
+
+def silent(_: str) -> None:
+    pass
+
+
+def go(grid: Grid, folder: Path, **more: Any) -> list[dict[str, str]]:
+    ablate(grid, folder, say=silent, progress=False, **more)
+    return [row for row in Book(folder, NAME).rows() if row["method"] != "baseline"]
+
+
+def test_a_grid_is_every_variant_checkpoint_task_and_seed(models: dict[str, str]) -> None:
+    grid = grid_of(models, ("keyword", "places"), seeds=3)
+    cells = list(grid.cells())
+    assert len(cells) == len(set(cells)) == 2 * 3 * 6
+    # stopped early, every variant has been run as often as the others
+    assert {cell.seed for cell in cells[:6]} == {0}
+    assert {cell.task for cell in cells[:18]} == {"keyword"}
+
+
+def test_the_record_has_a_row_for_every_run(models: dict[str, str], tmp_path: Path) -> None:
+    rows = go(grid_of(models, ("keyword", "places")), tmp_path)
+    assert len(rows) == 2 * 2 * 6
+    for row in rows:
+        assert row["commit"] == "abc1234"
+        assert row["device"].startswith(("cpu", "cuda", "mps"))
+        assert float(row["seconds"]) >= 0
+        assert 0 <= float(row["test"]) <= 1
+        assert row["metric"] == ("accuracy" if row["task"] == "keyword" else "f1")
+        assert row["train_examples"] == "16"
+    steps = {(r["variant"], r["pretraining_steps"], r["pretraining_tokens"]) for r in rows}
+    assert steps == {
+        ("BERT", "10", "1000"),
+        ("BERT", "11", "2000"),
+        ("pair", "12", "7000"),  # steps of each, tokens of both
+        ("LTR + BiLSTM", "12", "3000"),
+        ("ELMo", "14", "5000"),
+        ("not pre-trained", "0", "0"),
+    }
+
+
+def test_all_variants_get_the_same_examples_and_the_recipe_of_the_task(
+    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, Setup, Recipe]] = []
+    real = ablations.run_once
+
+    def spy(task: Task, splits: Splits, setup: Setup, recipe: Recipe, **more: Any) -> Any:
+        seen.append((task.name, setup, recipe))
+        assert splits is TASKS[task.name][1]
+        return real(task, splits, setup, recipe, **more)
+
+    monkeypatch.setattr(ablations, "run_once", spy)
+    monkeypatch.setattr(ablations, "RECIPES", {"places": Recipe(1e-2, 8, 1)})
+    go(grid_of(models, ("keyword", "places")), tmp_path)
+    assert {setup.train_examples for _, setup, _ in seen} == {16}
+    for name, expected in [("keyword", ablations.RECIPE), ("places", Recipe(1e-2, 8, 1))]:
+        for _, setup, recipe in [one for one in seen if one[0] == name]:
+            want = FEATURES_RECIPE if setup.reads else expected
+            assert recipe == replace(want, seed=recipe.seed)
+
+
+def test_stopped_it_goes_on_and_runs_nothing_twice(
+    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid, made = grid_of(models), 0
+    real = ablations.run_once
+
+    def counted(*arguments: Any, **more: Any) -> Any:
+        nonlocal made
+        if made == 5:
+            raise KeyboardInterrupt
+        made += 1
+        return real(*arguments, **more)
+
+    monkeypatch.setattr(ablations, "run_once", counted)
+    with pytest.raises(KeyboardInterrupt):
+        go(grid, tmp_path)
+    before = Book(tmp_path, NAME).rows()
+    assert len([row for row in before if row["method"] != "baseline"]) == 5
+    made = -100
+    assert len(go(grid, tmp_path)) == 12
+    assert made == -93, "ran other than what was missing"
+    after = Book(tmp_path, NAME).rows()
+    assert [row for row in after if row in before] == before, "a row was overwritten"
+    go(grid, tmp_path)
+    assert made == -93
+    go(grid, tmp_path, seeds=3)
+    assert made == -87
+
+
+def test_a_missing_checkpoint_is_said_before_anything_is_run(
+    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ablations, "run_once", lambda *_, **__: pytest.fail("ran"))
+    grid = grid_of(models)
+    absent = Variant("RTL", (f"{models['ltr']}+nowhere",))
+    with pytest.raises(CheckpointError, match="no checkpoint 'nowhere'"):
+        go(replace(grid, variants=(*grid.variants, absent)), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_several_processes_write_what_one_does(
+    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On real examples: the other processes know nothing of this file's tasks."""
+    monkeypatch.setattr(ablations, "load_task", load_task)
+    grid = Grid("", (Variant("BERT", (models["bert"], models["bert-1"])),), ("topic",), 1, 40)
+    one, two = (go(grid, tmp_path / str(jobs), jobs=jobs) for jobs in (1, 2))
+    told = ("commit", "seconds", "threads")
+    for row in (*one, *two):
+        for name in told:
+            row.pop(name)
+    assert one == two
+    assert len(one) == 2
+
+
+def test_weights_of_the_middle_of_a_run_know_their_step_and_tokens(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    kept = tiny.save_bert(run / "steps" / "000300")
+    with pytest.raises(CheckpointError, match=r"training.json does not say how"):
+        pretrained_with(str(kept))
+    curve = [{"step": 150, "tokens": 1}, {"step": 300, "tokens": 77}, {"step": 600, "tokens": 99}]
+    (run / "training.json").write_text(json.dumps({"curve": curve, "steps": 600, "tokens": 99}))
+    assert pretrained_with(str(kept)) == {"pretraining_steps": 300, "pretraining_tokens": 77}
+    other = tiny.save_bert(run / "steps" / "000450")
+    with pytest.raises(CheckpointError, match="does not say how"):
+        pretrained_with(str(other))
+
+
+def test_the_summary_compares_with_the_first_variant(
+    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = grid_of(models)
+    go(grid, tmp_path)
+    rows = {row["variant"]: row for row in summarize_grid(grid, tmp_path)}
+    assert rows.keys() == {*(v.name for v in grid.variants), "majority", "word counts"}
+    assert int(rows["BERT"]["seeds"]) == 4, "two pre-training seeds are one variant"
+    scores = [float(r["test"]) for r in Book(tmp_path, NAME).rows() if r["variant"] == "BERT"]
+    assert float(rows["BERT"]["mean"]) == pytest.approx(sum(scores) / 4, abs=1e-4)
+    assert "verdict" not in rows["BERT"]
+    for name in rows.keys() - {"BERT"}:
+        gap = float(rows[name]["mean"]) - float(rows["BERT"]["mean"])
+        assert float(rows[name]["minus_reference"]) == pytest.approx(gap, abs=2e-4)
+    # runs with other numbers of examples are of another experiment
+    go(replace(grid, examples=24), tmp_path)
+    again = {row["variant"]: row for row in summarize_grid(grid, tmp_path)}
+    assert again == rows
+    monkeypatch.setattr(ablations, "GRIDS", {"mine": grid, "other": replace(grid, examples=99)})
+    written = write_summary(tmp_path)
+    assert {row["grid"] for row in written} == {"mine"}
+    assert {row["variant"] for row in written} == rows.keys()
+
+
+# --- What is declared ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_declared_grids_are_sound(name: str) -> None:
+    grid = GRIDS[name]
+    cells = list(grid.cells())
+    keys = {(c.task, c.checkpoint, c.variant.method, c.seed) for c in cells}
+    assert len(keys) == len(cells), "two variants would share a row"
+    names = [variant.name for variant in grid.variants]
+    assert len(set(names)) == len(names)
+    for cell in cells:
+        assert cell.setup.train_examples == grid.examples
+
+
+def test_table_5_is_there_with_seeds_enough() -> None:
+    grid = GRIDS["direction"]
+    assert grid.seeds >= 5
+    assert len(grid.tasks) == 6
+    by_name = {variant.name: variant for variant in grid.variants}
+    for name in ("BERT", "LTR & No NSP"):
+        assert len(by_name[name].checkpoints) >= 2
+    assert grid.variants[0].name == "BERT"
+
+
+def test_the_equal_pair_has_as_many_parameters_as_bert() -> None:
+    def count(name: str) -> int:
+        config = replace(BertConfig.preset(name), vocab_size=8192)
+        return sum(count_parameters(config).values())
+
+    assert 0.93 < 2 * count("L4H80") / count("L4H128") < 1.07
+
+
+def test_a_cell_of_features_has_a_recipe_of_its_own() -> None:
+    frozen = Cell("entities", Variant("x", ("x",), "features:last"), "x", 3, 10)
+    tuned = Cell("entities", Variant("x", ("x",)), "x", 3, 10)
+    assert frozen.recipe == replace(FEATURES_RECIPE, seed=3)
+    assert tuned.recipe == replace(ablations.RECIPES["entities"], seed=3)
+
+
+# --- The command --------------------------------------------------------------------------------
+
+
+def test_the_command_runs_a_grid_and_says_what_came_out(
+    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(GRIDS, "quick", grid_of(models))
+    result = CliRunner().invoke(
+        app, ["ablate", "--quick", "--seeds", "1", "--results", str(tmp_path)]
+    )
+    assert result.exit_code == 0, result.output
+    assert "keyword      BERT" in result.output
+    assert (tmp_path / "ablations_summary.csv").is_file()
+    assert len([r for r in Book(tmp_path, NAME).rows() if r["method"] != "baseline"]) == 6
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["directions"], "no grid 'directions': choose one of direction, size"),
+        (["size", "--quick"], "either grids or --quick"),
+    ],
+)
+def test_the_command_refuses_what_makes_no_sense(arguments: list[str], message: str) -> None:
+    result = CliRunner().invoke(app, ["ablate", *arguments])
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.replace("│", " ").split())
+
+
+def test_the_command_names_a_checkpoint_that_is_missing(
+    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = grid_of(models)
+    absent = replace(grid, variants=(Variant("none", ("no-such-model",)),))
+    monkeypatch.setitem(GRIDS, "quick", absent)
+    result = CliRunner().invoke(app, ["ablate", "--quick", "--results", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "no checkpoint 'no-such-model'" in result.output
+    assert "Traceback" not in result.output
