@@ -76,8 +76,11 @@ def score_plot(
 ) -> Picture:
     """Draw every system's mean and interval: a panel a task (name -> heading), a row a system.
 
-    ``chance``, by task, is what an even guess gets, from 0 to 1; it is drawn as a dashed line.
+    A system that was run on none of the tasks has no row. ``chance``, by task, is what an even
+    guess gets, from 0 to 1; it is drawn as a dashed line.
     """
+    found = {task: summary(task, folder) for task in tasks}
+    systems = [system for system in systems if any(system in rows for rows in found.values())]
     with style():
         figure, panels = plt.subplots(
             1,
@@ -87,7 +90,7 @@ def score_plot(
             sharey=True,
         )
         for axes, (task, heading) in zip(panels[0], tasks.items(), strict=True):
-            rows = summary(task, folder)
+            rows = found[task]
             for place, system in enumerate(systems):
                 if system not in rows:
                     continue

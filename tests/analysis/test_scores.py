@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from bertedu.analysis import scores
 from bertedu.analysis.scores import (
@@ -22,6 +23,7 @@ from bertedu.analysis.scores import (
     score_plot,
     summary,
 )
+from bertedu.analysis.views import Picture
 from bertedu.finetuning.report import summarize
 
 TUNED, RAW = ("bert-L4H128", "fine-tuned"), ("bert-L4H128", "untrained")
@@ -159,3 +161,17 @@ def test_pictures_are_drawn_of_what_is_there(folder: Path, monkeypatch: pytest.M
     curves = learning_curves("play", [WORDS, RAW, TUNED], "title", "curves", 900, folder)
     assert (plot.alt, grid.alt, curves.alt) == ("what one sees", "a grid", "curves")
     assert all(picture.png.startswith(b"\x89PNG") for picture in (plot, grid, curves))
+
+
+def test_a_system_that_was_never_run_has_no_row(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[list[str]] = []
+
+    def keep(figure: Figure, alt: str) -> Picture:
+        seen.append([label.get_text() for label in figure.axes[0].get_yticklabels()])
+        return Picture(figure, alt)
+
+    monkeypatch.setattr(scores, "Picture", keep)
+    score_plot({"play": ""}, "title", "alt", folder=folder)
+    assert seen == [["counted words", "not pre-trained", "pre-trained, fine-tuned"]]
