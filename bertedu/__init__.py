@@ -1,10 +1,12 @@
 """BERT, taught by building it: `bertedu.load("bert-mini")` gives the one this course trained."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+    from torch import Tensor
 
     from bertedu.finetuning.saving import FineTuned
     from bertedu.model.loading import AnyModel
@@ -64,3 +66,27 @@ def save_hugging_face(
     from bertedu.finetuning.saving import save_hugging_face
 
     save_hugging_face(model, folder, tokenizer)
+
+
+def encode(texts: "Sequence[str]", name: str | Path = "minilm") -> "Tensor":
+    """Return a vector for each text, (texts, H), by a model that `load` takes.
+
+    The default was published to make such vectors: texts of like meaning get vectors of like
+    direction. `bertedu.model.sentence_vectors.encode` does the same with a model loaded once.
+
+    Raises
+    ------
+    CheckpointError, bertedu.text.sources.SourceError
+        As `load`.
+    TypeError
+        ``texts`` is one string, or the model is an ELMo.
+
+    """
+    from bertedu.model.elmo import ElmoForPreTraining
+    from bertedu.model.loading import find_model
+    from bertedu.model.sentence_vectors import encode
+
+    model, tokenizer, *_ = find_model(name)
+    if isinstance(model, ElmoForPreTraining):
+        raise TypeError(f"{name} is an ELMo; sentence vectors are made with a BERT")
+    return encode(model, tokenizer, texts)
