@@ -14,7 +14,7 @@ CHECKS := env data lint types unit notebooks
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env data lab test lint types unit notebooks browser bench html clean
+.PHONY: help env data weights lab test lint types unit notebooks browser bench html clean
 
 help:  ## show this list
 	@echo "bertedu: BERT, taught by building it. Two commands: make lab, make test."
@@ -85,7 +85,10 @@ types: env  ## mypy, strict
 unit: env  ## the tests in tests/
 	@$(PY) -m pytest
 
-notebooks: env  ## run every notebook and compare each output with the committed one (nbval)
+weights: env  ## fetch the published weights of notebook 16, 101 MB (then at once)
+	@$(PY) -m bertedu data fetch minilm bert-tiny $(if $(FROM),--from "$(FROM)")
+
+notebooks: env weights  ## run every notebook and compare each output with the committed one (nbval)
 	@if [ -z "$(NOTEBOOKS)" ]; then echo "notebooks: there is none in notebooks/ yet"; \
 	else $(PY) -m pytest --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg $(NOTEBOOKS); fi
 

@@ -31,6 +31,7 @@ def main(
     from benchmarks import compare
     from benchmarks.inputs import load_batches, load_text
     from benchmarks.report import machine, table, write_csv
+    from benchmarks.sentences import compare_sentences, count_sentence_calls
 
     began = time.perf_counter()
     about = machine()
@@ -42,6 +43,7 @@ def main(
     memory_rounds = 1 if quick else MEMORY_ROUNDS
     total = sum(map(compare.count_calls, rounds.values()))
     total += compare.count_processes(memory_rounds)
+    total += count_sentence_calls(rounds["mini"])
     rows = []
     with tqdm(total=total, unit="call") as bar:
         for name, count in rounds.items():
@@ -52,6 +54,8 @@ def main(
             rows += compare.compare_inference(config, batches[0], count, bar.update)
             bar.set_description(f"{name}, batches")
             rows += compare.compare_input(config, documents, batches[0], count, bar.update)
+        bar.set_description("sentence vectors")
+        rows += compare_sentences(rounds["mini"], bar.update)
         bar.set_description("memory")
         config = BertConfig.preset("mini", VOCABULARY)
         rows += compare.compare_memory(config, batches[0], memory_rounds, bar.update)

@@ -12,9 +12,10 @@ import transformers
 from bertedu.pretraining.loop import describe_machine
 from bertedu.pretraining.run import current_commit
 
-STEP, INFERENCE, PRODUCTS, INPUT, MEMORY = (
+STEP, INFERENCE, SENTENCES, PRODUCTS, INPUT, MEMORY = (
     "pre-training step",
     "inference",
+    "sentence vectors",
     "share of matrix products",
     "making a batch",
     "peak memory of a step",
@@ -100,6 +101,7 @@ def table(rows: Sequence[Row]) -> str:
     explanation = {
         STEP: "milliseconds, and how many times faster ours is [quartiles]",
         INFERENCE: "milliseconds, and how many times faster ours is [quartiles]",
+        SENTENCES: "milliseconds, and how many times faster ours is [quartiles]",
         PRODUCTS: "milliseconds of our step, of its linear products alone, and their share",
         INPUT: "milliseconds for pairs, masks and padding, of our step, their share [quartiles]",
         MEMORY: "MB beyond the imports, and ours as a share of theirs [quartiles]",

@@ -18,7 +18,7 @@ class Ratio(NamedTuple):
 
 
 def take_turns(
-    functions: Mapping[str, Callable[[], None]],
+    functions: Mapping[str, Callable[[], object]],
     rounds: int,
     advance: Callable[[], object] = lambda: None,
 ) -> dict[str, list[float]]:

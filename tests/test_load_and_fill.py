@@ -95,10 +95,11 @@ def test_an_elmo_loads_by_name_and_by_path_ready_to_answer(tiny: Path) -> None:
     assert isinstance(bertedu.load("tiny")[0], BertForPreTraining)
 
 
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "vocab.txt"])
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
 def test_a_missing_file_of_an_elmo_is_named(tiny: Path, name: str) -> None:
     write_elmo(tiny.with_name("elmo"))
     (tiny.with_name("elmo") / name).unlink()
+    (tiny.with_name("elmo") / "vocab.txt").unlink()  # would do in the place of tokenizer.json
     with pytest.raises(CheckpointError, match=re.escape(name)):
         bertedu.load("elmo")
 
@@ -116,13 +117,13 @@ def test_the_vocabulary_of_another_model_is_refused_for_an_elmo(
 def test_an_unknown_name_is_answered_with_the_known_ones(tiny: Path) -> None:
     write_checkpoint(tiny.with_name("other"))
     (tiny.parent / "note.txt").write_text("not a checkpoint")
-    with pytest.raises(CheckpointError, match=r"no checkpoint 'tyni'.*one of other, tiny$"):
+    with pytest.raises(CheckpointError, match=r"no checkpoint 'tyni'.*one of other, tiny, minilm"):
         bertedu.load("tyni")
 
 
 def test_no_checkpoint_at_all_is_said_so(tiny: Path) -> None:
     shutil.rmtree(tiny)
-    with pytest.raises(CheckpointError, match=r"no checkpoint 'bert-mini'.*\(none\)"):
+    with pytest.raises(CheckpointError, match=r"no checkpoint 'bert-mini'.*or one of minilm,"):
         bertedu.load()
 
 
@@ -131,16 +132,21 @@ def test_a_folder_for_downloads_alone_hides_no_shipped_checkpoint(tiny: Path) ->
     assert bertedu.load()[0].config.num_hidden_layers == 4
 
 
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "vocab.txt"])
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json"])
 def test_a_missing_file_is_named(tiny: Path, name: str) -> None:
     (tiny / name).unlink()
+    (tiny / "vocab.txt").unlink()  # would do in the place of tokenizer.json
     with pytest.raises(CheckpointError, match=re.escape(name)):
         bertedu.load("tiny")
 
 
 def test_a_broken_vocabulary_is_named(tiny: Path) -> None:
-    (tiny / "vocab.txt").write_text("the\ndog\n")
-    with pytest.raises(CheckpointError, match=r"tiny has no usable vocabulary.*vocab\.txt"):
+    (tiny / "tokenizer.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"tiny has no usable vocabulary"):
+        bertedu.load("tiny")
+    (tiny / "tokenizer.json").unlink()
+    (tiny / "vocab.txt").write_text("the\n[UNK]\n[PAD]\n[SEP]\ndog\n")
+    with pytest.raises(CheckpointError, match=r"vocab\.txt has no \[CLS\] and no \[MASK\]"):
         bertedu.load("tiny")
 
 
@@ -218,7 +224,7 @@ def test_fill_draws_a_picture_when_asked(tiny: Path) -> None:
         (["the ___", "--top", "10"], "ask for 1 to 9 guesses"),
         (
             ["the ___", "--checkpoint", "tyni"],
-            "no checkpoint 'tyni': give a folder, or one of tiny",
+            "no checkpoint 'tyni': give a folder, a model of the Hub",
         ),
         (["the ___", "--checkpoint", "."], "not a checkpoint: it has no config.json"),
     ],

@@ -9,10 +9,10 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from bertedu.model.bert import BertForPreTraining
+from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.pretraining.evaluation import PreTrainingModel
-from bertedu.text.tokenization import MASK_ID, SPECIAL_TOKENS, UNK_ID
+from bertedu.text.tokenization import SPECIAL_TOKENS
 
 BLANK = re.compile(r"_{2,}|\[MASK\]")
 
@@ -28,7 +28,11 @@ class Guess:
 
 
 def fill_blanks(
-    model: PreTrainingModel, tokenizer: Tokenizer, text: str, top: int = 5, side: Side = "both"
+    model: PreTrainingModel | Bert,
+    tokenizer: Tokenizer,
+    text: str,
+    top: int = 5,
+    side: Side = "both",
 ) -> list[list[Guess]]:
     """Return the ``top`` most likely word pieces for every blank of a text, best first.
 
@@ -41,14 +45,20 @@ def fill_blanks(
         ``text`` is not a string.
     ValueError
         There is no blank, the text is longer than the model's positions, ``top`` is not between 1
-        and the number of word pieces, or the model has no halves to ask.
+        and the number of word pieces, the model has no halves to ask, or it is an encoder alone.
 
     """
-    choices = model.config.vocab_size - len(SPECIAL_TOKENS)
+    if isinstance(model, Bert):
+        raise ValueError(
+            "this is an encoder alone: it was published without the head that fills blanks"
+        )
+    choices = tokenizer.get_vocab_size() - len(SPECIAL_TOKENS)
+    special = [_number(tokenizer, token) for token in SPECIAL_TOKENS]
     if not 1 <= top <= choices:
         raise ValueError(f"top is {top}: ask for 1 to {choices} guesses, the word pieces there are")
     logits, _ = blank_logits(model, tokenizer, text, side)
-    logits[:, : len(SPECIAL_TOKENS)] = -torch.inf  # "[PAD]" is no answer
+    logits[:, special] = -torch.inf  # "[PAD]" is no answer
+    logits[:, tokenizer.get_vocab_size() :] = -torch.inf  # nor is a row without a word
     best = logits.softmax(-1).topk(top)  # (blanks, top)
     return [
         [Guess(str(tokenizer.id_to_token(i)), p) for i, p in zip(ids, ps, strict=True)]
@@ -103,18 +113,29 @@ def blank_logits(
     was_training = model.training
     model.eval()
     try:
-        logits = _scores(model, ids, ids == MASK_ID, side)
+        blank = ids == _number(tokenizer, "[MASK]")
+        logits = _scores(model, ids, blank, _number(tokenizer, "[UNK]"), side)
     finally:
         model.train(was_training)
     return logits.float().cpu(), encoding.tokens
 
 
-def _scores(model: PreTrainingModel, ids: Tensor, blank: Tensor, side: Side) -> Tensor:
+def _number(tokenizer: Tokenizer, token: str) -> int:
+    """Look up a special token: `[MASK]` is 4 in our vocabulary, and 103 in most published ones."""
+    found = tokenizer.token_to_id(token)
+    if found is None:
+        raise ValueError(f"the vocabulary of this model has no {token}")
+    return found
+
+
+def _scores(
+    model: PreTrainingModel, ids: Tensor, blank: Tensor, unknown: int, side: Side
+) -> Tensor:
     """Score the words at n blanks, true in bool (1, S): (n, V). See `blank_logits`."""
     if isinstance(model, BertForPreTraining) and model.config.direction == "bidirectional":
         both: Tensor = model(ids, selected=blank)[0]
         return both
-    ids = ids.masked_fill(blank, UNK_ID)
+    ids = ids.masked_fill(blank, unknown)
     # Nothing rolls around an end: [CLS] and [SEP] stand there.
     before, behind = blank.roll(-1, dims=1), blank.roll(1, dims=1)
     if isinstance(model, BertForPreTraining):

@@ -11,6 +11,7 @@ from bertedu.check import (
     masked_language_model,
     next_sentence_prediction,
     pretraining,
+    real_bert,
     self_attention,
     start_here,
     tokenization,
@@ -86,6 +87,7 @@ from bertedu.check.pretraining import (
     resume_test,
     training_cost,
 )
+from bertedu.check.real_bert import first_wrong, loader_test, our_name, published_bert
 from bertedu.check.self_attention import (
     attention,
     causal_mask,
@@ -132,6 +134,7 @@ __all__ = [
     "entity_f1",
     "feature_test",
     "feed_forward",
+    "first_wrong",
     "gelu",
     "input_sum",
     "join_heads",
@@ -143,6 +146,7 @@ __all__ = [
     "leak_test",
     "leaked",
     "learning_rate",
+    "loader_test",
     "lookup",
     "loss_test",
     "macro_f1",
@@ -153,12 +157,14 @@ __all__ = [
     "mlm_loss",
     "nsp_loss",
     "nsp_loss_test",
+    "our_name",
     "pair",
     "pair_score",
     "pair_test",
     "play_bert",
     "post_norm_layer",
     "pre_norm_layer",
+    "published_bert",
     "ranking",
     "resume_test",
     "score_test",
@@ -198,6 +204,7 @@ def solution(name: str) -> None:
             + next_sentence_prediction.SOLUTIONS
             + finetuning_question_answering.SOLUTIONS
             + pretraining.SOLUTIONS
+            + real_bert.SOLUTIONS
             + finetuning_single_sentence.SOLUTIONS
             + finetuning_tagging.SOLUTIONS
             + tokenization.SOLUTIONS

@@ -5,8 +5,8 @@ from dataclasses import replace
 import torch
 from tokenizers import Tokenizer
 
-from bertedu.model.bert import Bert, BertForPreTraining
-from bertedu.model.elmo import Elmo
+from bertedu.model.bert import Bert
+from bertedu.model.elmo import Elmo, ElmoForPreTraining
 from bertedu.model.features import (
     BertFeatures,
     BiLSTMFeatures,
@@ -15,7 +15,7 @@ from bertedu.model.features import (
     LayerFeatures,
     PairFeatures,
 )
-from bertedu.model.loading import PUBLISHED, load_named, load_published
+from bertedu.model.loading import find_model
 
 LSTM_SIZE = 128  # cells in each direction, on frozen features; the paper has 768, its BERT's width
 
@@ -28,8 +28,8 @@ def load_encoder(
     Parameters
     ----------
     name
-        A checkpoint (a folder, or the name of one in `data/checkpoints`), a published encoder
-        (`PUBLISHED`), or two one-way checkpoints with a plus between them: the ELMo-style pair.
+        What `bertedu.load` takes, or two one-way checkpoints with a plus between them: the
+        ELMo-style pair. A pooler that was not published is drawn by ``seed``.
     dropout
         While it is fine-tuned; it may have been pre-trained with another.
     untrained
@@ -52,12 +52,11 @@ def load_encoder(
         if tokenizer.get_vocab() != other.get_vocab():
             raise ValueError(f"{first} and {second} do not have the same word pieces")
         return PairFeatures(left, right), tokenizer
-    if name in PUBLISHED:
-        bert, tokenizer = load_published(name, dropout)
-        return BertFeatures(_drawn_anew(bert, seed) if untrained else bert), tokenizer
-    model, tokenizer = load_named(name)
-    if isinstance(model, BertForPreTraining):
-        return BertFeatures(_with_dropout(model.bert, dropout, untrained, seed)), tokenizer
+    torch.manual_seed(seed)  # a part that its file lacks
+    model, tokenizer, *_ = find_model(name)
+    if not isinstance(model, ElmoForPreTraining):
+        bert = model if isinstance(model, Bert) else model.bert
+        return BertFeatures(_with_dropout(bert, dropout, untrained, seed)), tokenizer
     torch.manual_seed(seed)
     elmo = Elmo(replace(model.config, dropout=dropout), model.elmo.sizes)
     if not untrained:
@@ -66,10 +65,10 @@ def load_encoder(
 
 
 def _load_bert(name: str, dropout: float, untrained: bool, seed: int) -> tuple[Bert, Tokenizer]:
-    model, tokenizer = load_named(name)
-    if not isinstance(model, BertForPreTraining):
+    encoder, tokenizer = load_encoder(name, dropout, untrained, seed)
+    if not isinstance(encoder, BertFeatures):
         raise ValueError(f"{name} is an ELMo; a pair is made of two Transformers")
-    return _with_dropout(model.bert, dropout, untrained, seed), tokenizer
+    return encoder.bert, tokenizer
 
 
 def _with_dropout(bert: Bert, dropout: float, untrained: bool, seed: int) -> Bert:
@@ -78,11 +77,6 @@ def _with_dropout(bert: Bert, dropout: float, untrained: bool, seed: int) -> Ber
     if not untrained:
         copy.load_state_dict(bert.state_dict())
     return copy
-
-
-def _drawn_anew(bert: Bert, seed: int) -> Bert:
-    torch.manual_seed(seed)
-    return Bert(bert.config)
 
 
 def with_bilstm(encoder: Encoder) -> BiLSTMFeatures:

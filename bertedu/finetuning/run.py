@@ -30,7 +30,7 @@ from bertedu.finetuning.question_answering import QuestionAnswering
 from bertedu.finetuning.tagging import Tagging
 from bertedu.model.checkpoints import write_atomically
 from bertedu.model.features import READS, Encoder
-from bertedu.model.loading import PUBLISHED
+from bertedu.model.loading import is_published
 from bertedu.pretraining.loop import default_device, describe_machine, has_fast_bfloat16
 from bertedu.pretraining.run import current_commit
 
@@ -102,7 +102,7 @@ class Setup:
         """Learning rates worth trying."""
         if self.reads or self.method == "frozen":
             return RATES["frozen"]
-        return RATES["published" if self.model in PUBLISHED else "fine-tuned"]
+        return RATES["published" if is_published(self.model) else "fine-tuned"]
 
 
 @dataclass

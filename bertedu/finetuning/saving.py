@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,18 +17,18 @@ from bertedu.finetuning.loop import TaskModel, score_items
 from bertedu.finetuning.question_answering import QuestionAnswering
 from bertedu.finetuning.tagging import Tagging
 from bertedu.finetuning.tasks import split_words
-from bertedu.model.bert import Bert
+from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.checkpoints import (
     CheckpointError,
     hugging_face_config,
-    hugging_face_name,
-    load_encoder_weights,
+    hugging_face_tensors,
     load_tensors,
+    load_weights,
     read_config,
     read_json,
-    replacing,
-    write_tensors,
 )
+from bertedu.model.elmo import ElmoForPreTraining
+from bertedu.model.export import export_bert, refuse_inexpressible, write_folder
 from bertedu.model.features import BertFeatures
 
 # kind -> (the class of `transformers` that opens it, what it calls the new layer)
@@ -100,6 +99,39 @@ _USAGE = {
 }
 
 
+def save_hugging_face(
+    model: Bert | BertForPreTraining | ElmoForPreTraining | FineTuned,
+    folder: Path | str,
+    tokenizer: Tokenizer | None = None,
+) -> None:
+    """Write a folder for `transformers`; what `bertedu.save_hugging_face` does.
+
+    Raises
+    ------
+    CheckpointError
+        Their format cannot express this model, or ``folder`` cannot be written.
+    ValueError
+        ``tokenizer`` is left out, and the model is not a fine-tuned one, which has its own.
+
+    """
+    folder = Path(folder)
+    if isinstance(model, FineTuned):
+        if isinstance(model.model.encoder, BertFeatures):
+            refuse_inexpressible(model.model.encoder.bert.config)
+        return _write(model, folder)
+    if isinstance(model, ElmoForPreTraining):
+        raise CheckpointError(
+            "`transformers` has no ELMo: keep it in our own format, with "
+            "bertedu.model.checkpoints.save_checkpoint"
+        )
+    if tokenizer is None:
+        raise ValueError(
+            "a model without its tokenizer is of no use to anybody: "
+            "save_hugging_face(model, folder, tokenizer), both as bertedu.load gives them"
+        )
+    return export_bert(model, tokenizer, folder)
+
+
 def save_finetuned(
     model: TaskModel, tokenizer: Tokenizer, task: Task, folder: Path, about: dict[str, Any]
 ) -> None:
@@ -114,56 +146,42 @@ def save_finetuned(
         written.
 
     """
+    found = FineTuned(model, tokenizer, task.name, task.kind, task.labels)
+    _write(found, folder, {"finetuning.json": json.dumps(about, indent=1)})
+
+
+def _write(found: FineTuned, folder: Path, more: dict[str, str] | None = None) -> None:
+    model = found.model
     if not isinstance(model.encoder, BertFeatures):
         raise CheckpointError(
             "only a single BERT with a new layer can be saved; this encoder is a "
             f"{type(model.encoder).__name__}, which `transformers` does not have"
         )
-    bert, (their_class, head) = model.encoder.bert, _THEIRS[task.kind]
+    bert, (their_class, head) = model.encoder.bert, _THEIRS[found.kind]
     tensors = {
-        f"bert.{hugging_face_name(name)}": tensor
-        for name, tensor in bert.state_dict().items()
-        if not (name.startswith("pooler.") and task.kind in _WITHOUT_POOLER)
+        f"bert.{name}": tensor
+        for name, tensor in hugging_face_tensors(bert).items()
+        if not (name.startswith("pooler.") and found.kind in _WITHOUT_POOLER)
     }
     for name, tensor in model.head.state_dict().items():
         tensors[name.replace("classifier.", head)] = tensor
-    labels = task.labels or (("value",) if task.kind == "regression" else ())
+    labels = found.labels or (("value",) if found.kind == "regression" else ())
     config = hugging_face_config(bert.config) | {"architectures": [their_class]}
     if labels:
         config["id2label"] = {str(i): label for i, label in enumerate(labels)}
         config["label2id"] = {label: i for i, label in enumerate(labels)}
-    if task.kind == "regression":
+    if found.kind == "regression":
         config["problem_type"] = "regression"
     if bert.config.direction != "bidirectional" or bert.config.norm != "post":
         config["model_type"] = _OURS_ALONE  # `transformers` would open it and say something else
-    longest = min(MAX_LENGTH, bert.config.max_position_embeddings)
-    config["bertedu"] |= {"task": task.name, "kind": task.kind, "max_length": longest}
+    longest = min(found.max_length, bert.config.max_position_embeddings)
+    config["bertedu"] |= {"task": found.task, "kind": found.kind, "max_length": longest}
     if isinstance(model.kind, QuestionAnswering):
         config["bertedu"]["by_character"] = model.kind.by_character
         if model.kind.can_be_none:
             threshold = model.kind.threshold
             config["bertedu"]["threshold"] = threshold if math.isfinite(threshold) else None
-    described = {
-        "tokenizer_class": "BertTokenizer",
-        "do_lower_case": True,
-        "model_max_length": longest,
-    }
-    texts = {
-        "config.json": json.dumps(config, indent=2),
-        "tokenizer.json": tokenizer.to_str(),
-        "tokenizer_config.json": json.dumps(described, indent=2),
-        "finetuning.json": json.dumps(about, indent=1),
-    }
-    with ExitStack() as files:  # all are written before any takes the place of an older one
-        for name, text in texts.items():
-            part = files.enter_context(replacing(folder / name))
-            part.write_text(text + "\n", encoding="utf-8")
-        part = files.enter_context(replacing(folder / "model.safetensors"))
-        write_tensors(
-            {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()},
-            part,
-            {"format": "pt"},
-        )
+    write_folder(folder, tensors, config, found.tokenizer, longest, more)
 
 
 def load_finetuned(folder: Path | str) -> FineTuned:
@@ -185,7 +203,7 @@ def load_finetuned(folder: Path | str) -> FineTuned:
     config = read_config(folder, {"bert", _OURS_ALONE})
     tensors, _ = load_tensors(folder / "model.safetensors")
     bert = Bert(replace(config, dropout=0.0))
-    load_encoder_weights(bert, tensors, str(folder))
+    load_weights(bert, tensors, str(folder))
     try:
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         pieces = tokenizer.get_vocab_size()

@@ -11,12 +11,12 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.config import BertConfig, Direction
@@ -42,11 +42,38 @@ _TO_HUGGING_FACE = (
     (r"^mlm\.transform\.", "cls.predictions.transform.dense."),
     (r"^mlm\.norm\.", "cls.predictions.transform.LayerNorm."),
     (r"^mlm\.decoder\.bias", "cls.predictions.bias"),
+    (r"^mlm\.decoder\.weight", "cls.predictions.decoder.weight"),
     (r"^nsp\.classifier\.", "cls.seq_relationship."),
 )
-_TIED = "bert.embeddings.token.weight"  # the decoder of the MLM head is this table
+_TABLE, _DECODER = "bert.embeddings.token.weight", "mlm.decoder.weight"  # one storage, if tied
+_TWICE = "cls.predictions.decoder.bias"  # cls.predictions.bias under a second name
 ELMO = "bertedu-elmo"  # model_type of a model that `transformers` does not have
 _SIZES = tuple(f.name for f in fields(BertConfig) if f.name not in ("dropout", "direction", "norm"))
+_OLD_SIZES = {"layer_norm_eps": 1e-12, "initializer_range": 0.02}  # not in the first configs
+# relatives of BERT on the Hub, and the first thing in which each is another model
+_RELATIVES = {
+    "roberta": "it counts positions from 2, has no segments, and cuts words into bytes",
+    "xlm-roberta": "it counts positions from 2, has no segments, and cuts words by SentencePiece",
+    "camembert": "it is a RoBERTa: positions from 2, no segments",
+    "distilbert": "it has no segments and no pooler, and other names for everything",
+    "albert": "its layers share one set of weights, and its embeddings are factorized",
+    "electra": "its head tells replaced words from real ones, and its embeddings may be narrower",
+    "deberta": "its attention uses relative positions",
+    "deberta-v2": "its attention uses relative positions",
+    "mpnet": "its attention uses relative positions",
+    "modernbert": "it turns queries and keys by their position, and norms come before",
+    "gpt2": "it reads from left to right, and its norms come before each sub-layer",
+}
+# settings of `transformers` that would make other numbers of the same weights
+_MUST_BE = {
+    "hidden_act": ("gelu", "only gelu is known"),
+    "position_embedding_type": (
+        "absolute",
+        "it must be 'absolute', a vector for each place",
+    ),
+    "add_cross_attention": (False, "there is no second text to attend to in BERT"),
+    "quantization_config": (None, "quantized weights are rounded: get the float ones"),
+}
 
 
 def hugging_face_name(name: str) -> str:
@@ -96,12 +123,17 @@ def config_from(
     """
     if values.get("model_type") == ELMO:
         raise CheckpointError(f"{path} describes an ELMo: load it with load_elmo")
-    if values.get("model_type") not in kinds:
-        raise CheckpointError(f"{path} does not describe a BERT (model_type must be 'bert')")
-    if values.get("hidden_act", "gelu") != "gelu":
-        raise CheckpointError(f"{path}: hidden_act is {values['hidden_act']!r}; only gelu is known")
-    if values.get("position_embedding_type", "absolute") != "absolute":
-        raise CheckpointError(f"{path}: position_embedding_type must be 'absolute'")
+    known = values.get("model_type")
+    if known not in kinds and not (known is None and set(_SIZES) - set(_OLD_SIZES) <= set(values)):
+        told = "" if known is None else f", and is {known!r}"
+        why = f": {_RELATIVES[known]}" if known in _RELATIVES else ""
+        raise CheckpointError(
+            f"{path} does not describe a BERT (model_type must be 'bert'{told}{why})"
+        )
+    for name, (wanted, why) in _MUST_BE.items():
+        if values.get(name, wanted) != wanted:
+            raise CheckpointError(f"{path}: {name} is {values[name]!r}; {why}")
+    values = _OLD_SIZES | values
     one_way: Direction = "left-to-right" if values.get("is_decoder") else "bidirectional"
     own = values.get("bertedu", {})
     try:
@@ -193,29 +225,89 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         ) from None
 
 
+_WHOLE, _PARTS = "model.safetensors", "model.safetensors.index.json"
+
+
+def only_a_pickle(origin: str, name: str) -> str:
+    """Say why a pickle is not opened, and what to do."""
+    return (
+        f"{origin} has no model.safetensors, only a pickle ({name}). A pickle is a program: it may "
+        "do anything on this machine while it is opened, so bertedu opens none. Look on the Hub "
+        "for the same model with safetensors (copies; pull requests by the bot SFconvertbot). If "
+        "you trust its author, convert it once yourself: transformers.AutoModelForPreTraining"
+        ".from_pretrained(OLD).save_pretrained(NEW), and the same with AutoTokenizer"
+    )
+
+
+def read_tensors(folder: Path) -> dict[str, Tensor]:
+    """Read the weights of a folder: `model.safetensors`, or the parts that its index lists.
+
+    Raises
+    ------
+    CheckpointError
+        There are none, they are a pickle, or a file is broken.
+
+    """
+    if (folder / _WHOLE).is_file() or not (folder / _PARTS).is_file():
+        pickles = [] if (folder / _WHOLE).is_file() else sorted(folder.glob("*.bin"))
+        if pickles:
+            raise CheckpointError(only_a_pickle(str(folder), pickles[0].name))
+        return load_tensors(folder / _WHOLE)[0]
+    try:
+        listed = json.loads((folder / _PARTS).read_text(encoding="utf-8"))["weight_map"].values()
+        names = sorted({Path(name).name for name in listed})  # never outside the folder
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{folder / _PARTS} lists no files: {error!r}") from None
+    tensors: dict[str, Tensor] = {}
+    for name in names:
+        tensors |= load_tensors(folder / name)[0]
+    return tensors
+
+
+def hugging_face_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Name all tensors as `transformers` does; a decoder that is the embedding is left out."""
+    state = model.state_dict()
+    if is_tied(model):
+        del state[_DECODER]
+    tensors = {hugging_face_name(name): tensor for name, tensor in state.items()}
+    if hugging_face_name(_DECODER) in tensors:  # then `transformers` reads the second name only
+        tensors[_TWICE] = tensors["cls.predictions.bias"].clone()
+    return tensors
+
+
+def is_tied(model: nn.Module) -> bool:
+    """Whether there is an MLM head whose decoder is the token embedding itself: BERT's own way."""
+    if not isinstance(model, BertForPreTraining):
+        return False
+    return model.mlm.decoder.weight is model.bert.embeddings.token.weight
+
+
 def save_checkpoint(
     model: BertForPreTraining | ElmoForPreTraining,
     folder: Path,
     dtype: torch.dtype = torch.float32,
 ) -> None:
     """Write `model.safetensors` and `config.json`. Half precision halves the file."""
-    one_of_ours = isinstance(model, ElmoForPreTraining)  # nobody else has this model: our names
-    tensors = {
-        name if one_of_ours else hugging_face_name(name): tensor.detach().to("cpu", dtype)
-        for name, tensor in model.state_dict().items()
-        if name not in ("mlm.decoder.weight", "decoder.weight")  # the token embedding, stored once
-    }
-    tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
-    save_tensors(tensors, folder / "model.safetensors", {"format": "pt"})
-    if isinstance(model, ElmoForPreTraining):
+    if isinstance(model, ElmoForPreTraining):  # nobody else has this model: our names
+        tensors = model.state_dict()
+        del tensors["decoder.weight"]  # the token embedding, stored once
         described = {
             "model_type": ELMO,
             "config": asdict(model.config),
             "sizes": asdict(model.elmo.sizes),
         }
     else:
-        described = hugging_face_config(model.config)
+        tensors = hugging_face_tensors(model)
+        described = hugging_face_config(model.config) | tie_setting(model)
+    tensors = {n: tensor.detach().to("cpu", dtype).contiguous() for n, tensor in tensors.items()}
+    save_tensors(tensors, folder / "model.safetensors", {"format": "pt"})
     write_atomically(folder / "config.json", json.dumps(described, indent=2) + "\n")
+
+
+def tie_setting(model: nn.Module) -> dict[str, bool]:
+    """Say in a config that the decoder is a table of its own, if it is."""
+    apart = isinstance(model, BertForPreTraining) and not is_tied(model)
+    return {"tie_word_embeddings": False} if apart else {}
 
 
 def load_elmo(folder: Path | str) -> ElmoForPreTraining:
@@ -252,10 +344,13 @@ def load_checkpoint(folder: Path | str) -> BertForPreTraining:
 
     """
     folder = Path(folder)
-    model = BertForPreTraining(read_config(folder))
-    tensors, _ = load_tensors(folder / "model.safetensors")
-    load_weights(model, tensors, str(folder))
-    return model.eval()
+    found = load_bert(folder, with_heads=True)
+    if found.absent or not isinstance(found.model, BertForPreTraining):
+        raise CheckpointError(
+            f"{folder} has no {' and no '.join(found.absent)}: it is not a whole BERT with both "
+            "heads of pre-training. bertedu.load opens what there is"
+        )
+    return found.model
 
 
 def load_pretrained(folder: Path | str) -> BertForPreTraining | ElmoForPreTraining:
@@ -265,69 +360,118 @@ def load_pretrained(folder: Path | str) -> BertForPreTraining | ElmoForPreTraini
     return load_checkpoint(folder)
 
 
-# old files call scale and shift of a layer norm gamma and beta
-_OLD_NAMES = ((r"LayerNorm\.gamma$", "LayerNorm.weight"), (r"LayerNorm\.beta$", "LayerNorm.bias"))
+class Found(NamedTuple):
+    """What a folder holds: a model, its parts that start from chance, tensors without a place."""
+
+    model: Bert | BertForPreTraining
+    absent: tuple[str, ...]
+    unused: tuple[str, ...]
 
 
-def load_encoder_weights(bert: Bert, tensors: dict[str, Tensor], origin: str) -> None:
-    """Copy the tensors of a published encoder, with or without "bert." in front of their names.
+def load_bert(folder: Path, with_heads: bool | None = None) -> Found:
+    """Load what a folder of ours or of Hugging Face holds, as float32, in evaluation mode.
 
-    Heads are left alone. A model saved without a pooler keeps the random one it was made with.
+    Without any head of pre-training in the file it is an encoder alone; ``with_heads`` decides
+    beforehand.
 
     Raises
     ------
     CheckpointError
-        A tensor of the encoder is missing or has another shape.
+        As `load_checkpoint`; but a head or the pooler may be missing as a whole.
 
     """
-    found = {}
-    for name, tensor in tensors.items():
-        for old, new in _OLD_NAMES:
-            name = re.sub(old, new, name)
-        found[name.removeprefix("bert.")] = tensor
-    state = bert.state_dict()
-    for name, own in state.items():
-        theirs = hugging_face_name(name)
+    config, tensors = read_config(folder), read_tensors(folder)
+    if with_heads is None:
+        with_heads = any(name.startswith("cls.") for name in tensors)
+    model = BertForPreTraining(config) if with_heads else Bert(config)
+    apart = read_json(folder).get("tie_word_embeddings") is False
+    if apart and isinstance(model, BertForPreTraining):
+        model.mlm.decoder.weight = nn.Parameter(model.mlm.decoder.weight.detach().clone())
+    absent = load_weights(model, tensors, str(folder))
+    return Found(model.eval(), absent, without_place(tensors, model))
+
+
+# what an author may leave out as a whole, and its name for a reader
+_HEADS = {"mlm.": "masked-word head", "nsp.": "next-sentence head", "bert.pooler.": "pooler"}
+# old files call scale and shift of a layer norm gamma and beta
+_OLD_NAMES = ((r"LayerNorm\.gamma$", "LayerNorm.weight"), (r"LayerNorm\.beta$", "LayerNorm.bias"))
+
+
+def load_weights(
+    model: Bert | BertForPreTraining, tensors: dict[str, Tensor], origin: str
+) -> tuple[str, ...]:
+    """Copy tensors under Hugging Face's names into our model.
+
+    Names may be those of old files (gamma, beta), or lack the "bert." of an encoder saved alone.
+    Returns the parts that the file lacks as a whole: heads and pooler, which keep the random
+    weights they were made with. All else must be there and fit, or nothing is changed.
+
+    Raises
+    ------
+    CheckpointError
+        A tensor is missing, has another shape or is quantized, or a decoder that should be the
+        token embedding is not.
+
+    """
+    found = canonical(tensors)
+    found, state = canonical(tensors), model.state_dict()
+    prefix = "" if isinstance(model, BertForPreTraining) else "bert."
+    tied = is_tied(model)
+    names = [prefix + name for name in state if not (tied and name == _DECODER)]
+    absent = [
+        part
+        for part in _HEADS
+        if not any(hugging_face_name(name) in found for name in names if name.startswith(part))
+    ]
+    for name in names:
+        theirs, own = hugging_face_name(name), state[name.removeprefix(prefix)]
+        if name.startswith(tuple(absent)):
+            continue
         if theirs not in found:
-            if name.startswith("pooler."):
-                continue
             raise CheckpointError(f"{origin} has no tensor {theirs!r}: it is not a whole BERT")
         if found[theirs].shape != own.shape:
             raise CheckpointError(
                 f"{origin}: {theirs} is {tuple(found[theirs].shape)}, but its config makes it "
                 f"{tuple(own.shape)}. Weights and config.json come from different models."
             )
-        state[name] = found[theirs].float()
-    bert.load_state_dict(state)
-
-
-def load_weights(model: BertForPreTraining, tensors: dict[str, Tensor], origin: str) -> None:
-    """Copy tensors under Hugging Face's names into our model; every one must fit.
-
-    Raises
-    ------
-    CheckpointError
-        A tensor is missing or has another shape.
-
-    """
-    state = {}
-    for name, own in model.state_dict().items():
-        if name == "mlm.decoder.weight":
-            continue
-        theirs = hugging_face_name(name)
-        if theirs not in tensors:
-            raise CheckpointError(f"{origin} has no tensor {theirs!r}: it is not a whole BERT")
-        if tensors[theirs].shape != own.shape:
+        if not found[theirs].is_floating_point():
             raise CheckpointError(
-                f"{origin}: {theirs} is {tuple(tensors[theirs].shape)}, but its config makes it "
-                f"{tuple(own.shape)}. Weights and config.json come from different models."
+                f"{origin}: {theirs} is {found[theirs].dtype}: these weights are quantized. Get "
+                "those with floating-point numbers"
             )
-        state[name] = tensors[theirs].float()
-    decoder = tensors.get("cls.predictions.decoder.weight")
-    if decoder is not None and not torch.equal(decoder.float(), state[_TIED]):
-        raise CheckpointError(
-            f"{origin}: cls.predictions.decoder.weight is not the token embedding; "
-            "ours is one table, so this model cannot be loaded"
-        )
-    state["mlm.decoder.weight"] = state[_TIED]
+        state[name.removeprefix(prefix)] = found[theirs].float()
+    if tied:
+        decoder = found.get(hugging_face_name(_DECODER))
+        if decoder is not None and not torch.equal(decoder.float(), state[_TABLE]):
+            raise CheckpointError(
+                f"{origin}: {hugging_face_name(_DECODER)} is not the token embedding, but "
+                "config.json says that they are one (tie_word_embeddings). If it was trained "
+                'apart from it, write "tie_word_embeddings": false into config.json'
+            )
+        state[_DECODER] = state[_TABLE]
     model.load_state_dict(state)
+    there = {name.split(".")[0] for name in names} | {"bert"}
+    return tuple(_HEADS[part] for part in absent if part.split(".")[0] in there)
+
+
+def canonical(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Give tensors of old files, and of encoders saved alone, the names of today's whole BERTs."""
+    alone = not any(name.startswith("bert.") for name in tensors)
+    found = {}
+    for name, tensor in tensors.items():
+        for old, new in _OLD_NAMES:
+            name = re.sub(old, new, name)
+        if alone and name.startswith(("embeddings.", "encoder.", "pooler.")):
+            name = f"bert.{name}"
+        found[name] = tensor
+    if _TWICE in found:
+        found["cls.predictions.bias"] = found[_TWICE]  # should they differ, this one is used
+    return found
+
+
+def without_place(tensors: dict[str, Tensor], model: Bert | BertForPreTraining) -> tuple[str, ...]:
+    """Name the tensors of a file that the model has no place for, such as heads of other tasks."""
+    prefix = "" if isinstance(model, BertForPreTraining) else "bert."
+    places = {hugging_face_name(prefix + name) for name in model.state_dict()} | {_TWICE}
+    names = canonical(tensors)
+    return tuple(n for n in names if n not in places and not n.endswith("position_ids"))

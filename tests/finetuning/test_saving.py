@@ -28,6 +28,7 @@ from tiny import (
     tiny,
 )
 
+import bertedu
 from bertedu.finetuning.kinds import Answer, Classification
 from bertedu.finetuning.loop import TaskModel, score_items
 from bertedu.finetuning.question_answering import QuestionAnswering
@@ -145,8 +146,9 @@ def test_what_is_told_about_it_is_written(tmp_path: Path) -> None:
 # -- in `transformers`
 
 
+@pytest.mark.parametrize("way", ["save_finetuned", "save_hugging_face"])
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_transformers_says_the_same(tmp_path: Path, name: str) -> None:
+def test_transformers_says_the_same(tmp_path: Path, name: str, way: str) -> None:
     transformers = pytest.importorskip("transformers")
     auto = {
         "choice": transformers.AutoModelForMultipleChoice,
@@ -154,7 +156,15 @@ def test_transformers_says_the_same(tmp_path: Path, name: str) -> None:
         "span": transformers.AutoModelForQuestionAnswering,
     }.get(name, transformers.AutoModelForSequenceClassification)
     model = tiny(make_kind(name))
-    save(model, name, tmp_path)
+    if way == "save_finetuned":
+        save(model, name, tmp_path)
+    else:
+        labels = TASKS[name].labels
+        found = FineTuned(model, TOKENIZER, TASKS[name].name, name, labels)  # type: ignore[arg-type]
+        bertedu.save_hugging_face(found, tmp_path)
+        back = load_finetuned(tmp_path)
+        assert back.answer(EXAMPLES[name]) == answers(model, name)
+        bertedu.save_hugging_face(back, tmp_path)  # and once more, of what was loaded
     theirs, told = auto.from_pretrained(tmp_path, output_loading_info=True, local_files_only=True)
     assert not any(told.values()), told
     batch = encoded(model.kind, EXAMPLES[name][:1])
@@ -176,6 +186,26 @@ def test_transformers_says_the_same(tmp_path: Path, name: str) -> None:
     if labels:
         assert theirs.config.id2label == dict(enumerate(labels))
         assert theirs.config.label2id == {label: i for i, label in enumerate(labels)}
+
+
+@pytest.mark.parametrize("config", [{"norm": "pre"}, *({"direction": d} for d in ONE_WAY)])
+def test_what_their_format_cannot_say_is_not_handed_out(
+    tmp_path: Path, config: dict[str, Any]
+) -> None:
+    model = tiny(Classification(CLASSES), **config)
+    found = FineTuned(model, TOKENIZER, "moods", "classification", CLASSES)
+    with pytest.raises(CheckpointError, match="opened by `transformers` it would give other"):
+        bertedu.save_hugging_face(found, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_text_is_cut_no_longer_than_it_was_trained(tmp_path: Path) -> None:
+    model = tiny(Classification(CLASSES))
+    found = FineTuned(model, TOKENIZER, "moods", "classification", CLASSES, max_length=40)
+    bertedu.save_hugging_face(found, tmp_path)
+    assert load_finetuned(tmp_path).max_length == 40
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    assert settings["model_max_length"] == 40
 
 
 def test_their_pipeline_gives_the_same_label(moods: Path) -> None:

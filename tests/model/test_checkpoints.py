@@ -316,7 +316,13 @@ def test_a_model_that_does_not_fit_is_left_as_it_was(saved: Path) -> None:
         (b"\xff\xfe\x00binary", "not valid JSON"),
         (b"[1, 2]", "does not describe a BERT"),
         (b"{}", "does not describe a BERT"),
-        (b'{"model_type": "roberta"}', "model_type must be 'bert'"),
+        (
+            b'{"model_type": "roberta"}',
+            "model_type must be 'bert', and is 'roberta': it count",
+        ),
+        (b'{"model_type": "distilbert"}', "and is 'distilbert': it has no segments"),
+        (b'{"model_type": "electra"}', "and is 'electra': its head tells replaced words"),
+        (b'{"model_type": "whisper"}', r"and is 'whisper'\)$"),
         (b'{"model_type": "bert"}', "lacks 'vocab_size'"),
     ],
 )
@@ -335,7 +341,12 @@ def test_a_config_that_is_none(saved: Path, content: bytes, message: str) -> Non
         ({"num_hidden_layers": None}, "num_hidden_layers is None"),
         ({"hidden_dropout_prob": "a little"}, "makes no model"),
         ({"hidden_act": "gelu_new"}, "hidden_act is 'gelu_new'; only gelu is known"),
-        ({"position_embedding_type": "relative_key"}, "position_embedding_type must be 'absolute'"),
+        (
+            {"position_embedding_type": "relative_key"},
+            "position_embedding_type is 'relative_key'; it must be 'absolute'",
+        ),
+        ({"add_cross_attention": True}, "add_cross_attention is True"),
+        ({"quantization_config": {"bits": 8}}, "quantized weights are rounded"),
         ({"bertedu": {"direction": "up"}}, "direction 'up' is none of"),
         ({"bertedu": "yes"}, "makes no model"),
     ],
