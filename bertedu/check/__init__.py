@@ -11,6 +11,7 @@ from bertedu.check import (
     masked_language_model,
     next_sentence_prediction,
     pretraining,
+    reading_attention,
     self_attention,
     start_here,
     tokenization,
@@ -86,6 +87,7 @@ from bertedu.check.pretraining import (
     resume_test,
     training_cost,
 )
+from bertedu.check.reading_attention import find_head, refutes, rollout, rollout_test
 from bertedu.check.self_attention import (
     attention,
     causal_mask,
@@ -132,6 +134,7 @@ __all__ = [
     "entity_f1",
     "feature_test",
     "feed_forward",
+    "find_head",
     "gelu",
     "input_sum",
     "join_heads",
@@ -160,7 +163,10 @@ __all__ = [
     "post_norm_layer",
     "pre_norm_layer",
     "ranking",
+    "refutes",
     "resume_test",
+    "rollout",
+    "rollout_test",
     "score_test",
     "scores",
     "segment_ids",
@@ -201,7 +207,8 @@ def solution(name: str) -> None:
             + finetuning_single_sentence.SOLUTIONS
             + finetuning_tagging.SOLUTIONS
             + tokenization.SOLUTIONS
-            + self_attention.SOLUTIONS,
+            + self_attention.SOLUTIONS
+            + reading_attention.SOLUTIONS,
             name,
         )
     )
