@@ -235,7 +235,7 @@ def study(
     tokenizer: Tokenizer,
     documents: Sequence[Document],
     texts: int = 200,
-    blanks: int = 24,
+    blanks: int = 16,
 ) -> dict[str, Callable[[], list[Measured]]]:
     """Return the parts of the study of one model, each a function that measures it."""
     bert = encoder_of(model)
@@ -265,7 +265,7 @@ def study(
     return parts
 
 
-def run(names: Sequence[str], out: Path, texts: int = 200, blanks: int = 24) -> None:
+def run(names: Sequence[str], out: Path, texts: int = 200, blanks: int = 16) -> None:
     """Measure what is not in the file yet, part by part, and write each part as it is done."""
     documents = [d for d in load_documents("encyclopedia") if d.split == "dev"]
     for name in names:
@@ -318,7 +318,7 @@ def main(
     ] = None,
     out: Annotated[Path, typer.Option(help="CSV file to add to.")] = Path("data/results/heads.csv"),
     texts: Annotated[int, typer.Option(help="How many held-out documents.", min=6)] = 200,
-    blanks: Annotated[int, typer.Option(help="How many blanks get another attention.", min=1)] = 24,
+    blanks: Annotated[int, typer.Option(help="How many blanks get another attention.", min=1)] = 16,
     threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 1,
 ) -> None:
     """Run the study; about two minutes a model on one quiet core."""

@@ -356,9 +356,8 @@ REFUTES = Exercise(
             "you ask for the same probabilities.",
             "the last digits always move. The answer is the word: argmax.",
             (
-                lambda o, n, b, a: torch.equal(b, a) and heads.total_variation(o, n).mean() > 0.5,
                 lambda o, n, b, a: (
-                    torch.allclose(b, a, atol=1e-2) and heads.total_variation(o, n).mean() > 0.5
+                    torch.allclose(b, a, atol=5e-2) and heads.total_variation(o, n).mean() > 0.5
                 ),
             ),
         ),
