@@ -179,14 +179,20 @@ def layers_read(model: BertForPreTraining, batches: Sequence[Batch]) -> list[Mea
     return rows
 
 
-def answers_kept(model: BertForPreTraining, batches: Sequence[Batch], most: int) -> list[Measured]:
+def one_blank_each(texts: Sequence[Text], mask_id: int, seed: int = 0) -> list[tuple[Tensor, int]]:
+    """Hide one word piece of each text: its ids, and the place."""
+    generator = torch.Generator().manual_seed(seed)
+    blanks = []
+    for text in texts:
+        place = int(torch.randint(1, len(text.ids) - 1, (), generator=generator))
+        ids = text.ids.clone()
+        ids[place] = mask_id
+        blanks.append((ids, place))
+    return blanks
+
+
+def answers_kept(model: BertForPreTraining, blanks: Sequence[tuple[Tensor, int]]) -> list[Measured]:
     """Look for another attention in each layer that leaves the answer of a blank as it was."""
-    blanks = [
-        (row[: int(mask.sum())], int(chosen.nonzero()[0]))
-        for batch in batches
-        for row, mask, chosen in zip(batch.ids, batch.padding_mask, batch.selected, strict=True)
-        if chosen.any()
-    ][:most]
     rows: list[Measured] = []
     ones = torch.ones(len(blanks))
     for layer in range(1, model.config.num_hidden_layers + 1):
@@ -261,7 +267,9 @@ def study(
             "lens": lambda: layers_read(model, batches),
         }
         if model.config.direction == "bidirectional":
-            parts["other attention"] = lambda: answers_kept(model, batches, blanks)
+            short = read_texts(tokenizer, documents, blanks, length=32)
+            hidden = one_blank_each(short, tokenizer.token_to_id("[MASK]"))
+            parts["other attention"] = lambda: answers_kept(model, hidden)
     return parts
 
 
