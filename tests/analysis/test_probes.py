@@ -12,7 +12,15 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from bertedu.analysis import heads_study
-from bertedu.analysis.heads_study import heads_changed, intervals, relations, study, summarize
+from bertedu.analysis.heads_study import (
+    answers_kept,
+    heads_changed,
+    intervals,
+    one_blank_each,
+    relations,
+    study,
+    summarize,
+)
 from bertedu.analysis.probes import (
     OFFSETS,
     Text,
@@ -211,6 +219,23 @@ def test_the_lens_ends_where_the_model_does(
     assert idle["loss added without the head", 1, 1] == pytest.approx(0, abs=1e-5)
     assert idle["same answer without the head", 1, 1] == 1
     assert abs(idle["loss added without the head", 1, 2]) > 1e-4
+
+
+def test_other_attention_is_measured_at_the_blank(
+    model: BertForPreTraining, text: Text, tokenizer: Tokenizer
+) -> None:
+    mask = tokenizer.token_to_id("[MASK]")
+    blanks = one_blank_each([text, text], mask)
+    for ids, place in blanks:
+        changed = (ids != text.ids).nonzero().flatten().tolist()
+        assert changed == [place]
+        assert 0 < place < len(ids) - 1
+        assert ids[place] == mask
+    rows = {(name, layer): values for name, layer, _, values, _ in answers_kept(model, blanks[:1])}
+    assert {layer for _, layer in rows} == {1, 2}
+    assert float(rows["searched: attention moved", 1]) > 0.2
+    assert 0 < float(rows["shuffled: attention moved", 1]) < 1
+    assert float(rows["searched: same answer", 1]) in (0, 1)
 
 
 # -- intervals and the file
