@@ -132,6 +132,28 @@ def attention_maps(maps: Mapping[str, tuple[Tensor, Sequence[str]]], alt: str) -
         return Picture(figure, alt)
 
 
+def head_grid(weights: Tensor, layers: Sequence[int], alt: str) -> Picture:
+    """Draw every head as a small map: ``weights`` (layers, heads, S, S), a row a layer."""
+    rows, columns = weights.shape[:2]
+    size = 1.9 if columns <= 4 else 1.1
+    with style():
+        figure, panels = plt.subplots(
+            rows, columns, figsize=(size * columns + 1.2, size * rows + 0.9), squeeze=False
+        )
+        for line, layer, maps in zip(panels, layers, weights, strict=True):
+            for head, (axes, one) in enumerate(zip(line, maps, strict=True), start=1):
+                axes.imshow(one.numpy(), cmap="Blues", vmin=0)
+                axes.set(xticks=[], yticks=[])
+                axes.grid(False)
+                if layer == layers[0]:
+                    axes.set_title(f"head {head}" if columns <= 4 else str(head), fontsize=13)
+            line[0].set_ylabel(f"layer {layer}" if columns <= 4 else str(layer), fontsize=13)
+        if columns > 4:
+            figure.supxlabel("head", fontsize=14)
+            figure.supylabel("layer", fontsize=14)
+        return Picture(figure, alt)
+
+
 def curve(
     axes: Axes,
     x: Sequence[float],

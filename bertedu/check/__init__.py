@@ -11,6 +11,7 @@ from bertedu.check import (
     masked_language_model,
     next_sentence_prediction,
     pretraining,
+    reading_attention,
     real_bert,
     self_attention,
     start_here,
@@ -87,6 +88,7 @@ from bertedu.check.pretraining import (
     resume_test,
     training_cost,
 )
+from bertedu.check.reading_attention import find_head, refutes, rollout, rollout_test
 from bertedu.check.real_bert import first_wrong, loader_test, our_name, published_bert
 from bertedu.check.self_attention import (
     attention,
@@ -134,6 +136,7 @@ __all__ = [
     "entity_f1",
     "feature_test",
     "feed_forward",
+    "find_head",
     "first_wrong",
     "gelu",
     "input_sum",
@@ -166,7 +169,10 @@ __all__ = [
     "pre_norm_layer",
     "published_bert",
     "ranking",
+    "refutes",
     "resume_test",
+    "rollout",
+    "rollout_test",
     "score_test",
     "scores",
     "segment_ids",
@@ -208,7 +214,8 @@ def solution(name: str) -> None:
             + finetuning_single_sentence.SOLUTIONS
             + finetuning_tagging.SOLUTIONS
             + tokenization.SOLUTIONS
-            + self_attention.SOLUTIONS,
+            + self_attention.SOLUTIONS
+            + reading_attention.SOLUTIONS,
             name,
         )
     )

@@ -1,0 +1,240 @@
+"""What can be read out of heads and layers: relations, a linear probe with its control, a lens.
+
+A score means little by itself. Each comes with what it has to beat: a head with the best fixed
+offset, a probe with a look-up of the word and with a control task (Hewitt and Liang, 2019), a layer
+with the layer below it.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from sklearn.linear_model import LogisticRegression
+from tokenizers import Encoding, Tokenizer
+from torch import Tensor
+
+from bertedu.model.bert import Bert, BertForPreTraining
+from bertedu.pretraining.batches import Batch
+from bertedu.text.corpus import Document
+
+OFFSETS = tuple(offset for offset in range(-8, 9) if offset)
+# a noun phrase ends before one of these
+ENDS = frozenset(
+    ". , ; : ( ) of in and is was were are that which by to for with on at from or as who".split()
+)
+RELATIONS = ("previous word", "title again", "determiner → noun", "noun → determiner")
+
+
+@dataclass(frozen=True)
+class Text:
+    """One document of the study: its word pieces, and which word each belongs to."""
+
+    title: str
+    ids: Tensor  # (S,)
+    tokens: list[str]
+    words: list[int | None]  # None at [CLS] and [SEP]
+    capital: list[bool | None]  # per piece: did the word begin with a capital? None: not asked
+
+
+def read_texts(
+    tokenizer: Tokenizer, documents: Sequence[Document], count: int, length: int = 64
+) -> list[Text]:
+    """Take the beginnings of the first ``count`` documents, each at most ``length`` word pieces.
+
+    What the model sees has no capitals. `Text.capital` keeps what they were, except at the start of
+    a sentence, where every word has one.
+    """
+    texts = []
+    for document in documents[:count]:
+        sentences, line = document.sentences(), ""
+        for sentence in sentences:
+            longer = f"{line} {sentence}".strip()
+            if line and len(tokenizer.encode(longer).ids) > length:
+                break
+            line = longer
+        encoding = tokenizer.encode(line)
+        keep = min(length - 1, len(encoding.ids) - 1)
+        ids = torch.tensor([*encoding.ids[:keep], encoding.ids[-1]])
+        tokens = [*encoding.tokens[:keep], encoding.tokens[-1]]
+        words = [*encoding.word_ids[:keep], None]
+        capital = _capitals(encoding, line, sentences)[:keep] + [None]
+        texts.append(Text(document.title, ids, tokens, words, capital))
+    return texts
+
+
+def _capitals(encoding: Encoding, line: str, sentences: Sequence[str]) -> list[bool | None]:
+    starts, at = set(), 0
+    for sentence in sentences:
+        starts.add(at)
+        at += len(sentence) + 1
+    found: list[bool | None] = []
+    for (begin, _), word, token in zip(
+        encoding.offsets, encoding.word_ids, encoding.tokens, strict=True
+    ):
+        asked = word is not None and begin not in starts and line[begin : begin + 1].isalpha()
+        found.append(line[begin].isupper() if asked and not token.startswith("##") else None)
+    return found
+
+
+# -- relations
+
+
+def pairs_of(text: Text, relation: str) -> list[tuple[int, list[int]]]:
+    """Find the queries of a relation in a text, each with the keys that are right.
+
+    - "previous word": from a word's first piece to any piece of the word before.
+    - "title again": from a later mention of a word of the title to an earlier one.
+    - "determiner → noun": from a, an, the to the last word before the noun phrase ends, and back.
+
+    Raises
+    ------
+    ValueError
+        There is no such relation.
+
+    """
+    pieces: dict[int, list[int]] = {}
+    for place, word in enumerate(text.words):
+        if word is not None:
+            pieces.setdefault(word, []).append(place)
+    order = [pieces[word] for word in sorted(pieces)]
+    names = ["".join(text.tokens[p].removeprefix("##") for p in places) for places in order]
+    if relation == "previous word":
+        return [(after[0], before) for before, after in pairwise(order)]
+    if relation == "title again":
+        title = {word for word in text.title.lower().split() if len(word) > 3}
+        seen: dict[str, list[int]] = {}
+        found = []
+        for name, places in zip(names, order, strict=True):
+            if name in title:
+                if name in seen:
+                    found.append((places[0], list(seen[name])))
+                seen.setdefault(name, []).extend(places)
+        return found
+    if relation not in RELATIONS:
+        raise ValueError(f"no relation {relation!r}: choose one of {', '.join(RELATIONS)}")
+    found = []
+    for i, name in enumerate(names):
+        if name in ("a", "an", "the"):
+            end = next((j for j in range(i + 1, len(names)) if names[j] in ENDS), None)
+            if end is not None and 2 <= end - i <= 4:  # one to three words
+                noun = order[end - 1]
+                back = relation == "noun → determiner"
+                found.append((noun[0], order[i]) if back else (order[i][0], noun))
+    return found
+
+
+def hits_of_heads(weights: Tensor, pairs: Sequence[tuple[int, list[int]]]) -> Tensor:
+    """Count for each head how often its strongest other word is right: (…, S, S) -> (…).
+
+    `[CLS]`, `[SEP]` and the query itself cannot be chosen: many heads rest there.
+    """
+    free = weights.clone()
+    free[..., 0] = free[..., -1] = -1
+    free.diagonal(dim1=-2, dim2=-1).fill_(-1)
+    best = free.argmax(dim=-1)  # (…, S)
+    hits = torch.zeros(best.shape[:-1])
+    for query, right in pairs:
+        hits += torch.isin(best[..., query], torch.tensor(right))
+    return hits
+
+
+def hits_of_offsets(pairs: Sequence[tuple[int, list[int]]]) -> Tensor:
+    """Count how often a key at a fixed distance is right, for each of `OFFSETS`."""
+    return torch.tensor(
+        [float(sum(query + offset in right for query, right in pairs)) for offset in OFFSETS]
+    )
+
+
+# -- a linear probe, and its control
+
+
+@torch.no_grad()
+def states_of(bert: Bert, text: Text) -> Tensor:
+    """Return every layer's states of a text, the input embedding first: (L + 1, S, H)."""
+    return torch.stack([state[0] for state in bert(text.ids[None]).hidden_states])
+
+
+def control_label(token: str, share: float) -> bool:
+    """Give a word type a label that means nothing, the same wherever it stands."""
+    number = int.from_bytes(hashlib.sha256(token.encode()).digest()[:8], "big")
+    return number / 2**64 < share
+
+
+def probe(
+    states: Sequence[Tensor], texts: Sequence[Text], train: int
+) -> dict[str, tuple[Tensor, Tensor]]:
+    """Train a linear probe on one layer: did this word have a capital? The model never saw it.
+
+    ``states`` are (S, H) for each text; the first ``train`` texts are learned from. Besides the
+    probe: the control task, with labels drawn once for each word type, and two that see no states:
+    "look-up", the usual answer for the word, and "majority".
+
+    Returns
+    -------
+    For each: how many words of each other text it gets right, and how many it is asked, (texts,).
+
+    """
+    asked = [[i for i, c in enumerate(text.capital) if c is not None] for text in texts]
+    true = [np.array([bool(t.capital[i]) for i in p]) for t, p in zip(texts, asked, strict=True)]
+    share = float(np.concatenate(true[:train]).mean())
+    drawn = [
+        np.array([control_label(t.tokens[i], share) for i in p])
+        for t, p in zip(texts, asked, strict=True)
+    ]
+    rows = [s[p].numpy() for s, p in zip(states, asked, strict=True)]
+    mean, spread = np.concatenate(rows[:train]).mean(0), np.concatenate(rows[:train]).std(0) + 1e-6
+    rows = [(row - mean) / spread for row in rows]
+    counts = torch.tensor([float(len(p)) for p in asked[train:]])
+    found = {}
+    for name, labels in (("probe", true), ("control", drawn)):
+        learner = LogisticRegression(max_iter=300, C=0.1)
+        learner.fit(np.concatenate(rows[:train]), np.concatenate(labels[:train]))
+        right = [
+            float((learner.predict(row) == label).sum()) if len(row) else 0.0
+            for row, label in zip(rows[train:], labels[train:], strict=True)
+        ]
+        found[name] = (torch.tensor(right), counts)
+    usual: dict[str, Counter[bool]] = {}
+    for text, places, labels_here in zip(texts[:train], asked[:train], true[:train], strict=True):
+        for i, label in zip(places, labels_here.tolist(), strict=True):
+            usual.setdefault(text.tokens[i], Counter())[label] += 1
+    majority = share > 0.5
+    for name in ("look-up", "majority"):
+        right = []
+        for text, places, label in zip(texts[train:], asked[train:], true[train:], strict=True):
+            said = [
+                usual[text.tokens[i]].most_common(1)[0][0]
+                if name == "look-up" and text.tokens[i] in usual
+                else majority
+                for i in places
+            ]
+            right.append(float(sum(a == b for a, b in zip(said, label.tolist(), strict=True))))
+        found[name] = (torch.tensor(right), counts)
+    return found
+
+
+# -- the logit lens
+
+
+@torch.no_grad()
+def lens(model: BertForPreTraining, batch: Batch) -> Tensor:
+    """Let the word head read every layer, not only the last: (B, L + 1, 3).
+
+    For each sequence and layer: number of blanks, sum of their losses, number right. For a one-way
+    model, the "blank" is each next word.
+    """
+    states = model.bert(batch.ids, batch.segment_ids, batch.padding_mask).hidden_states
+    row = batch.selected.nonzero()[:, 0]
+    found = torch.zeros(len(states), len(batch.ids), 3)
+    for layer, state in enumerate(states):
+        if 0 < layer < len(states) - 1:
+            state = model.bert.encoder.final_norm(state)  # the last has it already
+        scores = model.mlm(state[batch.selected]).float()
+        loss = torch.nn.functional.cross_entropy(scores, batch.labels, reduction="none")
+        right = (scores.argmax(-1) == batch.labels).float()
+        found[layer].index_add_(0, row, torch.stack([torch.ones_like(loss), loss, right], dim=1))
+    return found.transpose(0, 1)

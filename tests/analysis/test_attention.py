@@ -1,0 +1,255 @@
+"""bertviz offline, as far as Python goes: the model's own numbers, safe HTML, clear errors."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from bertedu.analysis import attention
+from bertedu.analysis.attention import BertvizView, head_view, model_view, neuron_view
+from bertedu.analysis.attention_view import attend
+from bertedu.model.bert import Bert, BertForPreTraining
+from bertedu.model.config import BertConfig
+from bertedu.model.elmo import ElmoForPreTraining
+from bertedu.text.tokenization import load_tokenizer
+
+CONFIG = BertConfig(8192, 16, 3, 2, 32, 96, initializer_range=0.5)
+TEXT, PAIR = "The ship sank in the bay.", "It was old."
+VIEWS = [head_view, model_view, neuron_view]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return load_tokenizer()
+
+
+@pytest.fixture(scope="module")
+def bert() -> Bert:
+    torch.manual_seed(0)
+    return Bert(CONFIG).eval()
+
+
+def on_page(view: BertvizView) -> Any:
+    """What the script on the page is given."""
+    page = view._repr_html_()
+    found = re.search(r"^const params = (.*);$", page, re.MULTILINE)
+    assert found
+    return json.loads(found[1])
+
+
+def close(one: Any, other: Tensor) -> bool:
+    return torch.allclose(torch.tensor(one), other, atol=6e-5)
+
+
+# -- the model's own numbers
+
+
+def test_the_head_view_holds_the_models_weights(bert: Bert, tokenizer: Tokenizer) -> None:
+    shown = attend(bert, tokenizer, TEXT)
+    (data,) = on_page(head_view(bert, tokenizer, TEXT))["attention"]
+    assert data["left_text"] == data["right_text"] == shown.tokens
+    assert close(data["attn"], shown.weights)
+
+
+@pytest.mark.parametrize("draw", VIEWS)
+def test_chosen_layers_are_the_right_ones(draw: Any, bert: Bert, tokenizer: Tokenizer) -> None:
+    whole = attend(bert, tokenizer, TEXT).weights
+    data = on_page(draw(bert, tokenizer, TEXT, layers=[2, 3]))
+    kept = data["attention"]["all"] if draw is neuron_view else data["attention"][0]
+    assert close(kept["attn"], whole[[1, 2]])
+    if draw is neuron_view:
+        assert data["layer_names"] == [2, 3]
+    else:
+        assert data["include_layers"] == [1, 2]  # bertviz counts from 0; the page adds 1
+
+
+def test_a_layer_is_offered_under_its_number_from_one(bert: Bert, tokenizer: Tokenizer) -> None:
+    assert ".text(layer + 1)" in head_view(bert, tokenizer, TEXT)._repr_html_()
+    assert ".text(config.layers[i] + 1)" in model_view(bert, tokenizer, TEXT)._repr_html_()
+    assert ".text(params.layer_names[i])" in neuron_view(bert, tokenizer, TEXT)._repr_html_()
+
+
+def test_queries_and_keys_make_the_weights(bert: Bert, tokenizer: Tokenizer) -> None:
+    weights = attend(bert, tokenizer, TEXT, PAIR).weights
+    data = on_page(neuron_view(bert, tokenizer, TEXT, PAIR))["attention"]["all"]
+    queries, keys = (torch.tensor(data[name]) for name in ("queries", "keys"))
+    again = (queries @ keys.transpose(-2, -1) / queries.shape[-1] ** 0.5).softmax(-1)
+    torch.testing.assert_close(again, weights, atol=1e-3, rtol=0)
+    assert not torch.allclose(queries, keys, atol=0.1)
+
+
+@pytest.mark.parametrize("draw", VIEWS)
+def test_a_pair_is_cut_where_the_second_text_begins(
+    draw: Any, bert: Bert, tokenizer: Tokenizer
+) -> None:
+    tokens = attend(bert, tokenizer, TEXT, PAIR).tokens
+    cut = tokens.index("[SEP]") + 1
+    data = on_page(draw(bert, tokenizer, TEXT, PAIR))["attention"]
+    if draw is neuron_view:
+        whole, across = data["all"], data["ab"]
+    else:
+        whole = data[0]
+        (across,) = (part for part in data if part["name"] == "Sentence A -> Sentence B")
+    assert whole["left_text"] == tokens
+    assert (across["left_text"], across["right_text"]) == (tokens[:cut], tokens[cut:])
+
+
+def test_a_model_with_heads_on_top_shows_its_encoder(tokenizer: Tokenizer) -> None:
+    torch.manual_seed(1)
+    whole = BertForPreTraining(CONFIG)
+    assert on_page(head_view(whole, tokenizer, TEXT)) == on_page(
+        head_view(whole.bert, tokenizer, TEXT)
+    )
+
+
+def test_the_neuron_view_starts_where_it_is_asked_to(bert: Bert, tokenizer: Tokenizer) -> None:
+    view = neuron_view(bert, tokenizer, TEXT, layers=[2, 3], layer=3, head=2)
+    assert [on_page(view)[key] for key in ("layer", "head")] == [1, 1]  # the second of each
+    assert "layer 3, head 2" in view.alt
+    assert on_page(view)["bidirectional"] is True
+    one_way = Bert(dataclasses.replace(CONFIG, direction="left-to-right"))
+    assert on_page(neuron_view(one_way, tokenizer, TEXT))["bidirectional"] is False
+
+
+def test_no_hook_stays_in_the_model(bert: Bert, tokenizer: Tokenizer) -> None:
+    neuron_view(bert, tokenizer, TEXT)
+    assert not any(part._forward_hooks for part in bert.modules())
+
+
+# -- the page
+
+
+@pytest.mark.parametrize("draw", VIEWS)
+def test_the_page_asks_nobody(draw: Any, bert: Bert, tokenizer: Tokenizer) -> None:
+    page = draw(bert, tokenizer, TEXT)._repr_html_()
+    page, pictures = re.subn(r'src="data:image/png;base64,[\w+/=]+"', "", page)
+    assert pictures == 1
+    assert not re.search(
+        r'cdn|require\.config|requirejs|<script[^>]*src|@import| src="| href="', page
+    )
+
+
+@pytest.mark.parametrize("draw", VIEWS)
+def test_the_same_view_gives_the_same_page(draw: Any, bert: Bert, tokenizer: Tokenizer) -> None:
+    page = draw(bert, tokenizer, TEXT)._repr_html_()
+    assert page == draw(bert, tokenizer, TEXT)._repr_html_()
+    name = re.compile(r'data-view="([^"]+)"')
+    other = draw(bert, tokenizer, "The ship sank in the lake.")._repr_html_()
+    assert name.findall(page) != name.findall(other)
+
+
+@pytest.mark.parametrize("token", ["</script>", "<!--", "<img src=x>", '"', "\\", "\u2028", "};"])
+@pytest.mark.parametrize("draw", VIEWS)
+def test_no_token_can_leave_the_script(
+    draw: Any, token: str, bert: Bert, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = attention.attend
+
+    def hostile(*args: Any, **kwargs: Any) -> Any:
+        shown = original(*args, **kwargs)
+        return dataclasses.replace(shown, tokens=[shown.tokens[0], token, *shown.tokens[2:]])
+
+    monkeypatch.setattr(attention, "attend", hostile)
+    view = draw(bert, tokenizer, TEXT)
+    page = view._repr_html_()
+    assert page.count("</script") == page.count(attention.MARK) == 1
+    assert "<" not in page.partition("const params = ")[2].partition("\n")[0]
+    data = on_page(view)["attention"]
+    shown = data["all"] if draw is neuron_view else data[0]
+    assert shown["left_text"][1] == token
+
+
+@pytest.mark.parametrize("draw", VIEWS)
+def test_where_scripts_do_not_run_there_is_a_picture(
+    draw: Any, bert: Bert, tokenizer: Tokenizer
+) -> None:
+    view = draw(bert, tokenizer, TEXT, name="a small one")
+    fallback = view._repr_html_().partition("<script")[0]
+    assert 'src="data:image/png;base64,' in fallback
+    assert f'alt="{view.alt}"' in fallback
+    assert "of a small one" in repr(view)
+
+
+def test_a_notebook_is_committed_without_the_scripts(
+    bert: Bert, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    view = head_view(bert, tokenizer, TEXT)
+    html = view._repr_html_()
+    result = nbformat.v4.new_output("execute_result", {"text/html": html}, execution_count=1)
+    other = nbformat.v4.new_output("stream", text="<script data-bertviz> is only said here")
+    cells = [nbformat.v4.new_code_cell("x", outputs=[one]) for one in (result, other)]
+    path = tmp_path / "a.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+    assert attention.without_scripts(path) == 1
+    kept = nbformat.read(path, as_version=4)
+    nbformat.validate(kept)
+    assert kept.cells[0].outputs[0].data["text/html"] == html.partition("<script")[0]
+    assert kept.cells[1].outputs[0].text == other.text
+    assert attention.without_scripts(path) == 0
+
+
+def test_no_committed_notebook_holds_the_scripts() -> None:
+    for path in (Path(__file__).parents[2] / "notebooks").glob("*.ipynb"):
+        text = path.read_text(encoding="utf-8")
+        assert "data-bertviz" not in text, f"python -m bertedu.analysis.attention {path}"
+
+
+# -- what is refused
+
+
+@pytest.mark.parametrize("draw", VIEWS)
+def test_errors_say_what_to_do(draw: Any, bert: Bert, tokenizer: Tokenizer) -> None:
+    with pytest.raises(ValueError, match=r"82 tokens, and a view shows 64 at most: take a shorter"):
+        draw(bert, tokenizer, "ship " * 80)
+    with pytest.raises(ValueError, match="no words"):
+        draw(bert, tokenizer, " ")
+    with pytest.raises(ValueError, match="layers 1 to 3"):
+        draw(bert, tokenizer, TEXT, layers=[4])
+    torch.manual_seed(0)
+    with pytest.raises(ValueError, match="ElmoForPreTraining has no attention"):
+        draw(ElmoForPreTraining(CONFIG), tokenizer, TEXT)
+
+
+def test_a_page_is_kept_small(
+    bert: Bert, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = "ship " * 50  # 52 tokens: 3 layers of 2 heads make 16,224 weights
+    monkeypatch.setattr(attention, "MOST_LINES", 16_223)
+    with pytest.raises(ValueError, match=r"16,224 lines .* fewer layers with layers=\[1\]"):
+        model_view(bert, tokenizer, long)
+    model_view(bert, tokenizer, long, layers=[1])
+    monkeypatch.setattr(attention, "MOST_NUMBERS", 16_224)
+    head_view(bert, tokenizer, long)
+    for draw in (neuron_view,):  # queries and keys come on top
+        with pytest.raises(ValueError, match=r"numbers are too many .* layers=\[1\]"):
+            draw(bert, tokenizer, long)
+    with pytest.raises(ValueError, match="too many"):
+        head_view(bert, tokenizer, "ship " * 40, "ship " * 10)  # a pair is stored twice
+
+
+def test_no_such_head(bert: Bert, tokenizer: Tokenizer) -> None:
+    with pytest.raises(ValueError, match=r"layers \[2, 3\] with heads 1 to 2, not layer 1, head 1"):
+        neuron_view(bert, tokenizer, TEXT, layers=[2, 3], layer=1)
+    with pytest.raises(ValueError, match="not layer 1, head 3"):
+        neuron_view(bert, tokenizer, TEXT, head=3)
+
+
+def test_a_missing_library_and_a_new_bertviz_are_named(
+    bert: Bert, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = head_view(bert, tokenizer, TEXT)
+    monkeypatch.setattr(attention, "SCRIPTS", {"d3": ("no_such_package", "d3.js")})
+    with pytest.raises(RuntimeError, match=r"d3 is missing.*pip install mpld3"):
+        view._repr_html_()
+    monkeypatch.setattr(attention, "EDITS", {"head": [("no such line", "")]})
+    with pytest.raises(RuntimeError, match="bertviz has changed its script"):
+        head_view(bert, tokenizer, TEXT)

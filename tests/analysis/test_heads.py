@@ -1,0 +1,225 @@
+"""Patterns, rollout, changed weights, other attention: against loops, and by what must not move."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from bertedu.analysis.heads import (
+    MEASURES,
+    another_attention,
+    changed_attention,
+    gradient_times_attention,
+    measure,
+    rollout,
+    shuffle_keys,
+    spread_evenly,
+    switch_off,
+    total_variation,
+    word_shares,
+)
+from bertedu.model.bert import BertForPreTraining
+from bertedu.model.config import BertConfig
+from bertedu.text.tokenization import load_tokenizer
+
+CONFIG = BertConfig(8192, 16, 3, 2, 32, 64, initializer_range=0.3)
+TOKENS = ["[CLS]", "a", "ship", ",", "a", "[SEP]"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return load_tokenizer()
+
+
+@pytest.fixture(scope="module")
+def model() -> BertForPreTraining:
+    torch.manual_seed(0)
+    return BertForPreTraining(CONFIG).eval()
+
+
+def random_weights(layers: int, heads: int, size: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return (2 * torch.randn(layers, heads, size, size, generator=generator)).softmax(-1)
+
+
+# -- patterns
+
+
+def test_patterns_by_hand() -> None:
+    """Every query puts all on one key: what is counted is known."""
+    weights = torch.zeros(1, 2, 6, 6)
+    weights[0, 0, range(6), [0, 0, 1, 2, 3, 4]] = 1  # the previous; the first looks at itself
+    weights[0, 1, :, 3] = 1  # the comma
+    found = measure(weights, TOKENS)[0]
+    share = dict(zip(MEASURES, found[0].tolist(), strict=True))
+    assert share["previous"] == pytest.approx(5 / 6)
+    assert share["itself"] == pytest.approx(1 / 6)
+    assert share["[CLS]"] == pytest.approx(2 / 6)
+    assert share["punctuation"] == pytest.approx(1 / 6)
+    assert share["next"] == share["same word"] == share["[SEP]"] == share["entropy"] == 0
+    assert share["distance"] == pytest.approx(5 / 6)
+    other = dict(zip(MEASURES, found[1].tolist(), strict=True))
+    assert other["punctuation"] == 1
+    assert other["distance"] == pytest.approx((3 + 2 + 1 + 0 + 1 + 2) / 6)
+
+
+def test_the_same_word_is_found_elsewhere_only() -> None:
+    weights = torch.eye(6)[None, None].clone()
+    weights[0, 0, 1] = torch.eye(6)[4]  # the first "a" looks at the second
+    share = dict(zip(MEASURES, measure(weights, TOKENS)[0, 0].tolist(), strict=True))
+    assert share["same word"] == pytest.approx(1 / 6)
+    assert share["itself"] == pytest.approx(5 / 6)
+
+
+def test_even_weights_have_the_highest_entropy() -> None:
+    even = torch.full((1, 1, 6, 6), 1 / 6)
+    found = measure(torch.cat([even, random_weights(1, 1, 6)]), TOKENS)[
+        :, 0, MEASURES.index("entropy")
+    ]
+    assert found[0] == pytest.approx(torch.tensor(6.0).log().item())
+    assert found[1] < found[0]
+
+
+# -- rollout
+
+
+def test_rollout_by_loops() -> None:
+    weights = random_weights(3, 2, 4)
+    expected = torch.eye(4)
+    for layer in weights:
+        step = torch.zeros(4, 4)
+        for i in range(4):
+            for j in range(4):
+                step[i, j] = 0.5 * (layer[0, i, j] + layer[1, i, j]) / 2 + 0.5 * (i == j)
+        expected = step @ expected
+    torch.testing.assert_close(rollout(weights), expected)
+    torch.testing.assert_close(rollout(weights).sum(-1), torch.ones(4))
+    assert not torch.allclose(rollout(weights), rollout(weights.flip(0)))  # the order counts
+
+
+def test_rollout_of_heads_that_look_at_themselves_stays_at_home() -> None:
+    home = torch.eye(5).expand(3, 2, 5, 5)
+    assert torch.equal(rollout(home), torch.eye(5))
+
+
+# -- changed weights
+
+
+def test_unchanged_weights_change_nothing(model: BertForPreTraining) -> None:
+    ids = torch.tensor([[2, 50, 60, 70, 3]])
+    before = model.bert(ids, return_attention=True)
+    with changed_attention(model, lambda layer, weights: weights):
+        inside = model.bert(ids, return_attention=True)
+    torch.testing.assert_close(inside.last, before.last)
+    assert torch.equal(model.bert(ids).last, model.bert(ids).last)
+    assert all("forward" not in vars(part) for part in model.modules())
+
+
+def test_after_an_error_the_model_is_itself_again(model: BertForPreTraining) -> None:
+    ids = torch.tensor([[2, 50, 60, 3]])
+    before = model.bert(ids).last
+    with pytest.raises(RuntimeError), changed_attention(model, lambda layer, w: w / 0 @ w[..., 0]):
+        model.bert(ids)
+    assert torch.equal(model.bert(ids).last, before)
+
+
+def test_a_head_that_is_off_is_one_whose_values_are_zero(model: BertForPreTraining) -> None:
+    ids = torch.tensor([[2, 50, 60, 70, 3]])
+    torch.manual_seed(0)
+    other = BertForPreTraining(CONFIG).eval()
+    value = other.bert.encoder.layers[1].attention.value
+    with torch.no_grad():
+        value.weight[8:] = 0  # head 2 of layer 2
+        value.bias[8:] = 0
+    with changed_attention(model, switch_off(2, 2)):
+        off = model.bert(ids).hidden_states
+    whole = model.bert(ids).hidden_states
+    torch.testing.assert_close(off, other.bert(ids).hidden_states)
+    torch.testing.assert_close(off[1], whole[1])  # below it, nothing changes
+    assert not torch.allclose(off[2], whole[2])
+
+
+def test_even_weights_go_to_visible_keys_only() -> None:
+    torch.manual_seed(0)
+    one_way = BertForPreTraining(dataclasses.replace(CONFIG, direction="left-to-right")).eval()
+    with changed_attention(one_way, spread_evenly(2, 1)):
+        found = one_way.bert(torch.tensor([[2, 50, 60, 3]]), return_attention=True).attention[1]
+    assert found is not None
+    expected = torch.ones(4, 4).tril() / torch.arange(1.0, 5)[:, None]
+    torch.testing.assert_close(found[0, 0], expected)
+    assert not torch.allclose(found[0, 1], expected)  # the other head stays
+
+
+def test_shuffled_weights_are_the_same_numbers_elsewhere() -> None:
+    weights = random_weights(1, 2, 8)
+    dealt = shuffle_keys(3)(3, weights)
+    torch.testing.assert_close(dealt.sort(-1).values, weights.sort(-1).values)
+    assert not torch.allclose(dealt, weights)
+    assert torch.equal(shuffle_keys(3)(2, weights), weights)
+
+
+# -- gradient, and another attention with the same answer
+
+
+def test_gradient_times_attention_foretells_a_small_change(
+    model: BertForPreTraining, tokenizer: Tokenizer
+) -> None:
+    """A weight 1 % smaller moves the log probability by 1 % of the product."""
+    text, word = "the [MASK] sank .", "ship"
+    tokens, products = gradient_times_attention(model, tokenizer, text, word)
+    assert products.shape == (3, 2, len(tokens), len(tokens))
+    ids, place = torch.tensor(tokenizer.encode(text).ids), tokens.index("[MASK]")
+    target = tokenizer.token_to_id(word)
+    layer, head, query, key = (
+        int(i) for i in torch.unravel_index(products.abs().argmax(), products.shape)
+    )
+    double = BertForPreTraining(CONFIG).double().eval()
+    double.load_state_dict(model.state_dict())
+
+    def score(share: float) -> float:
+        def change(here: int, weights: Tensor) -> Tensor:
+            scale = torch.ones_like(weights)
+            if here == layer + 1:
+                scale[0, head, query, key] = share
+            return weights * scale
+
+        with changed_attention(double, change):
+            return float(word_shares(double, ids, place)[target].log())
+
+    slope = (score(1.01) - score(0.99)) / 0.02
+    assert float(products[layer, head, query, key]) == pytest.approx(slope, rel=1e-2)
+
+
+def test_gradient_times_attention_wants_one_blank_and_a_known_word(
+    model: BertForPreTraining, tokenizer: Tokenizer
+) -> None:
+    with pytest.raises(ValueError, match="exactly one"):
+        gradient_times_attention(model, tokenizer, "the ship sank", "ship")
+    with pytest.raises(ValueError, match="no word piece"):
+        gradient_times_attention(model, tokenizer, "the [MASK] sank", "shipwreckage")
+
+
+@pytest.mark.parametrize("layer", [1, 3])
+def test_another_attention_is_far_away_and_says_the_same(
+    model: BertForPreTraining, layer: int
+) -> None:
+    ids = torch.tensor([2, 50, 4, 70, 90, 3])
+    own, new, before, after = another_attention(model, ids, 2, layer)
+    torch.testing.assert_close(new.sum(-1), torch.ones(2, 6))
+    assert total_variation(own, new).mean() > 0.3
+    assert total_variation(before, after) < 0.1
+    expected = model.bert(ids[None], return_attention=True).attention[layer - 1]
+    assert expected is not None
+    torch.testing.assert_close(own, expected[0])
+    torch.testing.assert_close(before, word_shares(model, ids, 2))
+    with changed_attention(model, lambda here, w: new[None] if here == layer else w):
+        torch.testing.assert_close(word_shares(model, ids, 2), after)
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_total_variation_is_the_share_that_moved() -> None:
+    assert total_variation(torch.tensor([1.0, 0, 0]), torch.tensor([0.25, 0.75, 0])) == 0.75

@@ -1,0 +1,150 @@
+"""bertviz in a real browser, without a network: lines are drawn, layers can be chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+import torch
+
+from bertedu.analysis.attention import BertvizView, head_view, model_view, neuron_view
+from bertedu.analysis.attention_view import attend
+from bertedu.model.bert import Bert
+from bertedu.model.config import BertConfig
+from bertedu.text.tokenization import load_tokenizer
+
+PYTHON = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+TEXT = "The ship sank in the bay."
+SIZE = 9  # tokens, with [CLS] and [SEP]
+
+
+@pytest.fixture(scope="module")
+def bert() -> Bert:
+    torch.manual_seed(0)
+    return Bert(BertConfig(8192, 16, 3, 2, 32, 96, initializer_range=0.5)).eval()
+
+
+@pytest.fixture
+def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Put views on a page of their own, as `nbconvert --to html` does, without a network."""
+    context = browser.new_context(viewport={"width": 1200, "height": 900}, offline=True)
+    errors: list[str] = []
+    asked: list[str] = []
+
+    def open_page(*views: BertvizView) -> Any:
+        path = tmp_path / "page.html"
+        body = "".join(view._repr_html_() for view in views)
+        path.write_text(f"<!doctype html><meta charset=utf-8>{body}", encoding="utf-8")
+        page = context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(path.as_uri())
+        page.wait_for_selector(".bertedu-bertviz svg line", state="attached")
+        return page
+
+    yield open_page
+    context.close()
+    assert errors == []
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+
+
+def drawn(view: Any, selector: str = "#vis") -> torch.Tensor:
+    """How strongly each line is drawn."""
+    return torch.tensor(
+        view.evaluate(
+            """(root, selector) => [...root.querySelectorAll(`${selector} line`)]
+                 .map((line) => +line.getAttribute("stroke-opacity"))""",
+            selector,
+        )
+    )
+
+
+def close(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.shape == other.shape and torch.allclose(one, other, atol=1e-4)
+
+
+def test_the_head_view_draws_the_layer_that_is_chosen(show: Any, bert: Bert) -> None:
+    weights = attend(bert, load_tokenizer(), TEXT).weights
+    page = show(head_view(bert, load_tokenizer(), TEXT, layers=[2, 3]))
+    view = page.locator(".bertedu-bertviz")
+    assert page.locator("img").count() == 0  # the picture has given way
+    assert view.locator("select option").all_text_contents() == ["2", "3"]
+    assert close(drawn(view), weights[1].flatten() / 2)  # bertviz divides by the heads shown
+    view.locator("select").select_option("3")
+    assert close(drawn(view), weights[2].flatten() / 2)
+    view.locator("svg > g > rect").nth(1).click()  # hide head 2
+    alone = weights[2].clone()
+    alone[1] = 0
+    assert close(drawn(view), alone.flatten())
+
+
+def test_the_model_view_opens_a_head(show: Any, bert: Bert) -> None:
+    weights = attend(bert, load_tokenizer(), TEXT).weights
+    page = show(model_view(bert, load_tokenizer(), TEXT))
+    view = page.locator(".bertedu-bertviz")
+    assert close(drawn(view), weights.flatten())
+    view.locator("svg > g > rect:last-child").nth(5).click()
+    assert "Layer 3, head 2" in view.locator("svg text.detail").all_text_contents()
+    assert close(drawn(view, "g.detail"), weights[2, 1].flatten())
+
+
+def test_the_neuron_view_shows_how_a_weight_is_made(show: Any, bert: Bert) -> None:
+    weights = attend(bert, load_tokenizer(), TEXT).weights
+    page = show(neuron_view(bert, load_tokenizer(), TEXT, layer=3, head=2))
+    view = page.locator(".bertedu-bertviz")
+    boxes = view.locator("select")
+    assert boxes.nth(0).locator("option").all_text_contents() == ["1", "2", "3"]
+    assert boxes.nth(1).locator("option").all_text_contents() == ["1", "2"]
+    assert [boxes.nth(i).evaluate("(s) => s.selectedOptions[0].text") for i in (0, 1)] == ["3", "2"]
+    assert close(drawn(view, "#collapsed"), weights[2, 1].flatten())
+    boxes.nth(0).select_option(label="1")
+    assert close(drawn(view, "#collapsed"), weights[0, 1].flatten())
+    token = view.locator("#collapsed #leftText text", has_text="ship").bounding_box()
+    page.mouse.move(token["x"] + 5, token["y"] + 8)
+    view.locator("#collapsed #leftText rect[width='16']").nth(2).click(force=True)
+    assert view.locator("#expanded").get_attribute("visibility") == "visible"
+    assert "Query q" in view.locator("#expanded").text_content()
+
+
+def test_two_views_on_a_page_do_not_mix(show: Any, bert: Bert) -> None:
+    one = head_view(bert, load_tokenizer(), TEXT)
+    page = show(
+        one,
+        one,
+        neuron_view(bert, load_tokenizer(), TEXT),
+        model_view(bert, load_tokenizer(), TEXT),
+    )
+    views = page.locator(".bertedu-bertviz")
+    assert [drawn(views.nth(i)).numel() > 0 for i in range(4)] == [True] * 4
+    before = drawn(views.nth(0))
+    views.nth(1).locator("select").select_option("2")
+    assert torch.equal(drawn(views.nth(0)), before)
+    assert not torch.equal(drawn(views.nth(1)), before)
+
+
+def test_in_jupyterlab_all_three_are_drawn(browser: Any, lab: Any) -> None:
+    from test_notebooks_in_lab import open_and_run
+
+    setup = (
+        "import bertedu\nfrom bertedu.analysis import attention\n"
+        "model, tokenizer = bertedu.load('bert-L4H128')"
+    )
+    calls = [
+        f"attention.{kind}_view(model, tokenizer, {TEXT!r})" for kind in ("head", "model", "neuron")
+    ]
+    cells = [nbformat.v4.new_code_cell(source) for source in (setup, *calls)]
+    nbformat.write(
+        nbformat.v4.new_notebook(cells=cells, metadata=PYTHON), lab.root / "bertviz.ipynb"
+    )
+    page, asked, errors = open_and_run(browser, lab, "bertviz.ipynb")
+    views = page.locator(".bertedu-bertviz")
+    assert views.count() == 3
+    assert all(drawn(views.nth(i)).numel() > 0 for i in range(3))
+    before = drawn(views.nth(0))
+    views.nth(0).locator("select").select_option("3")
+    assert not torch.equal(drawn(views.nth(0)), before)
+    assert (asked, errors) == ([], [])
+    page.context.close()
