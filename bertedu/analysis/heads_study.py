@@ -268,9 +268,10 @@ def study(
         }
         if model.config.direction == "bidirectional":
             short = read_texts(tokenizer, documents, blanks, length=32)
-            mask = tokenizer.token_to_id("[MASK]")
-            assert mask is not None  # a model with a word head has a tokenizer with a mask
-            hidden = one_blank_each(short, mask)
+            mask_id = tokenizer.token_to_id("[MASK]")
+            if mask_id is None:
+                raise ValueError("the vocabulary has no [MASK]: there is no blank to ask for")
+            hidden = one_blank_each(short, mask_id)
             parts["other attention"] = lambda: answers_kept(model, hidden)
     return parts
 
