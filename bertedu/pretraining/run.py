@@ -431,7 +431,8 @@ def _check_same_run(
             f"{out} is a run with {name} {was}, not {now}: resume with the same options, or "
             "choose another --out"
         )
-    for part in out.glob(f".{STATE_FILE}.*.part"):
+    # safetensors writes to a .tmpXXXXXX of its own first, and a kill may leave that, too
+    for part in (*out.glob(f".{STATE_FILE}.*.part"), *out.glob(".tmp??????")):
         part.unlink(missing_ok=True)
 
 
