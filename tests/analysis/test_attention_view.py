@@ -20,15 +20,9 @@ from bertedu.analysis import attention_view
 from bertedu.analysis.attention_view import Attention, AttentionView, attend
 from bertedu.model.bert import Bert
 from bertedu.model.config import BertConfig
-from bertedu.text.tokenization import load_tokenizer
 
 CONFIG = BertConfig(8192, 16, 3, 2, 32, 64, initializer_range=0.5)
 TEXT = "The ship sank in the bay."
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> Tokenizer:
-    return load_tokenizer()
 
 
 @pytest.fixture(scope="module")

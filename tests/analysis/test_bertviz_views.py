@@ -20,16 +20,10 @@ from bertedu.analysis.attention_view import attend
 from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining
-from bertedu.text.tokenization import load_tokenizer
 
 CONFIG = BertConfig(8192, 16, 3, 2, 32, 96, initializer_range=0.5)
 TEXT, PAIR = "The ship sank in the bay.", "It was old."
 VIEWS = [head_view, model_view, neuron_view]
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> Tokenizer:
-    return load_tokenizer()
 
 
 @pytest.fixture(scope="module")

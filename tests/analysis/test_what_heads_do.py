@@ -23,22 +23,8 @@ from bertedu.analysis.heads import (
     word_shares,
 )
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.config import BertConfig
-from bertedu.text.tokenization import load_tokenizer
 
-CONFIG = BertConfig(8192, 16, 3, 2, 32, 64, initializer_range=0.3)
 TOKENS = ["[CLS]", "a", "ship", ",", "a", "[SEP]"]
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> Tokenizer:
-    return load_tokenizer()
-
-
-@pytest.fixture(scope="module")
-def model() -> BertForPreTraining:
-    torch.manual_seed(0)
-    return BertForPreTraining(CONFIG).eval()
 
 
 def random_weights(layers: int, heads: int, size: int, seed: int = 0) -> Tensor:
@@ -130,7 +116,7 @@ def test_after_an_error_the_model_is_itself_again(model: BertForPreTraining) -> 
 def test_a_head_that_is_off_is_one_whose_values_are_zero(model: BertForPreTraining) -> None:
     ids = torch.tensor([[2, 50, 60, 70, 3]])
     torch.manual_seed(0)
-    other = BertForPreTraining(CONFIG).eval()
+    other = BertForPreTraining(model.config).eval()
     value = other.bert.encoder.layers[1].attention.value
     with torch.no_grad():
         value.weight[8:] = 0  # head 2 of layer 2
@@ -143,9 +129,11 @@ def test_a_head_that_is_off_is_one_whose_values_are_zero(model: BertForPreTraini
     assert not torch.allclose(off[2], whole[2])
 
 
-def test_even_weights_go_to_visible_keys_only() -> None:
+def test_even_weights_go_to_visible_keys_only(model: BertForPreTraining) -> None:
     torch.manual_seed(0)
-    one_way = BertForPreTraining(dataclasses.replace(CONFIG, direction="left-to-right")).eval()
+    one_way = BertForPreTraining(
+        dataclasses.replace(model.config, direction="left-to-right")
+    ).eval()
     with changed_attention(one_way, spread_evenly(2, 1)):
         found = one_way.bert(torch.tensor([[2, 50, 60, 3]]), return_attention=True).attention[1]
     assert found is not None
@@ -177,7 +165,7 @@ def test_gradient_times_attention_foretells_a_small_change(
     layer, head, query, key = (
         int(i) for i in torch.unravel_index(products.abs().argmax(), products.shape)
     )
-    double = BertForPreTraining(CONFIG).double().eval()
+    double = BertForPreTraining(model.config).double().eval()
     double.load_state_dict(model.state_dict())
 
     def score(share: float) -> float:

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,31 @@ def browser() -> Iterator[Any]:
         started = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield started
         started.close()
+
+
+@pytest.fixture
+def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
+    """Put views on a page of their own, as `nbconvert --to html` does, without a network."""
+    context = browser.new_context(viewport={"width": 1200, "height": 900}, offline=True)
+    errors: list[str] = []
+    asked: list[str] = []
+
+    def open_page(*views: Any) -> Any:
+        path = tmp_path / "page.html"
+        body = "".join(view._repr_html_() for view in views)
+        path.write_text(f"<!doctype html><meta charset=utf-8>{body}", encoding="utf-8")
+        page = context.new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(path.as_uri())
+        drawn = ".bertedu-bertviz svg line, .bertedu-attention figure"
+        page.wait_for_selector(drawn, state="attached")
+        return page
+
+    yield open_page
+    context.close()
+    assert errors == []
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
 
 
 class Lab:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
 import torch
 
-from bertedu.analysis.attention import BertvizView, head_view, model_view, neuron_view
+from bertedu.analysis.attention import head_view, model_view, neuron_view
 from bertedu.analysis.attention_view import attend
 from bertedu.model.bert import Bert
 from bertedu.model.config import BertConfig
@@ -25,30 +23,6 @@ SIZE = 9  # tokens, with [CLS] and [SEP]
 def bert() -> Bert:
     torch.manual_seed(0)
     return Bert(BertConfig(8192, 16, 3, 2, 32, 96, initializer_range=0.5)).eval()
-
-
-@pytest.fixture
-def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """Put views on a page of their own, as `nbconvert --to html` does, without a network."""
-    context = browser.new_context(viewport={"width": 1200, "height": 900}, offline=True)
-    errors: list[str] = []
-    asked: list[str] = []
-
-    def open_page(*views: BertvizView) -> Any:
-        path = tmp_path / "page.html"
-        body = "".join(view._repr_html_() for view in views)
-        path.write_text(f"<!doctype html><meta charset=utf-8>{body}", encoding="utf-8")
-        page = context.new_page()
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("request", lambda request: asked.append(request.url))
-        page.goto(path.as_uri())
-        page.wait_for_selector(".bertedu-bertviz svg line", state="attached")
-        return page
-
-    yield open_page
-    context.close()
-    assert errors == []
-    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
 
 
 def drawn(view: Any, selector: str = "#vis") -> torch.Tensor:

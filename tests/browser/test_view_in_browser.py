@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import nbformat
-import pytest
 import torch
 
 from bertedu.analysis.attention_view import Attention, AttentionView
@@ -24,27 +23,6 @@ def attention(size: int, name: str = "model", seed: int = 0) -> Attention:
 
 def percent(share: float) -> str:
     return f"{int(100 * round(255 * share) / 255 + 0.5)} %"
-
-
-@pytest.fixture
-def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """Put views on a page of their own, as `nbconvert --to html` does, without a network."""
-    context = browser.new_context(viewport={"width": 1200, "height": 900}, offline=True)
-    errors: list[str] = []
-
-    def open_page(*views: AttentionView) -> Any:
-        path = tmp_path / "page.html"
-        body = "".join(view._repr_html_() for view in views)
-        path.write_text(f"<!doctype html><meta charset=utf-8>{body}", encoding="utf-8")
-        page = context.new_page()
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(path.as_uri())
-        page.wait_for_selector(".bertedu-attention figure")
-        return page
-
-    yield open_page
-    context.close()
-    assert errors == []
 
 
 def shares(page: Any, side: str, figure: int = 0) -> list[str]:

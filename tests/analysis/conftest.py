@@ -1,0 +1,27 @@
+"""For the tests of analysis."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+
+from bertedu.model.bert import BertForPreTraining
+from bertedu.model.config import BertConfig
+from bertedu.text.tokenization import load_tokenizer
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> Tokenizer:
+    """The tokenizer of the course, 8,192 pieces."""
+    return load_tokenizer()
+
+
+CONFIG = BertConfig(8192, 16, 3, 2, 32, 128, initializer_range=0.3)
+
+
+@pytest.fixture(scope="module")
+def model() -> BertForPreTraining:
+    """Three layers of two heads, not trained; large weights, so that attention is not even."""
+    torch.manual_seed(0)
+    return BertForPreTraining(CONFIG).eval()
