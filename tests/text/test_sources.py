@@ -105,7 +105,7 @@ def test_the_registry_of_the_repository_is_complete() -> None:
     known = sources.sources()
     assert [name for name in known if known[name].default] == ["encyclopedia", "speeches"]
     others = {"sentiment", "questions", "sms", "valence", "tweets", "korean", "news", "bbc"}
-    assert others | {"minilm", "bert-tiny", "d3", "jquery"} <= set(known)
+    assert others | {"minilm", "bert-tiny"} <= set(known)
     for source in known.values():
         stem = f"{source.package.lower().replace('-', '_')}-{source.version}-"
         assert source.file.startswith(stem), source
