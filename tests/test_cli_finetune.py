@@ -275,7 +275,7 @@ def test_predict_refuses_what_it_cannot_answer(
 ) -> None:
     assert_refused(bertedu("predict", tmp_path / "nowhere", "x"), "it has no config.json")
     assert_refused(bertedu("predict", checkpoint, "x"), "holds no fine-tuned model")
-    assert_refused(bertedu("predict", tuned, "a", "b", "c"), "give one text, or two")
+    assert_refused(bertedu("predict", tuned, "a", "b"), "give one text, not 2")
     assert_refused(bertedu("predict", tuned, " "), "a text is empty")
     assert_refused(bertedu("predict", tuned), "give texts, or a --file", 2)
     both = bertedu("predict", tuned, "x", "--file", tmp_path / "x")
@@ -295,8 +295,8 @@ def test_predict_refuses_what_it_cannot_answer(
     [
         ("a house\n\na stone\n", 2, "a text is empty"),
         ("a house\na river\n   \n", 3, "a text is empty"),
-        ("a\tb\tc\n", 1, "give one text, or two"),
-        ("a house\na\t\n", 2, "a text is empty"),
+        ("a\tb\tc\n", 1, "give one text, not 3"),
+        ("a house\na\t\n", 2, "give one text, not 2"),
     ],
 )
 def test_a_line_that_cannot_be_answered_is_named(

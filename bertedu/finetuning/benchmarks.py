@@ -178,7 +178,8 @@ def benchmark(name: str, folder: str | Path | None = None) -> Task:
         raise TaskError(f"no benchmark {name!r}: choose one of {', '.join(BENCHMARKS)}")
     spec = BENCHMARKS[name]
     load = partial(_load, name, None if folder is None else Path(folder))
-    return Task(name, spec.kind, spec.about, spec.labels, spec.metric, load)
+    pairs = len(spec.columns) == len(_PAIR)
+    return Task(name, spec.kind, spec.about, spec.labels, spec.metric, load, pairs)
 
 
 def _load(name: str, folder: Path | None) -> Splits:

@@ -69,7 +69,7 @@ class Task:
     """A name, what it stands in for, its classes or tags, and where its examples come from.
 
     ``labels`` is empty for regression, span and choice. ``metric`` is the one that selects on dev:
-    the higher, the better.
+    the higher, the better. ``pairs``: two texts are classified or rated together, not one.
     """
 
     name: str
@@ -78,6 +78,7 @@ class Task:
     labels: tuple[str, ...]
     metric: str
     load: Callable[[], Splits]
+    pairs: bool = False
 
 
 def check_examples(task: Task, splits: Splits) -> None:
@@ -102,6 +103,9 @@ def _check(task: Task, example: AnyExample, where: str) -> None:
     texts: tuple[str, ...]
     if isinstance(example, Example):
         texts = (example.text,) if example.pair is None else (example.text, example.pair)
+        if task.pairs != (example.pair is not None):
+            wanted = "two texts" if task.pairs else "one text"
+            raise TaskError(f"{where}: it has {len(texts)}, and this task is about {wanted}")
         if task.labels and example.label not in range(len(task.labels)):
             raise TaskError(
                 f"{where}: label {example.label} is none of the {len(task.labels)} classes, which "

@@ -53,6 +53,7 @@ class FineTuned:
     kind: KindName
     labels: tuple[str, ...]
     max_length: int = MAX_LENGTH
+    pairs: bool = False
 
     def answer(self, examples: Sequence[AnyExample]) -> list[Answer]:
         """Answer examples; their labels are not looked at."""
@@ -63,8 +64,8 @@ class FineTuned:
     def ask(self, *texts: str) -> Answer:
         """Answer about bare texts.
 
-        One text or two to classify or to rate; a question and a text to find its answer in; a
-        sentence to tag; a beginning and its endings to choose from.
+        One text to classify or to rate, or two if the task is about pairs; a question and a text to
+        find its answer in; a sentence to tag; a beginning and its endings to choose from.
 
         Raises
         ------
@@ -72,9 +73,12 @@ class FineTuned:
             Too few or too many texts for this kind of task, or an empty one.
 
         """
-        wanted = {"span": (2, 2), "tagging": (1, 1), "choice": (3, 100)}.get(self.kind, (1, 2))
+        wanted = {"span": (2, 2), "choice": (3, 100)}.get(self.kind, (1, 1))
+        if self.pairs:
+            wanted = (2, 2)
         if not wanted[0] <= len(texts) <= wanted[1]:
-            raise ValueError(_USAGE[self.kind])
+            usage = _USAGE["pairs"] if self.pairs else _USAGE[self.kind]
+            raise ValueError(f"{usage}, not {len(texts)}")
         if not all(isinstance(text, str) and text.strip() for text in texts):
             raise ValueError("a text is empty, or no text at all")
         example: AnyExample
@@ -86,13 +90,14 @@ class FineTuned:
         elif self.kind == "choice":
             example = Choice(texts[0], texts[1:], 0)
         else:
-            example = Example(texts[0], texts[1] if len(texts) > 1 else None, 0)
+            example = Example(texts[0], texts[1] if self.pairs else None, 0)
         return self.answer([example])[0]
 
 
 _USAGE = {
-    "classification": "give one text, or two if the task is about pairs",
-    "regression": "give one text, or two if the task is about pairs",
+    "classification": "give one text",
+    "regression": "give one text",
+    "pairs": "give two texts, in the order in which the task has them",
     "span": "give two texts: the question, and the text that may hold its answer",
     "tagging": "give one sentence",
     "choice": "give a beginning, and two endings or more to choose from",
@@ -146,7 +151,7 @@ def save_finetuned(
         written.
 
     """
-    found = FineTuned(model, tokenizer, task.name, task.kind, task.labels)
+    found = FineTuned(model, tokenizer, task.name, task.kind, task.labels, pairs=task.pairs)
     _write(found, folder, {"finetuning.json": json.dumps(about, indent=1)})
 
 
@@ -176,6 +181,7 @@ def _write(found: FineTuned, folder: Path, more: dict[str, str] | None = None) -
         config["model_type"] = _OURS_ALONE  # `transformers` would open it and say something else
     longest = min(found.max_length, bert.config.max_position_embeddings)
     config["bertedu"] |= {"task": found.task, "kind": found.kind, "max_length": longest}
+    config["bertedu"]["pairs"] = found.pairs
     if isinstance(model.kind, QuestionAnswering):
         config["bertedu"]["by_character"] = model.kind.by_character
         if model.kind.can_be_none:
@@ -225,7 +231,8 @@ def load_finetuned(folder: Path | str) -> FineTuned:
             pooler = bert.pooler.state_dict()
             bert.pooler.load_state_dict({name: tensors[f"bert.pooler.{name}"] for name in pooler})
         model.eval()
-        return FineTuned(model, tokenizer, own["task"], own["kind"], labels, own["max_length"])
+        about = own["task"], own["kind"], labels, own["max_length"], own["pairs"]
+        return FineTuned(model, tokenizer, *about)
     except Exception as error:  # tokenizers raises nothing narrower
         raise CheckpointError(
             f"{folder}: the files do not fit together ({type(error).__name__}: {error}). Some of "

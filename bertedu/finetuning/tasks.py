@@ -389,6 +389,7 @@ TASKS = {
             ("no", "yes"),
             "accuracy",
             _description,
+            pairs=True,
         ),
         Task(
             "next",

@@ -223,6 +223,7 @@ def test_their_pipeline_gives_the_same_label(moods: Path) -> None:
             dict(zip(CLASSES, own.shares, strict=True)), rel=1e-4
         )
     (pair,) = [pipe({"text": texts[0], "text_pair": texts[1]})]
+    found.pairs = True
     assert (
         max(pair, key=lambda each: each["score"])["label"]
         == (CLASSES[found.ask(texts[0], texts[1]).value])
@@ -439,7 +440,6 @@ def test_an_answer_to_bare_texts_is_that_of_the_example(asked: dict[str, FineTun
         return asked[name].answer(EXAMPLES[name][number : number + 1])[0]
 
     assert asked["classification"].ask(SENTENCES[0]) == first("classification")
-    assert asked["classification"].ask(SENTENCES[1], SENTENCES[2]) == first("classification", 1)
     assert asked["regression"].ask(SENTENCES[0], SENTENCES[3]) == first("regression")
     assert asked["choice"].ask(*SENTENCES) == first("choice")
     assert asked["span"].ask("When did she plant them?", CONTEXT) == first("span")
@@ -450,8 +450,8 @@ def test_an_answer_to_bare_texts_is_that_of_the_example(asked: dict[str, FineTun
 @pytest.mark.parametrize(
     ("name", "wrong", "usage"),
     [
-        ("classification", (0, 3), "one text, or two"),
-        ("regression", (0, 3), "one text, or two"),
+        ("classification", (0, 2, 3), "give one text, not"),
+        ("regression", (0, 1, 3), "give two texts, in the order"),  # its task is about pairs
         ("span", (0, 1, 3), "two texts: the question"),
         ("tagging", (0, 2), "one sentence"),
         ("choice", (0, 1, 2), "a beginning, and two endings or more"),
@@ -473,7 +473,7 @@ def test_wrong_numbers_of_texts(
 def test_an_empty_text(asked: dict[str, FineTuned], empty: Any) -> None:
     for name, texts in (
         ("classification", (empty,)),
-        ("classification", ("One.", empty)),
+        ("regression", ("One.", empty)),
         ("span", ("Who?", empty)),
         ("tagging", (empty,)),
         ("choice", ("One.", "Two.", empty)),
@@ -492,7 +492,7 @@ def test_texts_of_any_length_and_script_get_an_answer(asked: dict[str, FineTuned
         "[SEP] [PAD]",
     ):
         for name, found in asked.items():
-            texts = (text,) * {"span": 2, "choice": 3}.get(name, 1)
+            texts = (text,) * {"span": 2, "regression": 2, "choice": 3}.get(name, 1)
             said = say_answer(found, texts, found.ask(*texts))
             assert said, name
 

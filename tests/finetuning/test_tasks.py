@@ -348,6 +348,8 @@ GOOD = Example("A film.", None, 1)
         ("sentiment", Example("A film.", None, 0.5), "label 0.5 is none of the 2 classes"),
         ("sentiment", Example("  ", None, 1), "a text is empty"),
         ("description", Example("A film.", "", 1), "a text is empty"),
+        ("description", Example("A film.", None, 1), "has 1, and this task is about two texts"),
+        ("sentiment", Example("A film.", "A man.", 1), "has 2, and this task is about one text"),
         ("sentiment", Example(3, None, 1), "no text at all"),  # type: ignore[arg-type]
         ("answer", Question("x", "Who?", "It was Ann.", (("Bob", 7),)), "there stands 'Ann'"),
         ("answer", Question("x", "Who?", "It was Ann.", (("Ann", 70),)), "does not stand at"),
@@ -361,8 +363,9 @@ GOOD = Example("A film.", None, 1)
 def test_bad_examples_are_named_with_their_place(
     task: str, example: AnyExample, message: str
 ) -> None:
-    splits: Splits = {"train": [GOOD], "dev": [example], "test": [GOOD]}
-    spec = dataclasses.replace(TASKS[task], labels=TASKS[task].labels or ())
+    spec = TASKS[task]
+    good = dataclasses.replace(GOOD, pair="A man." if spec.pairs else None)
+    splits: Splits = {"train": [good], "dev": [example], "test": [good]}
     with pytest.raises(TaskError, match=f"task {task}, dev example 0: .*{message}"):
         check_examples(spec, splits)
 

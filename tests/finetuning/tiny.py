@@ -40,7 +40,7 @@ CONTEXT = (
 )
 TASKS: dict[str, Task] = {
     "classification": Task("moods", "classification", "", CLASSES, "accuracy", dict),
-    "regression": Task("degrees", "regression", "", (), "pearson", dict),
+    "regression": Task("degrees", "regression", "", (), "pearson", dict, pairs=True),
     "choice": Task("endings", "choice", "", (), "accuracy", dict),
     "tagging": Task("names", "tagging", "", TAGS, "f1", dict),
     "span": Task("answers", "span", "", (), "f1", dict),
