@@ -212,9 +212,14 @@ def test_sentences_are_compared_like_with_like(monkeypatch: pytest.MonkeyPatch) 
     ticks: list[int] = []
     rows = sentences.compare_sentences(2, lambda: ticks.append(1), config, many=70)
     assert len(ticks) == sentences.count_sentence_calls(2)
-    assert [row.setting for row in rows] == ["one sentence", "many sentences"]
-    assert [row.batch for row in rows] == [1, 70]
-    assert all(row.target for row in rows)
+    assert [row.setting for row in rows] == [
+        "one sentence",
+        "one sentence, as trained",
+        "many sentences",
+        "many sentences, as trained",
+    ]
+    assert [row.batch for row in rows] == [1, 1, 70, 70]
+    assert [bool(row.target) for row in rows] == [True, False, True, False]
 
     def wrong(config: BertConfig) -> object:
         ours, theirs = make_sides(config)

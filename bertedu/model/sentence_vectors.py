@@ -25,6 +25,7 @@ def encode(
     ``pooling`` "mean" is the mean of the final states of a text's tokens, `[CLS]` and `[SEP]`
     included (Reimers and Gurevych 2019); "cls" is the final state of `[CLS]`. Texts of like length
     meet in a batch, so that little is padded. What is longer than the model's positions is cut.
+    On a CPU, `bertedu.model.packing.pack` makes of a model one that answers sooner.
 
     Raises
     ------

@@ -1,0 +1,77 @@
+"""Weights in the order in which the processor reads them: faster answers for a text or two.
+
+With few tokens a linear map spends its time fetching weights, not multiplying. oneDNN, the library
+below PyTorch on a CPU, can store them in the blocks that its inner loop wants. It does so by itself
+for nobody, since blocked weights cannot be trained.
+"""
+
+import copy
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bertedu.model.bert import Bert, BertForPreTraining
+from bertedu.model.gelu_linear import GeluLinear
+
+AnyBert = TypeVar("AnyBert", Bert, BertForPreTraining)
+
+
+class PackedLinear(nn.Module):
+    """A linear map (after GELU, in place of a `GeluLinear`) whose weights are packed."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.gelu = isinstance(linear, GeluLinear)
+        self.bias = linear.bias.detach()
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., in) -> (..., out).
+
+        Raises
+        ------
+        RuntimeError
+            A gradient is wanted: call it under `torch.inference_mode()`.
+
+        """
+        if torch.is_grad_enabled() and x.requires_grad:
+            raise RuntimeError(
+                "a packed model only answers, it cannot be trained: train the model it was made "
+                "from, or call this one under torch.inference_mode()"
+            )
+        x = F.gelu(x) if self.gelu else x
+        result: Tensor = torch.ops.mkldnn._linear_pointwise(
+            x, self.packed, self.bias, "none", [], ""
+        )
+        return result
+
+
+def pack(model: AnyBert) -> AnyBert:
+    """Return a copy for inference whose encoder has packed weights; the same answers, sooner.
+
+    Later changes of ``model`` do not reach the copy, and it cannot be saved. Where PyTorch comes
+    without oneDNN (on Apple silicon, for one) the copy is a plain one.
+
+    Raises
+    ------
+    ValueError
+        The model is not in float32 on a CPU.
+
+    """
+    weight = next(model.parameters())
+    if weight.dtype != torch.float32 or weight.device.type != "cpu":
+        raise ValueError(
+            f"packing is for float32 on a CPU, and this model is {weight.dtype} on "
+            f"{weight.device}: model.float().cpu() first"
+        )
+    packed = copy.deepcopy(model).eval()
+    if not hasattr(torch.ops.mkldnn, "_reorder_linear_weight"):
+        return packed
+    bert = packed if isinstance(packed, Bert) else packed.bert
+    for module in list(bert.encoder.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, nn.Linear):
+                setattr(module, name, PackedLinear(child))
+    return packed
