@@ -130,15 +130,16 @@ def pairs_of(text: Text, relation: str) -> list[tuple[int, list[int]]]:
 def hits_of_heads(weights: Tensor, pairs: Sequence[tuple[int, list[int]]]) -> Tensor:
     """Count for each head how often its strongest other word is right: (…, S, S) -> (…).
 
-    `[CLS]`, `[SEP]` and the query itself cannot be chosen: many heads rest there.
+    `[CLS]`, `[SEP]` and the query itself cannot be chosen: many heads rest there. Nor can a word
+    of weight 0, which a one-way model does not see.
     """
     free = weights.clone()
     free[..., 0] = free[..., -1] = -1
     free.diagonal(dim1=-2, dim2=-1).fill_(-1)
-    best = free.argmax(dim=-1)  # (…, S)
+    strongest, best = free.max(dim=-1)  # (…, S)
     hits = torch.zeros(best.shape[:-1])
     for query, right in pairs:
-        hits += torch.isin(best[..., query], torch.tensor(right))
+        hits += torch.isin(best[..., query], torch.tensor(right)) & (strongest[..., query] > 0)
     return hits
 
 

@@ -115,6 +115,15 @@ def test_hits_of_a_head_that_is_always_right_and_of_one_that_is_not(text: Text) 
     assert OFFSETS[int(offsets.argmax())] == -1
 
 
+def test_what_a_head_cannot_see_is_no_hit(text: Text) -> None:
+    """The first word of a text has nobody on its left: all weights that are left are 0."""
+    size = len(text.tokens)
+    left = torch.ones(1, 1, size, size).tril()
+    assert hits_of_heads(left, [(1, [2])]).tolist() == [[0]]
+    left[0, 0, 1, 2] = 0.01
+    assert hits_of_heads(left, [(1, [2])]).tolist() == [[1]]
+
+
 def test_the_best_head_is_chosen_on_other_documents(text: Text) -> None:
     """Head 2 is right on the texts chosen from, head 1 on the texts scored: the score must be 0."""
     size = len(text.tokens)
