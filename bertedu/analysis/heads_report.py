@@ -114,7 +114,7 @@ def relation_plot(
     """Draw the best head and the best fixed offset on each relation: a panel a model."""
     with style():
         figure, panels = plt.subplots(
-            1, len(names), figsize=(4.6 + 4.8 * len(names), 5), squeeze=False, sharey=True
+            1, len(names), figsize=(2.6 + 4 * len(names), 5.2), squeeze=False, sharey=True
         )
         for axes, model in zip(panels[0], names, strict=True):
             for place, name in enumerate(RELATIONS):

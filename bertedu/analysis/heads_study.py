@@ -1,7 +1,7 @@
 """The study of notebook 15: what heads and layers do on held-out text, and what that is worth.
 
-    python -m bertedu.analysis.heads_study                     # bert-L4H128 and MiniLM
-    python -m bertedu.analysis.heads_study --model ltr-L4H128  # any checkpoint, by name or folder
+    python -m bertedu.analysis.heads_study                    # the two directions, and MiniLM
+    python -m bertedu.analysis.heads_study --model bert-mini  # any checkpoint, by name or folder
 
 Writes ``data/results/heads.csv``. What stands there is not measured again. Intervals (95 %) draw
 whole documents: how far other texts might differ, not other training runs.
@@ -51,7 +51,7 @@ from bertedu.pretraining.next_sentence import encode_documents
 from bertedu.pretraining.run import current_commit
 from bertedu.text.corpus import Document, load_documents
 
-MODELS = ("bert-L4H128", "minilm")
+MODELS = ("bert-L4H128", "ltr-L4H128", "minilm")
 Row = dict[str, Any]
 Measured = tuple[str, Any, Any, Tensor, Tensor]  # statistic, layer, head, sums and counts (N,)
 
@@ -241,7 +241,7 @@ def study(
     tokenizer: Tokenizer,
     documents: Sequence[Document],
     texts: int = 200,
-    blanks: int = 16,
+    blanks: int = 64,
 ) -> dict[str, Callable[[], list[Measured]]]:
     """Return the parts of the study of one model, each a function that measures it."""
     bert = encoder_of(model)
@@ -276,7 +276,7 @@ def study(
     return parts
 
 
-def run(names: Sequence[str], out: Path, texts: int = 200, blanks: int = 16) -> None:
+def run(names: Sequence[str], out: Path, texts: int = 200, blanks: int = 64) -> None:
     """Measure what is not in the file yet, part by part, and write each part as it is done."""
     documents = [d for d in load_documents("encyclopedia") if d.split == "dev"]
     for name in names:
@@ -329,7 +329,7 @@ def main(
     ] = None,
     out: Annotated[Path, typer.Option(help="CSV file to add to.")] = Path("data/results/heads.csv"),
     texts: Annotated[int, typer.Option(help="How many held-out documents.", min=6)] = 200,
-    blanks: Annotated[int, typer.Option(help="How many blanks get another attention.", min=1)] = 16,
+    blanks: Annotated[int, typer.Option(help="How many blanks get another attention.", min=1)] = 64,
     threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 1,
 ) -> None:
     """Run the study; about two minutes a model on one quiet core."""
