@@ -20,6 +20,7 @@ from torch import Tensor
 from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.pretraining.batches import Batch
 from bertedu.text.corpus import Document
+from bertedu.text.tokenization import MASK_ID
 
 OFFSETS = tuple(offset for offset in range(-8, 9) if offset)
 # a noun phrase ends before one of these
@@ -225,17 +226,22 @@ def probe(
 def lens(model: BertForPreTraining, batch: Batch) -> Tensor:
     """Let the word head read every layer, not only the last: (B, L + 1, 3).
 
-    For each sequence and layer: number of blanks, sum of their losses, number right. For a one-way
-    model, the "blank" is each next word.
+    For each sequence and layer: number of blanks, sum of their losses, number right. A blank is a
+    `[MASK]`: a selected word that was left as it is could be copied. For a one-way model, the
+    "blank" is each next word.
     """
     states = model.bert(batch.ids, batch.segment_ids, batch.padding_mask).hidden_states
-    row = batch.selected.nonzero()[:, 0]
+    blank = batch.selected
+    if model.config.direction == "bidirectional":
+        blank = blank & (batch.ids == MASK_ID)
+    labels = batch.labels[blank[batch.selected]]
+    row = blank.nonzero()[:, 0]
     found = torch.zeros(len(states), len(batch.ids), 3)
     for layer, state in enumerate(states):
         if 0 < layer < len(states) - 1:
             state = model.bert.encoder.final_norm(state)  # the last has it already
-        scores = model.mlm(state[batch.selected]).float()
-        loss = torch.nn.functional.cross_entropy(scores, batch.labels, reduction="none")
-        right = (scores.argmax(-1) == batch.labels).float()
+        scores = model.mlm(state[blank]).float()
+        loss = torch.nn.functional.cross_entropy(scores, labels, reduction="none")
+        right = (scores.argmax(-1) == labels).float()
         found[layer].index_add_(0, row, torch.stack([torch.ones_like(loss), loss, right], dim=1))
     return found.transpose(0, 1)
