@@ -135,9 +135,10 @@ def relation_plot(
             axes.set(yticks=range(len(RELATIONS)), yticklabels=RELATIONS, xlim=(-4, 104))
             axes.set_ylim(len(RELATIONS) - 0.5, -0.6)
             axes.set(xlabel="right, %", title=model)
-        panels[0, 0].plot([], [], "o-", color=BLUE, label="best head (layer.head)")
-        panels[0, 0].plot([], [], "o-", color=ORANGE, label="best fixed distance")
-        panels[0, 0].legend(fontsize=12, loc="lower left")
+        below = panels[0, len(names) // 2]
+        below.plot([], [], "o-", color=BLUE, label="best head (layer.head)")
+        below.plot([], [], "o-", color=ORANGE, label="best fixed distance")
+        below.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2)
         figure.suptitle(title, fontsize=18)
         return Picture(figure, alt)
 

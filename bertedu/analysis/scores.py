@@ -261,9 +261,13 @@ def runs_of(
 
 
 def live_rows(
-    task: str, examples: int, epochs: int, folder: Path | None = None
+    task: str,
+    examples: int,
+    epochs: int,
+    model: str = "bert-L4H128",
+    folder: Path | None = None,
 ) -> list[dict[str, str]]:
-    """Return the recorded runs, all methods and seeds, of a short recipe that is run in class.
+    """Return a model's recorded runs, all methods and seeds, of a short recipe run in class.
 
     Raises
     ------
@@ -274,13 +278,13 @@ def live_rows(
     found = [
         row
         for row in _rows("finetuning.csv", folder)
-        if (row["task"], row["purpose"]) == (task, "score")
+        if (row["task"], row["model"], row["purpose"]) == (task, model, "score")
         and (row["train_examples"], row["epochs"]) == (str(examples), str(epochs))
     ]
     if not found:
         raise ValueError(
-            f"no such runs: bertedu finetune {task} --examples {examples} --epochs {epochs} "
-            "--seeds 10"
+            f"no such runs: bertedu finetune {task} --from {model} --examples {examples} "
+            f"--epochs {epochs} --seeds 10"
         )
     return found
 

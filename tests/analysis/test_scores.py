@@ -142,9 +142,11 @@ def test_how_many_labels_reach_a_rival(folder: Path) -> None:
 def test_runs_by_purpose(folder: Path) -> None:
     assert len(runs_of("play", TUNED, folder=folder)) == 2
     assert len(runs_of("play", TUNED, "grid", folder)) == 8
-    assert {row["seed"] for row in live_rows("play", 100, 3, folder)} == {"0"}
-    with pytest.raises(ValueError, match=r"bertedu finetune play --examples 50 --epochs 3"):
-        live_rows("play", 50, 3, folder)
+    assert {row["seed"] for row in live_rows("play", 100, 3, folder=folder)} == {"0"}
+    with pytest.raises(ValueError, match=r"play --from bert-L4H128 --examples 50 --epochs 3"):
+        live_rows("play", 50, 3, folder=folder)
+    with pytest.raises(ValueError, match=r"play --from minilm"):
+        live_rows("play", 100, 3, "minilm", folder)
 
 
 def test_what_is_missing_is_named(folder: Path) -> None:
