@@ -56,7 +56,7 @@ def test_a_grid_has_seen_no_test_score() -> None:
     assert all(row["test"] == "" for row in grid)
 
 
-# (notebook, task, model, method, examples, epochs): what the notebook's cell says with room to spare
+# (notebook, task, model, method, examples, epochs): the band, clear of what a cell says of the run
 BANDS = {
     ("08", "topic", "bert-L4H128", "fine-tuned", "2000", "2"): (0.48, 0.62),  # above 45 %
     ("08", "topic", "bert-L4H128", "untrained", "2000", "2"): (0.08, 0.22),  # below 25 %
