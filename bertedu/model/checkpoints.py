@@ -413,7 +413,6 @@ def load_weights(
         token embedding is not.
 
     """
-    found = canonical(tensors)
     found, state = canonical(tensors), model.state_dict()
     prefix = "" if isinstance(model, BertForPreTraining) else "bert."
     tied = is_tied(model)

@@ -6,7 +6,7 @@ for nobody, since blocked weights cannot be trained.
 """
 
 import copy
-from typing import TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -47,19 +47,25 @@ class PackedLinear(nn.Module):
         )
         return result
 
+    def _save_to_state_dict(self, *_: Any) -> NoReturn:
+        """Refuse: without these weights a checkpoint would look whole, and be none."""
+        raise RuntimeError("a packed model cannot be saved: save the model it was made from")
+
 
 def pack(model: AnyBert) -> AnyBert:
     """Return a copy for inference whose encoder has packed weights; the same answers, sooner.
 
-    Later changes of ``model`` do not reach the copy, and it cannot be saved. Where PyTorch comes
-    without oneDNN (on Apple silicon, for one) the copy is a plain one.
+    Later changes of ``model`` do not reach the copy, and to save it raises RuntimeError. Where
+    PyTorch comes without oneDNN (on Apple silicon, for one) the copy is a plain one.
 
     Raises
     ------
     ValueError
-        The model is not in float32 on a CPU.
+        The model is not in float32 on a CPU, or is packed already.
 
     """
+    if any(isinstance(module, PackedLinear) for module in model.modules()):
+        raise ValueError("this model is packed already")
     weight = next(model.parameters())
     if weight.dtype != torch.float32 or weight.device.type != "cpu":
         raise ValueError(

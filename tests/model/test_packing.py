@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import pytest
 import torch
 from model_checks import shake
 
 from bertedu.model.bert import Bert, BertForPreTraining
+from bertedu.model.checkpoints import save_checkpoint
 from bertedu.model.config import BertConfig
 from bertedu.model.packing import PackedLinear, pack
 
@@ -76,6 +78,17 @@ def test_neither_changes_the_other(model: BertForPreTraining) -> None:
 def test_it_cannot_be_trained(model: BertForPreTraining) -> None:
     with pytest.raises(RuntimeError, match="a packed model only answers"):
         pack(model)(*inputs(2, 12))
+
+
+@needs_onednn
+def test_it_cannot_be_saved_or_packed_again(model: BertForPreTraining, tmp_path: Path) -> None:
+    """A checkpoint without the weights of its layers would look whole."""
+    packed = pack(model)
+    with pytest.raises(RuntimeError, match="save the model it was made from"):
+        save_checkpoint(packed, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    with pytest.raises(ValueError, match="packed already"):
+        pack(packed)
 
 
 def test_other_numbers_than_float32_are_refused(model: BertForPreTraining) -> None:
