@@ -178,7 +178,7 @@ def benchmark(name: str, folder: str | Path | None = None) -> Task:
         raise TaskError(f"no benchmark {name!r}: choose one of {', '.join(BENCHMARKS)}")
     spec = BENCHMARKS[name]
     load = partial(_load, name, None if folder is None else Path(folder))
-    pairs = len(spec.columns) == len(_PAIR)
+    pairs = len(spec.columns) > len(_ONE)  # two columns of text beside the label
     return Task(name, spec.kind, spec.about, spec.labels, spec.metric, load, pairs)
 
 

@@ -305,7 +305,9 @@ def pretrain(
 
     def keep(step: int) -> None:
         if first and keep_every is not None and step % keep_every == 0:
-            save_checkpoint(model, out / "steps" / f"{step:06d}", torch.float16)
+            folder = out / "steps" / f"{step:06d}"
+            save_checkpoint(model, folder, torch.float16)
+            save_tokenizer(load_vocabulary(), folder)
 
     commit = current_commit()  # of the code that runs, not of what is edited meanwhile
     state = train(

@@ -497,6 +497,8 @@ def test_files_and_hub_give_the_same_examples(name: str, tmp_path: Path, serve: 
         found = [[*local["train"], *local["dev"]], local["test"]]
     assert [set(some) for some in found] == list(EXPECTED[name])
     assert [len(some) for some in found] == [len(some) for some in EXPECTED[name]]
+    two_texts = [e.pair is not None for some in local.values() for e in some if type(e) is Example]
+    assert benchmark(name).pairs is any(two_texts)
 
 
 def test_tags_have_the_numbers_of_the_hub() -> None:
