@@ -353,6 +353,35 @@ def context(
 
 
 @app.command()
+def sides(
+    out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path("data/results/sides.csv"),
+    split: Annotated[str, typer.Option(help="dev or test.")] = "test",
+) -> None:
+    """Ask all variants about blanks whose word is given away on one side only. A few minutes."""
+    import torch
+
+    from bertedu.analysis.sides import READERS, held_out_blanks
+    from bertedu.analysis.sides import compare_sides as compare
+    from bertedu.pretraining.loop import describe_machine
+    from bertedu.pretraining.report import write_rows
+    from bertedu.pretraining.run import current_commit
+    from bertedu.text.sources import SourceError
+
+    commit, machine = current_commit() or "", describe_machine(torch.device("cpu"))
+    origin = {"commit": commit, "device": f"{machine['device']} {machine['hardware']}"}
+    with plain_errors(SourceError, ValueError, OSError):
+        rows = [row | origin for row in compare(READERS, *held_out_blanks(split))]
+        write_rows(rows, out)
+        for row in rows:
+            typer.echo(
+                f"told by its {row['telling_word']:<6} {row['reader']:<40} "
+                f"right {row['accuracy']:.1%} ({row['accuracy_low']:.1%} to "
+                f"{row['accuracy_high']:.1%})  loss {row['loss']:.2f}"
+            )
+        typer.echo(f"written: {out}")
+
+
+@app.command()
 def toy(
     seeds: Annotated[int, typer.Option(help="Training runs for each direction.", min=1)] = 5,
     out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path("data/results/toy.csv"),

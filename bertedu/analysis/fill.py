@@ -114,7 +114,7 @@ def blank_logits(
     model.eval()
     try:
         blank = ids == _number(tokenizer, "[MASK]")
-        logits = _scores(model, ids, blank, _number(tokenizer, "[UNK]"), side)
+        logits = score_blanks(model, ids, blank, _number(tokenizer, "[UNK]"), side)
     finally:
         model.train(was_training)
     return logits.float().cpu(), encoding.tokens
@@ -128,10 +128,13 @@ def _number(tokenizer: Tokenizer, token: str) -> int:
     return found
 
 
-def _scores(
-    model: PreTrainingModel, ids: Tensor, blank: Tensor, unknown: int, side: Side
+def score_blanks(
+    model: PreTrainingModel, ids: Tensor, blank: Tensor, unknown: int, side: Side = "both"
 ) -> Tensor:
-    """Score the words at n blanks, true in bool (1, S): (n, V). See `blank_logits`."""
+    """Score the words at the n blanks of rows without padding: (n, V). See `blank_logits`.
+
+    ``ids`` and bool ``blank`` are (B, S); ``unknown`` is the id of `[UNK]`.
+    """
     if isinstance(model, BertForPreTraining) and model.config.direction == "bidirectional":
         both: Tensor = model(ids, selected=blank)[0]
         return both
