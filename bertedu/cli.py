@@ -387,20 +387,27 @@ def toy(
     out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path("data/results/toy.csv"),
     threads: Annotated[int, typer.Option(help="CPU threads; so small a model needs one.")] = 1,
 ) -> None:
-    """Train on the toy language, beside the exact limits. Some 40 seconds a run."""
+    """Train on the toy language, beside the exact limits. Some 40 seconds a run.
+
+    A second file, `toy_sides.csv`, says how the trained models do by the side that tells.
+    """
     import torch
 
     from bertedu.pretraining.loop import describe_machine
     from bertedu.pretraining.report import write_rows
     from bertedu.pretraining.run import current_commit
     from bertedu.pretraining.toy import compare_with_limits
+    from bertedu.pretraining.toy_sides import score_sides
 
     torch.set_num_threads(threads)
     commit, machine = current_commit() or "", describe_machine(torch.device("cpu"))
     origin = {"commit": commit, "device": f"{machine['device']} {machine['hardware']}"}
     with plain_errors(OSError, ValueError), plain_interrupt():
-        rows = [row | origin for row in compare_with_limits(seeds)]
+        curves, trained = compare_with_limits(seeds)
+        rows = [row | origin for row in curves]
         write_rows(rows, out)
+        by_side = out.with_name(f"{out.stem}_sides.csv")
+        write_rows([row | origin for row in score_sides(trained)], by_side)
         last = max(int(str(row["step"])) for row in rows)
         for row in rows:
             if row["step"] == last:
@@ -408,7 +415,7 @@ def toy(
                     f"{row['direction']:<14} seed {row['seed']}  loss {row['loss']:.3f}  "
                     f"limit {row['limit']:.3f}  {row['excess_percent']:+.1f} %"
                 )
-        typer.echo(f"written: {out}")
+        typer.echo(f"written: {out} and {by_side}")
 
 
 @app.command()

@@ -9,6 +9,7 @@ below it in the long run has seen something that it should not see.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -45,6 +46,11 @@ class Questions:
     columns: Tensor
     limits: dict[Direction, Tensor]
 
+    @property
+    def answers(self) -> Tensor:
+        """The (N,) words asked for."""
+        return self.ids[self.rows, self.columns]
+
 
 def toy_ids(language: ToyLanguage, sentences: Sequence[Sequence[str]]) -> Tensor:
     """Write sentences as `[CLS] … [SEP] [PAD] …`: (sentences, S)."""
@@ -74,12 +80,16 @@ def toy_questions(language: ToyLanguage, sentences: Sequence[Sequence[str]]) -> 
     return Questions(toy_ids(language, sentences), rows, columns + 1, limits)  # + 1: [CLS]
 
 
-@torch.inference_mode()
 def toy_losses(model: BertForPreTraining, questions: Questions) -> Tensor:
     """(N,) nats that a model pays for each word: hidden in turn, or foretold from one side."""
+    return F.nll_loss(toy_log_chances(model, questions), questions.answers, reduction="none")
+
+
+@torch.inference_mode()
+def toy_log_chances(model: BertForPreTraining, questions: Questions) -> Tensor:
+    """(N, V) log probabilities of each word: hidden in turn, or foretold from one side."""
     direction = model.config.direction
     sentences, rows, columns = questions.ids, questions.rows, questions.columns
-    answers = sentences[rows, columns]
     was_training = model.training
     model.eval()
     if direction == "bidirectional":
@@ -92,7 +102,8 @@ def toy_losses(model: BertForPreTraining, questions: Questions) -> Tensor:
         scores, _ = model(sentences, padding_mask=sentences != PAD_ID)
         words = scores[rows, columns + (1 if direction == "right-to-left" else -1)]
     model.train(was_training)
-    return F.cross_entropy(words, answers, reduction="none")
+    log_chances: Tensor = words.log_softmax(-1)
+    return log_chances
 
 
 def train_toy(
@@ -145,25 +156,41 @@ def toy_batch(
     return Batch(ids, torch.zeros_like(ids), original != PAD_ID, selected, labels, nothing)
 
 
-def compare_with_limits(seeds: int, steps: int = STEPS) -> list[dict[str, object]]:
-    """Train all three directions, some seeds each; a row for each look at the held-out words.
+Trained = dict[tuple[Direction, int], BertForPreTraining]  # by direction and seed
 
-    Columns: direction, seed, step, loss and limit (mean nats a word, on the same words), the
-    excess of the loss over the limit in per cent, seconds of training so far.
+
+def held_out_questions(language: ToyLanguage) -> tuple[list[list[str]], Questions]:
+    """Return held-out sentences, and all their words as questions."""
+    # A seed that no training run has. Frequent sentences are in both, as in real text.
+    sentences = language.sample(HELD_OUT, 10_000)
+    return sentences, toy_questions(language, sentences)
+
+
+def compare_with_limits(seeds: int, steps: int = STEPS) -> tuple[list[dict[str, object]], Trained]:
+    """Train all three directions, some seeds each.
+
+    Returns
+    -------
+    A row for each look at the held-out words: direction, seed, step, loss and limit (mean nats a
+    word, on the same words), the excess of the loss over the limit in per cent, seconds of
+    training so far.
+    The trained models.
+
     """
     language = ToyLanguage()
-    # A seed that no training run has. Frequent sentences are in both, as in real text.
-    questions = toy_questions(language, language.sample(HELD_OUT, 10_000))
+    _, questions = held_out_questions(language)
     rows: list[dict[str, object]] = []
-    for direction in DIRECTIONS:
-        for seed in range(seeds):
-            rows += _look_while_training(direction, seed, steps, language, questions)
-    return rows
+    trained: Trained = {}
+    for direction, seed in product(DIRECTIONS, range(seeds)):
+        more, model = _look_while_training(direction, seed, steps, language, questions)
+        rows += more
+        trained[direction, seed] = model
+    return rows, trained
 
 
 def _look_while_training(
     direction: Direction, seed: int, steps: int, language: ToyLanguage, questions: Questions
-) -> list[dict[str, object]]:
+) -> tuple[list[dict[str, object]], BertForPreTraining]:
     limit = questions.limits[direction].mean().item()
     rows: list[dict[str, object]] = []
     looking, began = 0.0, time.perf_counter()
@@ -185,5 +212,5 @@ def _look_while_training(
         )
         looking += time.perf_counter() - at
 
-    train_toy(direction, seed, steps, language, watch=look)
-    return rows
+    model = train_toy(direction, seed, steps, language, watch=look)
+    return rows, model

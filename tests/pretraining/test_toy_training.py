@@ -105,6 +105,14 @@ def test_the_command_writes_a_row_for_every_look(
         rows = list(csv.DictReader(file))
     assert len(rows) == 3 * 2 * 21
     assert {row["direction"] for row in rows} == set(DIRECTIONS)
+    last = {(r["direction"], r["seed"]): r["loss"] for r in rows if r["step"] == "20"}
+    with (tmp_path / "toy_sides.csv").open() as file:
+        by_side = list(csv.DictReader(file))
+    assert len(by_side) == 4 * 2 * 3
+    for row in by_side:
+        if row["reader"] != "joined" and row["told_by"] == "all":
+            same = last[row["reader"], row["seed"]]
+            assert float(row["loss"]) == pytest.approx(float(same), abs=1e-3)
 
 
 def test_the_committed_curves_end_within_two_per_cent() -> None:

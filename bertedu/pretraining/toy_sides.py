@@ -1,0 +1,102 @@
+"""Both sides together, or each by itself? The toy language knows what the difference is worth.
+
+An ELMo-style pair reads the left with one model, the right with another, and joins their answers.
+Even if both are perfect, something is lost: given the hidden word, the two sides are not
+independent (both tell of the same animal). The loss of the perfect pair is a limit like the others,
+and it lies above that of a perfect reader of both sides at once.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from bertedu.pretraining.toy import (
+    Questions,
+    Trained,
+    held_out_questions,
+    toy_log_chances,
+)
+from bertedu.text.tokenization import SPECIAL_TOKENS
+from bertedu.text.toy import ToyLanguage
+
+TELLING = math.log(4)  # nats by which one side must tell more of a word than the other
+JOINED = "joined"
+
+
+def join(left: Tensor, right: Tensor, prior: Tensor) -> Tensor:
+    """Multiply what two sides say of each word, divide by what both knew before: (N, W) each, log.
+
+    Right if the sides were independent given the word; the result is made to add up to 1.
+    """
+    possible = prior > -torch.inf
+    return torch.where(possible, left + right - prior, -torch.inf).log_softmax(-1)
+
+
+def exact_log_chances(
+    language: ToyLanguage, sentences: Sequence[Sequence[str]], left: bool, right: bool
+) -> Tensor:
+    """(N, W) exact log probabilities of every word of some sentences, from the chosen sides."""
+    return torch.stack(
+        [
+            language.posterior(sentence, place, left, right)
+            for sentence in sentences
+            for place in range(len(sentence))
+        ]
+    ).log()
+
+
+def told_by(questions: Questions) -> dict[str, Tensor]:
+    """Return which questions (N,) are all, told by the left, and told by the right.
+
+    A side tells if a perfect reader of it finds the word at least four times as likely as a
+    perfect reader of the other side.
+    """
+    gain = questions.limits["right-to-left"] - questions.limits["left-to-right"]
+    return {"all": gain == gain, "left": gain >= TELLING, "right": gain <= -TELLING}
+
+
+def score_sides(trained: Trained) -> list[dict[str, object]]:
+    """Score trained models, and pairs of one-way ones of equal seed, by the side that tells.
+
+    Columns: reader, seed, told_by, words, loss, and what a perfect reader of that kind pays on the
+    same words (mean nats). Over all words that is the limit; among words that were chosen for what
+    stood there, a model may be luckier than a perfect reader.
+    """
+    language = ToyLanguage()
+    sentences, questions = held_out_questions(language)
+    answers = questions.answers - len(SPECIAL_TOKENS)  # as columns of the language
+    from_left, from_right, neither = (
+        exact_log_chances(language, sentences, *sees)
+        for sees in ((True, False), (False, True), (False, False))
+    )
+    perfect: dict[str, Tensor] = dict(questions.limits.items())
+    perfect[JOINED] = F.nll_loss(join(from_left, from_right, neither), answers, reduction="none")
+    rows: list[dict[str, object]] = []
+    for seed in sorted({seed for _, seed in trained}):
+        said = {
+            direction: toy_log_chances(model, questions)[:, len(SPECIAL_TOKENS) :].double()
+            for (direction, of), model in trained.items()
+            if of == seed
+        }
+        paid: dict[str, Tensor] = {
+            reader: F.nll_loss(chances, answers, reduction="none")
+            for reader, chances in said.items()
+        }
+        pair = join(said["left-to-right"], said["right-to-left"], neither)
+        paid[JOINED] = F.nll_loss(pair, answers, reduction="none")
+        for reader, losses in paid.items():
+            for side, some in told_by(questions).items():
+                rows.append(
+                    {
+                        "reader": reader,
+                        "seed": seed,
+                        "told_by": side,
+                        "words": int(some.sum()),
+                        "loss": round(losses[some].mean().item(), 4),
+                        "perfect": round(perfect[reader][some].double().mean().item(), 4),
+                    }
+                )
+    return rows
