@@ -576,7 +576,7 @@ def summary(
 @app.command()
 def ablate(
     grids: Annotated[
-        list[str] | None, typer.Argument(help="direction, size, masking, steps; none: all four.")
+        list[str] | None, typer.Argument(help="direction, size, masking, …; none: all.")
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="A minute for a class, in place of a night.")

@@ -95,11 +95,17 @@ def verdict(low: float, high: float) -> str:
 
 
 def paired_difference(
-    book: Book, task: str, one: System, other: System
+    book: Book,
+    task: str,
+    one: System,
+    other: System,
+    system_of: Callable[[Row], System | None] | None = None,
 ) -> tuple[float, float, float]:
     """Return mean(one) - mean(other) and its 95 % interval, on the same draws of texts.
 
     Where both have the same number of seeds, seed i of one is drawn with seed i of the other.
+    ``system_of`` says which system a row of outcomes belongs to, if not model, method and number
+    of training examples.
 
     Raises
     ------
@@ -110,10 +116,11 @@ def paired_difference(
     sources, runs = book.outcomes(task)
     drawn, means = [], []
     for system in (one, other):
-        some = [(row, o) for row, o in runs if _system(row) == system]
+        some = [(row, o) for row, o in runs if (system_of or _system)(row) == system]
         if not some:
             raise TaskError(
-                f"no runs of {', '.join(system)} on {task}: run it with bertedu finetune"
+                f"no runs of {', '.join(filter(None, system))} on {task}: run it with bertedu "
+                f"{'finetune' if system_of is None else 'ablate'}"
             )
         metric = main_metric(some[0][0]["columns"])
         means.append(np.mean([metric(outcomes) for _, outcomes in some]))

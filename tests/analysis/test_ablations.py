@@ -21,13 +21,14 @@ from bertedu.analysis.ablations import (
     Grid,
     Variant,
     ablate,
+    difference,
     pretrained_with,
     summarize_grid,
     write_summary,
 )
 from bertedu.cli import app
 from bertedu.finetuning import run as running
-from bertedu.finetuning.examples import Splits, Task
+from bertedu.finetuning.examples import Splits, Task, TaskError
 from bertedu.finetuning.loop import Recipe
 from bertedu.finetuning.run import Book, Setup
 from bertedu.finetuning.tasks import load_task
@@ -229,6 +230,23 @@ def test_the_summary_compares_with_the_first_variant(
     written = write_summary(tmp_path)
     assert {row["grid"] for row in written} == {"mine"}
     assert {row["variant"] for row in written} == rows.keys()
+
+
+def test_a_difference_is_taken_on_the_same_texts(models: dict[str, str], tmp_path: Path) -> None:
+    grid = grid_of(models)
+    go(grid, tmp_path)
+    rows = {row["variant"]: row for row in summarize_grid(grid, tmp_path)}
+    for name in ("pair", "ELMo"):
+        middle, low, high = difference(grid, "keyword", name, "BERT", tmp_path)
+        assert middle == pytest.approx(float(rows[name]["minus_reference"]), abs=2e-4)
+        assert low == pytest.approx(float(rows[name]["minus_low"]), abs=2e-4)
+        assert high == pytest.approx(float(rows[name]["minus_high"]), abs=2e-4)
+        turned = difference(grid, "keyword", "BERT", name, tmp_path)
+        assert turned == pytest.approx((-middle, -high, -low))
+    assert difference(grid, "keyword", "BERT", "BERT", tmp_path) == (0, 0, 0)
+    only_bert = replace(grid, variants=(grid.variants[0],))
+    with pytest.raises(TaskError, match="no runs of pair, 16 on keyword: run it with bertedu abl"):
+        difference(only_bert, "keyword", "BERT", "pair", tmp_path)
 
 
 # --- What is declared ---------------------------------------------------------------------------

@@ -1,0 +1,249 @@
+"""The committed ablations as notebooks 13 and 14 show them: with intervals, beside the paper."""
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+
+from matplotlib import pyplot as plt
+
+from bertedu.analysis.ablations import GRIDS, NAME, difference
+from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, curve, style
+from bertedu.finetuning.run import Book, Row
+from bertedu.text.sources import shipped
+
+# Devlin et al. (2019), dev sets: table 5, and for the masking procedures table 8.
+TABLE_5: dict[str, dict[str, float]] = {
+    "BERT": {"MNLI-m": 84.4, "QNLI": 88.4, "MRPC": 86.7, "SST-2": 92.7, "SQuAD": 88.5},
+    "No NSP": {"MNLI-m": 83.9, "QNLI": 84.9, "MRPC": 86.5, "SST-2": 92.6, "SQuAD": 87.9},
+    "LTR & No NSP": {"MNLI-m": 82.1, "QNLI": 84.3, "MRPC": 77.5, "SST-2": 92.1, "SQuAD": 77.8},
+    "LTR & No NSP + BiLSTM": {
+        "MNLI-m": 82.1,
+        "QNLI": 84.1,
+        "MRPC": 75.7,
+        "SST-2": 91.6,
+        "SQuAD": 84.9,
+    },
+}
+TABLE_8: dict[str, dict[str, float]] = {
+    "80/10/10": {"MNLI": 84.2, "NER": 95.4, "NER, frozen": 94.9},
+    "100/0/0": {"MNLI": 84.3, "NER": 94.9, "NER, frozen": 94.0},
+    "80/0/20": {"MNLI": 84.1, "NER": 95.2, "NER, frozen": 94.6},
+    "80/20/0": {"MNLI": 84.4, "NER": 95.2, "NER, frozen": 94.7},
+    "0/20/80": {"MNLI": 83.7, "NER": 94.8, "NER, frozen": 94.6},
+    "0/0/100": {"MNLI": 83.6, "NER": 94.9, "NER, frozen": 94.6},
+}
+# Table 6: layers, width, heads -> perplexity of the masked words, and three tasks
+TABLE_6: dict[tuple[int, int, int], dict[str, float]] = {
+    (3, 768, 12): {"perplexity": 5.84, "MNLI-m": 77.9, "MRPC": 79.8, "SST-2": 88.4},
+    (6, 768, 3): {"perplexity": 5.24, "MNLI-m": 80.6, "MRPC": 82.2, "SST-2": 90.7},
+    (6, 768, 12): {"perplexity": 4.68, "MNLI-m": 81.9, "MRPC": 84.8, "SST-2": 91.3},
+    (12, 768, 12): {"perplexity": 3.99, "MNLI-m": 84.4, "MRPC": 86.7, "SST-2": 92.9},
+    (12, 1024, 16): {"perplexity": 3.54, "MNLI-m": 85.7, "MRPC": 86.9, "SST-2": 93.3},
+    (24, 1024, 16): {"perplexity": 3.23, "MNLI-m": 86.6, "MRPC": 87.8, "SST-2": 93.7},
+}
+BASELINES = {"majority": "always the same", "word counts": "counted words"}
+
+
+def results(grid: str, folder: Path | None = None) -> dict[tuple[str, str], dict[str, str]]:
+    """Return the rows of `ablations_summary.csv` for one grid, by variant and task.
+
+    Raises
+    ------
+    ValueError
+        The grid was not run.
+
+    """
+    with open((folder or shipped("results")) / f"{NAME}_summary.csv", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["grid"] == grid]
+    if not rows:
+        raise ValueError(f"no results of grid {grid!r}: run `bertedu ablate {grid}`")
+    return {(row["variant"], row["task"]): row for row in rows}
+
+
+def score_lines(grid: str, task: str, folder: Path | None = None) -> None:
+    """Print every variant's mean over its runs and 95 % interval, times 100, best first."""
+    rows = [row for (_, of), row in results(grid, folder).items() if of == task]
+    for row in sorted(rows, key=lambda row: -float(row["mean"])):
+        value, low, high = (100 * float(row[name]) for name in ("mean", "low", "high"))
+        name = BASELINES.get(row["variant"], row["variant"])
+        runs = "" if row["variant"] in BASELINES else f"{row['seeds']} runs"
+        print(f"{name:<31}{value:5.1f} ({low:.1f} to {high:.1f})  {runs}".rstrip())
+
+
+def claim(
+    text: str, grid: str, task: str, better: str, worse: str, folder: Path | None = None
+) -> str:
+    """Print and return whether the runs support that one variant beats another on a task.
+
+    "supported" if the whole 95 % interval of the difference is above 0, "not supported" if it is
+    below, "undecided" if it holds 0.
+    """
+    _, low, high = difference(GRIDS[grid], task, better, worse, folder or shipped("results"))
+    word = "supported" if low > 0 else "not supported" if high < 0 else "undecided"
+    print(f"{word:<15}{text}: {100 * low:+.1f} to {100 * high:+.1f}")
+    return word
+
+
+def checkpoint_means(
+    grid: str, task: str, variant: str, folder: Path | None = None
+) -> dict[str, float]:
+    """Return the mean score of each checkpoint of a variant, times 100: pre-training's luck."""
+    book = Book(folder or shipped("results"), NAME)
+    chosen = next(v for v in GRIDS[grid].variants if v.name == variant)
+    found: dict[str, list[float]] = {name: [] for name in chosen.checkpoints}
+    for row in book.rows():
+        if _is_run(row, grid, task) and row["method"] == chosen.method and row["model"] in found:
+            found[row["model"]].append(100 * float(row["test"]))
+    return {name: sum(scores) / len(scores) for name, scores in found.items() if scores}
+
+
+def _is_run(row: Row, grid: str, task: str) -> bool:
+    return bool(row["task"] == task and row["train_examples"] == str(GRIDS[grid].examples))
+
+
+def difference_plot(
+    grid: str,
+    tasks: Mapping[str, str],
+    title: str,
+    alt: str,
+    paper: Mapping[str, Mapping[str, float]] | None = None,
+    beside: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> Picture:
+    """Draw how far each variant is from the first one, with intervals: a panel a task.
+
+    ``tasks`` is name -> heading. ``paper`` is one of the tables above, ``beside`` our task -> the
+    column of it that is drawn as an open diamond.
+    """
+    rows = results(grid, folder)
+    first, *others = (variant.name for variant in GRIDS[grid].variants)
+    columns = min(3, len(tasks))
+    lines = -(-len(tasks) // columns)
+    with style():
+        figure, panels = plt.subplots(
+            lines,
+            columns,
+            figsize=(4.2 + 4.3 * columns, lines * (1.7 + 0.5 * len(others))),
+            squeeze=False,
+            sharey=True,
+        )
+        for axes in panels.flat[len(tasks) :]:
+            axes.set_axis_off()
+        for axes, (task, heading) in zip(panels.flat, tasks.items(), strict=False):
+            for place, name in enumerate(others):
+                row = rows.get((name, task))
+                if row is None:
+                    continue
+                middle, low, high = (
+                    100 * float(row[f"minus_{end}"]) for end in ("reference", "low", "high")
+                )
+                color = ORANGE if high < 0 else BLUE if low > 0 else LIMIT
+                axes.hlines(place, low, high, color=color, linewidth=4)
+                axes.plot(middle, place, "o", color=color, markersize=10)
+                if paper and beside and task in beside and name in paper:
+                    gap = paper[name][beside[task]] - paper[first][beside[task]]
+                    axes.plot(
+                        *(gap, place),
+                        "D",
+                        markersize=10,
+                        markerfacecolor="none",
+                        markeredgecolor="black",
+                        markeredgewidth=2,
+                    )
+            axes.axvline(0, color=LIMIT, linestyle="--")
+            axes.set(yticks=range(len(others)), yticklabels=others)
+            axes.set_ylim(len(others) - 0.5, -0.5)
+            axes.set_title(heading, fontsize=15)
+            axes.set_xlabel(f"points from {first}")
+        figure.suptitle(title, fontsize=19)
+        return Picture(figure, alt)
+
+
+def step_curves(
+    tasks: Mapping[str, str],
+    title: str,
+    alt: str,
+    folder: Path | None = None,
+) -> Picture:
+    """Draw scores against pre-training steps (figure 5) for both kinds of model: a panel a task."""
+    rows = results("steps", folder)
+    with style():
+        figure, panels = plt.subplots(
+            1, len(tasks), figsize=(7.5 * len(tasks) + 1, 5.6), squeeze=False
+        )
+        for axes, (task, heading) in zip(panels[0], tasks.items(), strict=True):
+            for kind, color in (("BERT", BLUE), ("LTR & No NSP", ORANGE)):
+                points = sorted(
+                    (step_of(variant), *(100 * float(row[n]) for n in ("mean", "low", "high")))
+                    for (variant, of), row in rows.items()
+                    if of == task and variant.startswith(f"{kind}, ")
+                )
+                x, values, low, high = (list(column) for column in zip(*points, strict=True))
+                curve(axes, [step / 1000 for step in x], values, low, high, kind, color)
+            for name, label in BASELINES.items():
+                score = 100 * float(rows[name, task]["mean"])
+                axes.axhline(score, color=LIMIT, linestyle="--", linewidth=1.8)
+                axes.annotate(
+                    label,
+                    (1, score),
+                    xycoords=("axes fraction", "data"),
+                    xytext=(0, 4),
+                    textcoords="offset points",
+                    ha="right",
+                    color=LIMIT,
+                )
+            axes.set(xlabel="pre-training steps, thousands", ylabel="score on the test, %")
+            axes.set_title(heading, fontsize=15)
+        figure.suptitle(title, fontsize=19)
+        return Picture(figure, alt)
+
+
+def step_of(variant: str) -> int:
+    """Return the number of pre-training steps in the name of a variant of the grid "steps"."""
+    return int(variant.rpartition(", ")[2].removesuffix(" steps"))
+
+
+def size_plot(
+    sizes: Mapping[str, int],
+    tasks: Mapping[str, str],
+    title: str,
+    alt: str,
+    folder: Path | None = None,
+) -> Picture:
+    """Draw scores against parameters: ``sizes`` is variant -> parameters; a panel a task."""
+    rows = results("size", folder)
+    with style():
+        figure, panels = plt.subplots(1, len(tasks), figsize=(4.6 * len(tasks), 4.8), squeeze=False)
+        for axes, (task, heading) in zip(panels[0], tasks.items(), strict=True):
+            x = [sizes[name] / 1e6 for name in sizes]
+            for place, name in zip(x, sizes, strict=True):
+                row = rows[name, task]
+                value, low, high = (100 * float(row[n]) for n in ("mean", "low", "high"))
+                axes.vlines(place, low, high, color=BLUE, linewidth=4)
+                axes.plot(place, value, "o", color=BLUE, markersize=10)
+                axes.annotate(
+                    name,
+                    (place, high),
+                    xytext=(0, 8),
+                    textcoords="offset points",
+                    ha="center",
+                    fontsize=12,
+                )
+            score = 100 * float(rows["word counts", task]["mean"])
+            axes.axhline(score, color=GREEN, linestyle="--")
+            axes.annotate(
+                "counted words",
+                (1, score),
+                xycoords=("axes fraction", "data"),
+                xytext=(0, 4),
+                textcoords="offset points",
+                ha="right",
+                color=GREEN,
+            )
+            axes.set(xscale="log", xlabel="parameters, millions")
+            axes.set_xticks(x, [f"{value:.1f}" for value in x])
+            axes.minorticks_off()
+            axes.set_title(heading, fontsize=15)
+        panels[0, 0].set_ylabel("score on the test, %")
+        figure.suptitle(title, fontsize=19)
+        return Picture(figure, alt)
