@@ -207,7 +207,7 @@ def test_the_papers_tables_agree_with_each_other_and_with_our_grids() -> None:
     base = (12, 768, 12)
     assert TABLE_6[base]["MNLI-m"] == TABLE_5["BERT"]["MNLI-m"]
     assert TABLE_6[base]["MRPC"] == TABLE_5["BERT"]["MRPC"]
-    assert TABLE_8["80/10/10"]["MNLI"] == pytest.approx(TABLE_5["BERT"]["MNLI-m"], abs=0.2)
+    assert TABLE_8["80/10/10"]["MNLI"] == pytest.approx(TABLE_5["BERT"]["MNLI-m"], abs=0.21)
     assert len(TABLE_6) == 6
     for table in (TABLE_5, TABLE_6, TABLE_8):
         assert len({tuple(row) for row in table.values()}) == 1, "a row lacks a column"
