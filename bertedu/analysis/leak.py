@@ -1,0 +1,107 @@
+"""What has a state read? Change a word, and see which states move.
+
+The test asks no model what it may see; it looks. If the state of a word stays the same whatever
+stands on its right, it has not read the right, whatever masks are said to be in place.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from matplotlib import pyplot as plt
+from torch import Tensor
+
+from bertedu.analysis.views import Picture, heat_map, style
+from bertedu.model.features import Encoder, Features
+
+States = Callable[[Tensor], Tensor]  # ids (B, S) -> (B, S, D)
+MOVED = 1e-4  # of its length: less is rounding
+
+
+def states_of(encoder: Encoder) -> States:
+    """Return a function from ids (B, S), one segment without padding, to states (B, S, D)."""
+    encoder.eval()
+
+    @torch.inference_mode()
+    def states(ids: Tensor) -> Tensor:
+        features: Features
+        features = encoder(ids, torch.zeros_like(ids), torch.ones_like(ids, dtype=torch.bool))
+        return features.tokens
+
+    return states
+
+
+def movement(states: States, ids: Tensor, new_id: int) -> Tensor:
+    """Say how far the state of each token moves when each token is replaced.
+
+    Parameters
+    ----------
+    ids
+        (S,), one text.
+    new_id
+        What a token is replaced by.
+
+    Returns
+    -------
+    (S, S): row i, column j is the length of the change of state i when token j changes, in lengths
+    of the state. Rows are readers and columns what is read, as in attention.
+
+    """
+    before = states(ids[None])[0]  # (S, D)
+    changed = ids.repeat(len(ids), 1)
+    changed.fill_diagonal_(new_id)  # row j: token j is another
+    moved = (states(changed) - before).norm(dim=-1)  # (changed, state)
+    relative: Tensor = moved / before.norm(dim=-1)
+    return relative.T
+
+
+def beyond_sum(states: States, ids: Tensor, at: int, new_id: int) -> Tensor:
+    """Say what changing two tokens does to one state beyond the sum of the single changes.
+
+    If a state is a function of the left plus a function of the right, as in a pair of one-way
+    models side by side, a change on the left and one on the right add up exactly.
+
+    Returns
+    -------
+    (S, S): row j, column k is the length of h(jk) - h(j) - h(k) + h at state ``at``, in lengths of
+    the state h; 0 on the diagonal.
+
+    """
+    size = len(ids)
+    j, k = torch.meshgrid(torch.arange(size), torch.arange(size), indexing="ij")
+    both = ids.repeat(size * size, 1)
+    rows = torch.arange(size * size)
+    both[rows, j.flatten()] = new_id
+    both[rows, k.flatten()] = new_id
+    found = torch.stack([states(row[None])[0, at] for row in both]).view(size, size, -1)
+    before = states(ids[None])[0, at]  # (D,)
+    alone = found.diagonal().T  # (S, D): j and k are the same token
+    more = found - alone[:, None] - alone[None] + before
+    more[range(size), range(size)] = 0
+    length: Tensor = more.norm(dim=-1) / before.norm()
+    return length
+
+
+def movement_maps(
+    maps: Mapping[str, Tensor],
+    tokens: Sequence[str],
+    title: str,
+    alt: str,
+    axes_names: tuple[str, str] = ("this word is changed", "does the state of this word move?"),
+) -> Picture:
+    """Draw tables (S, S) of `movement` or `beyond_sum`, a panel each; 0 is white."""
+    columns = min(2, len(maps))
+    lines = -(-len(maps) // columns)
+    with style():
+        figure, panels = plt.subplots(
+            lines, columns, figsize=(5.6 * columns, 5.4 * lines), squeeze=False
+        )
+        for axes in panels.flat[len(maps) :]:
+            axes.set_axis_off()
+        for axes, (name, table) in zip(panels.flat, maps.items(), strict=False):
+            # what moved at all must be told from what did not: a tenth of blue for the least
+            shown = torch.where(table > MOVED, 0.15 + 0.85 * table / table.max(), 0.0)
+            heat_map(axes, shown, tokens)
+            axes.set_title(name, fontsize=15)
+            axes.set(xlabel=axes_names[0], ylabel=axes_names[1])
+        figure.suptitle(title, fontsize=19)
+        return Picture(figure, alt)

@@ -1,0 +1,129 @@
+"""The leak test sees what a model can see: no more, no less, and whether the sides meet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tiny_finetuning as tiny
+import torch
+from torch import Tensor
+
+import bertedu.model.bert as bert_module
+from bertedu.analysis.leak import MOVED, States, beyond_sum, movement, movement_maps, states_of
+from bertedu.finetuning.encoders import load_encoder, with_bilstm
+from bertedu.model.attention import attention_mask
+from bertedu.model.features import BertFeatures
+
+IDS = torch.tensor([2, 700, 900, 44, 1300, 2100, 3])
+SIZE, NEW = len(IDS), 5000
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    tiny.save_bert(folder / "bert")
+    tiny.save_bert(folder / "ltr", "left-to-right", 2)
+    tiny.save_bert(folder / "rtl", "right-to-left", 3)
+    tiny.save_elmo(folder / "elmo", 4)
+    return folder
+
+
+def states(house: Path, name: str) -> States:
+    torch.manual_seed(0)
+    return states_of(load_encoder("+".join(str(house / part) for part in name.split("+")))[0])
+
+
+FULL = torch.ones(SIZE, SIZE, dtype=torch.bool)
+READ = {
+    "bert": FULL,
+    "ltr": FULL.tril(),
+    "rtl": FULL.triu(),
+    "ltr+rtl": FULL,
+    "elmo": FULL,
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_state_moves_when_a_word_that_it_has_read_is_changed(house: Path, name: str) -> None:
+    moved = movement(states(house, name), IDS, NEW) > MOVED
+    assert torch.equal(moved, READ[name])
+
+
+def test_a_bilstm_above_reads_both_sides_of_a_one_way_model(house: Path) -> None:
+    encoder, _ = load_encoder(str(house / "ltr"))
+    assert torch.equal(movement(states_of(with_bilstm(encoder)), IDS, NEW) > MOVED, FULL)
+
+
+def test_a_mask_that_is_built_and_not_passed_on_is_seen(
+    house: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        bert_module, "attention_mask", lambda padding, _: attention_mask(padding, "bidirectional")
+    )
+    assert torch.equal(movement(states(house, "ltr"), IDS, NEW) > MOVED, FULL)
+
+
+def test_rows_are_readers_and_columns_are_read() -> None:
+    """A model of which the state of token 3 has read token 1, and nothing else anything."""
+
+    def told(ids: Tensor) -> Tensor:
+        states = torch.nn.functional.one_hot(torch.arange(SIZE), SIZE).float()
+        states = states.repeat(len(ids), 1, 1)
+        states[:, 3] += ids[:, 1, None]
+        return states
+
+    assert (movement(told, IDS, NEW) > MOVED).nonzero().tolist() == [[3, 1]]
+
+
+def test_nothing_is_changed_in_place_and_dropout_is_off() -> None:
+    kept = IDS.clone()
+    noisy = states_of(BertFeatures(tiny.small_bert(dropout=0.5)).train())
+    first = movement(noisy, IDS, NEW)
+    assert torch.equal(movement(noisy, IDS, NEW), first)
+    assert torch.equal(IDS, kept)
+
+
+@pytest.mark.parametrize("name", ["ltr+rtl", "elmo"])
+def test_in_a_pair_what_is_left_and_what_is_right_never_meet(house: Path, name: str) -> None:
+    at = 3
+    more = beyond_sum(states(house, name), IDS, at, NEW)
+    assert more[:at, at + 1 :].max() < 2e-6  # a change left of the word, and one right of it
+    assert more[at + 1 :, :at].max() < 2e-6
+    same_side = more[:at, :at][~torch.eye(at, dtype=torch.bool)]
+    assert (same_side > MOVED).all(), "on one side, words do meet"
+
+
+def test_in_bert_they_meet(house: Path) -> None:
+    more = beyond_sum(states(house, "bert"), IDS, 3, NEW)
+    apart = ~torch.eye(SIZE, dtype=torch.bool)
+    assert (more[apart] > 2e-5).all()  # rounding is a hundred times less
+    assert (more.diagonal() == 0).all()
+    assert torch.allclose(more, more.T, atol=1e-6)
+
+
+def test_beyond_the_sum_is_the_second_difference() -> None:
+    """h = (left + right, left * right): only the product is more than a sum."""
+
+    def told(ids: Tensor) -> Tensor:
+        left, right = ids[:, 1].float() / 100, ids[:, 5].float() / 100
+        return torch.stack([left + right, left * right], dim=1)[:, None].expand(-1, SIZE, -1)
+
+    more = beyond_sum(told, IDS, 3, NEW)
+    product = (NEW / 100 - IDS[1] / 100) * (NEW / 100 - IDS[5] / 100)
+    assert more[1, 5].item() == pytest.approx((product.abs() / told(IDS[None])[0, 3].norm()).item())
+    more[1, 5] = more[5, 1] = 0
+    assert more.abs().max() < 1e-3
+
+
+def test_the_picture_tells_a_little_from_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    from bertedu.analysis import leak
+
+    drawn: list[Tensor] = []
+    monkeypatch.setattr(leak, "heat_map", lambda axes, table, tokens: drawn.append(table))
+    table = torch.tensor([[1.0, 2 * MOVED], [MOVED / 2, 0.5]])
+    assert repr(movement_maps({"a": table, "b": table.T}, ["x", "y"], "t", "alt")) == "alt"
+    assert len(drawn) == 2
+    assert drawn[0][0, 1] > 0.1
+    assert drawn[0][1, 0] == 0
+    assert drawn[0][0, 0] == 1
