@@ -1,6 +1,7 @@
 """Exercises: run the learner's function beside the package's, and name the mistake."""
 
 from bertedu.check import (
+    ablation_size_masking_steps,
     embeddings,
     encoder,
     features_versus_finetuning,
@@ -16,6 +17,14 @@ from bertedu.check import (
     self_attention,
     start_here,
     tokenization,
+)
+from bertedu.check.ablation_size_masking_steps import (
+    corrupt,
+    crossing,
+    fair,
+    perplexity,
+    play_record,
+    predict_order,
 )
 from bertedu.check.embeddings import (
     embedding_test,
@@ -127,13 +136,16 @@ __all__ = [
     "class_shares",
     "clip",
     "concat_layers",
+    "corrupt",
     "cosine",
+    "crossing",
     "cut_word",
     "decode",
     "embedding_test",
     "encode_pair",
     "entities",
     "entity_f1",
+    "fair",
     "feature_test",
     "feed_forward",
     "find_head",
@@ -164,9 +176,12 @@ __all__ = [
     "pair",
     "pair_score",
     "pair_test",
+    "perplexity",
     "play_bert",
+    "play_record",
     "post_norm_layer",
     "pre_norm_layer",
+    "predict_order",
     "published_bert",
     "ranking",
     "refutes",
@@ -215,7 +230,8 @@ def solution(name: str) -> None:
             + finetuning_tagging.SOLUTIONS
             + tokenization.SOLUTIONS
             + self_attention.SOLUTIONS
-            + reading_attention.SOLUTIONS,
+            + reading_attention.SOLUTIONS
+            + ablation_size_masking_steps.SOLUTIONS,
             name,
         )
     )
