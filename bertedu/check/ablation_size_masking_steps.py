@@ -485,6 +485,7 @@ CORRUPT = Exercise(
                 _cut(hide=lambda c, m, s: c <= m, hide_last=True),
                 _cut(swap=lambda c, m, s: c > m + s),
                 _cut(hide=lambda c, m, s: c <= m, swap=lambda c, m, s: c > m + s),
+                _cut(hide=lambda c, m, s: c <= (m or -1), hide_last=True),
             ),
         ),
         Mistake(
