@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Mapping
+from itertools import combinations
 from pathlib import Path
 
 from matplotlib import pyplot as plt
@@ -247,3 +248,16 @@ def size_plot(
         panels[0, 0].set_ylabel("score on the test, %")
         figure.suptitle(title, fontsize=19)
         return Picture(figure, alt)
+
+
+def pair_differences(
+    grid: str, task: str, folder: Path | None = None
+) -> dict[tuple[str, str], tuple[float, float]]:
+    """Return the 95 % interval, in points, of the difference of every two variants on a task."""
+    names = [variant.name for variant in GRIDS[grid].variants]
+    where = folder or shipped("results")
+    found = {}
+    for one, other in combinations(names, 2):
+        _, low, high = difference(GRIDS[grid], task, one, other, where)
+        found[one, other] = (round(100 * low, 1), round(100 * high, 1))
+    return found

@@ -4,7 +4,7 @@ import copy
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial, wraps
 from itertools import combinations
@@ -1014,29 +1014,32 @@ def fair(function: object) -> None:
 
 # -- predict before you plot
 
-Result = tuple[str, float, float, float]  # name, score, low and high end of its interval
+Differences = Mapping[tuple[str, str], tuple[float, float]]
 
 
-def predict_order(my_order: object, results: Iterable[Result]) -> None:
+def predict_order(my_order: object, differences: Differences) -> None:
     """Say how many pairs of a predicted order the data confirm: a game, not an exercise.
 
-    ``my_order`` is the list of all names, best first; ``results`` gives (name, score, low, high)
-    of each, and higher is better. A pair whose intervals overlap is undecided, and does not count.
+    ``my_order`` is the list of all names, best first. ``differences`` gives for every pair (a, b),
+    in either order, the low and high end of the interval of a's score minus b's. A pair whose
+    interval holds 0 is undecided, and does not count.
 
     Raises
     ------
     ValueError
-        The results are none: fewer than two, a name twice, or an interval upside down.
+        A pair is missing or stands there twice, or an interval is upside down.
 
     """
-    rows = [(name, float(score), float(low), float(high)) for name, score, low, high in results]
-    if len({row[0] for row in rows}) < max(len(rows), 2):
-        raise ValueError("results should be two or more (name, score, low, high), each name once")
-    for name, _, low, high in rows:
+    names = sorted({name for pair in differences for name in pair})  # gives nothing away
+    found: dict[tuple[str, str], tuple[float, float]] = {}
+    for (a, b), (low, high) in differences.items():
         if low > high:
-            raise ValueError(f"the interval of {name!r} is upside down: {low} to {high}")
-    names = sorted(row[0] for row in rows)  # by the alphabet, which gives nothing away
-    print(_no_order(my_order, names) or _compare(my_order, {row[0]: row[1:] for row in rows}))
+            raise ValueError(f"the interval of {a!r} minus {b!r} is upside down: {low} to {high}")
+        found[a, b], found[b, a] = (low, high), (-high, -low)
+    every_pair = len(names) * (len(names) - 1) // 2
+    if len(names) < 2 or not len(differences) == every_pair == len(found) // 2:
+        raise ValueError("differences should hold every pair of two or more names, once")
+    print(_no_order(my_order, names) or _compare(my_order, found))
 
 
 def _no_order(my_order: object, names: Sequence[str]) -> str:
@@ -1066,32 +1069,31 @@ def _no_order(my_order: object, names: Sequence[str]) -> str:
     return exercise.report("… predict_order: your list is not complete yet.", *details)
 
 
-def _compare(my_order: Any, scores: dict[str, tuple[float, ...]]) -> str:
+def _compare(my_order: Any, found: Differences) -> str:
     """Count the pairs; the ones that came out the other way round follow, the clearest first."""
     pairs = list(combinations(my_order, 2))  # of each, the first is said to be better
-    gaps = {(a, b): scores[b][1] - scores[a][2] for a, b in pairs}  # above 0: b is better
-    wrong = sorted((pair for pair in pairs if gaps[pair] > 0), key=lambda p: -gaps[p])
-    right = [(a, b) for a, b in pairs if scores[a][1] > scores[b][2]]
+    right = [pair for pair in pairs if found[pair][0] > 0]
+    wrong = sorted((pair for pair in pairs if found[pair][1] < 0), key=lambda p: found[p][1])
     decided, open_pairs = len(wrong) + len(right), len(pairs) - len(wrong) - len(right)
     if not decided:
         return exercise.report(
             f"predict_order: the data decide none of {len(pairs)} pairs.",
-            "All intervals overlap, so no order is right or wrong here. More seeds and more test "
-            "examples would make them shorter.",
+            "Every interval of a difference holds 0, so no order is right or wrong here. More "
+            "seeds and more test examples would make them shorter.",
         )
     mark = "" if wrong else "✓ "
     of_all = f"{len(right)} of {decided} decided {'pair' if decided == 1 else 'pairs'}"
     first = f"{mark}predict_order: {of_all} came out as you said."
     if open_pairs:
         first += f" {open_pairs} more {'does' if open_pairs == 1 else 'do'} not count: the "
-        first += "intervals overlap."
-    told = {
-        name: f"{exercise.plain(score)} ({exercise.plain(low)} to {exercise.plain(high)})"
-        for name, (score, low, high) in scores.items()
-    }
+        first += f"{'interval holds' if open_pairs == 1 else 'intervals hold'} 0."
     return exercise.report(
         first,
-        *(f"- You put {a} before {b}, but {b} has {told[b]}, {a} {told[a]}." for a, b in wrong),
+        *(
+            f"- You put {a} before {b}, but {b} is better by "
+            f"{exercise.plain(found[b, a][0])} to {exercise.plain(found[b, a][1])}."
+            for a, b in wrong
+        ),
     )
 
 

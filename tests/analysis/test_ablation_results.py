@@ -18,6 +18,7 @@ from bertedu.analysis.ablation_results import (
     checkpoint_means,
     claim,
     difference_plot,
+    pair_differences,
     results,
     score_lines,
     size_plot,
@@ -142,6 +143,20 @@ def test_a_claim_says_what_the_interval_says(
     said = capsys.readouterr().out
     assert said.startswith(f"{word:<15}BERT is better: ")
     assert said.split(": ")[1].strip() == f"{100 * ends[0]:+.1f} to {100 * ends[1]:+.1f}"
+
+
+def test_every_two_variants_are_compared_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def planted(grid: Grid, task: str, one: str, other: str, where: Path) -> Any:
+        assert (task, where) == ("topic", folder)
+        return (0.0, -0.01 * len(one), 0.02 * len(other))
+
+    monkeypatch.setattr(ablation_results, "difference", planted)
+    found = pair_differences("mine", "topic", folder)
+    assert len(found) == 6
+    assert found["BERT", "better"] == (-4.0, 12.0)
+    assert found["worse", "alike"] == (-5.0, 10.0)
 
 
 def test_luck_in_pretraining_is_told_by_checkpoint(folder: Path) -> None:

@@ -7,6 +7,7 @@ import math
 import random
 from collections.abc import Callable
 from contextlib import redirect_stdout
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -911,18 +912,20 @@ def test_rows_that_a_test_spoils_are_fresh_for_the_next() -> None:
 
 # -- the game
 
-RESULTS = [
-    ("small", 0.61, 0.60, 0.62),
-    ("middle", 0.70, 0.68, 0.72),
-    ("wide", 0.71, 0.69, 0.73),
-    ("large", 0.80, 0.78, 0.82),
-]
+DIFFERENCES = {
+    ("small", "middle"): (-11.0, -7.0),
+    ("wide", "small"): (8.0, 12.0),
+    ("middle", "wide"): (-3.0, 1.0),
+    ("large", "small"): (17.0, 21.0),
+    ("large", "middle"): (6.0, 14.0),
+    ("large", "wide"): (5.0, 13.0),
+}
 
 
-def said(order: object, results: Any = RESULTS) -> str:
+def said(order: object, differences: Any = DIFFERENCES) -> str:
     out = io.StringIO()
     with redirect_stdout(out):
-        predict_order(order, results)
+        predict_order(order, differences)
     text = out.getvalue()
     assert max(map(len, text.splitlines())) <= 100
     return words(text)
@@ -933,37 +936,35 @@ def said(order: object, results: Any = RESULTS) -> str:
 def test_an_open_pair_may_stand_either_way(order: Any) -> None:
     assert said(order) == (
         "✓ predict_order: 5 of 5 decided pairs came out as you said. 1 more does not count: the "
-        "intervals overlap."
+        "interval holds 0."
     )
 
 
 def test_the_wrong_pairs_are_listed_the_clearest_first() -> None:
     assert said(["wide", "small", "large", "middle"]) == (
         "predict_order: 2 of 5 decided pairs came out as you said. 1 more does not count: the "
-        "intervals overlap. "
-        "- You put small before large, but large has 0.8 (0.78 to 0.82), small 0.61 (0.6 to 0.62). "
-        "- You put small before middle, but middle has 0.7 (0.68 to 0.72), small 0.61 (0.6 to "
-        "0.62). "
-        "- You put wide before large, but large has 0.8 (0.78 to 0.82), wide 0.71 (0.69 to 0.73)."
+        "interval holds 0. "
+        "- You put small before large, but large is better by 17.0 to 21.0. "
+        "- You put small before middle, but middle is better by 7.0 to 11.0. "
+        "- You put wide before large, but large is better by 5.0 to 13.0."
     )
 
 
-def test_intervals_that_touch_decide_nothing() -> None:
-    touching = [("a", 2.0, 1.0, 3.0), ("b", 4.0, 3.0, 5.0), ("c", 9.0, 8.0, 10.0)]
+def test_an_interval_that_touches_0_decides_nothing() -> None:
+    touching = {("a", "b"): (0.0, 2.0), ("c", "a"): (1.0, 2.0), ("c", "b"): (3.0, 4.0)}
     for order in ("cab", "cba"):
         assert said([*order], touching).startswith("✓ predict_order: 2 of 2 decided pairs")
-    apart = [("a", 2.0, 1.0, 2.9), *touching[1:]]
+    apart = {**touching, ("a", "b"): (-2.0, -0.1)}
     assert said(["c", "a", "b"], apart).startswith("predict_order: 2 of 3 decided pairs")
     assert "count" not in said(["c", "a", "b"], apart)
 
 
 def test_where_nothing_is_decided_nobody_is_wrong() -> None:
-    open_results = [("a", 1, 0, 9), ("b", 2, 0, 9), ("c", 3, 0, 9)]
+    open_pairs = dict.fromkeys([("a", "b"), ("a", "c"), ("b", "c")], (-1.0, 1.0))
     for order in ("abc", "cab", "bca"):
-        text = said([*order], open_results)
-        assert text.startswith("predict_order: the data decide none of 3 pairs. All intervals ov")
-    unknown = [("a", 1, math.nan, math.nan), ("b", 2, math.nan, math.nan)]
-    assert "none of 1 pair" in said(["a", "b"], unknown)
+        text = said([*order], open_pairs)
+        assert text.startswith("predict_order: the data decide none of 3 pairs. Every interval")
+    assert "none of 1 pair" in said(["a", "b"], {("a", "b"): (math.nan, math.nan)})
 
 
 def test_without_intervals_it_counts_as_kendalls_tau_does() -> None:
@@ -971,26 +972,20 @@ def test_without_intervals_it_counts_as_kendalls_tau_does() -> None:
     dice = random.Random(7)
     for _ in range(20):
         names = [f"v{i}" for i in range(7)]
-        scores = dice.sample(range(100), 7)
+        scores = dict(zip(names, dice.sample(range(100), 7), strict=True))
         order = dice.sample(names, 7)
-        results = [(n, s, s, s) for n, s in zip(names, scores, strict=True)]
-        tau = stats.kendalltau(scores, [-order.index(n) for n in names]).statistic
-        text = said(order, results)
+        gaps = {(a, b): (scores[a] - scores[b],) * 2 for a, b in combinations(names, 2)}
+        tau = stats.kendalltau([*scores.values()], [-order.index(n) for n in names]).statistic
+        text = said(order, gaps)
         assert f"predict_order: {round(21 * (tau + 1) / 2)} of 21 decided pairs" in text
         assert text.count("- You put ") == round(21 * (1 - tau) / 2)
 
 
-def test_the_order_of_the_results_changes_nothing_and_tells_nothing() -> None:
+def test_how_a_pair_is_written_changes_nothing_and_tells_nothing() -> None:
+    turned = {(b, a): (-high, -low) for (a, b), (low, high) in reversed(DIFFERENCES.items())}
     for order in (["wide", "small", "large", "middle"], ["large"], ..., ["x"]):
-        assert said(order) == said(order, RESULTS[::-1])
+        assert said(order) == said(order, turned)
     assert "of large, middle, small, wide." in said(...)  # by the alphabet, not by score
-
-
-def test_text_out_of_a_table_will_do() -> None:
-    text = [(name, *map(str, numbers)) for name, *numbers in RESULTS]
-    assert said(["small", "wide", "middle", "large"], text) == said(
-        ["small", "wide", "middle", "large"]
-    )
 
 
 @pytest.mark.parametrize("order", [..., None, [], (), [...], [None, None], ["", ""]])
@@ -1029,19 +1024,20 @@ def test_an_order_with_gaps_is_told_kindly_and_gives_nothing_away(
     assert text.startswith("… predict_order: ")
     for part in parts:
         assert part in text
-    assert "0." not in text, "no score is told before the prediction stands"
+    assert "better" not in text, "no result is told before the prediction stands"
     assert "decided" not in text
 
 
 @pytest.mark.parametrize(
-    "results",
+    "differences",
     [
-        [],
-        RESULTS[:1],
-        [*RESULTS, RESULTS[0]],
-        [("a", 1.0, 2.0, 0.0), ("b", 1.0, 0.0, 2.0)],
+        {},
+        {("a", "b"): (1.0, -1.0)},
+        {("a", "b"): (0.0, 1.0), ("b", "a"): (-1.0, 0.0)},
+        {("a", "b"): (0.0, 1.0), ("b", "c"): (0.0, 1.0)},
+        {("a", "a"): (0.0, 0.0)},
     ],
 )
-def test_results_that_are_none_are_refused(results: Any) -> None:
-    with pytest.raises(ValueError, match=r"each name once|is upside down"):
-        predict_order(["a", "b"], results)
+def test_differences_that_are_none_are_refused(differences: Any) -> None:
+    with pytest.raises(ValueError, match=r"every pair of two or more names|is upside down"):
+        predict_order(["a", "b"], differences)
