@@ -2,6 +2,7 @@
 
 from bertedu.check import (
     ablation_size_masking_steps,
+    ablation_directionality,
     embeddings,
     encoder,
     features_versus_finetuning,
@@ -25,6 +26,13 @@ from bertedu.check.ablation_size_masking_steps import (
     perplexity,
     play_record,
     predict_order,
+from bertedu.check.ablation_directionality import (
+    claim,
+    difference_interval,
+    look_ahead_test,
+    play_reader,
+    reach,
+    together,
 )
 from bertedu.check.embeddings import (
     embedding_test,
@@ -133,6 +141,7 @@ __all__ = [
     "choice_loss",
     "choice_rows",
     "choose",
+    "claim",
     "class_shares",
     "clip",
     "concat_layers",
@@ -141,6 +150,7 @@ __all__ = [
     "crossing",
     "cut_word",
     "decode",
+    "difference_interval",
     "embedding_test",
     "encode_pair",
     "entities",
@@ -162,6 +172,7 @@ __all__ = [
     "leaked",
     "learning_rate",
     "loader_test",
+    "look_ahead_test",
     "lookup",
     "loss_test",
     "macro_f1",
@@ -179,11 +190,13 @@ __all__ = [
     "perplexity",
     "play_bert",
     "play_record",
+    "play_reader",
     "post_norm_layer",
     "pre_norm_layer",
     "predict_order",
     "published_bert",
     "ranking",
+    "reach",
     "refutes",
     "resume_test",
     "rollout",
@@ -197,6 +210,7 @@ __all__ = [
     "split_heads",
     "tag_shares",
     "tagging_test",
+    "together",
     "top_words",
     "trainable",
     "training_cost",
@@ -231,6 +245,7 @@ def solution(name: str) -> None:
             + tokenization.SOLUTIONS
             + self_attention.SOLUTIONS
             + reading_attention.SOLUTIONS
+            + ablation_directionality.SOLUTIONS
             + ablation_size_masking_steps.SOLUTIONS,
             name,
         )
