@@ -1,8 +1,8 @@
 """Exercises: run the learner's function beside the package's, and name the mistake."""
 
 from bertedu.check import (
-    ablation_size_masking_steps,
     ablation_directionality,
+    ablation_size_masking_steps,
     embeddings,
     encoder,
     features_versus_finetuning,
@@ -19,13 +19,6 @@ from bertedu.check import (
     start_here,
     tokenization,
 )
-from bertedu.check.ablation_size_masking_steps import (
-    corrupt,
-    crossing,
-    fair,
-    perplexity,
-    play_record,
-    predict_order,
 from bertedu.check.ablation_directionality import (
     claim,
     difference_interval,
@@ -33,6 +26,14 @@ from bertedu.check.ablation_directionality import (
     play_reader,
     reach,
     together,
+)
+from bertedu.check.ablation_size_masking_steps import (
+    corrupt,
+    crossing,
+    fair,
+    perplexity,
+    play_record,
+    predict_order,
 )
 from bertedu.check.embeddings import (
     embedding_test,
@@ -189,8 +190,8 @@ __all__ = [
     "pair_test",
     "perplexity",
     "play_bert",
-    "play_record",
     "play_reader",
+    "play_record",
     "post_norm_layer",
     "pre_norm_layer",
     "predict_order",

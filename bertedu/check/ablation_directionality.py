@@ -162,14 +162,14 @@ def _text(length: int, generator: torch.Generator) -> tuple[Tensor, int]:
 
 
 def right_reach(states: States, ids: Tensor, new_id: int) -> Tensor:
-    """Ids (1, S) -> bool (S, S): [j, i] is true if another token j moves state i."""
+    """Ids (1, S) -> bool (S, S): [i, j] is true if state i moves when token j is another."""
     before = states(ids)[0]  # (S, D)
-    rows = []
+    columns = []
     for j in range(ids.shape[1]):
         changed = ids.clone()
         changed[0, j] = new_id
-        rows.append((states(changed)[0] - before).abs().amax(dim=-1) > 1e-4)
-    return torch.stack(rows)
+        columns.append((states(changed)[0] - before).abs().amax(dim=-1) > 1e-4)
+    return torch.stack(columns, dim=1)
 
 
 def _reach_cases() -> list[Inputs]:
@@ -197,21 +197,21 @@ def _read_reach(answer: Any, states: States, ids: Tensor, new_id: int) -> Any:
     if isinstance(answer, list | tuple) and any(isinstance(x, Tensor) and x.ndim for x in answer):
         raise UnreadableError(
             f"your function returned a list of {len(answer)} tensors; one tensor is wanted: "
-            "torch.stack(rows)."
+            "torch.stack(columns, dim=1)."
         )
     tensor = torch.as_tensor(answer).detach()
     shape = tuple(tensor.shape)
-    if shape in ((1, length, length), (length, 1, length)):
+    if shape in ((1, length, length), (length, 1, length), (length, length, 1)):
         raise UnreadableError(
             f"your answer has shape {shape}, {wanted}: the batch axis is still there. "
             "states(…)[0] are the states of the one text."
         )
-    if shape in ((length, length, size), (length, 1, length, size)):
+    if shape in ((length, length, size), (length, size, length), (length, 1, length, size)):
         raise UnreadableError(
             f"your answer has shape {shape}, {wanted}: one answer for each state, not for each of "
             f"its {size} numbers. One number that moves is enough: .amax(dim=-1)."
         )
-    if shape == (length, size) and length != size:
+    if shape in ((length, size), (size, length)) and length != size:
         raise UnreadableError(
             f"your answer has shape {shape}, {wanted}: you took the largest change over the wrong "
             "axis. Each state keeps its place, its numbers become one: .amax(dim=-1)."
@@ -231,11 +231,11 @@ def _read_reach(answer: Any, states: States, ids: Tensor, new_id: int) -> Any:
 
 
 def _tell_reach(inputs: Inputs, mine: list[list[bool]], right: list[list[bool]]) -> str:
-    for j, (given, row) in enumerate(zip(mine, right, strict=True)):
-        for i, (said, true) in enumerate(zip(given, row, strict=True)):
+    for i, (given, row) in enumerate(zip(mine, right, strict=True)):
+        for j, (said, true) in enumerate(zip(given, row, strict=True)):
             if said != true:
                 fact = "moves" if true else "does not move"
-                return f"Replacing token {j} {fact} state {i}: entry [{j}, {i}] is {true}."
+                return f"Replacing token {j} {fact} state {i}: entry [{i}, {j}] is {true}."
     return "Yours is right here, but ids come back changed."  # the judge asks only if one differs
 
 
@@ -255,12 +255,12 @@ def _reach_by(
     """Make a `reach` that goes wrong in one place."""
 
     def wrong(states: States, ids: Tensor, new_id: int) -> Tensor:
-        before, rows = states(ids)[0], []
+        before, columns = states(ids)[0], []
         for j in range(ids.shape[1]):
             changed = ids.clone()
             changed[0, places(j)] = new_id
-            rows.append(moved(states(changed)[0], before))
-        return then(torch.stack(rows))
+            columns.append(moved(states(changed)[0], before))
+        return then(torch.stack(columns, dim=1))
 
     return wrong
 
@@ -282,11 +282,12 @@ REACH = Exercise(
     mistakes=(
         Mistake(
             "the table is transposed.",
-            "a row is the token that was replaced, a column the state that moves: [j, i].",
+            "a row is the state that moves, a column the token that was replaced: [i, j]. "
+            "torch.stack(columns, dim=1), or .T.",
             (_reach_by(then=lambda t: t.T),),
         ),
         Mistake(
-            "the changes pile up: in row j all tokens up to j are replaced.",
+            "the changes pile up: in column j all tokens up to j are replaced.",
             "the copy is made once, before the loop, or not at all. Inside the loop: "
             "changed = ids.clone().",
             (_reach_by(places=lambda j: slice(0, j + 1)),),
@@ -351,7 +352,7 @@ REACH = Exercise(
             (_reach_by(then=lambda t: t | torch.eye(len(t), dtype=torch.bool)),),
         ),
         Mistake(
-            "one answer for all states: each row is the same from end to end.",
+            "one answer for all states: each column is the same from top to bottom.",
             "torch.allclose and .any() without an axis ask about all states at once. "
             ".amax(dim=-1) leaves one number a state.",
             (_reach_by(lambda a, b: (_largest(a, b) > 1e-4).any().expand(len(a))),),
@@ -401,7 +402,7 @@ REACH = Exercise(
 
 
 def reach(function: object) -> None:
-    """Check ``(states, ids, new_id) -> bool (S, S)``: [j, i], does another token j move state i?
+    """Check ``(states, ids, new_id) -> bool (S, S)``: [i, j], does state i move with token j?
 
     ``states`` takes ids (B, S) to hidden states (B, S, D); ids are (1, S). A move is more than
     1e-4 in any of the D numbers.

@@ -399,44 +399,44 @@ def _kept_after_dropout(weights: Tensor) -> Tensor:
 ROLLOUT_MUSEUM = (
     Exhibit(
         "no residual",
-        "attention alone is multiplied, as if a token did not keep its own state.",
+        "attention alone is multiplied, as if a token did not keep its own state",
         lambda w: _roll(w, residual=0, share=1),
         "let every head look at one token only: half must still stay at home.",
     ),
     Exhibit(
         "the wrong order",
-        "the first layer asks the last.",
+        "the first layer asks the last",
         lambda w: _roll(w, late=False),
         "give two layers different maps: exchanging them must change the result the right way; "
         "work out two tokens by hand.",
     ),
     Exhibit(
         "not halved",
-        "A + I is used as it is.",
+        "A + I is used as it is",
         lambda w: _roll(w, residual=1, share=1),
         "add up the rows.",
     ),
     Exhibit(
         "the last layer only",
-        "the layers below are forgotten.",
+        "the layers below are forgotten",
         lambda w: _roll(w[-1:]),
         "change the first layer and see whether the result moves.",
     ),
     Exhibit(
         "the first head only",
-        "the other heads are forgotten.",
+        "the other heads are forgotten",
         lambda w: _once(w, lambda x: x[:, 0]),
         "change the second head and see whether the result moves.",
     ),
     Exhibit(
         "kept after dropout, as in dhlee347/pytorchic-bert",
-        "the weights have been through dropout: rows do not sum to 1, and no two runs agree.",
+        "the weights have been through dropout: rows do not sum to 1, and no two runs agree",
         _kept_after_dropout,
         "add up the rows, or call it twice.",
     ),
     Exhibit(
         "the mean of all layers",
-        "maps are averaged, so no path leads over a third token.",
+        "maps are averaged, so no path leads over a third token",
         lambda w: _roll(w.mean(0, keepdim=True)),
         "let token 1 ask 2 in layer 2, and 2 ask 3 in layer 1: something of 3 must reach 1.",
     ),

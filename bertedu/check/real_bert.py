@@ -415,13 +415,13 @@ def _nothing(tensors: Tensors) -> Bert:
 LOADER_MUSEUM = (
     _exhibit(
         "TensorFlow weights, read as they are",
-        "the square matrices of attention stay transposed; every shape fits.",
+        "the square matrices of attention stay transposed; every shape fits",
         lambda name, t: t[name].T if "attention" in name and t[name].ndim == 2 else t[name],
         "compare numbers with the right model's, not shapes.",
     ),
     _exhibit(
         "gamma and beta, taken for one another",
-        "what should be multiplied is added, in every layer norm.",
+        "what should be multiplied is added, in every layer norm",
         lambda name, t: (
             t[
                 name.replace("weight", "bias")
@@ -435,19 +435,19 @@ LOADER_MUSEUM = (
     ),
     _exhibit(
         "positions counted as in RoBERTa",
-        "position 0 gets the vector of position 2.",
+        "position 0 gets the vector of position 2",
         lambda name, t: t[name].roll(-2, 0) if "position_embeddings" in name else t[name],
         "compare with the right model; all positions but the first may be off, too.",
     ),
     _exhibit(
         "segment B forgotten",
-        "both segments get the vector of segment A.",
+        "both segments get the vector of segment A",
         lambda name, t: t[name][[0, 0]] if "token_type" in name else t[name],
         "use inputs with segment 1 in them.",
     ),
     _exhibit(
         "a table cut to short texts",
-        "positions from 8 on are not loaded: they are zeros.",
+        "positions from 8 on are not loaded: they are zeros",
         lambda name, t: (
             torch.cat([t[name][:8], torch.zeros(4, 8)]) if "position_emb" in name else t[name]
         ),
@@ -455,25 +455,25 @@ LOADER_MUSEUM = (
     ),
     _exhibit(
         "query and key, exchanged",
-        "tokens answer where they should ask.",
+        "tokens answer where they should ask",
         lambda name, t: t[_exchange(name, "query", "key")],
         "use rows of more than one token: alone, a token attends to itself whatever the scores.",
     ),
     _exhibit(
         "one layer for all",
-        "every layer gets the weights of layer 0.",
+        "every layer gets the weights of layer 0",
         lambda name, t: t[name.replace("layer.1", "layer.0")],
         "compare what comes out at the end, not after the first layer.",
     ),
     _exhibit(
         "a pooler from chance",
-        "all states are right, and C is not.",
+        "all states are right, and C is not",
         lambda name, t: torch.full_like(t[name], 0.1) if "pooler" in name else t[name],
         "compare .pooled, not only .last.",
     ),
     Exhibit(
         "load_state_dict(strict=False)",
-        "no name matches, nothing is loaded, and nothing is said.",
+        "no name matches, nothing is loaded, and nothing is said",
         _nothing,
         "compare with the right model.",
     ),

@@ -59,7 +59,7 @@ IDS = torch.arange(5, 17)[None]  # 12 tokens, no two alike
 def test_a_play_reader_reads_what_its_direction_allows(kind: str, direction: Direction) -> None:
     allowed = attention_mask(torch.ones_like(IDS).bool(), direction)  # (1, 1, query, key)
     sees = torch.ones(12, 12).bool() if allowed is None else allowed[0, 0]
-    assert torch.equal(right_reach(play_reader(kind), IDS, 99), sees.T)
+    assert torch.equal(right_reach(play_reader(kind), IDS, 99), sees)
 
 
 def test_a_pair_is_its_two_halves_side_by_side_and_reaches_as_far_as_bert() -> None:
@@ -101,7 +101,7 @@ def reach_in_one_batch(states: States, ids: Tensor, new_id: int) -> Tensor:
     length = ids.shape[1]
     changed = ids.repeat(length, 1)
     changed[range(length), range(length)] = new_id
-    return (states(changed) - states(ids)).abs().amax(dim=-1) > 1e-4
+    return ((states(changed) - states(ids)).abs().amax(dim=-1) > 1e-4).T
 
 
 def reach_by_loops(states: States, ids: Tensor, new_id: int) -> list[list[bool]]:
@@ -117,7 +117,7 @@ def reach_by_loops(states: States, ids: Tensor, new_id: int) -> list[list[bool]]
                 for a, b in zip(after, before, strict=True)
             ]
         )
-    return table
+    return [list(row) for row in zip(*table, strict=True)]
 
 
 def reach_by_where(states: States, ids: Tensor, new_id: int) -> Any:
@@ -125,7 +125,7 @@ def reach_by_where(states: States, ids: Tensor, new_id: int) -> Any:
     for j in place:
         after = states(torch.where(place == j, new_id, ids))[0]
         rows.append((after - states(ids)[0]).norm(dim=-1) > 1e-4)
-    return torch.stack(rows).numpy()
+    return torch.stack(rows, dim=-1).numpy()
 
 
 def reach_by_closeness(states: States, ids: Tensor, new_id: int) -> Tensor:
@@ -138,7 +138,7 @@ def reach_by_closeness(states: States, ids: Tensor, new_id: int) -> Tensor:
                 not torch.allclose(states(changed)[:, i], states(ids)[:, i], rtol=0, atol=1e-4)
             )
         columns.append(torch.tensor(column))
-    return torch.stack(columns, dim=1)
+    return torch.stack(columns)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def piled(states: States, ids: Tensor, new_id: int) -> Tensor:
     for j in range(ids.shape[1]):
         changed[0, j] = new_id
         rows.append((states(changed) - before)[0].abs().amax(dim=-1) > 1e-4)
-    return torch.stack(rows)
+    return torch.stack(rows, dim=-1)
 
 
 def piled_on_ids(states: States, ids: Tensor, new_id: int) -> Tensor:
@@ -176,7 +176,7 @@ def piled_on_ids(states: States, ids: Tensor, new_id: int) -> Tensor:
     for j in range(ids.shape[1]):
         ids[0, j] = new_id
         rows.append((states(ids) - before)[0].abs().amax(dim=-1) > 1e-4)
-    return torch.stack(rows)
+    return torch.stack(rows, dim=-1)
 
 
 def both_in_place(states: States, ids: Tensor, new_id: int) -> Tensor:
@@ -185,7 +185,7 @@ def both_in_place(states: States, ids: Tensor, new_id: int) -> Tensor:
         changed = ids
         changed[0, j] = new_id
         rows.append((states(changed) - states(ids))[0].abs().amax(dim=-1) > 1e-4)
-    return torch.stack(rows)
+    return torch.stack(rows, dim=-1)
 
 
 def put_back(states: States, ids: Tensor, new_id: int) -> Tensor:
@@ -196,7 +196,7 @@ def put_back(states: States, ids: Tensor, new_id: int) -> Tensor:
         ids[0, j] = new_id
         rows.append((states(ids) - before)[0].abs().amax(dim=-1) > 1e-4)
         ids[0, j] = kept
-    return torch.stack(rows)
+    return torch.stack(rows, dim=-1)
 
 
 def left_changed(states: States, ids: Tensor, new_id: int) -> Tensor:
@@ -214,7 +214,7 @@ def rows_of(row: Callable[[Tensor, Tensor, int], Any]) -> Wrong:
             changed = ids.clone()
             changed[0, j] = new_id
             rows.append(torch.as_tensor(row(states(changed), states(ids), j)))
-        return torch.stack(rows)
+        return torch.stack(rows, dim=-1)
 
     return wrong
 
@@ -226,7 +226,7 @@ def on_copies(place: Callable[[int], Any]) -> Wrong:
             changed = ids.clone()
             changed[place(j)] = new_id
             rows.append((states(changed) - states(ids))[0].abs().amax(dim=-1) > 1e-4)
-        return torch.stack(rows)
+        return torch.stack(rows, dim=-1)
 
     return wrong
 
@@ -306,7 +306,7 @@ REACHES: Planted = [
         lambda s, ids, new: right_reach(s, ids, new).float(),
         "your answer holds numbers; True and False are wanted",
     ),
-    (lambda s, ids, new: list(right_reach(s, ids, new)), "one tensor is wanted: torch.stack(rows)"),
+    (lambda s, ids, new: list(right_reach(s, ids, new)), "one tensor is wanted: torch.stack(col"),
     (lambda s, ids, new: right_reach(s, ids, new).any(), "has shape (); (2, 2) is wanted"),
     (lambda s, ids, new: s(ids[0]), "ids must be (batch, length), not (2,)"),
     (lambda s, ids, new: right_reach(s, ids, new).roll(1, 0), "cases come out wrong"),
@@ -325,9 +325,9 @@ def test_ids_changed_and_put_back_harm_nobody() -> None:
 def test_a_wrong_entry_is_told_with_its_place() -> None:
     said = words(verdict(check.reach, lambda s, ids, new: right_reach(s, ids, new).T))
     assert "Smallest case: states = a left-to-right reader, ids = [[" in said
-    assert "Replacing token 0 moves state 1: entry [0, 1] is True." in said
+    assert "Replacing token 1 does not move state 0: entry [0, 1] is False." in said
     said = words(verdict(check.reach, piled_on_ids))
-    assert "Replacing token 1 does not move state 0: entry [1, 0] is False." in said
+    assert "Replacing token 1 does not move state 0: entry [0, 1] is False." in said
 
 
 # -- together
@@ -740,7 +740,7 @@ def test_each_wrong_claim_gets_its_own_message(wrong: Wrong, text: str) -> None:
 def ahead(states: States, ids: Tensor = IDS) -> set[int]:
     """How far ahead states see: the distances at which a later token moves one."""
     table = right_reach(states, ids, 99)
-    return {j - i for j, i in table.nonzero().tolist() if j > i}
+    return {j - i for i, j in table.nonzero().tolist() if j > i}
 
 
 def test_right_readers_are_what_they_are_called() -> None:
@@ -749,7 +749,7 @@ def test_right_readers_are_what_they_are_called() -> None:
         assert ahead(states) == set()
         torch.testing.assert_close(states(IDS[:, :5]), states(IDS)[:, :5])
         table = right_reach(states, IDS, 99)
-        back[how.split()[-1]] = {i - j for j, i in table.nonzero().tolist()}
+        back[how.split()[-1]] = {i - j for i, j in table.nonzero().tolist()}
     everything = set(range(12))
     assert back == {"mask": everything, "LSTM": everything, "left": {0, 1, 2}, "positions": {0}}
 
@@ -771,7 +771,7 @@ def test_the_museum_is_as_described() -> None:
     assert torch.allclose(cached(IDS[:, :5]), cached(IDS)[:, :5], atol=1e-5)
     assert 8 in ahead(cached, torch.tensor([[5, 6, 7, 8, 9, 10, 11, 12, 5]]))
     copied = right_reach(by_name["a copied line"], IDS, 99)
-    assert not copied.triu(1).any()  # nothing of what came before
+    assert not copied.tril(-1).any()  # nothing of what came before
     weak, right = by_name["a mask too weak"], RIGHT_READERS[0][1]
     assert 1e-3 < (weak(IDS) - right(IDS)).abs().max() < 0.2
 
@@ -900,7 +900,7 @@ def test_each_weakness_of_a_test_lets_its_own_exhibits_past(test: Wrong, past: s
 
 
 def wants_all_before(states: States) -> bool:
-    return torch.equal(right_reach(states, IDS, 99), torch.ones(12, 12).triu().bool())
+    return torch.equal(right_reach(states, IDS, 99), torch.ones(12, 12).tril().bool())
 
 
 def wrong_way_round(states: States) -> bool:

@@ -60,6 +60,16 @@ def test_there_is_a_check_for_every_exercise() -> None:
     assert {e.name for e in ALL} | AIDS == set(check.__all__)
 
 
+def test_what_the_museum_says_reads_as_sentences() -> None:
+    """The verdict goes on behind the bug: "…. To catch it, …"."""
+    tests = [one for one in ALL if isinstance(one, TestExercise)]
+    assert len(tests) > 10
+    for one in tests:
+        for exhibit in one.museum:
+            assert not exhibit.bug.endswith("."), exhibit.bug
+            assert exhibit.try_this.endswith("."), exhibit.try_this
+
+
 @by_name
 def test_every_known_mistake_gets_its_own_message(one: Exercise) -> None:
     """No mistake stands in the shadow of one before it, or is right after all."""
