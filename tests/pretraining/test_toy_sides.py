@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -92,3 +94,15 @@ def test_a_pair_is_made_of_models_of_one_seed(monkeypatch: pytest.MonkeyPatch) -
     assert rows["joined", 1, "all"] < rows["joined", 0, "all"]  # type: ignore[operator]
     assert rows["right-to-left", 1, "all"] == rows["right-to-left", 0, "all"]
     assert toy_sides.JOINED == "joined"
+
+
+def test_the_committed_table_says_what_notebook_13_says() -> None:
+    with (Path(__file__).parents[2] / "data" / "results" / "toy_sides.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["told_by"] == "all"]
+    perfect = {row["reader"]: float(row["perfect"]) for row in rows}
+    for reader in perfect:
+        losses = [float(row["loss"]) for row in rows if row["reader"] == reader]
+        assert len(losses) >= 5
+        assert all(-0.01 < loss / perfect[reader] - 1 < 0.02 for loss in losses), reader
+    trained = [float(row["loss"]) for row in rows if row["reader"] == "bidirectional"]
+    assert max(trained) < perfect["joined"]  # a trained BERT, below a perfect pair
