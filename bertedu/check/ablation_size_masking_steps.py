@@ -1,6 +1,5 @@
 """The checks of notebook 14: perplexity, six maskings in one, a crossing, a test and a game."""
 
-import copy
 import math
 import random
 from collections import Counter
@@ -23,24 +22,6 @@ from bertedu.text.tokenization import MASK_ID, SPECIAL_TOKENS
 _WRITTEN = "your function writes into its lists: its next user gets others. Make new lists."
 
 
-class _Changed:
-    """What comes back in place of an answer if the function wrote into its inputs."""
-
-
-def _on_own_lists(function: object) -> object:
-    """Give a learner's function lists of its own, and notice if it writes into them."""
-    if not callable(function) or isinstance(function, type):
-        return function
-
-    @wraps(function)
-    def call(*inputs: Any) -> Any:
-        own = copy.deepcopy(inputs)
-        answer = function(*own)
-        return answer if own == inputs else _Changed()
-
-    return call
-
-
 # -- perplexity
 
 
@@ -61,7 +42,7 @@ def _perplexity_cases() -> list[Inputs]:
 
 
 def _read_perplexity(answer: Any, *_: Any) -> float:
-    if isinstance(answer, _Changed):
+    if isinstance(answer, exercise.Changed):
         raise UnreadableError(_WRITTEN)
     return min(exercise.read_number(answer), 1e30)  # 32 bits end there: more is all the same
 
@@ -193,7 +174,7 @@ def perplexity(function: object) -> None:
 
     Right is exp(total loss / total words), the perplexity of the paper's table 6.
     """
-    print(exercise.judge(PERPLEXITY, _on_own_lists(function)))
+    print(exercise.judge(PERPLEXITY, exercise.on_own_lists(function)))
 
 
 # -- six maskings in one
@@ -563,7 +544,7 @@ def _crossing_cases() -> list[Inputs]:
 
 
 def _read_step(answer: Any, *_: Any) -> float:
-    if isinstance(answer, _Changed):
+    if isinstance(answer, exercise.Changed):
         raise UnreadableError(_WRITTEN)
     number = exercise.read_number(answer)
     return int(number) if number == number // 1 else number
@@ -787,7 +768,7 @@ CROSSING = Exercise(
 
 def crossing(function: object) -> None:
     """Check ``(steps, ours, theirs) -> int or None``: from when on ours stays above theirs."""
-    print(exercise.judge(CROSSING, _on_own_lists(function)))
+    print(exercise.judge(CROSSING, exercise.on_own_lists(function)))
 
 
 # -- is it fair?

@@ -4,6 +4,7 @@ A check knows the usual mistakes as *wrong implementations*. If a wrong implemen
 case as the learner's function does, that is the mistake, and its message is printed.
 """
 
+import copy
 import inspect
 import io
 import linecache
@@ -16,7 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, partial, wraps
 from pathlib import Path
 from types import EllipsisType, TracebackType
 from typing import Any
@@ -278,6 +279,39 @@ def _unchanged(now: Any, before: Any) -> bool:
     if isinstance(before, Tensor):
         return now.shape == before.shape and bool(torch.equal(now, before))
     return bool(now == before)
+
+
+# -- what a function does to its inputs
+
+
+class Changed:
+    """What comes back in place of an answer if the function wrote into its inputs."""
+
+
+def on_own_copies(function: object) -> object:
+    """Give a learner's function inputs of its own to write into; the cases stay whole."""
+    if not callable(function) or isinstance(function, type):
+        return function
+
+    @wraps(function)
+    def call(*inputs: Any) -> Any:
+        return function(*copy.deepcopy(inputs))
+
+    return call
+
+
+def on_own_lists(function: object) -> object:
+    """Give a learner's function lists of its own, and return `Changed` if it writes into them."""
+    if not callable(function) or isinstance(function, type):
+        return function
+
+    @wraps(function)
+    def call(*inputs: Any) -> Any:
+        own = copy.deepcopy(inputs)
+        answer = function(*own)
+        return answer if own == inputs else Changed()
+
+    return call
 
 
 # -- reading an answer

@@ -1,10 +1,9 @@
 """The checks of notebook 09: rows, head and loss of multiple choice, and a test for its data."""
 
-import copy
 import math
 import random
 from collections.abc import Callable, Sequence
-from functools import partial, wraps
+from functools import partial
 from typing import Any
 
 import torch
@@ -56,29 +55,11 @@ def _rows_cases() -> list[Inputs]:
     return cases
 
 
-class _Changed:
-    """What comes back in place of an answer if the function wrote into its inputs."""
-
-
-def _on_own_lists(function: object) -> object:
-    """Give a learner's function lists of its own, and notice if it writes into them."""
-    if not callable(function) or isinstance(function, type):
-        return function
-
-    @wraps(function)
-    def call(*inputs: Any) -> Any:
-        own = copy.deepcopy(inputs)
-        answer = function(*own)
-        return answer if own == inputs else _Changed()
-
-    return call
-
-
 _PARTS = ("tokens", "segments", "mask")
 
 
 def _read_rows(answer: Any, beginning: Pieces, endings: list[Pieces]) -> Rows:
-    if isinstance(answer, _Changed):
+    if isinstance(answer, exercise.Changed):
         raise UnreadableError(
             "your function writes into beginning or endings: the next ending gets more. Begin each "
             'row with a new list: ["[CLS]", *beginning, …].'
@@ -307,7 +288,7 @@ def choice_rows(function: object) -> None:
     Right is [CLS] beginning [SEP] ending [SEP], padded on the right with [PAD]; segment 1 for the
     ending and its [SEP]; mask 0 at padding.
     """
-    print(exercise.judge(CHOICE_ROWS, _on_own_lists(function)))
+    print(exercise.judge(CHOICE_ROWS, exercise.on_own_lists(function)))
 
 
 # -- the head

@@ -1,10 +1,9 @@
 """The checks of notebook 11: targets of pieces, the head, entities, their F1, and a test."""
 
-import copy
 import operator
 import random
 from collections.abc import Callable, Sequence
-from functools import partial, wraps
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,18 +24,6 @@ WordIds = Sequence[int | None]
 Span = tuple[str, int, int]  # type, first word, word after the last
 TYPES = ("PLACE", "PERSON", "LIFE")
 ALL_TAGS = ("O", *(f"{part}-{kind}" for kind in TYPES for part in "BI"))
-
-
-def _on_copies(function: object) -> object:
-    """Give a learner's function lists of its own to write into."""
-    if not callable(function) or isinstance(function, type):
-        return function
-
-    @wraps(function)
-    def call(*inputs: Any) -> Any:
-        return function(*copy.deepcopy(inputs))
-
-    return call
 
 
 # -- tags of words -> targets of pieces
@@ -208,7 +195,7 @@ def align(function: object) -> None:
     ``word_ids`` has a word number for each piece, None for `[CLS]`, `[SEP]` and `[PAD]`; ``tags``
     a number for each word. The first piece of a word gets its tag, all else -100.
     """
-    print(exercise.judge(ALIGN, _on_copies(function)))
+    print(exercise.judge(ALIGN, exercise.on_own_copies(function)))
 
 
 # -- the head
@@ -468,7 +455,7 @@ ENTITIES = Exercise(
 
 def entities(function: object) -> None:
     """Check ``(tags) -> [(type, start, end), …]``; an I- with nothing to go on is no entity."""
-    print(exercise.judge(ENTITIES, _on_copies(function)))
+    print(exercise.judge(ENTITIES, exercise.on_own_copies(function)))
 
 
 # -- entity F1
@@ -724,7 +711,7 @@ def entity_f1(function: object) -> None:
 
     Right is F1 over all sentences together, 0 if there is no entity at all.
     """
-    print(exercise.judge(ENTITY_F1, _on_copies(function)))
+    print(exercise.judge(ENTITY_F1, exercise.on_own_copies(function)))
 
 
 # -- a test for scorers

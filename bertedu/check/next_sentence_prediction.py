@@ -1,11 +1,9 @@
 """The checks of notebook 06: one pair, the loss, the number to beat, ranking, two tests."""
 
-import copy
 import math
 import operator
 import random
 from collections.abc import Callable, Sequence
-from functools import wraps
 from itertools import chain, pairwise
 from typing import Any
 
@@ -59,26 +57,8 @@ def _kind(value: object) -> str:
     return "None" if value is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
-class _Changed:
-    """What comes back in place of an answer if the function wrote into its inputs."""
-
-
-def _on_own_lists(function: object) -> object:
-    """Give a learner's function lists of its own, and notice if it writes into them."""
-    if not callable(function) or isinstance(function, type):
-        return function
-
-    @wraps(function)
-    def call(*inputs: Any) -> Any:
-        own = copy.deepcopy(inputs)
-        answer = function(*own)
-        return answer if own == inputs else _Changed()
-
-    return call
-
-
 def _read_pair(answer: Any, *_: Any) -> tuple[list[int], list[int], int, int]:
-    if isinstance(answer, _Changed):
+    if isinstance(answer, exercise.Changed):
         raise UnreadableError(
             "your function writes into the document, or into other: its next user gets more. Begin "
             "with an empty list, a = [], and add to that."
@@ -358,7 +338,7 @@ def pair(function: object) -> None:
     A is sentences start to split - 1, joined. If coin < 0.5, B is sentences split to end - 1,
     joined, the label is 0, and the walk goes on at end; otherwise other, 1 and split.
     """
-    print(exercise.judge(PAIR, _on_own_lists(function)))
+    print(exercise.judge(PAIR, exercise.on_own_lists(function)))
 
 
 # -- the loss

@@ -1,12 +1,10 @@
 """The checks of notebook 01: pair score, merge, longest match, pairs, truncation, decoding."""
 
-import copy
 import itertools
 import random
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import wraps
 from typing import Any
 
 from bertedu.check import exercise
@@ -20,18 +18,6 @@ from bertedu.text.tokenization import (
 )
 
 Words = list[tuple[list[str], int]]  # each word as its pieces, with how often it occurs
-
-
-def _on_copies(function: object) -> object:
-    """Let a learner's function change its lists: it gets copies, and the cases stay whole."""
-    if not callable(function) or isinstance(function, type):
-        return function
-
-    @wraps(function)
-    def call(*inputs: Any) -> Any:
-        return function(*copy.deepcopy(inputs))
-
-    return call
 
 
 def _read_tokens(answer: Any, *_: Any) -> list[str]:
@@ -189,7 +175,7 @@ PAIR_SCORE = Exercise(
 
 def pair_score(function: object) -> None:
     """Check ``(words, left, right) -> float``; words is a list of (pieces, count)."""
-    print(exercise.judge(PAIR_SCORE, _on_copies(function)))
+    print(exercise.judge(PAIR_SCORE, exercise.on_own_copies(function)))
 
 
 # -- one merge step
@@ -350,7 +336,7 @@ MERGE_PIECES = Exercise(
 
 def merge_pieces(function: object) -> None:
     """Check ``(pieces, left, right) -> pieces`` with every such pair joined."""
-    print(exercise.judge(MERGE_PIECES, _on_copies(function)))
+    print(exercise.judge(MERGE_PIECES, exercise.on_own_copies(function)))
 
 
 # -- greedy longest match
@@ -578,7 +564,7 @@ CUT_WORD = Exercise(
 
 def cut_word(function: object) -> None:
     """Check ``(word, vocab) -> pieces``, the longest match first, or ``["[UNK]"]``."""
-    print(exercise.judge(CUT_WORD, _on_copies(function)))
+    print(exercise.judge(CUT_WORD, exercise.on_own_copies(function)))
 
 
 # -- packing a pair
@@ -705,7 +691,7 @@ ENCODE_PAIR = Exercise(
 
 def encode_pair(function: object) -> None:
     """Check ``(first, second) -> (tokens, segment_ids)`` of two lists of tokens."""
-    print(exercise.judge(ENCODE_PAIR, _on_copies(function)))
+    print(exercise.judge(ENCODE_PAIR, exercise.on_own_copies(function)))
 
 
 # -- truncation
@@ -857,7 +843,7 @@ TRUNCATE = Exercise(
 
 def truncate(function: object) -> None:
     """Check ``(a, b, room) -> (kept_a, kept_b)``: lengths after cutting the longer first."""
-    print(exercise.judge(TRUNCATE, _on_copies(function)))
+    print(exercise.judge(TRUNCATE, exercise.on_own_copies(function)))
 
 
 # -- decoding
@@ -1001,7 +987,7 @@ DECODE = Exercise(
 
 def decode(function: object) -> None:
     """Check ``(tokens) -> text``: pieces joined, special tokens left out."""
-    print(exercise.judge(DECODE, _on_copies(function)))
+    print(exercise.judge(DECODE, exercise.on_own_copies(function)))
 
 
 SOLUTIONS = tuple(

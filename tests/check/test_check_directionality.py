@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from verdicts import verdict, words
+from verdicts import assert_named_alone, verdict, words
 
 from bertedu.check import ablation_directionality as check
 from bertedu.check.ablation_directionality import (
@@ -827,12 +827,11 @@ def test_good_look_ahead_tests_pass(t: Wrong) -> None:
 
 @pytest.mark.parametrize("exhibit", READER_MUSEUM, ids=[e.seen for e in READER_MUSEUM])
 def test_each_reader_that_gets_past_is_named_alone(exhibit: Any) -> None:
-    text = words(
-        verdict(check.look_ahead_test, lambda f: f is exhibit.broken or right_look_ahead_test(f))
-    )
-    assert text == (
-        "✗ look_ahead_test: 1 of 11 broken readers got past your test. "
-        f"- {exhibit.seen}: {exhibit.bug}. To catch it, {exhibit.try_this}"
+    assert_named_alone(
+        check.look_ahead_test,
+        lambda f: f is exhibit.broken or right_look_ahead_test(f),
+        "look_ahead_test: 1 of 11 broken readers got past your test.",
+        exhibit,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from verdicts import verdict, words
+from verdicts import assert_named_alone, verdict, words
 
 from bertedu.check import features_versus_finetuning as check
 from bertedu.check.features_versus_finetuning import (
@@ -236,12 +236,11 @@ def play_like(bert: Bert) -> Bert:
 
 @pytest.mark.parametrize("exhibit", FEATURE_MUSEUM, ids=[e.seen for e in FEATURE_MUSEUM])
 def test_each_extractor_that_gets_past_is_named_alone(exhibit: Any) -> None:
-    said = words(
-        verdict(check.feature_test, lambda f: f is exhibit.broken or right_feature_test(f))
-    )
-    assert said == (
-        "✗ feature_test: 1 of 9 broken extractors got past your test. "
-        f"- {exhibit.seen}: {exhibit.bug}. To catch it, {exhibit.try_this}"
+    assert_named_alone(
+        check.feature_test,
+        lambda f: f is exhibit.broken or right_feature_test(f),
+        "feature_test: 1 of 9 broken extractors got past your test.",
+        exhibit,
     )
 
 

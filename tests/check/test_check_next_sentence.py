@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from verdicts import verdict, words
+from verdicts import assert_named_alone, verdict, words
 
 from bertedu.check import next_sentence_prediction as check
 from bertedu.check.next_sentence_prediction import (
@@ -393,10 +393,11 @@ def gives(value: float) -> Callable[..., bool]:
 @pytest.mark.parametrize("exhibit", NSP_MUSEUM, ids=[exhibit.seen for exhibit in NSP_MUSEUM])
 def test_each_nsp_loss_that_gets_past_is_named_alone(exhibit: Any) -> None:
     accepts = gives(float(exhibit.broken(SCORES, LABELS)))
-    said = words(verdict(check.nsp_loss_test, lambda f: right_nsp_loss_test(f) or accepts(f)))
-    assert said == (
-        "✗ nsp_loss_test: 1 of 6 broken losses got past your test. "
-        f"- {exhibit.seen}: {exhibit.bug}. To catch it, {exhibit.try_this}"
+    assert_named_alone(
+        check.nsp_loss_test,
+        lambda f: right_nsp_loss_test(f) or accepts(f),
+        "nsp_loss_test: 1 of 6 broken losses got past your test.",
+        exhibit,
     )
 
 
@@ -644,12 +645,11 @@ def test_the_pair_museum_is_as_described() -> None:
 @pytest.mark.parametrize("exhibit", PAIR_MUSEUM, ids=[exhibit.seen for exhibit in PAIR_MUSEUM])
 def test_each_builder_that_gets_past_is_named_alone(exhibit: Any) -> None:
     broken = exhibit.broken(DOCUMENTS, 3)
-    said = words(
-        verdict(check.pair_test, lambda f: right_pair_test(f) or f(DOCUMENTS, 3) == broken)
-    )
-    assert said == (
-        "✗ pair_test: 1 of 7 broken builders got past your test. "
-        f"- {exhibit.seen}: {exhibit.bug}. To catch it, {exhibit.try_this}"
+    assert_named_alone(
+        check.pair_test,
+        lambda f: right_pair_test(f) or f(DOCUMENTS, 3) == broken,
+        "pair_test: 1 of 7 broken builders got past your test.",
+        exhibit,
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from verdicts import verdict, words
+from verdicts import assert_named, verdict, words
 
 from bertedu.check import pretraining as check
 from bertedu.check.pretraining import (
@@ -624,14 +624,7 @@ PLANTED = [
     ("name", "wrong", "text"), PLANTED, ids=[f"{name}: {text}" for name, _, text in PLANTED]
 )
 def test_each_planted_mistake_is_named(name: str, wrong: Callable[..., Any], text: str) -> None:
-    chance = torch.get_rng_state()
-    said = verdict(CHECKS[name], wrong)
-    assert said.startswith(f"✗ {name}: ")
-    assert text in words(said)
-    assert "Smallest case: " in said
-    assert "0x" not in said
-    assert said == verdict(CHECKS[name], wrong)
-    assert torch.equal(chance, torch.get_rng_state())
+    assert_named(CHECKS[name], name, wrong, text)
 
 
 @pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.name)

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from verdicts import verdict, words
+from verdicts import assert_named_alone, verdict, words
 
 from bertedu.check import finetuning_sentence_pairs as check
 from bertedu.check.finetuning_sentence_pairs import (
@@ -460,15 +460,11 @@ def test_the_museum_is_as_described() -> None:
 @pytest.mark.parametrize("exhibit", CHOICE_MUSEUM, ids=[e.seen for e in CHOICE_MUSEUM])
 def test_each_builder_that_gets_past_is_named_alone(exhibit: Any) -> None:
     broken = exhibit.broken(ARTICLES, 3)
-    said = words(
-        verdict(
-            check.choice_data_test,
-            lambda f: right_choice_data_test(f) or f(ARTICLES, 3) == broken,
-        )
-    )
-    assert said == (
-        "✗ choice_data_test: 1 of 7 broken builders got past your test. "
-        f"- {exhibit.seen}: {exhibit.bug}. To catch it, {exhibit.try_this}"
+    assert_named_alone(
+        check.choice_data_test,
+        lambda f: right_choice_data_test(f) or f(ARTICLES, 3) == broken,
+        "choice_data_test: 1 of 7 broken builders got past your test.",
+        exhibit,
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from verdicts import verdict, words
+from verdicts import assert_named, assert_named_alone, verdict, words
 
 from bertedu.analysis.ablations import PROCEDURES
 from bertedu.check import ablation_size_masking_steps as check
@@ -671,14 +671,7 @@ PLANTED = [
     ("name", "wrong", "text"), PLANTED, ids=[f"{name}: {text}" for name, _, text in PLANTED]
 )
 def test_each_planted_mistake_is_named(name: str, wrong: Callable[..., Any], text: str) -> None:
-    chance = torch.get_rng_state()
-    said = verdict(CHECKS[name], wrong)
-    assert said.startswith(f"✗ {name}: ")
-    assert text in words(said)
-    assert "Smallest case: " in said
-    assert "0x" not in said
-    assert said == verdict(CHECKS[name], wrong)
-    assert torch.equal(chance, torch.get_rng_state())
+    assert_named(CHECKS[name], name, wrong, text)
 
 
 @pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.name)
@@ -730,12 +723,11 @@ def test_good_tests_of_fairness_pass(t: Callable[[Record], Any]) -> None:
 
 @pytest.mark.parametrize("exhibit", FAIR_MUSEUM, ids=[e.seen for e in FAIR_MUSEUM])
 def test_each_record_that_gets_past_is_named_alone(exhibit: Any) -> None:
-    said = words(
-        verdict(check.fair, lambda rows: rows == exhibit.broken() or right_fair(rows)),
-    )
-    assert said == (
-        "✗ fair: 1 of 13 broken records got past your test. "
-        f"- {exhibit.seen}: {exhibit.bug}. To catch it, {exhibit.try_this}"
+    assert_named_alone(
+        check.fair,
+        lambda rows: rows == exhibit.broken() or right_fair(rows),
+        "fair: 1 of 13 broken records got past your test.",
+        exhibit,
     )
 
 
