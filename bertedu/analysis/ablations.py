@@ -94,6 +94,8 @@ STEPS = (1500, 3000, 6000, 9000, 12000, 15000, 18000, 21000)
 
 def masked_by(procedure: str) -> str:
     """Return the checkpoint that was pre-trained by a masking procedure, MASK/SAME/RND."""
+    if procedure == PROCEDURES[0]:
+        return "size-L2H128"  # the default: the run of that size is the same run
     return f"masking-{procedure.replace('/', '-')}"
 
 

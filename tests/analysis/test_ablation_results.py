@@ -230,3 +230,10 @@ def test_the_papers_tables_agree_with_each_other_and_with_our_grids() -> None:
     assert [v.name for v in GRIDS["masking"].variants] == list(TABLE_8)
     assert [v.name for v in GRIDS["masking-frozen"].variants] == list(TABLE_8)
     assert {*TABLE_5} <= {v.name for v in GRIDS["direction"].variants}
+
+
+def test_six_procedures_are_six_runs_and_the_default_one_is_that_of_the_sizes() -> None:
+    masked = [variant.checkpoints for variant in GRIDS["masking"].variants]
+    assert len(set(masked)) == len(masked) == 6
+    assert masked == [variant.checkpoints for variant in GRIDS["masking-frozen"].variants]
+    assert masked[0] == GRIDS["size"].variants[0].checkpoints == ("size-L2H128",)
