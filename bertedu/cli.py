@@ -601,6 +601,9 @@ def ablate(
         raise typer.BadParameter("choose either grids or --quick")
     if unknown:
         raise typer.BadParameter(f"no grid {unknown[0]!r}: choose one of {', '.join(GRIDS)}")
+    chosen = [name for name in chosen if not tasks or {*tasks} & {*GRIDS[name].tasks}]
+    if not chosen:
+        raise typer.BadParameter("no such task in these grids: leave --tasks out to see all")
     with (
         plain_errors(SourceError, ValueError, OSError, FineTuningDiverged),
         plain_interrupt("stopped; what is recorded is not run again"),

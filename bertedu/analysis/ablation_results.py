@@ -2,12 +2,11 @@
 
 import csv
 from collections.abc import Mapping
-from itertools import combinations
 from pathlib import Path
 
 from matplotlib import pyplot as plt
 
-from bertedu.analysis.ablations import GRIDS, NAME, difference
+from bertedu.analysis.ablations import GRIDS, NAME, difference, differences
 from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, curve, style
 from bertedu.finetuning.run import Book, Row
 from bertedu.text.sources import shipped
@@ -77,7 +76,8 @@ def claim(
     """Print and return whether the runs support that one variant beats another on a task.
 
     "supported" if the whole 95 % interval of the difference is above 0, "not supported" if it is
-    below, "undecided" if it holds 0.
+    below, "undecided" if it holds 0. The interval holds for other test texts and fine-tuning
+    seeds; of the luck of pre-training it knows nothing.
     """
     _, low, high = difference(GRIDS[grid], task, better, worse, folder or shipped("results"))
     word = "supported" if low > 0 else "not supported" if high < 0 else "undecided"
@@ -115,6 +115,12 @@ def difference_plot(
 
     ``tasks`` is name -> heading. ``paper`` is one of the tables above, ``beside`` our task -> the
     column of it that is drawn as an open diamond.
+
+    Raises
+    ------
+    ValueError
+        A variant was not run on a task.
+
     """
     rows = results(grid, folder)
     first, *others = (variant.name for variant in GRIDS[grid].variants)
@@ -134,7 +140,7 @@ def difference_plot(
             for place, name in enumerate(others):
                 row = rows.get((name, task))
                 if row is None:
-                    continue
+                    raise ValueError(f"{name} was not run on {task}: run `bertedu ablate {grid}`")
                 middle, low, high = (
                     100 * float(row[f"minus_{end}"]) for end in ("reference", "low", "high")
                 )
@@ -255,9 +261,5 @@ def pair_differences(
 ) -> dict[tuple[str, str], tuple[float, float]]:
     """Return the 95 % interval, in points, of the difference of every two variants on a task."""
     names = [variant.name for variant in GRIDS[grid].variants]
-    where = folder or shipped("results")
-    found = {}
-    for one, other in combinations(names, 2):
-        _, low, high = difference(GRIDS[grid], task, one, other, where)
-        found[one, other] = (round(100 * low, 1), round(100 * high, 1))
-    return found
+    found = differences(GRIDS[grid], task, names, folder or shipped("results"))
+    return {pair: (100 * low, 100 * high) for pair, (_, low, high) in found.items()}

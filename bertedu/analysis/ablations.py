@@ -2,14 +2,16 @@
 
 `bertedu ablate GRID` fine-tunes pre-trained variants on small versions of the tasks, the same
 examples for all, and writes a row for each run to `data/results/ablations.csv`. What is there
-already is not run again, so a grid can be stopped and go on, and several processes share one.
+already is not run again, so a grid can be stopped and go on, and ``jobs`` processes share one.
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import combinations
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -17,9 +19,9 @@ import torch
 from tqdm.auto import tqdm
 
 from bertedu.finetuning.baselines import BASELINES
-from bertedu.finetuning.examples import Splits, Task
+from bertedu.finetuning.examples import Splits, Task, TaskError
 from bertedu.finetuning.loop import Recipe
-from bertedu.finetuning.report import System, paired_difference, summarize_task
+from bertedu.finetuning.report import System, interval, mean_and_draws, summarize_task
 from bertedu.finetuning.run import Book, Row, Setup, run_once, write_csv
 from bertedu.finetuning.tasks import load_task
 from bertedu.model.checkpoints import CheckpointError
@@ -138,7 +140,7 @@ GRIDS = {
         "the number of pre-training steps (figure 5)",
         tuple(
             Variant(f"{name}, {step} steps", (f"{run}/steps/{step:06d}",))
-            for name, run in [("BERT", "bert-L4H128-0"), ("LTR & No NSP", "ltr-L4H128-0")]
+            for name, run in [("BERT", "bert-L4H128"), ("LTR & No NSP", "ltr-L4H128")]
             for step in STEPS
         ),
         ("topic", "description"),
@@ -194,13 +196,16 @@ def run_cell(cell: Cell, folder: Path, threads: int | None = None) -> Row:
     if threads:
         torch.set_num_threads(threads)
     task, splits = _task(cell.task)
+    book = Book(folder, NAME)
+    known = book.find(task, cell.setup, cell.recipe, "score")
+    if known is not None:  # made meanwhile by a grid that shares it, in another window
+        return known
     run = run_once(task, splits, cell.setup, cell.recipe, progress=False)
     more = {"variant": cell.variant.name} | (
         {"pretraining_steps": 0, "pretraining_tokens": 0}
         if cell.setup.untrained
         else pretrained_with(cell.checkpoint)
     )
-    book = Book(folder, NAME)
     return book.add(task, splits, cell.setup, cell.recipe, run, "score", more)
 
 
@@ -215,21 +220,27 @@ def ablate(
 ) -> None:
     """Run what is missing of a grid.
 
-    ``jobs`` processes share the runs, one thread each if they are several. ``tasks`` and ``seeds``
-    narrow the grid. Baselines stand beside every task.
+    ``jobs`` processes share the runs, one thread each if they are several. Of the grid's tasks only
+    those of ``tasks`` are run, and ``seeds`` fine-tuning seeds in place of the grid's. Baselines
+    stand beside every task.
 
     Raises
     ------
     CheckpointError
-        A checkpoint is missing; said before anything is run.
-    TaskError, SourceError
+        A checkpoint is missing or unfinished; said before anything is run.
+    TaskError
+        The grid has none of the tasks, or something was run with another recipe before: a mean over
+        two recipes would be of neither.
+    SourceError
         The data of a task cannot be loaded.
 
     """
-    grid = replace(grid, tasks=tuple(tasks or grid.tasks), seeds=seeds or grid.seeds)
-    names = {name for cell in grid.cells() for name in cell.checkpoint.split("+")}
-    for name in sorted(names):
-        find_checkpoint(name)
+    chosen = tuple(name for name in grid.tasks if tasks is None or name in tasks)
+    if not chosen:
+        raise TaskError(f"none of its tasks is asked for: it has {', '.join(grid.tasks)}")
+    grid = replace(grid, tasks=chosen, seeds=seeds or grid.seeds)
+    for name in sorted({cell.checkpoint for cell in grid.cells()}):
+        pretrained_with(name)
     book = Book(folder, NAME)
     for name in grid.tasks:
         task, splits = _task(name)
@@ -237,6 +248,14 @@ def ablate(
             if not book.has_baseline(task, baseline, grid.examples):
                 book.add_baseline(task, splits, baseline, grid.examples)
     loaded = {name: _task(name)[0] for name in grid.tasks}
+    for cell in grid.cells():
+        if cell.seed == 0:
+            other = book.other_recipes(loaded[cell.task], cell.setup, cell.recipe)
+            if other:
+                raise TaskError(
+                    f"{cell.task}, {cell.checkpoint} was run with another recipe (learning rate "
+                    f"{other[0]['learning_rate']}): use another folder, --results FOLDER"
+                )
     missing = [
         cell
         for cell in grid.cells()
@@ -301,26 +320,47 @@ def difference(
 ) -> tuple[float, float, float]:
     """Return how much better variant ``one`` is than ``other``, and the 95 % interval of that.
 
-    Both answered the same test examples, and draws of them are the same for both.
+    Both answered the same test examples, and draws of them are the same for both. Either may be a
+    baseline. The interval holds for other test texts and fine-tuning seeds; of the luck of
+    pre-training it knows nothing.
 
     Raises
     ------
     TaskError
-        One of them was not run on this task.
+        One of them was not run on this task, or there is none of that name.
 
     """
-    first, second = ((name, "", str(grid.examples)) for name in (one, other))
-    return paired_difference(Book(folder, NAME), task, first, second, systems_of(grid))
+    return differences(grid, task, (one, other), folder)[one, other]
+
+
+def differences(
+    grid: Grid, task: str, names: Sequence[str], folder: Path
+) -> dict[tuple[str, str], tuple[float, float, float]]:
+    """Return the `difference` of every two of ``names``; each is drawn once."""
+    known = [*(variant.name for variant in grid.variants), *BASELINES]
+    drawn = []
+    for name in names:
+        if name not in known:
+            raise TaskError(f"no variant {name!r}: choose one of {', '.join(known)}")
+        system = (name, "baseline" if name in BASELINES else "", str(grid.examples))
+        drawn.append((name, *mean_and_draws(Book(folder, NAME), task, system, systems_of(grid))))
+    return {
+        (one, other): (mean - least, *interval((draws - others).tolist()))
+        for (one, mean, draws), (other, least, others) in combinations(drawn, 2)
+    }
 
 
 def write_summary(folder: Path) -> list[Row]:
-    """Summarize every grid of which something was run, and write `ablations_summary.csv`."""
+    """Summarize the tasks on which two variants of a grid were run: `ablations_summary.csv`."""
     rows: list[Row] = []
-    for name in GRIDS:
-        grid = GRIDS[name]
-        made = {(r["task"], r["model"], r["method"]) for r in Book(folder, NAME).rows()}
-        first = grid.variants[0]  # what all others are compared with
-        tasks = [t for t in grid.tasks if (t, first.checkpoints[0], first.method) in made]
+    book = Book(folder, NAME)
+    for name, grid in GRIDS.items():
+        system_of, made = systems_of(grid), defaultdict(set)
+        for row in book.rows():
+            system = system_of(row)
+            if system and row["method"] != "baseline":
+                made[row["task"]].add(system)
+        tasks = [task for task in grid.tasks if len(made[task]) > 1]
         if tasks:
             some = summarize_grid(replace(grid, tasks=tuple(tasks)), folder)
             rows += [{"grid": name, **row} for row in some]

@@ -30,6 +30,11 @@ def states_of(encoder: Encoder) -> States:
     return states
 
 
+def _refuse_known(ids: Tensor, new_id: int) -> None:
+    if (ids == new_id).any():
+        raise ValueError(f"{new_id} stands in the text: choose another id to put in")
+
+
 def movement(states: States, ids: Tensor, new_id: int) -> Tensor:
     """Say how far the state of each token moves when each token is replaced.
 
@@ -45,7 +50,13 @@ def movement(states: States, ids: Tensor, new_id: int) -> Tensor:
     (S, S): row i, column j is the length of the change of state i when token j changes, in lengths
     of the state. Rows are readers and columns what is read, as in attention.
 
+    Raises
+    ------
+    ValueError
+        ``new_id`` stands in the text: there nothing would change, and nothing be seen.
+
     """
+    _refuse_known(ids, new_id)
     before = states(ids[None])[0]  # (S, D)
     changed = ids.repeat(len(ids), 1)
     changed.fill_diagonal_(new_id)  # row j: token j is another
@@ -65,7 +76,13 @@ def beyond_sum(states: States, ids: Tensor, at: int, new_id: int) -> Tensor:
     (S, S): row j, column k is the length of h(jk) - h(j) - h(k) + h at state ``at``, in lengths of
     the state h; 0 on the diagonal.
 
+    Raises
+    ------
+    ValueError
+        ``new_id`` stands in the text.
+
     """
+    _refuse_known(ids, new_id)
     size = len(ids)
     j, k = torch.meshgrid(torch.arange(size), torch.arange(size), indexing="ij")
     both = ids.repeat(size * size, 1)

@@ -41,6 +41,7 @@ TELLING, SILENT = 20.0, 3.0  # times as frequent: beside a telling word, and wha
 SEEN = 5  # pairs counted less often tell nothing
 COMMON = 100  # the most frequent word pieces are never hidden
 PER_WORD = 5  # blanks of each kind that hide the same word
+PER_DOCUMENT = 80  # candidates that one document may bring: a long speech must not outweigh all
 SHORTEST, LONGEST = 6, 60  # word pieces of a sentence
 Kind = Literal["left", "right"]
 # what the table compares; a plus joins two checkpoints, a colon asks one half of an ELMo
@@ -111,10 +112,13 @@ def find_blanks(
 ) -> list[Blank]:
     """Return all blanks of the two kinds, as many of the left as of the right for every word.
 
-    Hidden are whole words of one word piece and three letters or more, none of ``common``.
+    Hidden are whole words of one word piece and three letters or more, none of ``common``. Of the
+    blanks of a document `PER_DOCUMENT` are kept, by chance.
     """
     by_word: dict[int, dict[Kind, list[Blank]]] = defaultdict(lambda: {"left": [], "right": []})
+    dice = np.random.default_rng(seed)
     for number, document in enumerate(documents):
+        found = []
         for sentence in document.sentences:
             if not SHORTEST <= len(sentence) <= LONGEST:
                 continue
@@ -123,8 +127,9 @@ def find_blanks(
                     continue
                 kind = _kind(np.array(sentence), place, company)
                 if kind is not None:
-                    by_word[word][kind].append(Blank(tuple(sentence), place, number, kind))
-    dice = np.random.default_rng(seed)
+                    found.append(Blank(tuple(sentence), place, number, kind))
+        for i in dice.permutation(len(found))[:PER_DOCUMENT]:
+            by_word[found[i].word][found[i].kind].append(found[i])
     chosen = []
     for word in sorted(by_word):
         kinds = by_word[word]
@@ -145,6 +150,8 @@ def _kind(sentence: Ids, place: int, company: Company) -> Kind | None:
     left = sentence[max(0, place - REACH) : place]
     right = sentence[place + 1 : place + 1 + REACH]
     word = sentence[place]
+    if word in left or word in right:  # it would tell of itself
+        return None
     from_left = company.lift(left, np.full_like(left, word)).max(initial=1.0)
     from_right = company.lift(np.full_like(right, word), right).max(initial=1.0)
     if from_left >= TELLING and from_right < SILENT:
@@ -186,17 +193,20 @@ class Reader:
         CheckpointError
             There is no such checkpoint.
         ValueError
-            The parts of a pair do not read in opposite directions; a half of no ELMo is asked for;
-            or a model has no head that names words.
+            The parts are not one left-to-right model and one right-to-left one; a half of no ELMo
+            is asked for; or a model has no head that names words.
 
         """
         name, _, half = name.partition(":")
         self.models = [_with_head(part) for part in name.split("+")]
         self.half, self.unigram = half or "both", unigram
-        if len(self.models) == 2:
-            ways = [model.config.direction for model in self.models]
-            if ways != ["left-to-right", "right-to-left"]:
-                raise ValueError(f"{name}: join a left-to-right model and a right-to-left one")
+        ways = [getattr(model.config, "direction", "both") for model in self.models]
+        if len(ways) > 1 and ways != ["left-to-right", "right-to-left"]:
+            raise ValueError(f"{name}: join a left-to-right model and a right-to-left one")
+        if half and (
+            half not in ("left", "right") or not isinstance(self.models[0], ElmoForPreTraining)
+        ):
+            raise ValueError(f"{name}:{half}: only an ELMo has halves, left and right")
 
     @torch.inference_mode()
     def log_chances(self, ids: Tensor, blank: Tensor) -> Tensor:
@@ -251,7 +261,8 @@ def compare_sides(
     """Ask every reader about the blanks of both kinds; a row for each reader and kind.
 
     Columns: the share right, the loss in nats a word, each with its 95 % interval over documents,
-    and the difference of the shares from the first reader, on the same blanks.
+    and the difference of the shares from the first reader, on the same blanks. "word frequencies"
+    always guesses the word of these blanks that is most frequent in the training text.
 
     Raises
     ------
@@ -266,7 +277,7 @@ def compare_sides(
         for name, model in readers.items()
     }
     shares = unigram.log_share.numpy()
-    always = shares.argmax()
+    always = max(sorted({b.word for b in blanks}), key=shares.__getitem__)
     asked["word frequencies"] = (
         np.array([-shares[b.word] for b in blanks], dtype=float),
         np.array([float(b.word == always) for b in blanks]),
@@ -284,6 +295,7 @@ def compare_sides(
                 "model": readers.get(name, ""),
                 "telling_word": kind,
                 "blanks": int(mine.sum()),
+                "documents": len(np.unique(sources)),
             }
             row |= _columns("accuracy", right[mine], draws)
             row |= _columns("loss", loss[mine], draws)

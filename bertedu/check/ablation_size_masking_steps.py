@@ -1020,7 +1020,7 @@ def predict_order(my_order: object, differences: Differences) -> None:
     every_pair = len(names) * (len(names) - 1) // 2
     if len(names) < 2 or not len(differences) == every_pair == len(found) // 2:
         raise ValueError("differences should hold every pair of two or more names, once")
-    print(_no_order(my_order, names) or _compare(my_order, found))
+    print(_no_order(my_order, names) or _compare(_placed(my_order), found))
 
 
 def _no_order(my_order: object, names: Sequence[str]) -> str:
@@ -1032,7 +1032,7 @@ def _no_order(my_order: object, names: Sequence[str]) -> str:
         came = type(my_order).__name__
         came = f"{'an' if came[0] in 'aeiou' else 'a'} {came}"
         return exercise.report(f"… predict_order: a list is wanted, not {came}.", start)
-    mine = [name for name in my_order if name not in (None, ..., "")]
+    mine = _placed(my_order)
     if not mine:
         return exercise.report("… predict_order: nothing is predicted yet.", start)
     details = []
@@ -1050,7 +1050,12 @@ def _no_order(my_order: object, names: Sequence[str]) -> str:
     return exercise.report("… predict_order: your list is not complete yet.", *details)
 
 
-def _compare(my_order: Any, found: Differences) -> str:
+def _placed(my_order: Any) -> list[Any]:
+    """Return what stands in a list beside what is still open."""
+    return [name for name in my_order if name not in (None, ..., "")]
+
+
+def _compare(my_order: Sequence[str], found: Differences) -> str:
     """Count the pairs; the ones that came out the other way round follow, the clearest first."""
     pairs = list(combinations(my_order, 2))  # of each, the first is said to be better
     right = [pair for pair in pairs if found[pair][0] > 0]
@@ -1072,7 +1077,8 @@ def _compare(my_order: Any, found: Differences) -> str:
         first,
         *(
             f"- You put {a} before {b}, but {b} is better by "
-            f"{exercise.plain(found[b, a][0])} to {exercise.plain(found[b, a][1])}."
+            f"{exercise.plain(round(found[b, a][0], 1))} to "
+            f"{exercise.plain(round(found[b, a][1], 1))}."
             for a, b in wrong
         ),
     )

@@ -99,13 +99,10 @@ def paired_difference(
     task: str,
     one: System,
     other: System,
-    system_of: Callable[[Row], System | None] | None = None,
 ) -> tuple[float, float, float]:
     """Return mean(one) - mean(other) and its 95 % interval, on the same draws of texts.
 
     Where both have the same number of seeds, seed i of one is drawn with seed i of the other.
-    ``system_of`` says which system a row of outcomes belongs to, if not model, method and number
-    of training examples.
 
     Raises
     ------
@@ -113,20 +110,38 @@ def paired_difference(
         One of them has no runs.
 
     """
+    mean, drawn = mean_and_draws(book, task, one)
+    other_mean, other_drawn = mean_and_draws(book, task, other)
+    return (mean - other_mean, *interval((drawn - other_drawn).tolist()))
+
+
+def mean_and_draws(
+    book: Book,
+    task: str,
+    system: System,
+    system_of: Callable[[Row], System | None] | None = None,
+) -> tuple[float, Floats]:
+    """Return the mean score of a system's runs, and the same mean on each of `DRAWS` draws.
+
+    All systems of a task meet the same draws of texts. ``system_of`` says which system a row of
+    outcomes belongs to, if not model, method and number of training examples.
+
+    Raises
+    ------
+    TaskError
+        It has no runs.
+
+    """
     sources, runs = book.outcomes(task)
-    drawn, means = [], []
-    for system in (one, other):
-        some = [(row, o) for row, o in runs if (system_of or _system)(row) == system]
-        if not some:
-            raise TaskError(
-                f"no runs of {', '.join(filter(None, system))} on {task}: run it with bertedu "
-                f"{'finetune' if system_of is None else 'ablate'}"
-            )
-        metric = main_metric(some[0][0]["columns"])
-        means.append(np.mean([metric(outcomes) for _, outcomes in some]))
-        drawn.append(_resampled(sources, [outcomes for _, outcomes in some], metric))
-    low, high = interval((drawn[0] - drawn[1]).tolist())
-    return float(means[0] - means[1]), low, high
+    some = [(row, o) for row, o in runs if (system_of or _system)(row) == system]
+    if not some:
+        raise TaskError(
+            f"no runs of {', '.join(filter(None, system))} on {task}: run it with bertedu "
+            f"{'finetune' if system_of is None else 'ablate'}"
+        )
+    metric, outcomes = main_metric(some[0][0]["columns"]), [one for _, one in some]
+    mean = float(np.mean([metric(one) for one in outcomes]))
+    return mean, _resampled(sources, outcomes, metric)
 
 
 def _resampled(
@@ -149,9 +164,10 @@ def summarize_task(
 ) -> list[Row]:
     """Return a row for each system: its mean over seeds, intervals, and how it differs.
 
-    ``low`` and ``high`` hold for other test texts and other seeds together; ``seeds_low`` and
-    ``seeds_high`` for other seeds on the same texts. ``minus_reference`` is this system minus
-    ``reference`` on the same draws of texts, and, if both have the same seeds, of seeds.
+    ``low`` and ``high`` hold for other test texts and other fine-tuning seeds together;
+    ``seeds_low`` and ``seeds_high`` for other seeds on the same texts. None of them holds for other
+    pre-training runs: the checkpoints of a system are these. ``minus_reference`` is this system
+    minus ``reference`` on the same draws of texts, and, if both have the same seeds, of seeds.
     ``system_of`` says which system a row of outcomes belongs to; none: it is left out.
     """
     sources, runs = book.outcomes(task)

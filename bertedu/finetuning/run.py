@@ -54,7 +54,8 @@ RATES: dict[str, Rates] = {
 BATCH_SIZES = (16, 32)
 EPOCHS = (2, 3, 4)
 SYSTEM = ("task", "model", "method", "train_examples")
-KEY = (*SYSTEM, "batch_size", "learning_rate", "epochs", "dropout", "patience", "seed")
+PARTS = ("batch_size", "learning_rate", "epochs", "dropout", "patience")  # of a recipe
+KEY = (*SYSTEM, *PARTS, "seed")
 Row = dict[str, Any]
 
 
@@ -262,18 +263,11 @@ class Book:
             It was scored with another recipe, and not ``again`` asks to drop that.
 
         """
-        wanted = _key(task, setup, recipe)
-        known = [
-            row
-            for row in self.rows()
-            if row["purpose"] == "score" and all(row[n] == str(wanted[n]) for n in SYSTEM)
-        ]
-        parts = [name for name in KEY if name not in (*SYSTEM, "seed")]
-        other = [row for row in known if any(row[n] != str(wanted[n]) for n in parts)]
+        wanted, other = _key(task, setup, recipe), self.other_recipes(task, setup, recipe)
         if not other:
             return
         if not again:
-            told = ", ".join(f"{name} {other[0][name]}" for name in parts)
+            told = ", ".join(f"{name} {other[0][name]}" for name in PARTS)
             raise TaskError(
                 f"{task.name}, {setup.model}, {setup.method} was scored with another recipe "
                 f"({told}): --again drops those runs, --results FOLDER keeps both apart"
@@ -284,6 +278,17 @@ class Book:
             kept = [r for r in read_csv(path) if any(r[n] != v for n, v in system.items())]
             write_csv(path, kept)
             write_csv(self.table, [row for row in self.rows() if row not in other])
+
+    def other_recipes(self, task: Task, setup: Setup, recipe: Recipe) -> list[Row]:
+        """Return the rows of a system that was scored with another recipe."""
+        wanted = _key(task, setup, recipe)
+        return [
+            row
+            for row in self.rows()
+            if row["purpose"] == "score"
+            and all(row[name] == str(wanted[name]) for name in SYSTEM)
+            and any(row[name] != str(wanted[name]) for name in PARTS)
+        ]
 
     def _outcomes_path(self, task_name: str) -> Path:
         return self.outcomes_folder / f"{task_name}.csv"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -148,15 +149,18 @@ def test_a_claim_says_what_the_interval_says(
 def test_every_two_variants_are_compared_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def planted(grid: Grid, task: str, one: str, other: str, where: Path) -> Any:
+    def planted(grid: Grid, task: str, names: list[str], where: Path) -> Any:
         assert (task, where) == ("topic", folder)
-        return (0.0, -0.01 * len(one), 0.02 * len(other))
+        return {
+            (one, other): (0.0, -0.00041 * len(one), 0.02 * len(other))
+            for one, other in combinations(names, 2)
+        }
 
-    monkeypatch.setattr(ablation_results, "difference", planted)
+    monkeypatch.setattr(ablation_results, "differences", planted)
     found = pair_differences("mine", "topic", folder)
     assert len(found) == 6
-    assert found["BERT", "better"] == (-4.0, 12.0)
-    assert found["worse", "alike"] == (-5.0, 10.0)
+    assert found["BERT", "better"] == pytest.approx((-0.164, 12.0))  # 0 is asked for: not rounded
+    assert found["worse", "alike"] == pytest.approx((-0.205, 10.0))
 
 
 def test_luck_in_pretraining_is_told_by_checkpoint(folder: Path) -> None:
@@ -193,6 +197,8 @@ def test_differences_stand_where_they_belong(folder: Path, drawn: list[Figure]) 
     assert (-5, 0, "D") in middles  # the paper's
     assert len(middles) == 4
     assert not [line for line in topic.lines if line.get_marker() == "D"]
+    with pytest.raises(ValueError, match="worse was not run on nothing: run `bertedu ablate mine`"):
+        difference_plot("mine", {"nothing": "N"}, "t", "alt", folder=folder)
     colors = [collection.get_colors()[0].tolist() for collection in topic.collections]
     assert len({tuple(color) for color in colors}) == 3, "worse, better and undecided look alike"
     plt.close("all")

@@ -180,6 +180,51 @@ def test_a_missing_checkpoint_is_said_before_anything_is_run(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("left", ["training_state.safetensors", "config.json"])
+def test_an_unfinished_run_is_no_checkpoint(
+    left: str, models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ablations, "run_once", lambda *_, **__: pytest.fail("ran"))
+    unfinished = tmp_path / "unfinished"
+    unfinished.mkdir()
+    (unfinished / left).write_text("{}")
+    grid = Grid("", (Variant("half", (str(unfinished),)),), ("keyword",), 1, 16)
+    with pytest.raises(CheckpointError, match="does not say how"):
+        go(grid, tmp_path / "results")
+    assert not (tmp_path / "results").exists()
+
+
+def test_only_the_tasks_of_a_grid_are_run(models: dict[str, str], tmp_path: Path) -> None:
+    grid = grid_of(models, ("keyword", "places"), seeds=1)
+    rows = go(grid, tmp_path, tasks=["places", "elsewhere"])
+    assert {row["task"] for row in rows} == {"places"}
+    with pytest.raises(TaskError, match="none of its tasks is asked for: it has keyword, places"):
+        go(grid, tmp_path, tasks=["elsewhere"])
+
+
+def test_two_recipes_are_not_mixed(
+    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = grid_of(models)
+    before = go(grid, tmp_path)
+    monkeypatch.setattr(ablations, "RECIPE", Recipe(learning_rate=7e-4))
+    with pytest.raises(TaskError, match=r"was run with another recipe \(learning rate 0.0003"):
+        go(grid, tmp_path, seeds=3)
+    assert [r for r in Book(tmp_path, NAME).rows() if r["method"] != "baseline"] == before
+
+
+def test_a_run_that_another_process_has_made_meanwhile_is_not_made_again(
+    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two windows run one grid: what is missing was looked up by both at the start."""
+    grid = grid_of(models)
+    before = go(grid, tmp_path)
+    monkeypatch.setattr(ablations, "run_once", lambda *_, **__: pytest.fail("ran"))
+    rows = [ablations.run_cell(cell, tmp_path) for cell in grid.cells()]
+    assert len(rows) == len(before)
+    assert all(row in before for row in rows)
+
+
 def test_several_processes_write_what_one_does(
     models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,6 +272,8 @@ def test_the_summary_compares_with_the_first_variant(
     again = {row["variant"]: row for row in summarize_grid(grid, tmp_path)}
     assert again == rows
     monkeypatch.setattr(ablations, "GRIDS", {"mine": grid, "other": replace(grid, examples=99)})
+    alone = replace(grid, variants=(grid.variants[0], Variant("new", (models["rtl"],))))
+    monkeypatch.setitem(ablations.GRIDS, "alone", alone)  # one of its variants is in another grid
     written = write_summary(tmp_path)
     assert {row["grid"] for row in written} == {"mine"}
     assert {row["variant"] for row in written} == rows.keys()
@@ -244,9 +291,18 @@ def test_a_difference_is_taken_on_the_same_texts(models: dict[str, str], tmp_pat
         turned = difference(grid, "keyword", "BERT", name, tmp_path)
         assert turned == pytest.approx((-middle, -high, -low))
     assert difference(grid, "keyword", "BERT", "BERT", tmp_path) == (0, 0, 0)
+    baseline = rows["word counts"]
+    middle, low, _ = difference(grid, "keyword", "word counts", "BERT", tmp_path)
+    assert middle == pytest.approx(float(baseline["minus_reference"]), abs=2e-4)
+    assert low == pytest.approx(float(baseline["minus_low"]), abs=2e-4)
+    with pytest.raises(TaskError, match="no variant 'Bert': choose one of BERT, pair, LTR"):
+        difference(grid, "keyword", "BERT", "Bert", tmp_path)
     only_bert = replace(grid, variants=(grid.variants[0],))
-    with pytest.raises(TaskError, match="no runs of pair, 16 on keyword: run it with bertedu abl"):
+    with pytest.raises(TaskError, match="no variant 'pair'"):
         difference(only_bert, "keyword", "BERT", "pair", tmp_path)
+    other = replace(grid, variants=(*grid.variants, Variant("new", (models["rtl"],))))
+    with pytest.raises(TaskError, match="no runs of new, 16 on keyword: run it with bertedu ablat"):
+        difference(other, "keyword", "BERT", "new", tmp_path)
 
 
 # --- What is declared ---------------------------------------------------------------------------

@@ -50,6 +50,13 @@ def test_a_state_moves_when_a_word_that_it_has_read_is_changed(house: Path, name
     assert torch.equal(moved, READ[name])
 
 
+def test_a_word_that_stands_in_the_text_would_show_no_leak(house: Path) -> None:
+    reader = states(house, "bert")
+    for look in (movement, lambda *given: beyond_sum(given[0], given[1], 2, given[2])):
+        with pytest.raises(ValueError, match="900 stands in the text: choose another id"):
+            look(reader, IDS, 900)
+
+
 def test_a_bilstm_above_reads_both_sides_of_a_one_way_model(house: Path) -> None:
     encoder, _ = load_encoder(str(house / "ltr"))
     assert torch.equal(movement(states_of(with_bilstm(encoder)), IDS, NEW) > MOVED, FULL)

@@ -129,7 +129,7 @@ def test_the_kind_is_the_side_of_the_telling_word(told: Company) -> None:
         ("the dog and all it purr", "the other word tells of another"),
         ("the dog " + "and all " * 5 + "it bark", "it is too far away"),
         ("bark " + "and all " * 5 + "dog it", "it is too far away"),
-        ("the dog and all it dog dog", "a word does not tell of itself"),
+        ("the dog and dog it bark", "a word does not tell of itself"),
     ],
 )
 def test_what_is_no_such_blank_is_left_out(told: Company, spoiled: str, why: str) -> None:
@@ -250,8 +250,11 @@ def test_blanks_of_many_lengths_are_answered_in_their_order(
 def test_parts_that_do_not_fit_are_refused(
     models: dict[str, str], unigram: UnigramModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("rtl+ltr", "ltr+ltr", "bert+rtl"):
+    for name in ("rtl+ltr", "ltr+ltr", "bert+rtl", "elmo+rtl", "ltr+rtl+rtl"):
         with pytest.raises(ValueError, match="join a left-to-right model and a right-to-left one"):
+            reader_of(models, name, unigram)
+    for name in ("bert:left", "ltr+rtl:left", "elmo:lefft", "elmo:both"):
+        with pytest.raises(ValueError, match="only an ELMo has halves, left and right"):
             reader_of(models, name, unigram)
     with pytest.raises(CheckpointError, match="no checkpoint 'nowhere'"):
         Reader("nowhere", unigram)
@@ -315,7 +318,6 @@ def test_documents_are_drawn_whole(unigram: UnigramModel, monkeypatch: pytest.Mo
     """Twenty blanks of one document are one piece of luck, not twenty."""
     monkeypatch.setattr(sides, "Reader", Knows)
     right = np.repeat(DICE.integers(0, 2, 30), 20).astype(float)
-    monkeypatch.setattr(sides, "answer_blanks", lambda *_: (5 - right, right))
 
     def width(documents: list[int]) -> float:
         blanks = [Blank((9, 10), 0, d, "left") for d in documents]
@@ -346,6 +348,19 @@ def test_the_command_writes_the_table(
     monkeypatch.setattr(sides, "load_vocabulary", lambda: ["word"] * len(tiny.VOCABULARY))
     monkeypatch.setattr(sides, "COMMON", 0)
     monkeypatch.setattr(sides, "TELLING", 3.0)
+    given: dict[str, Any] = {}
+
+    class Spied(Company):
+        def __init__(self, some: Any, size: int) -> None:
+            given["counted"] = some
+            super().__init__(some, size)
+
+    def spied(some: Any, *more: Any) -> list[Blank]:
+        given["asked"] = some
+        return find_blanks(some, *more)
+
+    monkeypatch.setattr(sides, "Company", Spied)
+    monkeypatch.setattr(sides, "find_blanks", spied)
     readers = {"BERT": models["bert"], "pair": f"{models['ltr']}+{models['rtl']}"}
     monkeypatch.setattr(sides, "READERS", readers)
     out = tmp_path / "sides.csv"
@@ -355,6 +370,7 @@ def test_the_command_writes_the_table(
         rows = list(csv.DictReader(file))
     assert [row["reader"] for row in rows[:3]] == ["BERT", "pair", "word frequencies"]
     assert {row["telling_word"] for row in rows} == {"left", "right"}
+    assert given == {"counted": documents["train"], "asked": documents["dev"]}
     result = CliRunner().invoke(app, ["sides", "--split", "train"])
     assert result.exit_code == 1
     assert "no held-out split 'train'" in result.output
@@ -366,10 +382,23 @@ def test_the_table_of_readers_covers_every_variant() -> None:
     assert next(iter(READERS)) == "BERT"
 
 
-def test_real_blanks_are_matched_and_held_out() -> None:
+def test_a_long_document_does_not_outweigh_all(
+    told: Company, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sides, "PER_DOCUMENT", 3)
+    monkeypatch.setattr(sides, "PER_WORD", 100)
+    speech = EncodedDocument("x", [ids(s) for s in (LEFT, RIGHT)] * 50)
+    short = [EncodedDocument("x", [ids(s)]) for s in (LEFT, RIGHT)] * 5
+    found = Counter(b.document for b in find_blanks([speech, *short], told, WORDS, COMMON))
+    assert 0 < found[0] <= 3
+    assert len(found) > 5
+
+
+def test_real_blanks_are_matched_and_from_many_documents() -> None:
     blanks, unigram = held_out_blanks("dev")
     many = Counter((b.word, b.kind) for b in blanks)
-    assert len(blanks) > 1000
+    assert len(blanks) > 400
+    assert max(Counter(b.document for b in blanks).values()) <= sides.PER_DOCUMENT
     assert all(many[word, "left"] == many[word, "right"] for word, _ in many)
     common = set(unigram.log_share.topk(sides.COMMON).indices.tolist())
     assert not {b.word for b in blanks} & common

@@ -652,7 +652,6 @@ def test_right_answers_pass(name: str, f: Callable[..., Any]) -> None:
     said = verdict(CHECKS[name], f)
     assert said.startswith(f"✓ {name}: ")
     exercise = next(e for e in EXERCISES if e.name == name)
-    assert f": {len(exercise.cases())} " not in exercise.tried  # the number is in the text:
     assert str(len(exercise.cases())) in exercise.tried
 
 
@@ -978,6 +977,12 @@ def test_how_a_pair_is_written_changes_nothing_and_tells_nothing() -> None:
     for order in (["wide", "small", "large", "middle"], ["large"], ..., ["x"]):
         assert said(order) == said(order, turned)
     assert "of large, middle, small, wide." in said(...)  # by the alphabet, not by score
+
+
+@pytest.mark.parametrize("left_over", [..., None, ""])
+def test_what_is_left_over_beside_a_full_list_does_no_harm(left_over: Any) -> None:
+    full = ["wide", "small", "large", "middle"]
+    assert said([*full, left_over]) == said([left_over, *full]) == said(full)
 
 
 @pytest.mark.parametrize("order", [..., None, [], (), [...], [None, None], ["", ""]])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bertedu.pretraining import toy, toy_sides
+from bertedu.pretraining import toy
 from bertedu.pretraining.toy import toy_questions, train_toy
 from bertedu.pretraining.toy_sides import exact_log_chances, join, score_sides, told_by
 from bertedu.text.toy import ToyLanguage
@@ -93,7 +93,6 @@ def test_a_pair_is_made_of_models_of_one_seed(monkeypatch: pytest.MonkeyPatch) -
     rows = {(r["reader"], r["seed"], r["told_by"]): r["loss"] for r in score_sides(trained)}
     assert rows["joined", 1, "all"] < rows["joined", 0, "all"]  # type: ignore[operator]
     assert rows["right-to-left", 1, "all"] == rows["right-to-left", 0, "all"]
-    assert toy_sides.JOINED == "joined"
 
 
 def test_the_committed_table_says_what_notebook_13_says() -> None:
