@@ -123,11 +123,13 @@ GRIDS = {
             for layers, width in [(2, 128), (4, 128), (4, 256), (8, 256)]
         ),
         ("topic", "description", "entities"),
+        seeds=3,
     ),
     "masking": Grid(
         "what becomes of the selected words: MASK/SAME/RND (table 8)",
         tuple(Variant(procedure, (masked_by(procedure),)) for procedure in PROCEDURES),
         ("topic", "entities"),
+        seeds=3,
     ),
     "masking-frozen": Grid(
         "the same, with the pre-trained model frozen (table 8, last column)",
@@ -135,6 +137,7 @@ GRIDS = {
             Variant(procedure, (masked_by(procedure),), "features:last") for procedure in PROCEDURES
         ),
         ("topic", "entities"),
+        seeds=3,
     ),
     "steps": Grid(
         "the number of pre-training steps (figure 5)",
