@@ -225,6 +225,9 @@ def pretrain(
     masking: Annotated[
         str | None, typer.Option(help="MASK/SAME/RND in per cent (table 8); none: 80/10/10.")
     ] = None,
+    compiled: Annotated[
+        bool, typer.Option("--compile", help="torch.compile: for long runs on a GPU.")
+    ] = False,
 ) -> None:
     """Pre-train BERT on real text: masked words and next sentences.
 
@@ -274,6 +277,7 @@ def pretrain(
             stop_at=stop_at,
             stream=stream,
             masking=None if masking is None else read_procedure(masking),
+            compiled=compiled,
         )
         if processes.rank() == 0 and not (out / STATE_FILE).exists():
             typer.echo(f"written: {out}")

@@ -332,6 +332,34 @@ def test_another_masking_trains_another_model_and_is_written_down(
 
 
 @pytest.mark.usefixtures("small")
+def test_a_compiled_run_trains_the_same_model(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Traced as for a GPU, but not turned into machine code, which would take a minute."""
+    compiled: list[str] = []
+    whole = torch.nn.Module.compile
+
+    def traced(module: torch.nn.Module) -> None:
+        compiled.append(type(module).__name__)
+        whole(module, backend="aot_eager")
+
+    monkeypatch.setattr(torch.nn.Module, "compile", traced)
+    trained = []
+    for more in ([], ["--compile"]):
+        out = tmp_path / f"run{len(more)}"
+        options = ["--steps", 3, "--save-every", 1, "--dropout", 0, "--no-bfloat16", *more]
+        assert invoke(corpus, out, *options).exit_code == 0
+        assert json.loads((out / "training.json").read_text())["compiled"] == bool(more)
+        trained.append(load_file(out / "model.safetensors"))
+    assert compiled == ["Encoder"]
+    plain, fused = trained
+    assert plain.keys() == fused.keys()
+    assert all(torch.allclose(plain[n].float(), fused[n].float(), atol=2e-3) for n in plain)
+    said = refused(corpus, tmp_path / "elmo", "--steps", 3, "--variant", "elmo", "--compile")
+    assert "leave out --compile" in said
+
+
+@pytest.mark.usefixtures("small")
 def test_a_finished_run_is_not_touched(corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     assert invoke(corpus, out, "--steps", 2, "--save-every", 2).exit_code == 0

@@ -164,6 +164,7 @@ def pretrain(
     stop_at: int | None = None,
     stream: str | None = None,
     masking: tuple[float, float] | None = None,
+    compiled: bool = False,
 ) -> State:
     """Pre-train BERT and write a checkpoint folder that `transformers` opens.
 
@@ -176,6 +177,8 @@ def pretrain(
     names text that is too big for memory, for `DocumentStream`; it takes the place of ``corpora``,
     and the held-out documents are those of its first window.
     ``masking``: of the selected tokens, the share of `[MASK]` and that of random words (table 8).
+    ``compiled``: the encoder goes through `torch.compile`, which fuses its small operations for a
+    GPU; the first step of each phase then takes a minute, and rounding differs.
     Under `torchrun` every process takes its share of each batch; see `processes`.
 
     ``out`` receives `model.safetensors` (16 bit), `config.json`, the tokenizer's files and
@@ -191,7 +194,7 @@ def pretrain(
     ValueError
         Neither or both of ``steps`` and ``minutes`` are given, or of ``config`` and ``init``; the
         text is too small; the length does not fit the model; there is no such device or variant,
-        masking is asked of a one-way model,
+        masking is asked of a one-way model, or compiling of an ELMo;
         or ``init`` was trained in another direction.
     FileNotFoundError
         There is no vocabulary.
@@ -224,6 +227,8 @@ def pretrain(
         raise ValueError(f"the variant {variant} reads its text unmasked: leave out --masking")
     if variant == "elmo" and init is not None:
         raise ValueError("--init trains a BERT further; an ELMo starts from scratch")
+    if variant == "elmo" and compiled:
+        raise ValueError("an LSTM is one fused operation already: leave out --compile")
     direction, next_sentence = VARIANTS[variant]
     if minutes is not None and processes.count() > 1:
         raise ValueError("with several processes say --steps: nobody has timed a step of theirs")
@@ -303,6 +308,9 @@ def pretrain(
         f"{chosen.type}, {'bfloat16' if use_bfloat16 else 'float32'}"
     )
 
+    if compiled and isinstance(model, BertForPreTraining):
+        model.bert.encoder.compile()  # in place: the names of the weights stay
+
     def keep(step: int) -> None:
         if first and keep_every is not None and step % keep_every == 0:
             folder = out / "steps" / f"{step:06d}"
@@ -335,6 +343,7 @@ def pretrain(
         "recipe": asdict(recipe),
         "corpora": {name: known[name].sha256 if name in known else None for name in corpora},
         "bfloat16": use_bfloat16,
+        "compiled": compiled,
         **describe_machine(chosen),
         "processes": processes.count(),
         "commit": commit,
