@@ -6,7 +6,14 @@ from pathlib import Path
 
 from matplotlib import pyplot as plt
 
-from bertedu.analysis.ablations import GRIDS, NAME, difference, differences
+from bertedu.analysis.ablations import (
+    GRIDS,
+    NAME,
+    PLANNED,
+    difference,
+    difference_of_gains,
+    differences,
+)
 from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, curve, style
 from bertedu.finetuning.run import Book, Row
 from bertedu.text.sources import shipped
@@ -80,7 +87,44 @@ def claim(
     seeds; of the luck of pre-training it knows nothing.
     """
     _, low, high = difference(GRIDS[grid], task, better, worse, folder or shipped("results"))
-    word = "supported" if low > 0 else "not supported" if high < 0 else "undecided"
+    return _said(text, low, high, low > 0, high < 0)
+
+
+def claim_alike(
+    text: str,
+    grid: str,
+    task: str,
+    one: str,
+    other: str,
+    points: float = 2,
+    folder: Path | None = None,
+) -> str:
+    """Print and return whether two variants are within so many points of each other.
+
+    "supported" if the whole interval of the difference is, "not supported" if no part of it is.
+    To be undecided which is better is not enough: the interval may be long.
+    """
+    _, low, high = difference(GRIDS[grid], task, one, other, folder or shipped("results"))
+    near = points / 100
+    return _said(text, low, high, -near < low and high < near, low > near or high < -near)
+
+
+def claim_gains(
+    text: str,
+    grid: str,
+    task: str,
+    more: tuple[str, str],
+    less: tuple[str, str],
+    folder: Path | None = None,
+) -> str:
+    """Print and return whether a score rises more in ``more``, (from, to), than in ``less``."""
+    where = folder or shipped("results")
+    _, low, high = difference_of_gains(GRIDS[grid], task, more, less, where)
+    return _said(text, low, high, low > 0, high < 0)
+
+
+def _said(text: str, low: float, high: float, yes: bool, no: bool) -> str:
+    word = "supported" if yes else "not supported" if no else "undecided"
     print(f"{word:<15}{text}: {100 * low:+.1f} to {100 * high:+.1f}")
     return word
 
@@ -172,7 +216,10 @@ def step_curves(
     alt: str,
     folder: Path | None = None,
 ) -> Picture:
-    """Draw scores against pre-training steps (figure 5) for both kinds of model: a panel a task."""
+    """Draw scores against pre-training steps (figure 5) for both kinds of model: a panel a task.
+
+    An open diamond is the run that was planned to end at step 6,000.
+    """
     rows = results("steps", folder)
     with style():
         figure, panels = plt.subplots(
@@ -187,6 +234,16 @@ def step_curves(
                 )
                 x, values, low, high = (list(column) for column in zip(*points, strict=True))
                 curve(axes, [step / 1000 for step in x], values, low, high, kind, color)
+            if (PLANNED, task) in rows:
+                planned = 100 * float(rows[PLANNED, task]["mean"])
+                axes.plot(6, planned, "D", markersize=11, markerfacecolor="none", color=BLUE, mew=2)
+                axes.annotate(
+                    "planned for 6",
+                    (6, planned),
+                    xytext=(10, 8),
+                    textcoords="offset points",
+                    color=BLUE,
+                )
             for name, label in BASELINES.items():
                 score = 100 * float(rows[name, task]["mean"])
                 axes.axhline(score, color=LIMIT, linestyle="--", linewidth=1.8)

@@ -18,6 +18,8 @@ from bertedu.analysis.ablation_results import (
     TABLE_8,
     checkpoint_means,
     claim,
+    claim_alike,
+    claim_gains,
     difference_plot,
     pair_differences,
     results,
@@ -26,7 +28,7 @@ from bertedu.analysis.ablation_results import (
     step_curves,
     step_of,
 )
-from bertedu.analysis.ablations import GRIDS, NAME, Grid, Variant
+from bertedu.analysis.ablations import GRIDS, NAME, PLANNED, Grid, Variant
 
 GRID = Grid(
     "for tests",
@@ -74,6 +76,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for step in (3000, 1500, 12000):  # not in order
             name = f"{kind}, {step} steps"
             rows.append(summary_row("steps", name, "topic", start + step / 100000))
+    rows.append(summary_row("steps", PLANNED, "topic", 0.55))
     rows += [summary_row("steps", name, "topic", 0.2) for name in ("majority", "word counts")]
     rows += [summary_row("size", f"L{n} H128", "topic", 0.2 * n) for n in (2, 4)]
     rows.append(summary_row("size", "word counts", "topic", 0.5))
@@ -146,6 +149,40 @@ def test_a_claim_says_what_the_interval_says(
     assert said.split(": ")[1].strip() == f"{100 * ends[0]:+.1f} to {100 * ends[1]:+.1f}"
 
 
+@pytest.mark.parametrize(
+    ("ends", "word"),
+    [
+        ((-0.019, 0.019), "supported"),
+        ((-0.03, 0.01), "undecided"),
+        ((-0.01, 0.03), "undecided"),
+        ((0.005, 0.015), "supported"),  # one is better, by little
+        ((0.021, 0.05), "not supported"),
+        ((-0.05, -0.021), "not supported"),
+        ((-0.3, 0.3), "undecided"),
+    ],
+)
+def test_alike_is_more_than_undecided(
+    ends: tuple[float, float], word: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ablation_results, "difference", lambda *_: (sum(ends) / 2, *ends))
+    assert claim_alike("alike", "mine", "topic", "BERT", "worse", 2, folder) == word
+    assert claim_alike("alike", "mine", "topic", "BERT", "worse", 40, folder) == "supported"
+
+
+def test_gains_are_compared(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def planted(grid: Grid, task: str, one: Any, other: Any, where: Path) -> Any:
+        assert (grid, task, where) == (GRID, "topic", folder)
+        return (0.02, 0.01, 0.03) if one == ("worse", "better") else (-0.02, -0.03, -0.01)
+
+    monkeypatch.setattr(ablation_results, "difference_of_gains", planted)
+    up, flat = ("worse", "better"), ("BERT", "alike")
+    assert claim_gains("up", "mine", "topic", up, flat, folder) == "supported"
+    assert "up: +1.0 to +3.0" in capsys.readouterr().out
+    assert claim_gains("up", "mine", "topic", flat, up, folder) == "not supported"
+
+
 def test_every_two_variants_are_compared_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +247,10 @@ def test_curves_go_through_the_steps_in_order(folder: Path, drawn: list[Figure])
     assert list(lines["BERT"].get_xdata()) == [1.5, 3, 12]
     assert list(lines["BERT"].get_ydata()) == pytest.approx([31.5, 33, 42])
     assert list(lines["LTR & No NSP"].get_ydata()) == pytest.approx([41.5, 43, 52])
+    diamonds = [line for line in drawn[0].axes[0].lines if line.get_marker() == "D"]
+    assert [(float(d.get_xdata()[0]), float(d.get_ydata()[0])) for d in diamonds] == [
+        (6, pytest.approx(55))
+    ]
     assert step_of("LTR & No NSP, 12000 steps") == 12000
 
 

@@ -22,6 +22,7 @@ from bertedu.analysis.ablations import (
     Variant,
     ablate,
     difference,
+    difference_of_gains,
     pretrained_with,
     summarize_grid,
     write_summary,
@@ -303,6 +304,24 @@ def test_a_difference_is_taken_on_the_same_texts(models: dict[str, str], tmp_pat
     other = replace(grid, variants=(*grid.variants, Variant("new", (models["rtl"],))))
     with pytest.raises(TaskError, match="no runs of new, 16 on keyword: run it with bertedu ablat"):
         difference(other, "keyword", "BERT", "new", tmp_path)
+
+
+def test_gains_are_differences_of_differences(models: dict[str, str], tmp_path: Path) -> None:
+    grid = grid_of(models)
+    go(grid, tmp_path)
+
+    def gain(name: str, later: str) -> float:
+        return difference(grid, "keyword", later, name, tmp_path)[0]
+
+    one, other = ("pair", "BERT"), ("not pre-trained", "ELMo")
+    middle, low, high = difference_of_gains(grid, "keyword", one, other, tmp_path)
+    assert middle == pytest.approx(gain(*one) - gain(*other))
+    assert low <= middle <= high
+    # from the same start, the gains differ by the ends: and so do their draws
+    same = difference_of_gains(grid, "keyword", ("pair", "BERT"), ("pair", "ELMo"), tmp_path)
+    assert same == pytest.approx(difference(grid, "keyword", "BERT", "ELMo", tmp_path))
+    with pytest.raises(TaskError, match="no variant 'nobody'"):
+        difference_of_gains(grid, "keyword", ("nobody", "BERT"), other, tmp_path)
 
 
 # --- What is declared ---------------------------------------------------------------------------
