@@ -35,6 +35,7 @@ from bertedu.finetuning.run import Book, Setup
 from bertedu.finetuning.tasks import load_task
 from bertedu.model.checkpoints import CheckpointError
 from bertedu.model.config import BertConfig, count_parameters
+from bertedu.text.sources import shipped
 
 SMALL = {"train": 24, "dev": 6, "test": 8}
 TASKS = {"keyword": tiny.keyword_task(SMALL), "places": tiny.tagging_task(SMALL)}
@@ -403,3 +404,39 @@ def test_the_command_names_a_checkpoint_that_is_missing(
     assert result.exit_code == 1
     assert "no checkpoint 'no-such-model'" in result.output
     assert "Traceback" not in result.output
+
+
+# --- What is committed --------------------------------------------------------------------------
+
+
+def test_a_committed_run_comes_out_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the table, the command makes it anew: on another machine within its interval."""
+    monkeypatch.setattr(ablations, "load_task", load_task)
+    grid = GRIDS["quick"]
+    small = replace(grid, variants=grid.variants[:1])
+    (row,) = go(small, tmp_path, seeds=1)
+    committed = shipped("results")
+    known = Book(committed, NAME).rows()
+    key = ("task", "model", "method", "train_examples", "seed", "learning_rate", "epochs")
+    (before,) = [old for old in known if all(old[name] == row[name] for name in key)]
+    (summary,) = [r for r in summarize_grid(grid, committed) if r["variant"] == "BERT"]
+    reach = (float(summary["high"]) - float(summary["low"])) / 2
+    assert float(row["test"]) == pytest.approx(float(before["test"]), abs=reach)
+    told = ("seconds", "commit", "device", "threads", "test", "dev", "best_epoch")
+    scores = [name for name in row if name.startswith("test")]
+    for name in row.keys() - {*told, *scores}:
+        assert row[name] == before[name], name
+
+
+@pytest.mark.parametrize("name", ["quick"])
+def test_the_committed_record_holds_every_grid(name: str) -> None:
+    grid, book = GRIDS[name], Book(shipped("results"), NAME)
+    made = {
+        (row["task"], row["model"], row["method"], row["train_examples"], row["seed"])
+        for row in book.rows()
+    }
+    for cell in grid.cells():
+        key = (cell.task, cell.checkpoint, cell.variant.method, str(cell.examples), str(cell.seed))
+        assert key in made, f"{key}: run `bertedu ablate {name}`"
+    steps = {row["pretraining_steps"] for row in book.rows() if row["method"] == "untrained"}
+    assert steps <= {"0"}
