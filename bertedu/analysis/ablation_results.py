@@ -307,6 +307,7 @@ def size_plot(
             axes.set(xscale="log", xlabel="parameters, millions")
             axes.set_xticks(x, [f"{value:.1f}" for value in x])
             axes.minorticks_off()
+            axes.set_xlim(0.75 * min(x), 1.35 * max(x))  # room for the names
             axes.set_title(heading, fontsize=15)
         panels[0, 0].set_ylabel("score on the test, %")
         figure.suptitle(title, fontsize=19)

@@ -21,7 +21,7 @@ from tqdm.auto import tqdm
 from bertedu.finetuning.baselines import BASELINES
 from bertedu.finetuning.examples import Splits, Task, TaskError
 from bertedu.finetuning.loop import Recipe
-from bertedu.finetuning.report import Floats, System, interval, mean_and_draws, summarize_task
+from bertedu.finetuning.report import Drawn, System, draw_systems, interval, summarize_task
 from bertedu.finetuning.run import Book, Row, Setup, run_once, write_csv
 from bertedu.finetuning.tasks import load_task
 from bertedu.model.checkpoints import CheckpointError
@@ -343,10 +343,10 @@ def differences(
     grid: Grid, task: str, names: Sequence[str], folder: Path
 ) -> dict[tuple[str, str], tuple[float, float, float]]:
     """Return the `difference` of every two of ``names``; each is drawn once."""
-    drawn = [(name, *_drawn(grid, task, name, folder)) for name in names]
+    drawn = [(name, _drawn(grid, task, name, folder)) for name in names]
     return {
-        (one, other): (mean - least, *interval((draws - others).tolist()))
-        for (one, mean, draws), (other, least, others) in combinations(drawn, 2)
+        (one, other): first.minus(second)
+        for (one, first), (other, second) in combinations(drawn, 2)
     }
 
 
@@ -356,18 +356,29 @@ def difference_of_gains(
     """Return by how much more a score rises in ``one`` (from, to) than in ``other``, as above."""
     gains = []
     for name, later in (one, other):
-        (low, before), (high, after) = (_drawn(grid, task, n, folder) for n in (name, later))
-        gains.append((high - low, after - before))
+        before, after = (_drawn(grid, task, n, folder) for n in (name, later))
+        gains.append((after.mean - before.mean, after.draws - before.draws))
     (gain, draws), (least, others) = gains
     return (gain - least, *interval((draws - others).tolist()))
 
 
-def _drawn(grid: Grid, task: str, name: str, folder: Path) -> tuple[float, Floats]:
+def _drawn(grid: Grid, task: str, name: str, folder: Path) -> Drawn:
     known = [*(variant.name for variant in grid.variants), *BASELINES]
     if name not in known:
         raise TaskError(f"no variant {name!r}: choose one of {', '.join(known)}")
+    path = folder / NAME / f"{task}.csv"
+    changed = path.stat().st_mtime_ns if path.exists() else 0
     system = (name, "baseline" if name in BASELINES else "", str(grid.examples))
-    return mean_and_draws(Book(folder, NAME), task, system, systems_of(grid))
+    found = _all_drawn(grid, task, folder, changed).get(system)
+    if found is None:
+        raise TaskError(f"no runs of {name} on {task}: run it with bertedu ablate")
+    return found
+
+
+@lru_cache(maxsize=32)
+def _all_drawn(grid: Grid, task: str, folder: Path, _: int) -> dict[System, Drawn]:
+    """Draw all variants of a grid on a task; once, as long as the file of outcomes is the same."""
+    return draw_systems(Book(folder, NAME), task, systems_of(grid))
 
 
 def write_summary(folder: Path) -> list[Row]:

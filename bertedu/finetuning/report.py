@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,61 +16,89 @@ from bertedu.finetuning.run import Book, Row, write_csv
 DRAWS = 2000
 REFERENCE = "bert-L4H128"
 Floats = np.ndarray[Any, np.dtype[np.float64]]
+Ints = np.ndarray[Any, np.dtype[np.int64]]
 System = tuple[str, str, str]  # model, method, number of training examples
 
 
-def main_metric(columns: str) -> Callable[[Outcomes], float]:
-    """Return the metric of a kind of task as a function of its outcomes, without its details."""
+@dataclass(frozen=True)
+class Metric:
+    """A score that follows from sums over examples, so that thousands of draws cost little."""
+
+    parts: Callable[[Outcomes], Floats]  # (n, columns) -> (n, k), what is summed
+    score: Callable[[Floats], Floats]  # sums (..., k) -> scores (...)
+
+    def __call__(self, outcomes: Outcomes) -> float:
+        """Return the score of all examples."""
+        return float(self.score(self.parts(outcomes).sum(axis=0)))
+
+
+def main_metric(columns: str) -> Metric:
+    """Return the metric of a kind of task, without its details."""
     return _METRICS[columns]
 
 
-def _accuracy(outcomes: Outcomes) -> float:
-    return float((outcomes[:, 0] == outcomes[:, 1]).mean())
+def _share(right: Callable[[Outcomes], Floats]) -> Metric:
+    """Return the mean of a number that each example has."""
+
+    def parts(outcomes: Outcomes) -> Floats:
+        return np.stack([right(outcomes), np.ones(len(outcomes))], axis=1)
+
+    return Metric(parts, lambda sums: sums[..., 0] / sums[..., 1])
 
 
-def _pearson(outcomes: Outcomes) -> float:
-    value, found = outcomes.T
-    if found.std() < 1e-9 or value.std() < 1e-9:
-        return 0.0
-    return float(np.corrcoef(value, found)[0, 1])
+def _products(outcomes: Outcomes) -> Floats:
+    x, y = outcomes.T - outcomes.mean(axis=0)[:, None]  # small numbers: nothing is rounded away
+    return np.stack([np.ones(len(x)), x, y, x * x, y * y, x * y], axis=1)
 
 
-def _entity_f1(outcomes: Outcomes) -> float:
-    right, found, there = outcomes.sum(axis=0)
-    return float(2 * right / (found + there)) if found + there else 0.0
+def _pearson(sums: Floats) -> Floats:
+    count, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
+    of_x, of_y = xx / count - (x / count) ** 2, yy / count - (y / count) ** 2
+    fixed = (of_x < 1e-18) | (of_y < 1e-18)  # one of them never changes
+    together = xy / count - x * y / count**2
+    return np.where(fixed, 0.0, together / np.sqrt(np.where(fixed, 1.0, of_x * of_y)))
 
 
-def _answer_f1(outcomes: Outcomes) -> float:
-    return float(outcomes[:, 1].mean())
+def _entity_f1(sums: Floats) -> Floats:
+    right, found, there = np.moveaxis(sums, -1, 0)
+    return np.where(found + there > 0, 2 * right / np.maximum(found + there, 1), 0.0)
 
 
-_METRICS: dict[str, Callable[[Outcomes], float]] = {
-    "label/found": _accuracy,
-    "value/found": _pearson,
-    "right/found/there": _entity_f1,
-    "exact/f1/answerable": _answer_f1,
+_METRICS = {
+    "label/found": _share(lambda outcomes: (outcomes[:, 0] == outcomes[:, 1]).astype(float)),
+    "value/found": Metric(_products, _pearson),
+    "right/found/there": Metric(lambda outcomes: outcomes, _entity_f1),
+    "exact/f1/answerable": _share(lambda outcomes: outcomes[:, 1]),
 }
 
 
-def resample(
-    sources: np.ndarray[Any, Any], runs: int, draws: int = DRAWS, seed: int = 0
-) -> list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
-    """Draw whole sources, and seeds, with replacement: (examples, runs) for each draw.
-
-    Both are drawn, since both are chance: which texts the test holds, and how training went. The
-    texts do not depend on the number of runs, so that any two systems meet on the same ones.
-    """
-    dice, of_runs = np.random.default_rng([seed, 0]), np.random.default_rng([seed, 1])
+def draw_texts(sources: Ints, draws: int = DRAWS, seed: int = 0) -> list[Ints]:
+    """Draw whole sources with replacement: the numbers of the examples of each draw."""
+    dice = np.random.default_rng([seed, 0])
     order = np.argsort(sources, kind="stable")
     starts = np.searchsorted(sources[order], np.arange(sources.max() + 2))
     members = [order[a:b] for a, b in pairwise(starts)]
     return [
-        (
-            np.concatenate([members[i] for i in dice.integers(len(members), size=len(members))]),
-            of_runs.integers(runs, size=runs),
-        )
+        np.concatenate([members[i] for i in dice.integers(len(members), size=len(members))])
         for _ in range(draws)
     ]
+
+
+def draw_runs(runs: int, draws: int = DRAWS, seed: int = 0) -> list[Ints]:
+    """Draw as many runs as there are, with replacement: their numbers, for each draw."""
+    dice = np.random.default_rng([seed, 1])
+    return [dice.integers(runs, size=runs) for _ in range(draws)]
+
+
+def resample(
+    sources: Ints, runs: int, draws: int = DRAWS, seed: int = 0
+) -> list[tuple[Ints, Ints]]:
+    """Draw texts and runs: (examples, runs) for each draw.
+
+    Both are drawn, since both are chance: which texts the test holds, and how training went. The
+    texts do not depend on the number of runs, so that any two systems meet on the same ones.
+    """
+    return list(zip(draw_texts(sources, draws, seed), draw_runs(runs, draws, seed), strict=True))
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
@@ -95,10 +124,7 @@ def verdict(low: float, high: float) -> str:
 
 
 def paired_difference(
-    book: Book,
-    task: str,
-    one: System,
-    other: System,
+    book: Book, task: str, one: System, other: System
 ) -> tuple[float, float, float]:
     """Return mean(one) - mean(other) and its 95 % interval, on the same draws of texts.
 
@@ -110,49 +136,55 @@ def paired_difference(
         One of them has no runs.
 
     """
-    mean, drawn = mean_and_draws(book, task, one)
-    other_mean, other_drawn = mean_and_draws(book, task, other)
-    return (mean - other_mean, *interval((drawn - other_drawn).tolist()))
+    drawn = draw_systems(book, task)
+    for system in (one, other):
+        if system not in drawn:
+            raise TaskError(
+                f"no runs of {', '.join(system)} on {task}: run it with bertedu finetune"
+            )
+    return drawn[one].minus(drawn[other])
 
 
-def mean_and_draws(
-    book: Book,
-    task: str,
-    system: System,
-    system_of: Callable[[Row], System | None] | None = None,
-) -> tuple[float, Floats]:
-    """Return the mean score of a system's runs, and the same mean on each of `DRAWS` draws.
+@dataclass(frozen=True)
+class Drawn:
+    """The scores of a system's runs, and their mean on each of `DRAWS` draws."""
 
-    All systems of a task meet the same draws of texts. ``system_of`` says which system a row of
-    outcomes belongs to, if not model, method and number of training examples.
+    scores: list[float]
+    draws: Floats
 
-    Raises
-    ------
-    TaskError
-        It has no runs.
+    @property
+    def mean(self) -> float:
+        """The mean over runs, on the test as it is."""
+        return float(np.mean(self.scores))
 
+    def minus(self, other: "Drawn") -> tuple[float, float, float]:
+        """Return the difference of the means, and its 95 % interval on common draws."""
+        return (self.mean - other.mean, *interval((self.draws - other.draws).tolist()))
+
+
+def draw_systems(
+    book: Book, task: str, system_of: Callable[[Row], System | None] | None = None
+) -> dict[System, Drawn]:
+    """Return every system of a task, all on the same draws of texts.
+
+    ``system_of`` says which system a row of outcomes belongs to (none: it is left out), if not
+    model, method and number of training examples.
     """
-    sources, runs = book.outcomes(task)
-    some = [(row, o) for row, o in runs if (system_of or _system)(row) == system]
-    if not some:
-        raise TaskError(
-            f"no runs of {', '.join(filter(None, system))} on {task}: run it with bertedu "
-            f"{'finetune' if system_of is None else 'ablate'}"
-        )
-    metric, outcomes = main_metric(some[0][0]["columns"]), [one for _, one in some]
-    mean = float(np.mean([metric(one) for one in outcomes]))
-    return mean, _resampled(sources, outcomes, metric)
-
-
-def _resampled(
-    sources: np.ndarray[Any, Any], runs: Sequence[Outcomes], metric: Callable[[Outcomes], float]
-) -> Floats:
-    return np.array(
-        [
-            np.mean([metric(runs[i][examples]) for i in chosen])
-            for examples, chosen in resample(sources, len(runs))
-        ]
-    )
+    sources, rows = book.outcomes(task)
+    systems: dict[System, list[tuple[str, Outcomes]]] = defaultdict(list)
+    for row, outcomes in rows:
+        system = (system_of or _system)(row)
+        if system is not None:
+            systems[system].append((row["columns"], outcomes))
+    often = np.array([np.bincount(e, minlength=len(sources)) for e in draw_texts(sources)], float)
+    found = {}
+    for system, runs in systems.items():
+        metric = main_metric(runs[0][0])
+        scores = np.array([metric.score(often @ metric.parts(o)) for _, o in runs])  # (runs, draws)
+        chosen = np.array(draw_runs(len(runs), len(often)))  # (draws, runs)
+        draws = np.take_along_axis(scores.T, chosen, axis=1).mean(axis=1)
+        found[system] = Drawn([metric(outcomes) for _, outcomes in runs], draws)
+    return found
 
 
 def _system(row: Row) -> System:
@@ -160,7 +192,10 @@ def _system(row: Row) -> System:
 
 
 def summarize_task(
-    book: Book, task: str, reference: System, system_of: Callable[[Row], System | None] = _system
+    book: Book,
+    task: str,
+    reference: System,
+    system_of: Callable[[Row], System | None] | None = None,
 ) -> list[Row]:
     """Return a row for each system: its mean over seeds, intervals, and how it differs.
 
@@ -170,44 +205,28 @@ def summarize_task(
     minus ``reference`` on the same draws of texts, and, if both have the same seeds, of seeds.
     ``system_of`` says which system a row of outcomes belongs to; none: it is left out.
     """
-    sources, runs = book.outcomes(task)
-    systems: dict[System, list[Outcomes]] = defaultdict(list)
-    columns: dict[System, str] = {}
-    for row, outcomes in runs:
-        system = system_of(row)
-        if system is None:
-            continue
-        systems[system].append(outcomes)
-        columns[system] = row["columns"]
-    drawn: dict[System, Floats] = {}
-    means: dict[System, float] = {}
+    drawn = draw_systems(book, task, system_of)
     rows: list[Row] = []
-    for system, some in systems.items():
-        metric = main_metric(columns[system])
-        scores = [metric(outcomes) for outcomes in some]
-        means[system] = float(np.mean(scores))
-        drawn[system] = _resampled(sources, some, metric)
-        low, high = interval(drawn[system].tolist())
-        seeds_low, seeds_high = seed_interval(scores)
-        rows.append(
-            {
-                "task": task,
-                "model": system[0],
-                "method": system[1],
-                "train_examples": system[2],
-                "seeds": len(some),
-                "mean": means[system],
-                "low": low,
-                "high": high,
-                "seeds_low": seeds_low,
-                "seeds_high": seeds_high,
-            }
-        )
-    for row, system in zip(rows, systems, strict=True):
+    for system, found in drawn.items():
+        low, high = interval(found.draws.tolist())
+        seeds_low, seeds_high = seed_interval(found.scores)
+        row: Row = {
+            "task": task,
+            "model": system[0],
+            "method": system[1],
+            "train_examples": system[2],
+            "seeds": len(found.scores),
+            "mean": found.mean,
+            "low": low,
+            "high": high,
+            "seeds_low": seeds_low,
+            "seeds_high": seeds_high,
+        }
         if reference in drawn and system != reference:
-            low, high = interval((drawn[system] - drawn[reference]).tolist())
-            row["minus_reference"] = means[system] - means[reference]
-            row |= {"minus_low": low, "minus_high": high, "verdict": verdict(low, high)}
+            middle, low, high = found.minus(drawn[reference])
+            row |= {"minus_reference": middle, "minus_low": low, "minus_high": high}
+            row["verdict"] = verdict(low, high)
+        rows.append(row)
     return [{name: _rounded(value) for name, value in row.items()} for row in rows]
 
 

@@ -19,6 +19,7 @@ from bertedu.finetuning.kinds import Answer, Outcomes
 from bertedu.finetuning.loop import History, Recipe
 from bertedu.finetuning.report import (
     System,
+    draw_systems,
     interval,
     main_metric,
     paired_difference,
@@ -34,7 +35,8 @@ from bertedu.finetuning.run import Book, Setup, make_kind
 @pytest.fixture(autouse=True)
 def fewer_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as it takes to tell; defaults are bound when a function is made."""
-    monkeypatch.setattr(report.resample, "__defaults__", (400, 0))
+    for function in (report.resample, report.draw_texts, report.draw_runs):
+        monkeypatch.setattr(function, "__defaults__", (400, 0))
 
 
 class Made:
@@ -209,6 +211,32 @@ def test_a_pair_of_systems_by_name_is_what_the_table_says() -> None:
     assert (mean, low, high) == pytest.approx((-found[0], -found[2], -found[1]))
     with pytest.raises(TaskError, match="no runs of nobody, fine-tuned, all on task"):
         paired_difference(made, "task", system("nobody"), system("a"))
+
+
+RANDOM_OUTCOMES = {
+    "label/found": lambda dice: dice.integers(0, 3, (40, 2)),
+    "value/found": lambda dice: dice.normal(100, 1, (40, 2)),
+    "right/found/there": lambda dice: np.sort(dice.integers(0, 4, (40, 3)), axis=1),
+    "exact/f1/answerable": lambda dice: dice.random((40, 3)),
+}
+
+
+@pytest.mark.parametrize("columns", RANDOM_OUTCOMES)
+def test_scores_of_draws_are_those_of_the_drawn_examples(columns: str) -> None:
+    """The sums over examples are drawn; here the examples themselves are."""
+    dice = np.random.default_rng(1)
+    sources = dice.integers(0, 15, 40)
+    runs = [RANDOM_OUTCOMES[columns](dice).astype(float) for _ in range(3)]
+    row = {"model": "a", "method": "m", "train_examples": "all", "columns": columns}
+    book: Any = SimpleNamespace(outcomes=lambda _: (sources, [(row, o) for o in runs]))
+    (drawn,) = draw_systems(book, "task").values()
+    metric = main_metric(columns)
+    assert drawn.scores == pytest.approx([metric(o) for o in runs])
+    expected = [
+        np.mean([metric(runs[i][examples]) for i in chosen])
+        for examples, chosen in resample(sources, 3, 400)
+    ]
+    assert drawn.draws == pytest.approx(np.array(expected))
 
 
 # --- Metrics ------------------------------------------------------------------------------------
