@@ -381,11 +381,25 @@ def test_the_command_runs_a_grid_and_says_what_came_out(
     assert len([r for r in Book(tmp_path, NAME).rows() if r["method"] != "baseline"]) == 6
 
 
+def test_the_command_leaves_out_grids_that_lack_a_task(
+    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(GRIDS, "size", grid_of(models, ("keyword", "places"), seeds=1))
+    monkeypatch.setitem(GRIDS, "steps", grid_of(models, ("keyword",), seeds=1))
+    asked = ["ablate", "size", "steps", "--tasks", "places", "--results", str(tmp_path)]
+    result = CliRunner().invoke(app, asked)
+    assert result.exit_code == 0, result.output
+    assert {row["task"] for row in Book(tmp_path, NAME).rows()} == {"places"}
+    assert "size: for tests" in result.output
+    assert "steps: for tests" not in result.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["directions"], "no grid 'directions': choose one of direction, size"),
         (["size", "--quick"], "either grids or --quick"),
+        (["size", "--tasks", "answer"], "no such task in these grids: leave --tasks out"),
     ],
 )
 def test_the_command_refuses_what_makes_no_sense(arguments: list[str], message: str) -> None:
