@@ -9,7 +9,6 @@ from matplotlib import pyplot as plt
 from bertedu.analysis.ablations import (
     GRIDS,
     NAME,
-    PLANNED,
     difference,
     difference_of_gains,
     differences,
@@ -216,10 +215,7 @@ def step_curves(
     alt: str,
     folder: Path | None = None,
 ) -> Picture:
-    """Draw scores against pre-training steps (figure 5) for both kinds of model: a panel a task.
-
-    An open diamond is the run that was planned to end at step 6,000.
-    """
+    """Draw scores against pre-training steps (figure 5) for both kinds of model: a panel a task."""
     rows = results("steps", folder)
     with style():
         figure, panels = plt.subplots(
@@ -234,16 +230,6 @@ def step_curves(
                 )
                 x, values, low, high = (list(column) for column in zip(*points, strict=True))
                 curve(axes, [step / 1000 for step in x], values, low, high, kind, color)
-            if (PLANNED, task) in rows:
-                planned = 100 * float(rows[PLANNED, task]["mean"])
-                axes.plot(6, planned, "D", markersize=11, markerfacecolor="none", color=BLUE, mew=2)
-                axes.annotate(
-                    "planned for 6",
-                    (6, planned),
-                    xytext=(10, 8),
-                    textcoords="offset points",
-                    color=BLUE,
-                )
             for name, label in BASELINES.items():
                 score = 100 * float(rows[name, task]["mean"])
                 axes.axhline(score, color=LIMIT, linestyle="--", linewidth=1.8)

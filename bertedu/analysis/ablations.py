@@ -90,15 +90,18 @@ class Cell:
 
 BERT, LTR = ("bert-L4H128", "bert-L4H128-1"), ("ltr-L4H128", "ltr-L4H128-1")
 EVERY_KIND = ("topic", "valence", "description", "next", "answer", "entities")
+SIZES = {  # the same recipe and tokens; the first two are in git
+    "L2 H128": "bert-L2H128",
+    "L4 H128": "bert-L4H128",
+    "L4 H256": "size-L4H256",
+    "L8 H256": "size-L8H256",
+}
 PROCEDURES = ("80/10/10", "100/0/0", "80/0/20", "80/20/0", "0/20/80", "0/0/100")
-PLANNED = "BERT planned for 6000"
 STEPS = (1500, 3000, 6000, 10500, 15000, 21000)
 
 
 def masked_by(procedure: str) -> str:
     """Return the checkpoint that was pre-trained by a masking procedure, MASK/SAME/RND."""
-    if procedure == PROCEDURES[0]:
-        return "size-L2H128"  # the default: the run of that size is the same run
     return f"masking-{procedure.replace('/', '-')}"
 
 
@@ -119,10 +122,7 @@ GRIDS = {
     ),
     "size": Grid(
         "layers and width (table 6)",
-        tuple(
-            Variant(f"L{layers} H{width}", (f"size-L{layers}H{width}",))
-            for layers, width in [(2, 128), (4, 128), (4, 256), (8, 256)]
-        ),
+        tuple(Variant(name, (checkpoint,)) for name, checkpoint in SIZES.items()),
         ("topic", "description", "entities"),
         seeds=3,
     ),
@@ -146,9 +146,7 @@ GRIDS = {
             Variant(f"{name}, {step} steps", (f"{run}/steps/{step:06d}",))
             for name, run in [("BERT", "bert-L4H128"), ("LTR & No NSP", "ltr-L4H128")]
             for step in STEPS
-        )
-        # the learning rate of the others has not come down yet when they pass 6,000
-        + (Variant(PLANNED, ("size-L4H128",)),),
+        ),
         ("topic", "description"),
         seeds=3,
     ),

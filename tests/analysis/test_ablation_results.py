@@ -28,7 +28,7 @@ from bertedu.analysis.ablation_results import (
     step_curves,
     step_of,
 )
-from bertedu.analysis.ablations import GRIDS, NAME, PLANNED, Grid, Variant
+from bertedu.analysis.ablations import GRIDS, NAME, Grid, Variant
 
 GRID = Grid(
     "for tests",
@@ -76,7 +76,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for step in (3000, 1500, 12000):  # not in order
             name = f"{kind}, {step} steps"
             rows.append(summary_row("steps", name, "topic", start + step / 100000))
-    rows.append(summary_row("steps", PLANNED, "topic", 0.55))
     rows += [summary_row("steps", name, "topic", 0.2) for name in ("majority", "word counts")]
     rows += [summary_row("size", f"L{n} H128", "topic", 0.2 * n) for n in (2, 4)]
     rows.append(summary_row("size", "word counts", "topic", 0.5))
@@ -247,10 +246,6 @@ def test_curves_go_through_the_steps_in_order(folder: Path, drawn: list[Figure])
     assert list(lines["BERT"].get_xdata()) == [1.5, 3, 12]
     assert list(lines["BERT"].get_ydata()) == pytest.approx([31.5, 33, 42])
     assert list(lines["LTR & No NSP"].get_ydata()) == pytest.approx([41.5, 43, 52])
-    diamonds = [line for line in drawn[0].axes[0].lines if line.get_marker() == "D"]
-    assert [(float(d.get_xdata()[0]), float(d.get_ydata()[0])) for d in diamonds] == [
-        (6, pytest.approx(55))
-    ]
     assert step_of("LTR & No NSP, 12000 steps") == 12000
 
 
@@ -279,8 +274,7 @@ def test_the_papers_tables_agree_with_each_other_and_with_our_grids() -> None:
     assert {*TABLE_5} <= {v.name for v in GRIDS["direction"].variants}
 
 
-def test_six_procedures_are_six_runs_and_the_default_one_is_that_of_the_sizes() -> None:
+def test_six_procedures_are_six_runs() -> None:
     masked = [variant.checkpoints for variant in GRIDS["masking"].variants]
     assert len(set(masked)) == len(masked) == 6
     assert masked == [variant.checkpoints for variant in GRIDS["masking-frozen"].variants]
-    assert masked[0] == GRIDS["size"].variants[0].checkpoints == ("size-L2H128",)
