@@ -442,7 +442,7 @@ def test_a_committed_run_comes_out_again(tmp_path: Path, monkeypatch: pytest.Mon
         assert row[name] == before[name], name
 
 
-@pytest.mark.parametrize("name", ["quick"])
+@pytest.mark.parametrize("name", ["quick", "steps"])
 def test_the_committed_record_holds_every_grid(name: str) -> None:
     grid, book = GRIDS[name], Book(shipped("results"), NAME)
     made = {
