@@ -260,9 +260,10 @@ def compare_sides(
 ) -> list[dict[str, object]]:
     """Ask every reader about the blanks of both kinds; a row for each reader and kind.
 
-    Columns: the share right, the loss in nats a word, each with its 95 % interval over documents,
-    and the difference of the shares from the first reader, on the same blanks. "word frequencies"
-    always guesses the word of these blanks that is most frequent in the training text.
+    Columns: the number of blanks and of their documents; the share right and the loss in nats a
+    word, each with its 95 % interval over documents; and the difference of the shares from the
+    first reader, on the same blanks. "word frequencies" always guesses the word of these blanks
+    that is most frequent in the training text.
 
     Raises
     ------

@@ -1,6 +1,7 @@
 """The checks of notebook 14: perplexity, six maskings in one, a crossing, a test and a game."""
 
 import math
+import operator
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -174,7 +175,7 @@ def perplexity(function: object) -> None:
 
     Right is exp(total loss / total words), the perplexity of the paper's table 6.
     """
-    print(exercise.judge(PERPLEXITY, exercise.on_own_lists(function)))
+    print(exercise.judge(PERPLEXITY, exercise.on_own_inputs(function, operator.ne)))
 
 
 # -- six maskings in one
@@ -768,7 +769,7 @@ CROSSING = Exercise(
 
 def crossing(function: object) -> None:
     """Check ``(steps, ours, theirs) -> int or None``: from when on ours stays above theirs."""
-    print(exercise.judge(CROSSING, exercise.on_own_lists(function)))
+    print(exercise.judge(CROSSING, exercise.on_own_inputs(function, operator.ne)))
 
 
 # -- is it fair?

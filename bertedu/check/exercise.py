@@ -285,23 +285,17 @@ def _unchanged(now: Any, before: Any) -> bool:
 
 
 class Changed:
-    """What comes back in place of an answer if the function wrote into its inputs."""
+    """What comes back in place of an answer if the function changed its inputs."""
 
 
-def on_own_copies(function: object) -> object:
-    """Give a learner's function inputs of its own to write into; the cases stay whole."""
-    if not callable(function) or isinstance(function, type):
-        return function
+def on_own_inputs(
+    function: object, changed: Callable[[Inputs, Inputs], bool] | None = None
+) -> object:
+    """Give a learner's function copies of its inputs; the cases stay whole.
 
-    @wraps(function)
-    def call(*inputs: Any) -> Any:
-        return function(*copy.deepcopy(inputs))
-
-    return call
-
-
-def on_own_lists(function: object) -> object:
-    """Give a learner's function lists of its own, and return `Changed` if it writes into them."""
+    If ``changed`` says of the copies after the call and the inputs given that something is not as
+    it was, the answer is `Changed`. Without it a function may do as it likes.
+    """
     if not callable(function) or isinstance(function, type):
         return function
 
@@ -309,7 +303,7 @@ def on_own_lists(function: object) -> object:
     def call(*inputs: Any) -> Any:
         own = copy.deepcopy(inputs)
         answer = function(*own)
-        return answer if own == inputs else Changed()
+        return Changed() if changed and changed(own, inputs) else answer
 
     return call
 

@@ -1,8 +1,6 @@
 """The checks of notebook 12: mixing layers, joining layers, counting what moves, and a test."""
 
-import copy
 from collections.abc import Callable, Sequence
-from functools import wraps
 from typing import Any
 
 import torch
@@ -329,7 +327,7 @@ def right_trainable(model: nn.Module) -> int:
 
 
 def _read_count(answer: Any, *_: Any) -> float:
-    if isinstance(answer, _Frozen):
+    if isinstance(answer, exercise.Changed):
         raise UnreadableError(
             "your function changes requires_grad: whoever counts must leave the model as it is."
         )
@@ -340,26 +338,10 @@ def _read_count(answer: Any, *_: Any) -> float:
     return exercise.read_number(answer)
 
 
-class _Frozen:
-    """What comes back in place of an answer if the function froze or thawed something."""
-
-
-def _on_own_model(function: object) -> object:
-    """Give a learner's function a model of its own, and notice if it changes what moves."""
-    if not callable(function) or isinstance(function, type):
-        return function
-
-    @wraps(function)
-    def call(*inputs: Any) -> Any:
-        own = copy.deepcopy(inputs)
-        answer = function(*own)
-        if own and isinstance(own[0], nn.Module):
-            pairs = zip(own[0].parameters(), inputs[0].parameters(), strict=True)
-            if any(mine.requires_grad != given.requires_grad for mine, given in pairs):
-                return _Frozen()
-        return answer
-
-    return call
+def _moves_otherwise(own: Inputs, given: Inputs) -> bool:
+    """Whether the function froze or thawed something."""
+    pairs = zip(own[0].parameters(), given[0].parameters(), strict=True)
+    return any(mine.requires_grad != theirs.requires_grad for mine, theirs in pairs)
 
 
 def _count(of: Callable[[Tensor], float], moving: bool = True) -> Function:
@@ -435,7 +417,7 @@ TRAINABLE = Exercise(
 
 def trainable(function: object) -> None:
     """Check ``model -> how many of its numbers an optimizer moves``."""
-    print(exercise.judge(TRAINABLE, _on_own_model(function)))
+    print(exercise.judge(TRAINABLE, exercise.on_own_inputs(function, _moves_otherwise)))
 
 
 # -- a test of features

@@ -1,6 +1,7 @@
 """The checks of notebook 09: rows, head and loss of multiple choice, and a test for its data."""
 
 import math
+import operator
 import random
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -288,7 +289,7 @@ def choice_rows(function: object) -> None:
     Right is [CLS] beginning [SEP] ending [SEP], padded on the right with [PAD]; segment 1 for the
     ending and its [SEP]; mask 0 at padding.
     """
-    print(exercise.judge(CHOICE_ROWS, exercise.on_own_lists(function)))
+    print(exercise.judge(CHOICE_ROWS, exercise.on_own_inputs(function, operator.ne)))
 
 
 # -- the head

@@ -1,7 +1,6 @@
 """The checks on pre-training: learning rate, clipping, AdamW, what it costs, a test of resuming."""
 
 import copy
-import functools
 import math
 from collections.abc import Callable
 from typing import Any, Self
@@ -232,26 +231,13 @@ def _clip_cases() -> list[Inputs]:
     return cases
 
 
-_IN_PLACE = object()
-
-
-def _on_copies(function: object) -> object:
-    """Give a learner's function tensors of its own, and see whether it changes them."""
-    if not callable(function):
-        return function
-
-    @functools.wraps(function)
-    def careful(gradients: Gradients, max_norm: float) -> Any:
-        given = [g.clone() for g in gradients]
-        answer = function(given, max_norm)
-        kept = len(given) == len(gradients) and all(map(torch.equal, given, gradients))
-        return answer if kept else _IN_PLACE
-
-    return careful
+def _in_place(own: Inputs, given: Inputs) -> bool:
+    """Whether the list of gradients or one of the tensors is another now."""
+    return len(own[0]) != len(given[0]) or not all(map(torch.equal, own[0], given[0]))
 
 
 def _read_clip(answer: Any, gradients: Gradients, max_norm: float) -> list[Any]:
-    if answer is _IN_PLACE:
+    if isinstance(answer, exercise.Changed):
         raise UnreadableError(
             "your function changes gradients in place; return new tensors, g * scale for each g."
         )
@@ -431,7 +417,7 @@ def clip(function: object) -> None:
 
     Right is to scale all of them by max_norm / norm if their common norm is above max_norm.
     """
-    print(exercise.judge(CLIP, _on_copies(function)))
+    print(exercise.judge(CLIP, exercise.on_own_inputs(function, _in_place)))
 
 
 # -- AdamW

@@ -310,6 +310,10 @@ def test_shares_and_differences_come_out_by_kind(
     assert "verdict" not in by["whole", "left"]
     expected = -float(unigram.log_share[[9, 10, 11]].mean())
     assert by["word frequencies", "left"]["loss"] == pytest.approx(expected, abs=0.01)
+    often = max((9, 10, 11), key=lambda word: float(unigram.log_share[word]))
+    share = np.mean([b.word == often for b in planted])
+    assert by["word frequencies", "left"]["accuracy"] == pytest.approx(share, abs=1e-4)
+    assert 0.2 < share < 0.5
     with pytest.raises(ValueError, match="no blanks"):
         compare_sides(readers, [], unigram)
 
