@@ -222,6 +222,10 @@ def pretrain(
     stop_at: Annotated[
         int | None, typer.Option(help="Stop after this step; --resume goes on.", min=1)
     ] = None,
+    mask_rate: Annotated[
+        float | None,
+        typer.Option(help="Share of tokens that is selected; none: 0.3, later 0.15."),
+    ] = None,
     masking: Annotated[
         str | None, typer.Option(help="MASK/SAME/RND in per cent (table 8); none: 80/10/10.")
     ] = None,
@@ -277,6 +281,7 @@ def pretrain(
             stop_at=stop_at,
             stream=stream,
             masking=None if masking is None else read_procedure(masking),
+            mask_rate=mask_rate,
             compiled=compiled,
         )
         if processes.rank() == 0 and not (out / STATE_FILE).exists():

@@ -90,11 +90,8 @@ class Cell:
 
 BERT, LTR = ("bert-L4H128", "bert-L4H128-1"), ("ltr-L4H128", "ltr-L4H128-1")
 EVERY_KIND = ("topic", "valence", "description", "next", "answer", "entities")
-SIZES = {  # the same recipe and tokens; the first two are in git
-    "L2 H128": "bert-L2H128",
-    "L4 H128": "bert-L4H128",
-    "L4 H256": "size-L4H256",
-    "L8 H256": "size-L8H256",
+SIZES = {
+    name: f"size-{name.replace(' ', '')}" for name in ("L2 H128", "L4 H128", "L4 H256", "L8 H256")
 }
 PROCEDURES = ("80/10/10", "100/0/0", "80/0/20", "80/20/0", "0/20/80", "0/0/100")
 STEPS = (1500, 3000, 6000, 10500, 15000, 21000)
@@ -102,6 +99,8 @@ STEPS = (1500, 3000, 6000, 10500, 15000, 21000)
 
 def masked_by(procedure: str) -> str:
     """Return the checkpoint that was pre-trained by a masking procedure, MASK/SAME/RND."""
+    if procedure == PROCEDURES[0]:  # BERT's own: the smallest of the sizes is masked by it
+        return SIZES["L2 H128"]
     return f"masking-{procedure.replace('/', '-')}"
 
 

@@ -164,6 +164,7 @@ def pretrain(
     stop_at: int | None = None,
     stream: str | None = None,
     masking: tuple[float, float] | None = None,
+    mask_rate: float | None = None,
     compiled: bool = False,
 ) -> State:
     """Pre-train BERT and write a checkpoint folder that `transformers` opens.
@@ -171,7 +172,7 @@ def pretrain(
     A new model is made from ``config``; or ``config`` is None and the run starts from the weights
     of the finished checkpoint ``init``, with a fresh optimizer and learning rate. ``length`` asks
     for sequences of that many tokens all the time, 15 % of them selected, in place of the
-    recipe's phases. ``variant`` is one of `VARIANTS`: what a token may see, and the loss.
+    recipe's phases; ``mask_rate`` for another share of selected tokens, all the time. ``variant`` is one of `VARIANTS`: what a token may see, and the loss.
     Every ``keep_every`` steps, the weights of that moment go to `steps/NNNNNN` in ``out``. With
     ``stop_at`` the run stops after that step, and ``resume`` can go on from there. ``stream``
     names text that is too big for memory, for `DocumentStream`; it takes the place of ``corpora``,
@@ -223,8 +224,14 @@ def pretrain(
         raise ValueError("choose either --config, for a new model, or --init, to train one further")
     if variant not in VARIANTS:
         raise ValueError(f"no variant {variant!r}: choose one of {', '.join(VARIANTS)}")
-    if masking is not None and VARIANTS[variant][0] != "bidirectional":
-        raise ValueError(f"the variant {variant} reads its text unmasked: leave out --masking")
+    if VARIANTS[variant][0] != "bidirectional":
+        for option, value in (("--masking", masking), ("--mask-rate", mask_rate)):
+            if value is not None:
+                raise ValueError(
+                    f"the variant {variant} reads its text unmasked: leave out {option}"
+                )
+    if mask_rate is not None and not 0 < mask_rate <= 1:
+        raise ValueError(f"--mask-rate {mask_rate} should be above 0 and at most 1: 0.15 is 15 %")
     if variant == "elmo" and init is not None:
         raise ValueError("--init trains a BERT further; an ELMo starts from scratch")
     if variant == "elmo" and compiled:
@@ -246,7 +253,7 @@ def pretrain(
     config = dataclasses.replace(
         config, vocab_size=len(load_vocabulary()), dropout=dropout, direction=direction
     )
-    phases = _phases(length, config)
+    phases = _phases(length, mask_rate, config)
     text: Text
     if stream is None:
         splits = load_splits(corpora, say)
@@ -264,6 +271,7 @@ def pretrain(
         "vocabulary": hashlib.sha256("\n".join(load_vocabulary()).encode()).hexdigest(),
         "init": None if init is None else _digest(init),
         "length": length,
+        "mask_rate": mask_rate,
         "variant": variant,
     }
     if resuming:
@@ -296,7 +304,7 @@ def pretrain(
             recipe = dataclasses.replace(recipe, steps=steps)
     held_out = fixed_batches(
         _with_company(splits["dev"]),
-        EVALUATION_LENGTH,
+        min(EVALUATION_LENGTH, max(phase.length for phase in phases)),  # no position is unknown
         EVALUATION_BATCH,
         config.vocab_size,
         direction=direction,
@@ -362,10 +370,12 @@ def pretrain(
     return state
 
 
-def _phases(length: int | None, config: BertConfig) -> tuple[Phase, ...]:
+def _phases(length: int | None, mask_rate: float | None, config: BertConfig) -> tuple[Phase, ...]:
     phases = Recipe.phases
     if length is not None:
         phases = (Phase(1.0, length, max(1, TOKENS_A_STEP // length)),)
+    if mask_rate is not None:
+        phases = tuple(dataclasses.replace(phase, mask_rate=mask_rate) for phase in phases)
     longest = max(phase.length for phase in phases)
     if not 16 <= longest <= config.max_position_embeddings:
         raise ValueError(
