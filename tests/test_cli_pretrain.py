@@ -270,6 +270,7 @@ def test_a_run_in_progress_is_not_overwritten_nor_resumed_as_another(
         (["--dropout", 0.2], "config"),
         (["--corpus", other], "corpora"),
         (["--masking", "100/0/0"], "masking (0.8, 0.1), not (1.0, 0.0)"),
+        (["--mask-rate", 0.5], "mask_rate None, not 0.5"),
     ):
         message = refused(corpus, out, "--resume", *options)
         assert problem in message
@@ -329,6 +330,43 @@ def test_another_masking_trains_another_model_and_is_written_down(
     name = "bert.encoder.layer.0.attention.self.query.weight"
     assert torch.equal(trained["80/10/10"][name], trained[None][name])
     assert not torch.equal(trained["0/100/0"][name], trained[None][name])
+
+
+@pytest.mark.usefixtures("small")
+def test_another_mask_rate_trains_another_model_and_is_written_down(
+    corpus: Path, tmp_path: Path
+) -> None:
+    trained = {}
+    for rate in (0.15, 0.6, None):
+        out = tmp_path / str(rate)
+        options = ["--mask-rate", rate] if rate else []
+        assert invoke(corpus, out, "--steps", 2, "--length", 64, *options).exit_code == 0
+        trained[rate] = load_file(out / "model.safetensors")
+        record = json.loads((out / "training.json").read_text())
+        assert [phase["mask_rate"] for phase in record["recipe"]["phases"]] == [rate or 0.15]
+    name = "bert.encoder.layer.0.attention.self.query.weight"
+    assert torch.equal(trained[0.15][name], trained[None][name])
+    assert not torch.equal(trained[0.6][name], trained[None][name])
+
+
+@pytest.mark.usefixtures("small")
+def test_a_run_is_scored_at_no_position_that_it_has_never_seen(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    cut = running.fixed_batches
+
+    def spy(documents: Any, length: int, *more: Any, **named: Any) -> Any:
+        asked.append(length)
+        found = cut(documents, length, *more, **named)
+        assert all(batch.ids.shape[1] == length for batch in found)
+        return found
+
+    monkeypatch.setattr(running, "fixed_batches", spy)
+    for options in (["--length", 32], []):
+        out = tmp_path / str(len(options))
+        assert invoke(corpus, out, "--steps", 2, *options).exit_code == 0
+    assert asked == [32, running.EVALUATION_LENGTH]
 
 
 @pytest.mark.usefixtures("small")
@@ -567,6 +605,9 @@ def test_steps_or_minutes_before_anything_is_read(
         (["--steps", 3, "--corpus", "nowhere"], "'nowhere' is neither a corpus"),
         (["--steps", 3, "--masking", "80/10"], "three whole percentages that add to 100"),
         (["--steps", 3, "--masking", "100/0/0", "--variant", "ltr"], "leave out --masking"),
+        (["--steps", 3, "--mask-rate", 0.3, "--variant", "rtl"], "leave out --mask-rate"),
+        (["--steps", 3, "--mask-rate", 15], "--mask-rate 15.0 should be above 0 and at most 1"),
+        (["--steps", 3, "--mask-rate", 0], "--mask-rate 0.0 should be above 0 and at most 1"),
     ],
 )
 @pytest.mark.usefixtures("small")
