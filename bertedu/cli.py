@@ -297,13 +297,17 @@ def score(
         "data/results/pretraining.csv"
     ),
     split: Annotated[str, typer.Option(help="dev or test.")] = "test",
+    length: Annotated[
+        list[int] | None,
+        typer.Option(help="Tokens a sequence, repeatable; none: 64 and 128.", min=16),
+    ] = None,
 ) -> None:
     """Score checkpoints on held-out documents, beside chance and counting. Some minutes."""
-    from bertedu.pretraining.report import report, write_rows
+    from bertedu.pretraining.report import LENGTHS, report, write_rows
     from bertedu.text.sources import SourceError
 
     with plain_errors(SourceError, ValueError, OSError):  # a CheckpointError is a ValueError
-        rows = report(checkpoints or committed_checkpoints(), split)
+        rows = report(checkpoints or committed_checkpoints(), split, length or LENGTHS)
         write_rows(rows, out)
         for row in rows:
             typer.echo(

@@ -255,16 +255,19 @@ def test_score_prints_and_writes_the_same_table(
         {"system": "tiny", "objective": "masked words", "length": 64, "mlm_loss": 3.5}
         | {"mlm_accuracy": 0.4321, "nsp_accuracy": 0.75},
     ]
-    asked: list[tuple[list[Path], str]] = []
+    asked: list[tuple[list[Path], str, tuple[int, ...]]] = []
 
-    def fake(checkpoint: list[Path], split: str) -> list[dict[str, object]]:
-        asked.append((checkpoint, split))
+    def fake(
+        checkpoint: list[Path], split: str, lengths: Sequence[int]
+    ) -> list[dict[str, object]]:
+        asked.append((checkpoint, split, tuple(lengths)))
         return rows
 
     monkeypatch.setattr("bertedu.pretraining.report.report", fake)
     result = run("score", tiny, "--split", "dev", "--out", "results/t.csv")
     assert result.exit_code == 0, result.output
-    assert asked == [([tiny], "dev")]
+    assert run("score", tiny, "--length", 64, "--out", "results/u.csv").exit_code == 0
+    assert asked == [([tiny], "dev", (64, 128)), ([tiny], "test", (64,))]
     with Path("results/t.csv").open(newline="", encoding="utf-8") as file:
         written = list(csv.DictReader(file))
     assert [row["mlm_loss"] for row in written] == ["9.0109", "3.5"]
