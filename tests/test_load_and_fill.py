@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -257,9 +258,7 @@ def test_score_prints_and_writes_the_same_table(
     ]
     asked: list[tuple[list[Path], str, tuple[int, ...]]] = []
 
-    def fake(
-        checkpoint: list[Path], split: str, lengths: Sequence[int]
-    ) -> list[dict[str, object]]:
+    def fake(checkpoint: list[Path], split: str, lengths: Sequence[int]) -> list[dict[str, object]]:
         asked.append((checkpoint, split, tuple(lengths)))
         return rows
 

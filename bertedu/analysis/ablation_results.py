@@ -128,6 +128,11 @@ def _said(text: str, low: float, high: float, yes: bool, no: bool) -> str:
     return word
 
 
+def claim_interval(text: str, low: float, high: float) -> str:
+    """Print and return whether a difference with this interval, in points, is above 0."""
+    return _said(text, low / 100, high / 100, low > 0, high < 0)
+
+
 def checkpoint_means(
     grid: str, task: str, variant: str, folder: Path | None = None
 ) -> dict[str, float]:

@@ -172,7 +172,8 @@ def pretrain(
     A new model is made from ``config``; or ``config`` is None and the run starts from the weights
     of the finished checkpoint ``init``, with a fresh optimizer and learning rate. ``length`` asks
     for sequences of that many tokens all the time, 15 % of them selected, in place of the
-    recipe's phases; ``mask_rate`` for another share of selected tokens, all the time. ``variant`` is one of `VARIANTS`: what a token may see, and the loss.
+    recipe's phases; ``mask_rate`` for another share of selected tokens, all the time.
+    ``variant`` is one of `VARIANTS`: what a token may see, and the loss.
     Every ``keep_every`` steps, the weights of that moment go to `steps/NNNNNN` in ``out``. With
     ``stop_at`` the run stops after that step, and ``resume`` can go on from there. ``stream``
     names text that is too big for memory, for `DocumentStream`; it takes the place of ``corpora``,

@@ -20,6 +20,7 @@ from bertedu.analysis.ablation_results import (
     claim,
     claim_alike,
     claim_gains,
+    claim_interval,
     difference_plot,
     pair_differences,
     results,
@@ -146,6 +147,8 @@ def test_a_claim_says_what_the_interval_says(
     said = capsys.readouterr().out
     assert said.startswith(f"{word:<15}BERT is better: ")
     assert said.split(": ")[1].strip() == f"{100 * ends[0]:+.1f} to {100 * ends[1]:+.1f}"
+    assert claim_interval("BERT is better", *(100 * end for end in ends)) == word
+    assert capsys.readouterr().out == said, "in points it reads the same"
 
 
 @pytest.mark.parametrize(
@@ -271,7 +274,8 @@ def test_the_papers_tables_agree_with_each_other_and_with_our_grids() -> None:
         assert all(1 < value < 100 for row in table.values() for value in row.values())
     assert [v.name for v in GRIDS["masking"].variants] == list(TABLE_8)
     assert [v.name for v in GRIDS["masking-frozen"].variants] == list(TABLE_8)
-    assert {*TABLE_5} <= {v.name for v in GRIDS["direction"].variants}
+    # the checkpoint of the last one is not in git
+    assert {*TABLE_5} - {v.name for v in GRIDS["direction"].variants} == {"No NSP"}
 
 
 def test_six_procedures_are_six_runs() -> None:
