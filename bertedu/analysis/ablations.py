@@ -88,7 +88,7 @@ class Cell:
         return replace(recipe, seed=self.seed)
 
 
-BERT, LTR = "bert-L4H128", "ltr-L4H128"
+BERT, LTR = ("bert-L4H128", "bert-L4H128-1"), ("ltr-L4H128", "ltr-L4H128-1")
 EVERY_KIND = ("topic", "valence", "description", "next", "answer", "entities")
 SIZES = {
     name: f"size-{name.replace(' ', '')}" for name in ("L2 H128", "L4 H128", "L4 H256", "L8 H256")
@@ -107,17 +107,18 @@ def masked_by(procedure: str) -> str:
 
 GRIDS = {
     "direction": Grid(
-        "what a token may see while pre-training (table 5), and two one-way models side by side",
+        "what a token may see while pre-training, and next sentence prediction (table 5)",
         (
-            Variant("BERT", (BERT,)),
-            Variant("LTR & No NSP", (LTR,)),
-            Variant("LTR & No NSP + BiLSTM", (LTR,), "fine-tuned + BiLSTM"),
-            Variant("LTR and RTL, equal width", (f"{LTR}+rtl-L4H128",)),
+            Variant("BERT", BERT),
+            Variant("No NSP", ("no-nsp-L4H128",)),
+            Variant("LTR & No NSP", LTR),
+            Variant("LTR & No NSP + BiLSTM", LTR, "fine-tuned + BiLSTM"),
+            Variant("LTR and RTL, equal width", ("ltr-L4H128+rtl-L4H128",)),
+            Variant("LTR and RTL, equal parameters", ("ltr-L4H80+rtl-L4H80",)),
             Variant("ELMo", ("elmo-L4H128",), "features:sum of all"),
-            Variant("not pre-trained", (BERT,), "untrained"),
+            Variant("not pre-trained", BERT[:1], "untrained"),
         ),
         EVERY_KIND,
-        seeds=3,
     ),
     "size": Grid(
         "layers and width (table 6), and two small models that have read five times as much",
@@ -143,7 +144,7 @@ GRIDS = {
         "the number of pre-training steps (figure 5)",
         tuple(
             Variant(f"{name}, {step} steps", (f"{run}/steps/{step:06d}",))
-            for name, run in [("BERT", BERT), ("LTR & No NSP", LTR)]
+            for name, run in [("BERT", "bert-L4H128"), ("LTR & No NSP", "ltr-L4H128")]
             for step in STEPS
         ),
         ("topic", "description"),
@@ -151,7 +152,7 @@ GRIDS = {
     ),
     "quick": Grid(
         "a minute for a class: does it matter where you start?",
-        (Variant("BERT", (BERT,)), Variant("not pre-trained", (BERT,), "untrained")),
+        (Variant("BERT", BERT[:1]), Variant("not pre-trained", BERT[:1], "untrained")),
         ("topic",),
         seeds=2,
         examples=600,

@@ -274,8 +274,7 @@ def test_the_papers_tables_agree_with_each_other_and_with_our_grids() -> None:
         assert all(1 < value < 100 for row in table.values() for value in row.values())
     assert [v.name for v in GRIDS["masking"].variants] == list(TABLE_8)
     assert [v.name for v in GRIDS["masking-frozen"].variants] == list(TABLE_8)
-    # the checkpoint of the last one is not in git
-    assert {*TABLE_5} - {v.name for v in GRIDS["direction"].variants} == {"No NSP"}
+    assert {*TABLE_5} <= {v.name for v in GRIDS["direction"].variants}
 
 
 def test_six_procedures_are_six_runs() -> None:
