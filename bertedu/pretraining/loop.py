@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -199,8 +200,23 @@ def has_fast_bfloat16(device: torch.device) -> bool:
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device.type == "cpu":
-        return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+        known = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+        return known and _layer_seconds(True) < 0.9 * _layer_seconds(False)
     return False
+
+
+@cache
+def _layer_seconds(bfloat16: bool) -> float:
+    """Time a feed-forward layer there and back: a CPU may know the instructions, and be slow."""
+    weight, x = (torch.ones(n, 256, requires_grad=True) for n in (1024, 512))  # nobody's dice
+    times = []
+    for _ in range(6):
+        began = time.perf_counter()
+        with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+            y = F.linear(x, weight)
+        torch.autograd.grad(y, (x, weight), y.detach())
+        times.append(time.perf_counter() - began)
+    return min(times)
 
 
 def save_state(

@@ -560,3 +560,43 @@ def test_a_state_in_half_the_size_goes_on_nearly_the_same(tmp_path: Path) -> Non
         ends.append([p.detach().clone() for p in model.parameters()])
     gaps = [float((a - b).abs().max()) for a, b in zip(*ends, strict=True)]
     assert 0 < max(gaps) < 0.02, "near, but not equal"
+
+
+# --- 16 bits ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("instructions", "seconds", "fast"),
+    [
+        ((True, False), 0.5, True),
+        ((False, True), 0.5, True),
+        ((True, True), 0.95, False),  # too close to call: the exact one
+        ((True, True), 1.6, False),  # has been seen: the instructions are there, and slow
+        ((False, False), None, False),  # emulated: not even timed
+    ],
+)
+def test_a_cpu_takes_16_bits_where_they_are_faster_not_where_they_are_known(
+    instructions: tuple[bool, bool],
+    seconds: float | None,
+    fast: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, known in zip(
+        ("_is_avx512_bf16_supported", "_is_amx_tile_supported"), instructions, strict=True
+    ):
+        monkeypatch.setattr(torch.cpu, name, lambda known=known: known)
+
+    def took(bfloat16: bool) -> float:
+        assert seconds is not None, "timed for nothing"
+        return seconds if bfloat16 else 1.0
+
+    monkeypatch.setattr(loop, "_layer_seconds", took)
+    assert loop.has_fast_bfloat16(torch.device("cpu")) is fast
+
+
+def test_timing_a_layer_leaves_everybodys_dice_alone() -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    loop._layer_seconds.cache_clear()
+    assert all(0 < loop._layer_seconds(bfloat16) < 10 for bfloat16 in (False, True))
+    assert torch.equal(torch.get_rng_state(), before)
