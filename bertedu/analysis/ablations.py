@@ -127,7 +127,7 @@ GRIDS = {
     "size": Grid(
         "layers and width (table 6), and three that have read five times as much",
         tuple(Variant(name, (checkpoint,)) for name, checkpoint in (SIZES | LONGER).items()),
-        ("topic", "description", "entities"),
+        ("topic", "entities"),
         seeds=3,
     ),
     "masking": Grid(
