@@ -104,8 +104,6 @@ STEPS = (1500, 3000, 6000, 10500, 15000, 21000)
 
 def masked_by(procedure: str) -> str:
     """Return the checkpoint that was pre-trained by a masking procedure, MASK/SAME/RND."""
-    if procedure == PROCEDURES[0]:  # BERT's own: the smallest of the sizes is masked by it
-        return SIZES["L2 H128"]
     return f"masking-{procedure.replace('/', '-')}"
 
 
