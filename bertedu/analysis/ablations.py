@@ -139,7 +139,7 @@ GRIDS = {
         tuple(
             Variant(procedure, (masked_by(procedure),), "features:last") for procedure in PROCEDURES
         ),
-        ("topic", "entities"),
+        ("entities",),
         seeds=3,
     ),
     "steps": Grid(
