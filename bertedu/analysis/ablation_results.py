@@ -234,7 +234,8 @@ def step_curves(
                     if of == task and variant.startswith(f"{kind}, ")
                 )
                 x, values, low, high = (list(column) for column in zip(*points, strict=True))
-                curve(axes, [step / 1000 for step in x], values, low, high, kind, color)
+                curve(axes, [step / 1000 for step in x], values, low, high, "", color)
+                axes.lines[-1].set_label(kind)
             for name, label in BASELINES.items():
                 score = 100 * float(rows[name, task]["mean"])
                 axes.axhline(score, color=LIMIT, linestyle="--", linewidth=1.8)
@@ -249,6 +250,7 @@ def step_curves(
                 )
             axes.set(xlabel="pre-training steps, thousands", ylabel="score on the test, %")
             axes.set_title(heading, fontsize=15)
+        panels[0, 0].legend(loc="lower right", bbox_to_anchor=(1, 0.12))  # the colors are the same
         figure.suptitle(title, fontsize=19)
         return Picture(figure, alt)
 
@@ -271,15 +273,16 @@ def size_plot(
         figure, panels = plt.subplots(1, len(tasks), figsize=(4.6 * len(tasks), 4.8), squeeze=False)
         for axes, (task, heading) in zip(panels[0], tasks.items(), strict=True):
             x = [sizes[name] / 1e6 for name in sizes]
-            for place, name in zip(x, sizes, strict=True):
+            for number, (place, name) in enumerate(zip(x, sizes, strict=True)):
                 row = rows[name, task]
                 value, low, high = (100 * float(row[n]) for n in ("mean", "low", "high"))
                 axes.vlines(place, low, high, color=BLUE, linewidth=4)
                 axes.plot(place, value, "o", color=BLUE, markersize=10)
+                below = number % 2  # of two that are close, one name above and one below
                 axes.annotate(
                     name,
-                    (place, high),
-                    xytext=(0, 8),
+                    (place, low if below else high),
+                    xytext=(0, -18 if below else 8),
                     textcoords="offset points",
                     ha="center",
                     fontsize=12,
@@ -288,13 +291,13 @@ def size_plot(
             axes.axhline(score, color=GREEN, linestyle="--")
             axes.annotate(
                 "counted words",
-                (1, score),
+                (0.02, score),
                 xycoords=("axes fraction", "data"),
-                xytext=(0, 4),
+                xytext=(0, 5),
                 textcoords="offset points",
-                ha="right",
                 color=GREEN,
             )
+            axes.margins(y=0.14)  # room for the names
             axes.set(xscale="log", xlabel="parameters, millions")
             axes.set_xticks(x, [f"{value:.1f}" for value in x])
             axes.minorticks_off()
