@@ -347,6 +347,9 @@ def test_another_mask_rate_trains_another_model_and_is_written_down(
     name = "bert.encoder.layer.0.attention.self.query.weight"
     assert torch.equal(trained[0.15][name], trained[None][name])
     assert not torch.equal(trained[0.6][name], trained[None][name])
+    assert invoke(corpus, tmp_path / "phases", "--steps", 2, "--mask-rate", 0.6).exit_code == 0
+    record = json.loads((tmp_path / "phases" / "training.json").read_text())
+    assert [phase["mask_rate"] for phase in record["recipe"]["phases"]] == [0.6, 0.6]
 
 
 @pytest.mark.usefixtures("small")

@@ -61,7 +61,7 @@ def report(
     CheckpointError
         A checkpoint cannot be loaded, or its `training.json` does not say how it was trained.
     ValueError
-        The split is not a held-out one, or vocabularies differ.
+        The split is not a held-out one, vocabularies differ, or a length has no positions.
 
     """
     if split not in ("dev", "test"):
@@ -71,6 +71,12 @@ def report(
     size = models[0][1].config.vocab_size
     if any(model.config.vocab_size != size for _, model in models):
         raise ValueError("these checkpoints have vocabularies of different sizes")
+    for name, model in models:
+        room = model.config.max_position_embeddings
+        if max(lengths) > room and not isinstance(model, ElmoForPreTraining):
+            raise ValueError(
+                f"{name} has positions for {room} tokens: it cannot be scored at {max(lengths)}"
+            )
     splits = load_splits()
     unigram = UnigramModel(splits["train"], size)
     uniform = UnigramModel(splits["train"], size)

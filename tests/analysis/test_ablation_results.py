@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from matplotlib import pyplot as plt
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from bertedu.analysis import ablation_results
@@ -261,6 +262,11 @@ def test_sizes_stand_at_their_parameters(folder: Path, drawn: list[Figure]) -> N
         if line.get_marker() == "o"
     ]
     assert points == [pytest.approx((1.5, 40)), pytest.approx((1.9, 80))]
+    bars = [c.get_segments()[0] for c in axes.collections if isinstance(c, LineCollection)]
+    assert [(bar[0, 0], *bar[:, 1]) for bar in bars] == [
+        pytest.approx((1.5, 37, 44)),
+        pytest.approx((1.9, 77, 84)),
+    ]
 
 
 def test_the_papers_tables_agree_with_each_other_and_with_our_grids() -> None:

@@ -19,7 +19,7 @@ from torch import Tensor
 from verdicts import verdict, words
 
 from bertedu import check
-from bertedu.check import exercise, masked_language_model, start_here
+from bertedu.check import exercise, masked_language_model, start_here, tokenization
 from bertedu.check.exercise import Exercise, Mistake
 from bertedu.check.museum import TestExercise
 from bertedu.pretraining.masking import mask_tokens
@@ -251,6 +251,17 @@ def test_a_function_that_spoils_its_input_does_not_spoil_the_next_check() -> Non
     before = verdict(check.accuracy, spoil)
     assert verdict(check.accuracy, masked_language_model.right_accuracy).startswith("✓")
     assert verdict(check.accuracy, spoil) == before
+
+
+def test_a_list_that_is_emptied_is_a_copy() -> None:
+    def empty(tokens: list[str]) -> str:
+        text = str(tokenization.DECODE.right(list(tokens)))
+        tokens.clear()
+        return text
+
+    assert verdict(check.decode, empty).startswith("✓")
+    right: Any = tokenization.DECODE.right
+    assert verdict(check.decode, right).startswith("✓")
 
 
 def test_numbers_are_written_short() -> None:

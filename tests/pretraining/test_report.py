@@ -20,6 +20,7 @@ from bertedu.model.checkpoints import (
     CheckpointError,
     load_checkpoint,
     load_elmo,
+    load_pretrained,
     save_checkpoint,
 )
 from bertedu.model.config import BertConfig
@@ -395,6 +396,17 @@ def test_only_held_out_documents_are_scored(
     monkeypatch.setattr(module, "load_splits", no_reading)
     with pytest.raises(ValueError, match=f"no held-out split '{split}': choose dev or test"):
         report([checkpoint], split)
+
+
+def test_a_length_without_positions_is_refused_at_once(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = load_pretrained(checkpoint).config.max_position_embeddings
+    monkeypatch.setattr(module, "load_splits", no_reading)
+    with pytest.raises(ValueError, match=rf"has positions for {room} tokens.*at {room + 1}"):
+        report([checkpoint], lengths=[16, room + 1])
+    with pytest.raises(pytest.fail.Exception, match="text was read"):  # as long as it has room
+        report([checkpoint], lengths=[16, room])
 
 
 @pytest.mark.parametrize("content", [None, "", "{}", "[]", '{"recipe": 3}'])
