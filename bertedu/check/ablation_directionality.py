@@ -622,8 +622,8 @@ def together(function: object) -> None:
 
 
 def right_difference_interval(ours: Tensor, theirs: Tensor, draws: Tensor) -> tuple[float, float]:
-    """(n,), (n,), (D, n) -> the middle 95 % of the mean difference, both on the same draws."""
-    means = (ours - theirs)[draws].mean(dim=1)  # (D,)
+    """(n,), (n,), (R, n) -> the middle 95 % of the mean difference, both on the same draws."""
+    means = (ours - theirs)[draws].mean(dim=1)  # (R,)
     return means.quantile(0.025).item(), means.quantile(0.975).item()
 
 
@@ -659,7 +659,7 @@ def _ends(values: Tensor, low: float = 0.025, high: float = 0.975) -> tuple[floa
 
 
 def _from_means(ends: Callable[[Tensor], tuple[Any, Any]]) -> Function:
-    """Make an interval that has the right means (D,) and reads its ends off in its own way."""
+    """Make an interval that has the right means (R,) and reads its ends off in its own way."""
     return lambda o, t, d: tuple(float(end) for end in ends((o - t)[d].mean(dim=1)))
 
 
@@ -853,7 +853,7 @@ DIFFERENCE_INTERVAL = Exercise(
 def difference_interval(function: object) -> None:
     """Check ``(ours, theirs, draws) -> (low, high)``: a paired 95 % bootstrap interval.
 
-    ``ours`` and ``theirs`` (n,) are 1.0 where a system was right; ``draws`` (D, n) are numbers of
+    ``ours`` and ``theirs`` (n,) are 1.0 where a system was right; ``draws`` (R, n) are numbers of
     examples, drawn with replacement.
     """
     print(exercise.judge(DIFFERENCE_INTERVAL, function))
