@@ -224,7 +224,9 @@ def pretrain(
     ] = None,
     mask_rate: Annotated[
         float | None,
-        typer.Option(help="Share of tokens that is selected; none: 0.3, later 0.15."),
+        typer.Option(
+            help="Share of tokens that is selected; none: 0.3, later 0.15; with --length 0.15."
+        ),
     ] = None,
     masking: Annotated[
         str | None, typer.Option(help="MASK/SAME/RND in per cent (table 8); none: 80/10/10.")
@@ -595,7 +597,9 @@ def ablate(
         bool, typer.Option("--quick", help="A minute for a class, in place of a night.")
     ] = False,
     tasks: Annotated[list[str] | None, typer.Option(help="These tasks only; repeatable.")] = None,
-    seeds: Annotated[int | None, typer.Option(help="Fine-tuning runs a cell.", min=1)] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Of the grid's seeds, the first so many.", min=1)
+    ] = None,
     jobs: Annotated[int, typer.Option(help="Runs at the same time.", min=1)] = 1,
     results: Annotated[Path, typer.Option(help="Folder of the record.")] = Path("data/results"),
 ) -> None:

@@ -300,6 +300,39 @@ def test_a_state_without_a_run_file_still_resumes(
 
 
 @pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("fast", [False, True])
+def test_a_run_ends_with_the_products_that_it_began_with(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fast: bool
+) -> None:
+    """Another machine, or the same one when it is busy, may find that 16 bits are not faster."""
+    unsaid = OPTIONS.replace("--no-bfloat16", "")
+    monkeypatch.setattr(sys.modules[__name__], "OPTIONS", unsaid)
+    out = tmp_path / "run"
+    monkeypatch.setattr(running, "has_fast_bfloat16", lambda _: fast)
+    interrupted(corpus, out, monkeypatch)
+    monkeypatch.setattr(running, "has_fast_bfloat16", lambda _: not fast)
+    other = "--no-bfloat16" if fast else "--bfloat16"
+    assert f"is a run with bfloat16 {fast}" in refused(corpus, out, "--resume", other)
+    result = invoke(corpus, out, "--resume")
+    assert result.exit_code == 0
+    assert ("bfloat16" if fast else "float32") in result.output
+    assert json.loads((out / "training.json").read_text())["bfloat16"] is fast
+
+
+@pytest.mark.usefixtures("small")
+def test_a_run_of_a_time_when_none_said_what_products_it_has_resumes(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    interrupted(corpus, out, monkeypatch)
+    run = json.loads((out / RUN_FILE).read_text())
+    run.pop("bfloat16")
+    (out / RUN_FILE).write_text(json.dumps(run))
+    assert invoke(corpus, out, "--resume", "--bfloat16").exit_code == 0
+    assert json.loads((out / "training.json").read_text())["bfloat16"] is True
+
+
+@pytest.mark.usefixtures("small")
 def test_a_state_from_before_there_was_a_choice_of_masking_resumes(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -234,8 +234,8 @@ def step_curves(
                     if of == task and variant.startswith(f"{kind}, ")
                 )
                 x, values, low, high = (list(column) for column in zip(*points, strict=True))
-                curve(axes, [step / 1000 for step in x], values, low, high, "", color)
-                axes.lines[-1].set_label(kind)
+                steps = [step / 1000 for step in x]
+                curve(axes, steps, values, low, high, kind, color, name_at_end=False)
             for name, label in BASELINES.items():
                 score = 100 * float(rows[name, task]["mean"])
                 axes.axhline(score, color=LIMIT, linestyle="--", linewidth=1.8)

@@ -26,6 +26,8 @@ from bertedu.finetuning.run import Book, Row, Setup, run_once, write_csv
 from bertedu.finetuning.tasks import load_task
 from bertedu.model.checkpoints import CheckpointError
 from bertedu.model.loading import find_checkpoint
+from bertedu.pretraining.loop import default_device, has_fast_bfloat16
+from bertedu.pretraining.report import with_earlier_runs
 
 NAME = "ablations"  # of the record
 EXAMPLES = 1500  # training examples of every task, so that no task is decided by its size
@@ -123,7 +125,7 @@ GRIDS = {
         EVERY_KIND,
     ),
     "size": Grid(
-        "layers and width (table 6), and three that have read five times as much",
+        "layers and width (table 6), and three that have read five or six times as much",
         tuple(Variant(name, (checkpoint,)) for name, checkpoint in (SIZES | LONGER).items()),
         ("topic", "entities"),
         seeds=3,
@@ -187,7 +189,7 @@ def _record(name: str) -> tuple[int, int]:
         if kept:
             record = next(row for row in record["curve"] if row["step"] == int(folder.name))
             return int(record["step"]), int(record["tokens"])
-        return int(record["steps"]), int(record["tokens"])
+        return int(with_earlier_runs(record, "steps")), int(with_earlier_runs(record, "tokens"))
     except (OSError, ValueError, KeyError, StopIteration):
         raise CheckpointError(f"{path} does not say how {name} was pre-trained") from None
 
@@ -197,7 +199,9 @@ def _task(name: str) -> tuple[Task, Splits]:
     return load_task(name)
 
 
-def run_cell(cell: Cell, folder: Path, threads: int | None = None) -> Row:
+def run_cell(
+    cell: Cell, folder: Path, threads: int | None = None, bfloat16: bool | None = None
+) -> Row:
     """Make one run and write it down."""
     if threads:
         torch.set_num_threads(threads)
@@ -206,7 +210,7 @@ def run_cell(cell: Cell, folder: Path, threads: int | None = None) -> Row:
     known = book.find(task, cell.setup, cell.recipe, "score")
     if known is not None:  # made meanwhile by a grid that shares it, in another window
         return known
-    run = run_once(task, splits, cell.setup, cell.recipe, progress=False)
+    run = run_once(task, splits, cell.setup, cell.recipe, bfloat16=bfloat16, progress=False)
     more = {"variant": cell.variant.name} | (
         {"pretraining_steps": 0, "pretraining_tokens": 0}
         if cell.setup.untrained
@@ -227,16 +231,16 @@ def ablate(
     """Run what is missing of a grid.
 
     ``jobs`` processes share the runs, one thread each if they are several. Of the grid's tasks only
-    those of ``tasks`` are run, and ``seeds`` fine-tuning seeds in place of the grid's. Baselines
-    stand beside every task.
+    those of ``tasks`` are run, and of its fine-tuning seeds the first ``seeds``. Baselines stand
+    beside every task.
 
     Raises
     ------
     CheckpointError
         A checkpoint is missing or unfinished; said before anything is run.
     TaskError
-        The grid has none of the tasks, or something was run with another recipe before: a mean over
-        two recipes would be of neither.
+        The grid has none of the tasks or fewer seeds, or something was run with another recipe
+        before: a mean over two recipes would be of neither.
     SourceError
         The data of a task cannot be loaded.
 
@@ -244,6 +248,8 @@ def ablate(
     chosen = tuple(name for name in grid.tasks if tasks is None or name in tasks)
     if not chosen:
         raise TaskError(f"none of its tasks is asked for: it has {', '.join(grid.tasks)}")
+    if seeds and seeds > grid.seeds:
+        raise TaskError(f"the grid has {grid.seeds} seeds: its table would not count more")
     grid = replace(grid, tasks=chosen, seeds=seeds or grid.seeds)
     for name in sorted({cell.checkpoint for cell in grid.cells()}):
         pretrained_with(name)
@@ -277,13 +283,14 @@ def ablate(
 
 
 def _run_all(cells: Sequence[Cell], folder: Path, jobs: int) -> Iterator[tuple[Cell, Row]]:
+    bfloat16 = has_fast_bfloat16(default_device())  # once: runs that are compared are alike
     if jobs == 1:
         for cell in cells:
-            yield cell, run_cell(cell, folder)
+            yield cell, run_cell(cell, folder, bfloat16=bfloat16)
         return
     # not forked: a fork of a process that has used torch's threads may hang
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        futures = {pool.submit(run_cell, cell, folder, 1): cell for cell in cells}
+        futures = {pool.submit(run_cell, cell, folder, 1, bfloat16): cell for cell in cells}
         try:
             for future in as_completed(futures):
                 yield futures[future], future.result()
@@ -310,11 +317,15 @@ def systems_of(grid: Grid) -> Callable[[Row], System | None]:
         for checkpoint in variant.checkpoints
     }
 
+    seeds = {str(seed) for seed in range(grid.seeds)}
+
     def system_of(row: Row) -> System | None:
         if row["train_examples"] != str(grid.examples):
             return None
         if row["method"] == "baseline":
             return row["model"], "baseline", row["train_examples"]
+        if row["seed"] not in seeds:  # of another grid that has the same cell, and more seeds
+            return None
         name = known.get((row["model"], row["method"]))
         return None if name is None else (name, "", row["train_examples"])
 

@@ -162,6 +162,7 @@ def curve(
     high: Sequence[float],
     label: str,
     color: str = BLUE,
+    name_at_end: bool = True,
 ) -> None:
     """Draw a curve with its interval as a band, and its name at its right end.
 
@@ -177,6 +178,8 @@ def curve(
         raise ValueError(f"{label}: a value lies outside its interval")
     axes.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
     axes.plot(x, values, color=color, marker="o", label=label)
+    if not name_at_end:
+        return
     axes.annotate(
         label,
         (x[-1], values[-1]),

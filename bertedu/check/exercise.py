@@ -209,12 +209,12 @@ def is_stub(error: BaseException) -> bool:
 
 
 def _call(exercise: Exercise, function: Function, inputs: Inputs) -> Outcome:
-    given = tuple(x.clone() if isinstance(x, Tensor) else x for x in inputs)
+    given = tuple(x.clone() if isinstance(x, Tensor) else copy.deepcopy(x) for x in inputs)
     try:
         answer = function(*given)
     except (Exception, SystemExit) as error:
         return Outcome(nothing=True) if is_stub(error) else Outcome(error=error)
-    spoiled = [i for i, now in enumerate(given) if not _unchanged(now, inputs[i])]
+    spoiled = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and _moved(given[i], x)]
     changed = tuple(exercise.arguments[i] for i in spoiled)
     parts = answer if isinstance(answer, tuple) and answer else (answer,)
     if all(part is None or part is Ellipsis for part in parts):
@@ -275,10 +275,8 @@ def alike(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def _unchanged(now: Any, before: Any) -> bool:
-    if isinstance(before, Tensor):
-        return now.shape == before.shape and bool(torch.equal(now, before))
-    return bool(now == before)
+def _moved(now: Tensor, before: Tensor) -> bool:
+    return now.shape != before.shape or not torch.equal(now, before)
 
 
 # -- what a function does to its inputs
@@ -288,13 +286,11 @@ class Changed:
     """What comes back in place of an answer if the function changed its inputs."""
 
 
-def on_own_inputs(
-    function: object, changed: Callable[[Inputs, Inputs], bool] | None = None
-) -> object:
-    """Give a learner's function copies of its inputs; the cases stay whole.
+def that_changes_nothing(function: object, changed: Callable[[Inputs, Inputs], bool]) -> object:
+    """Make a function answer `Changed` if it does something to its inputs.
 
-    If ``changed`` says of the copies after the call and the inputs given that something is not as
-    it was, the answer is `Changed`. Without it a function may do as it likes.
+    ``changed`` says so, of what the inputs are after the call and what they were. (Tensors are
+    watched in every exercise; this is for lists, models and the like.)
     """
     if not callable(function) or isinstance(function, type):
         return function
@@ -303,7 +299,7 @@ def on_own_inputs(
     def call(*inputs: Any) -> Any:
         own = copy.deepcopy(inputs)
         answer = function(*own)
-        return Changed() if changed and changed(own, inputs) else answer
+        return Changed() if changed(own, inputs) else answer
 
     return call
 

@@ -417,7 +417,7 @@ TRAINABLE = Exercise(
 
 def trainable(function: object) -> None:
     """Check ``model -> how many of its numbers an optimizer moves``."""
-    print(exercise.judge(TRAINABLE, exercise.on_own_inputs(function, _moves_otherwise)))
+    print(exercise.judge(TRAINABLE, exercise.that_changes_nothing(function, _moves_otherwise)))
 
 
 # -- a test of features

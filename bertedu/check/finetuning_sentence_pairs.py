@@ -289,7 +289,7 @@ def choice_rows(function: object) -> None:
     Right is [CLS] beginning [SEP] ending [SEP], padded on the right with [PAD]; segment 1 for the
     ending and its [SEP]; mask 0 at padding.
     """
-    print(exercise.judge(CHOICE_ROWS, exercise.on_own_inputs(function, operator.ne)))
+    print(exercise.judge(CHOICE_ROWS, exercise.that_changes_nothing(function, operator.ne)))
 
 
 # -- the head

@@ -195,7 +195,7 @@ def align(function: object) -> None:
     ``word_ids`` has a word number for each piece, None for `[CLS]`, `[SEP]` and `[PAD]`; ``tags``
     a number for each word. The first piece of a word gets its tag, all else -100.
     """
-    print(exercise.judge(ALIGN, exercise.on_own_inputs(function)))
+    print(exercise.judge(ALIGN, function))
 
 
 # -- the head
@@ -455,7 +455,7 @@ ENTITIES = Exercise(
 
 def entities(function: object) -> None:
     """Check ``(tags) -> [(type, start, end), …]``; an I- with nothing to go on is no entity."""
-    print(exercise.judge(ENTITIES, exercise.on_own_inputs(function)))
+    print(exercise.judge(ENTITIES, function))
 
 
 # -- entity F1
@@ -711,7 +711,7 @@ def entity_f1(function: object) -> None:
 
     Right is F1 over all sentences together, 0 if there is no entity at all.
     """
-    print(exercise.judge(ENTITY_F1, exercise.on_own_inputs(function)))
+    print(exercise.judge(ENTITY_F1, function))
 
 
 # -- a test for scorers

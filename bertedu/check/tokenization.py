@@ -175,7 +175,7 @@ PAIR_SCORE = Exercise(
 
 def pair_score(function: object) -> None:
     """Check ``(words, left, right) -> float``; words is a list of (pieces, count)."""
-    print(exercise.judge(PAIR_SCORE, exercise.on_own_inputs(function)))
+    print(exercise.judge(PAIR_SCORE, function))
 
 
 # -- one merge step
@@ -336,7 +336,7 @@ MERGE_PIECES = Exercise(
 
 def merge_pieces(function: object) -> None:
     """Check ``(pieces, left, right) -> pieces`` with every such pair joined."""
-    print(exercise.judge(MERGE_PIECES, exercise.on_own_inputs(function)))
+    print(exercise.judge(MERGE_PIECES, function))
 
 
 # -- greedy longest match
@@ -564,7 +564,7 @@ CUT_WORD = Exercise(
 
 def cut_word(function: object) -> None:
     """Check ``(word, vocab) -> pieces``, the longest match first, or ``["[UNK]"]``."""
-    print(exercise.judge(CUT_WORD, exercise.on_own_inputs(function)))
+    print(exercise.judge(CUT_WORD, function))
 
 
 # -- packing a pair
@@ -691,7 +691,7 @@ ENCODE_PAIR = Exercise(
 
 def encode_pair(function: object) -> None:
     """Check ``(first, second) -> (tokens, segment_ids)`` of two lists of tokens."""
-    print(exercise.judge(ENCODE_PAIR, exercise.on_own_inputs(function)))
+    print(exercise.judge(ENCODE_PAIR, function))
 
 
 # -- truncation
@@ -843,7 +843,7 @@ TRUNCATE = Exercise(
 
 def truncate(function: object) -> None:
     """Check ``(a, b, room) -> (kept_a, kept_b)``: lengths after cutting the longer first."""
-    print(exercise.judge(TRUNCATE, exercise.on_own_inputs(function)))
+    print(exercise.judge(TRUNCATE, function))
 
 
 # -- decoding
@@ -987,7 +987,7 @@ DECODE = Exercise(
 
 def decode(function: object) -> None:
     """Check ``(tokens) -> text``: pieces joined, special tokens left out."""
-    print(exercise.judge(DECODE, exercise.on_own_inputs(function)))
+    print(exercise.judge(DECODE, function))
 
 
 SOLUTIONS = tuple(

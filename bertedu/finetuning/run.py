@@ -114,6 +114,7 @@ class Run:
     tokenizer: Tokenizer
     history: History
     answers: dict[str, list[Answer]]
+    bfloat16: bool  # products in 16 bits
 
 
 def run_once(
@@ -162,7 +163,7 @@ def run_once(
         split: kind.answers(splits[split], items[split], score_items(model, items[split], bfloat16))
         for split in score
     }
-    return Run(model, tokenizer, history, answers)
+    return Run(model, tokenizer, history, answers, bfloat16)
 
 
 def search(
@@ -247,6 +248,7 @@ class Book:
             "dev": round(max(history.dev), 5),
             "best_epoch": history.best_epoch,
             "seconds": round(history.seconds, 1),
+            "bfloat16": run.bfloat16,
         }
         outcomes = None
         if "test" in run.answers:

@@ -75,7 +75,8 @@ def report(
         room = model.config.max_position_embeddings
         if max(lengths) > room and not isinstance(model, ElmoForPreTraining):
             raise ValueError(
-                f"{name} has positions for {room} tokens: it cannot be scored at {max(lengths)}"
+                f"{name} has positions for {room} tokens: it cannot be scored at {max(lengths)}, "
+                f"choose --length up to {room}"
             )
     splits = load_splits()
     unigram = UnigramModel(splits["train"], size)
@@ -245,7 +246,7 @@ def _how_trained(path: Path) -> dict[str, object]:
     try:
         columns: dict[str, object] = {"seed": known["recipe"]["seed"]}
         for name in ("steps", "tokens", "seconds"):
-            columns[f"train_{name}"] = _with_earlier_runs(known, name)
+            columns[f"train_{name}"] = with_earlier_runs(known, name)
     except (KeyError, TypeError):
         raise CheckpointError(f"{path} is not the record of a finished run") from None
     columns["next_sentence"] = known["recipe"].get("next_sentence", True)
@@ -264,8 +265,8 @@ def _read_record(path: Path) -> dict[str, Any]:
     return known
 
 
-def _with_earlier_runs(record: dict[str, Any], name: str) -> float:
+def with_earlier_runs(record: dict[str, Any], name: str) -> float:
     """Sum a figure over a run and those that it went on from (`--init`)."""
     before = record.get("init") or {}
     mine: float = record[name]
-    return round(mine + (_with_earlier_runs(before, name) if name in before else 0), 1)
+    return round(mine + (with_earlier_runs(before, name) if name in before else 0), 1)

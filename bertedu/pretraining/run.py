@@ -196,7 +196,8 @@ def pretrain(
     ValueError
         Neither or both of ``steps`` and ``minutes`` are given, or of ``config`` and ``init``; the
         text is too small; the length does not fit the model; there is no such device or variant,
-        masking is asked of a one-way model, or compiling of an ELMo;
+        a masking or its rate is asked of a one-way model, the rate is no share, or compiling is
+        asked of an ELMo;
         or ``init`` was trained in another direction.
     FileNotFoundError
         There is no vocabulary.
@@ -244,7 +245,7 @@ def pretrain(
     if not first:
         say = _silent
     chosen = _device(device)
-    use_bfloat16 = has_fast_bfloat16(chosen) if bfloat16 is None else bfloat16
+    use_bfloat16 = _products(bfloat16, chosen, out if resuming else None)
     before = None if init is None else _record_before(init)
     if config is None:
         config = read_config(init or Path())
@@ -274,6 +275,7 @@ def pretrain(
         "length": length,
         "mask_rate": mask_rate,
         "variant": variant,
+        "bfloat16": use_bfloat16,
     }
     if resuming:
         recipe = read_recipe(state_path)
@@ -447,6 +449,7 @@ def _check_same_run(
     }
     if (out / RUN_FILE).exists():
         before = json.loads((out / RUN_FILE).read_text(encoding="utf-8"))
+        before.setdefault("bfloat16", run["bfloat16"])  # of a time when a run did not say
         changed |= {n: (before.get(n), run[n]) for n in run if before.get(n) != run[n]}
     for name, (was, now) in changed.items():
         raise CheckpointError(
@@ -456,6 +459,18 @@ def _check_same_run(
     # safetensors writes to a .tmpXXXXXX of its own first, and a kill may leave that, too
     for part in (*out.glob(f".{STATE_FILE}.*.part"), *out.glob(".tmp??????")):
         part.unlink(missing_ok=True)
+
+
+def _products(asked: bool | None, device: torch.device, resumed: Path | None) -> bool:
+    """Whether products are in 16 bits: as asked, else as the run began, else as is faster here."""
+    if asked is not None:
+        return asked
+    if resumed and (resumed / RUN_FILE).exists():
+        before = json.loads((resumed / RUN_FILE).read_text(encoding="utf-8")).get("bfloat16")
+        if before is not None:
+            return bool(before)
+    # where one of several machines is slow with them, none uses them: they share each step
+    return not processes.any_of(not has_fast_bfloat16(device), device)
 
 
 def _silent(_: str) -> None:

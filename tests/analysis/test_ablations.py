@@ -167,7 +167,7 @@ def test_stopped_it_goes_on_and_runs_nothing_twice(
     assert [row for row in after if row in before] == before, "a row was overwritten"
     go(grid, tmp_path)
     assert made == -93
-    go(grid, tmp_path, seeds=3)
+    go(replace(grid, seeds=3), tmp_path)
     assert made == -87
 
 
@@ -211,7 +211,7 @@ def test_two_recipes_are_not_mixed(
     before = go(grid, tmp_path)
     monkeypatch.setattr(ablations, "RECIPE", Recipe(learning_rate=7e-4))
     with pytest.raises(TaskError, match=r"was run with another recipe \(learning rate 0.0003"):
-        go(grid, tmp_path, seeds=3)
+        go(replace(grid, seeds=3), tmp_path)
     assert [r for r in Book(tmp_path, NAME).rows() if r["method"] != "baseline"] == before
 
 
@@ -253,6 +253,26 @@ def test_weights_of_the_middle_of_a_run_know_their_step_and_tokens(tmp_path: Pat
     other = tiny.save_bert(run / "steps" / "000450")
     with pytest.raises(CheckpointError, match="does not say how"):
         pretrained_with(str(other))
+
+
+def test_a_run_that_went_on_from_another_has_read_what_both_did(tmp_path: Path) -> None:
+    folder = tiny.save_bert(tmp_path / "second")
+    record = {"steps": 50, "tokens": 900, "init": {"steps": 200, "tokens": 4000, "init": None}}
+    (folder / "training.json").write_text(json.dumps(record))
+    told = pretrained_with(str(folder))
+    assert told == {"pretraining_steps": 250, "pretraining_tokens": 4900}
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_all_runs_of_a_grid_have_the_same_products(
+    jobs: int, models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A machine that is busy may time 16 bits otherwise in each process; so it is asked once."""
+    monkeypatch.setattr(ablations, "load_task", load_task)
+    monkeypatch.setattr(ablations, "has_fast_bfloat16", lambda _: True)
+    monkeypatch.setattr(running, "has_fast_bfloat16", lambda _: pytest.fail("asked again"))
+    grid = Grid("", (Variant("BERT", (models["bert"], models["bert-1"])),), ("topic",), 1, 8)
+    assert [row["bfloat16"] for row in go(grid, tmp_path, jobs=jobs)] == ["True", "True"]
 
 
 def test_the_summary_compares_with_the_first_variant(
@@ -311,7 +331,7 @@ def test_a_difference_is_that_of_the_record_as_it_is_now(
     models: dict[str, str], tmp_path: Path
 ) -> None:
     """Draws are kept, but not longer than the runs stay the same."""
-    grid = grid_of(models)
+    grid = grid_of(models, seeds=4)
 
     def tell() -> float:
         book, names = Book(tmp_path, NAME), ("pair", "ELMo")
@@ -324,8 +344,25 @@ def test_a_difference_is_that_of_the_record_as_it_is_now(
 
     go(grid, tmp_path, seeds=1)
     before = tell()
-    go(grid, tmp_path, seeds=4)
+    go(grid, tmp_path)
     assert tell() != before
+    with pytest.raises(TaskError, match="the grid has 4 seeds: its table would not count more"):
+        go(grid, tmp_path, seeds=5)
+
+
+def test_a_grid_that_shares_a_cell_and_has_more_seeds_changes_nothing(
+    models: dict[str, str], tmp_path: Path
+) -> None:
+    grid = grid_of(models)
+    go(grid, tmp_path)
+    before = summarize_grid(grid, tmp_path)
+    gap = difference(grid, "keyword", "BERT", "pair", tmp_path)
+    more = replace(grid, variants=grid.variants[:1], seeds=4)
+    assert len(go(more, tmp_path)) == len(list(grid.cells())) + 4
+    assert summarize_grid(grid, tmp_path) == before
+    assert difference(grid, "keyword", "BERT", "pair", tmp_path) == gap
+    (row,) = (r for r in summarize_grid(more, tmp_path) if r["variant"] == "BERT")
+    assert int(row["seeds"]) == 8, "it finds the four that were there, and its own"
 
 
 def test_gains_are_differences_of_differences(models: dict[str, str], tmp_path: Path) -> None:
@@ -457,7 +494,7 @@ def test_a_committed_run_comes_out_again(tmp_path: Path, monkeypatch: pytest.Mon
     (summary,) = [r for r in summarize_grid(grid, committed) if r["variant"] == "BERT"]
     reach = (float(summary["high"]) - float(summary["low"])) / 2
     assert float(row["test"]) == pytest.approx(float(before["test"]), abs=reach)
-    told = ("seconds", "commit", "device", "threads", "test", "dev", "best_epoch")
+    told = ("seconds", "commit", "device", "threads", "bfloat16", "test", "dev", "best_epoch")
     scores = [name for name in row if name.startswith("test")]
     for name in row.keys() - {*told, *scores}:
         assert row[name] == before[name], name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
 import pkgutil
@@ -10,6 +11,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from torch import Tensor
 from verdicts import verdict, words
 
 from bertedu import check
-from bertedu.check import exercise, masked_language_model, start_here, tokenization
+from bertedu.check import exercise, masked_language_model, start_here
 from bertedu.check.exercise import Exercise, Mistake
 from bertedu.check.museum import TestExercise
 from bertedu.pretraining.masking import mask_tokens
@@ -253,15 +255,20 @@ def test_a_function_that_spoils_its_input_does_not_spoil_the_next_check() -> Non
     assert verdict(check.accuracy, spoil) == before
 
 
-def test_a_list_that_is_emptied_is_a_copy() -> None:
-    def empty(tokens: list[str]) -> str:
-        text = str(tokenization.DECODE.right(list(tokens)))
-        tokens.clear()
-        return text
+@by_name
+def test_what_a_function_does_to_its_inputs_is_forgotten(one: Exercise) -> None:
+    def spoils(*inputs: Any) -> Any:
+        answer = one.right(*copy.deepcopy(inputs))
+        for some in inputs:
+            if isinstance(some, Tensor):
+                some.zero_()
+            elif isinstance(some, list | dict | set):
+                some.clear()
+        return answer
 
-    assert verdict(check.decode, empty).startswith("✓")
-    right: Any = tokenization.DECODE.right
-    assert verdict(check.decode, right).startswith("✓")
+    run: Any = getattr(check, one.name)
+    verdict(run, wraps(one.right)(spoils))
+    assert verdict(run, one.right).startswith(f"✓ {one.name}: ")
 
 
 def test_numbers_are_written_short() -> None:

@@ -92,7 +92,9 @@ def pretend(task: Task, splits: Splits, dev: float = 0.5, right: int | None = No
         found = [label if i < right else 1 - label for i, label in enumerate(labels)]
         answers = {"test": [Answer(value) for value in found]}
     history = History([0.1], [dev], 1, 1.25)
-    return SimpleNamespace(model=SimpleNamespace(kind=kind), history=history, answers=answers)  # type: ignore[return-value]
+    model: Any = SimpleNamespace(kind=kind)
+    tokenizer: Any = None
+    return Run(model, tokenizer, history, answers, bfloat16=False)
 
 
 def scored(book: Book) -> list[dict[str, Any]]:

@@ -594,6 +594,33 @@ def test_a_cpu_takes_16_bits_where_they_are_faster_not_where_they_are_known(
     assert loop.has_fast_bfloat16(torch.device("cpu")) is fast
 
 
+def test_a_layer_is_timed_there_and_back_in_the_products_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    there: list[torch.dtype] = []
+    back: list[torch.dtype] = []
+    linear, grad = torch.nn.functional.linear, torch.autograd.grad
+
+    def forward(*inputs: Any) -> Tensor:
+        y = linear(*inputs)
+        there.append(y.dtype)
+        return y
+
+    def backward(y: Tensor, *more: Any) -> Any:
+        back.append(y.dtype)
+        return grad(y, *more)
+
+    monkeypatch.setattr(loop.F, "linear", forward)
+    monkeypatch.setattr(torch.autograd, "grad", backward)
+    for bfloat16, dtype in ((True, torch.bfloat16), (False, torch.float32)):
+        there.clear()
+        back.clear()
+        loop._layer_seconds.cache_clear()
+        loop._layer_seconds(bfloat16)
+        assert {*there} == {*back} == {dtype}
+        assert len(there) == len(back) > 2
+
+
 def test_timing_a_layer_leaves_everybodys_dice_alone() -> None:
     torch.manual_seed(5)
     before = torch.get_rng_state()

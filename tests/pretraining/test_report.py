@@ -403,10 +403,21 @@ def test_a_length_without_positions_is_refused_at_once(
 ) -> None:
     room = load_pretrained(checkpoint).config.max_position_embeddings
     monkeypatch.setattr(module, "load_splits", no_reading)
-    with pytest.raises(ValueError, match=rf"has positions for {room} tokens.*at {room + 1}"):
+    message = rf"has positions for {room} tokens.*at {room + 1}, choose --length up to {room}"
+    with pytest.raises(ValueError, match=message):
         report([checkpoint], lengths=[16, room + 1])
     with pytest.raises(pytest.fail.Exception, match="text was read"):  # as long as it has room
         report([checkpoint], lengths=[16, room])
+
+
+def test_an_elmo_has_no_positions_and_is_scored_at_any_length(
+    everyone: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elmo = next(f for f in everyone if isinstance(load_pretrained(f), ElmoForPreTraining))
+    room = load_pretrained(elmo).config.max_position_embeddings
+    monkeypatch.setattr(module, "load_splits", no_reading)
+    with pytest.raises(pytest.fail.Exception, match="text was read"):
+        report([elmo], lengths=[room + 1])
 
 
 @pytest.mark.parametrize("content", [None, "", "{}", "[]", '{"recipe": 3}'])
