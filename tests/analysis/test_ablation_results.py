@@ -251,6 +251,8 @@ def test_curves_go_through_the_steps_in_order(folder: Path, drawn: list[Figure])
     assert list(lines["BERT"].get_ydata()) == pytest.approx([31.5, 33, 42])
     assert list(lines["LTR & No NSP"].get_ydata()) == pytest.approx([41.5, 43, 52])
     assert step_of("LTR & No NSP, 12000 steps") == 12000
+    named = [text.get_text() for text in drawn[0].axes[0].texts]
+    assert named == ["always the same", "counted words"], "the curves are named in the legend"
     legend = drawn[0].axes[0].get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["BERT", "LTR & No NSP"]
