@@ -146,11 +146,13 @@ def test_every_parameter_of_every_encoder_learns(encoder: str) -> None:
     check_all_moved(model, made, unread if encoder == "bilstm" else set())
 
 
-def test_the_new_layer_starts_small_and_without_a_bias() -> None:
+@pytest.mark.parametrize(("encoder", "std"), [("bidirectional", 0.02), ("bilstm", 0.1)])
+def test_the_new_layer_starts_small_and_without_a_bias(encoder: str, std: float) -> None:
+    """Less small on a new BiLSTM, whose states are small themselves."""
     kind = make_kind(*tiny.tagging_task(SMALL))
-    model = new_model(kind)
-    assert float(model.head.classifier.weight.detach().std()) == pytest.approx(0.02, rel=0.4)  # type: ignore[union-attr]
-    assert not model.head.classifier.bias.any()  # type: ignore[union-attr]
+    classifier: Any = new_model(kind, encoder).head.classifier
+    assert float(classifier.weight.detach().std()) == pytest.approx(std, rel=0.4)
+    assert not classifier.bias.any()
 
 
 # --- The optimizer ------------------------------------------------------------------------------
