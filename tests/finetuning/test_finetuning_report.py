@@ -277,6 +277,7 @@ def record(book: Book, model: str, right: int, seed: int = 0) -> None:
         model=SimpleNamespace(kind=make_kind(task, splits)),
         history=History([0.1], [0.5], 1),
         answers={"test": answers},
+        bfloat16=False,
     )
     book.add(task, splits, Setup(model), Recipe(seed=seed), run, "score")
 
