@@ -12,7 +12,7 @@ from tqdm.auto import tqdm
 from bertedu.finetuning.examples import AnyExample, TaskError
 from bertedu.finetuning.inputs import Batch, Item, scoring_batches, training_batches
 from bertedu.finetuning.kinds import Kind
-from bertedu.model.features import BiLSTMFeatures, Encoder
+from bertedu.model.features import Encoder
 
 
 class FineTuningDiverged(RuntimeError):
@@ -56,12 +56,9 @@ class TaskModel(nn.Module):
         super().__init__()
         self.encoder, self.kind, self.frozen = encoder, kind, frozen
         self.head = kind.head(encoder.size, dropout)
-        # A new LSTM's states are a fifth as large as BERT's: with 0.02, a tagger on one that is
-        # fine-tuned with its encoder still says "no name" everywhere after three epochs.
-        large = isinstance(encoder, BiLSTMFeatures) and not encoder.frozen
         for part in self.head.modules():
             if isinstance(part, nn.Linear):
-                nn.init.normal_(part.weight, std=0.1 if large else 0.02)
+                nn.init.normal_(part.weight, std=0.02)
                 nn.init.zeros_(part.bias)
         if frozen:
             encoder.requires_grad_(False)

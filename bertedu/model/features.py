@@ -176,17 +176,25 @@ class BiLSTM(nn.Module):
 class BiLSTMFeatures(nn.Module):
     """BiLSTM layers on top of any encoder: even over a one-way model, they see both sides.
 
-    With ``frozen`` the encoder below stays as it is, and only what stands above it learns.
+    With ``frozen`` the encoder below stays as it is, and only what stands above it learns. With
+    ``layer_norm`` the states leave as large as those of a BERT, whose every layer ends in one: new
+    LSTMs start with states of about 0.2.
     """
 
     def __init__(
-        self, below: "Encoder", hidden_size: int, frozen: bool = False, layers: int = 1
+        self,
+        below: "Encoder",
+        hidden_size: int,
+        frozen: bool = False,
+        layers: int = 1,
+        layer_norm: bool = False,
     ) -> None:
         super().__init__()
         self.below, self.size, self.frozen = below, 2 * hidden_size, frozen
         self.layers = nn.ModuleList(
             BiLSTM(self.size if number else below.size, hidden_size) for number in range(layers)
         )
+        self.norm = nn.LayerNorm(self.size) if layer_norm else nn.Identity()
         if frozen:
             below.requires_grad_(False)
 
@@ -206,7 +214,7 @@ class BiLSTMFeatures(nn.Module):
         back = turn_around(padding_mask)[..., None]
         for layer in self.layers:
             x = layer(x, back)  # layer 2 reads both directions of layer 1
-        return Features(x, _ends(x, padding_mask))
+        return Features(self.norm(x), self.norm(_ends(x, padding_mask)))
 
 
 Encoder = BertFeatures | PairFeatures | ElmoFeatures | LayerFeatures | BiLSTMFeatures

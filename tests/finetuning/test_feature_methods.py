@@ -117,6 +117,20 @@ def test_the_encoder_stays_and_what_is_above_learns(checkpoint: str, method: str
         assert torch.equal(value, start[name]) == name.startswith("encoder.below.bert."), name
 
 
+@pytest.mark.parametrize("method", ["fine-tuned", "untrained", "fine-tuned + BiLSTM"])
+def test_heads_of_what_is_fine_tuned_get_states_of_one_size(checkpoint: str, method: str) -> None:
+    """Else a row of table 5 would be about a start: new LSTMs have states of a fifth of BERT's."""
+    made = tiny.tagging_task(SMALL)
+    encoder = go(
+        made, checkpoint, method, dataclasses.replace(RECIPE, learning_rate=0.0)
+    ).model.encoder
+    ids = torch.randint(5, 60, (2, 8), generator=torch.Generator().manual_seed(0))
+    features = encoder(ids, torch.zeros_like(ids), torch.ones_like(ids))
+    assert float(features.tokens.std()) == pytest.approx(1, abs=0.1)
+    if method == "fine-tuned + BiLSTM":  # without one, what stands for the whole is the pooler's
+        assert float(features.whole.std()) == pytest.approx(1, abs=0.1)
+
+
 def test_untrained_features_are_of_random_weights_and_as_frozen(checkpoint: str) -> None:
     made = tiny.tagging_task(SMALL)
     given = load_checkpoint(checkpoint).bert.state_dict()["pooler.dense.weight"]
