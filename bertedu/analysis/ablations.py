@@ -117,7 +117,7 @@ GRIDS = {
             Variant("BERT", BERT),
             Variant("No NSP", ("no-nsp-L4H128",)),
             Variant("LTR & No NSP", LTR),
-            Variant("LTR & No NSP + BiLSTM", LTR, "fine-tuned + BiLSTM"),
+            Variant("LTR & No NSP + BiLSTM", LTR[:1], "fine-tuned + BiLSTM"),
             Variant("LTR and RTL, equal width", ("ltr-L4H128+rtl-L4H128",)),
             Variant("LTR and RTL, equal parameters", ("ltr-L4H80+rtl-L4H80",)),
             Variant("ELMo", ("elmo-L4H128",), "features:sum of all"),
