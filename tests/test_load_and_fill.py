@@ -372,9 +372,15 @@ def test_the_curve_goes_from_the_first_steps_to_the_last(record: dict[str, Any])
 
 BASELINES = ("chance", "unigram", "neighbors")
 TRAINED = {
-    "masked words": {"bert-mini", "bert-L4H128", "bert-L2H128", "no-nsp-L4H128"},
-    "next words": {"ltr-L4H128"},
-    "previous words": {"rtl-L4H128"},
+    "masked words": {
+        "bert-mini",
+        "bert-L4H128",
+        "bert-L4H128-1",
+        "bert-L2H128",
+        "no-nsp-L4H128",
+    },
+    "next words": {"ltr-L4H128", "ltr-L4H128-1", "ltr-L4H80"},
+    "previous words": {"rtl-L4H128", "rtl-L4H80"},
     "both ways": {"elmo-L4H128"},
 }
 

@@ -164,7 +164,7 @@ def curve(
     color: str = BLUE,
     name_at_end: bool = True,
 ) -> None:
-    """Draw a curve with its interval as a band, and its name at its right end.
+    """Draw a curve with its interval as a band, and its name at its right end or in the legend.
 
     Raises
     ------
