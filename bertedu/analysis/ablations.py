@@ -32,8 +32,8 @@ from bertedu.pretraining.report import with_earlier_runs
 NAME = "ablations"  # of the record
 EXAMPLES = 1500  # training examples of every task, so that no task is decided by its size
 RECIPE = Recipe(learning_rate=3e-4)
-# Two tasks have a plateau that this rate does not leave in three epochs. Two are enough for "answer",
-# where every question brings nearly three windows of text.
+# Two tasks have a plateau that this rate does not leave in three epochs. "answer" has two epochs:
+# every question brings nearly three windows of text.
 RECIPES = {
     "entities": replace(RECIPE, learning_rate=1e-3, batch_size=16),
     "answer": replace(RECIPE, learning_rate=1e-3, batch_size=16, epochs=2),
