@@ -500,7 +500,7 @@ def test_a_committed_run_comes_out_again(tmp_path: Path, monkeypatch: pytest.Mon
         assert row[name] == before[name], name
 
 
-@pytest.mark.parametrize("name", ["quick", "size", "masking", "masking-frozen", "steps"])
+@pytest.mark.parametrize("name", GRIDS)
 def test_the_committed_record_holds_the_whole_grid(name: str) -> None:
     grid, book = GRIDS[name], Book(shipped("results"), NAME)
     made = {
