@@ -11,10 +11,12 @@ from bertedu.analysis.ablations import (
     GRIDS,
     NAME,
     difference,
+    difference_from,
     difference_of_gains,
     differences,
 )
 from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, curve, style
+from bertedu.finetuning.report import Floats
 from bertedu.finetuning.run import Book, Row
 from bertedu.text.sources import shipped
 
@@ -87,6 +89,17 @@ def claim(
     seeds; of the luck of pre-training it knows nothing.
     """
     _, low, high = difference(GRIDS[grid], task, better, worse, folder or shipped("results"))
+    return _said(text, low, high, low > 0, high < 0)
+
+
+def claim_above(
+    text: str, grid: str, task: str, better: str, scores: Floats, folder: Path | None = None
+) -> str:
+    """Print and return whether a variant beats a reader whose score on each example is known.
+
+    ``scores``: (n,), from 0 to 1, in the order of the task's test examples.
+    """
+    _, low, high = difference_from(GRIDS[grid], task, better, scores, folder or shipped("results"))
     return _said(text, low, high, low > 0, high < 0)
 
 

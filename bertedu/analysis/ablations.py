@@ -15,13 +15,22 @@ from itertools import combinations
 from multiprocessing import get_context
 from pathlib import Path
 
+import numpy as np
 import torch
 from tqdm.auto import tqdm
 
 from bertedu.finetuning.baselines import BASELINES
 from bertedu.finetuning.examples import Splits, Task, TaskError
 from bertedu.finetuning.loop import Recipe
-from bertedu.finetuning.report import Drawn, System, draw_systems, interval, summarize_task
+from bertedu.finetuning.report import (
+    Drawn,
+    Floats,
+    System,
+    draw_systems,
+    draw_texts,
+    interval,
+    summarize_task,
+)
 from bertedu.finetuning.run import Book, Row, Setup, run_once, write_csv
 from bertedu.finetuning.tasks import load_task
 from bertedu.model.checkpoints import CheckpointError
@@ -360,6 +369,31 @@ def differences(
         (one, other): first.minus(second)
         for (one, first), (other, second) in combinations(drawn, 2)
     }
+
+
+def difference_from(
+    grid: Grid, task: str, name: str, scores: Floats, folder: Path
+) -> tuple[float, float, float]:
+    """Return how much better a variant is than a reader of known ``scores``, and the interval.
+
+    Parameters
+    ----------
+    scores
+        (n,), from 0 to 1: the reader's score on each test example, in the order of the task; its
+        score is their mean. Both are drawn on the same texts, as in `difference`.
+
+    Raises
+    ------
+    TaskError
+        The variant was not run on this task, or there are more or fewer scores than examples.
+
+    """
+    drawn = _drawn(grid, task, name, folder)
+    sources, _ = Book(folder, NAME).outcomes(task)
+    if scores.shape != sources.shape:
+        raise TaskError(f"{task} has {len(sources)} test examples; scores: {scores.shape}")
+    means = np.array([scores[chosen].mean() for chosen in draw_texts(sources)])
+    return drawn.minus(Drawn([float(scores.mean())], means))
 
 
 def difference_of_gains(

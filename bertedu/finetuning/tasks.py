@@ -250,8 +250,8 @@ def _next() -> Splits:
     return _per_article(make, "next")
 
 
-def _places(title: str, text: str) -> list[int]:
-    """Return where a title stands in a text as words of their own."""
+def title_places(title: str, text: str) -> list[int]:
+    """Return the characters at which a title begins in a text, as words of their own."""
     return [m.start() for m in re.finditer(rf"(?<!\w){re.escape(title)}(?!\w)", text)]
 
 
@@ -266,7 +266,7 @@ def _answer(none_share: float) -> Callable[[], Splits]:
         article: Document, _: list[Document], draw: int, dice: np.random.Generator
     ) -> object | None:
         opening = " ".join(article.sentences()[:2])
-        if not article.description or not _places(article.title, opening):
+        if not article.description or not title_places(article.title, opening):
             return None
         if article.title.lower() in article.description.lower():
             return None  # the question would contain its answer
@@ -279,7 +279,7 @@ def _answer(none_share: float) -> Callable[[], Splits]:
         titles = [t for t in texts if t != article.title][: 2 if answerable else 3]
         if not answerable:
             context = " ".join(texts[t] for t in titles)
-            if _places(article.title, context):
+            if title_places(article.title, context):
                 return None  # mentioned by another article after all
             return Question(question, article.description, context, (), article.title)
         own = int(dice.integers(3))
@@ -287,7 +287,7 @@ def _answer(none_share: float) -> Callable[[], Splits]:
         context = " ".join(texts[t] for t in titles)
         begins = sum(len(texts[t]) + 1 for t in titles[:own])
         ends = begins + len(opening)
-        starts = [s for s in _places(article.title, context) if begins <= s < ends]
+        starts = [s for s in title_places(article.title, context) if begins <= s < ends]
         answers = tuple((article.title, start) for start in starts)
         return Question(question, article.description, context, answers, article.title)
 

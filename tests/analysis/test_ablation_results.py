@@ -7,6 +7,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from matplotlib import pyplot as plt
 from matplotlib.collections import LineCollection
@@ -19,6 +20,7 @@ from bertedu.analysis.ablation_results import (
     TABLE_8,
     checkpoint_means,
     claim,
+    claim_above,
     claim_alike,
     claim_gains,
     claim_interval,
@@ -172,6 +174,23 @@ def test_alike_is_more_than_undecided(
     assert claim_alike("alike", "mine", "topic", "BERT", "worse", 40, folder) == "supported"
 
 
+def test_a_variant_is_compared_with_known_scores(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = np.array([0.2, 0.4])
+
+    def planted(grid: Grid, task: str, name: str, scores: Any, where: Path) -> Any:
+        assert (grid, task, where) == (GRID, "topic", folder)
+        assert scores is known
+        return {"better": (0.02, 0.01, 0.03), "worse": (0, -0.03, -0.01)}.get(name, (0, -1, 1))
+
+    monkeypatch.setattr(ablation_results, "difference_from", planted)
+    assert claim_above("up", "mine", "topic", "better", known, folder) == "supported"
+    assert "up: +1.0 to +3.0" in capsys.readouterr().out
+    assert claim_above("up", "mine", "topic", "worse", known, folder) == "not supported"
+    assert claim_above("up", "mine", "topic", "alike", known, folder) == "undecided"
+
+
 def test_gains_are_compared(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -272,6 +291,18 @@ def test_sizes_stand_at_their_parameters(folder: Path, drawn: list[Figure]) -> N
         pytest.approx((1.5, 37, 44)),
         pytest.approx((1.9, 77, 84)),
     ]
+
+
+def test_no_interval_crosses_the_name_of_the_line(drawn: list[Figure]) -> None:
+    sizes = {"L2 H128": 1_570_000, "L4 H128": 1_930_000, "L4 H256": 5_480_000, "L8 H256": 8_640_000}
+    size_plot(sizes, {"topic": "Topics", "entities": "Names"}, "t", "a")
+    for axes in drawn[0].axes:
+        (name,) = (text for text in axes.texts if text.get_text() == "counted words")
+        box = name.get_window_extent()
+        for line in (c for c in axes.collections if isinstance(c, LineCollection)):
+            low, high = axes.transData.transform(line.get_segments()[0])
+            beside = low[0] < box.x0 or low[0] > box.x1
+            assert beside or high[1] < box.y0 or low[1] > box.y1
 
 
 def test_the_papers_tables_agree_with_each_other_and_with_our_grids() -> None:

@@ -22,6 +22,7 @@ from bertedu.analysis.ablations import (
     Variant,
     ablate,
     difference,
+    difference_from,
     difference_of_gains,
     pretrained_with,
     summarize_grid,
@@ -512,3 +513,19 @@ def test_the_committed_record_holds_the_whole_grid(name: str) -> None:
         assert key in made, f"{key}: run `bertedu ablate {name}`"
     steps = {row["pretraining_steps"] for row in book.rows() if row["method"] == "untrained"}
     assert steps <= {"0"}
+
+
+def test_known_scores_are_drawn_as_the_runs_are() -> None:
+    """A baseline is a reader whose scores are known: both ways give one difference."""
+    grid, committed = GRIDS["direction"], shipped("results")
+    _, rows = Book(committed, NAME).outcomes("answer")
+    (f1,) = (found[:, 1] for row, found in rows if row["model"] == "word counts")
+    for variant in ("BERT", "ELMo"):
+        wanted = difference(grid, "answer", variant, "word counts", committed)
+        assert difference_from(grid, "answer", variant, f1, committed) == pytest.approx(wanted)
+    easier = difference_from(grid, "answer", "BERT", f1 - 0.5, committed)
+    assert easier == pytest.approx(
+        [end + 0.5 for end in difference(grid, "answer", "BERT", "word counts", committed)]
+    )
+    with pytest.raises(TaskError, match="test examples; scores"):
+        difference_from(grid, "answer", "BERT", f1[1:], committed)

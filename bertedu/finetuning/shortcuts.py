@@ -1,0 +1,78 @@
+"""What the task "answer" gives away to a reader who never looks at the question.
+
+Such passage-only readers are the control of Kaushik and Lipton (2018), "How Much Reading Does
+Reading Comprehension Require?"
+"""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from bertedu.finetuning.examples import Question
+from bertedu.finetuning.metrics import word_f1
+from bertedu.finetuning.tasks import title_places
+from bertedu.text.corpus import load_documents
+
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+_SHOWN = 40  # first characters of an opening, enough to look it up
+
+
+@cache
+def _openings() -> dict[str, list[tuple[str, str]]]:
+    """Return the openings of all articles, with their titles, by their first characters."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for document in load_documents("encyclopedia"):
+        opening = " ".join(document.sentences()[:2])
+        found.setdefault(opening[:_SHOWN], []).append((opening, document.title))
+    return found
+
+
+def articles_in(context: str) -> list[tuple[int, str, str]]:
+    """Return the articles that a text of "answer" was put together from, in reading order.
+
+    Returns
+    -------
+    (begin, opening, title) of each: the character at which it begins, its first two sentences, and
+    its title.
+
+    Raises
+    ------
+    SourceError
+        The encyclopedia was not fetched.
+
+    """
+    starts = [0, *(i + 1 for i, sign in enumerate(context) if sign == " ")]
+    return [
+        (i, opening, title)
+        for i in starts
+        for opening, title in _openings().get(context[i : i + _SHOWN], [])
+        if context.startswith(opening, i)
+    ]
+
+
+def passage_only_f1(questions: Sequence[Question]) -> tuple[Floats, Floats]:
+    """Return the expected F1, 0 to 1, of two readers who know all titles and read no question.
+
+    Returns
+    -------
+    (n,) of one who picks any of the titles by lot; (n,) of one who picks among those that stand in
+    their own opening, as an answer of this task always does.
+
+    Raises
+    ------
+    ValueError
+        A question has no answer, or its text does not come from the encyclopedia.
+
+    """
+    by_lot, among_named = [], []
+    for question in questions:
+        articles = articles_in(question.context)
+        named = [title for _, opening, title in articles if title_places(title, opening)]
+        if not question.answers or not named:
+            raise ValueError(f"{question.name!r} is no question of the task 'answer'")
+        right = question.answers[0][0]
+        by_lot.append(np.mean([word_f1(title, right) for _, _, title in articles]))
+        among_named.append(np.mean([word_f1(title, right) for title in named]))
+    return np.array(by_lot), np.array(among_named)
