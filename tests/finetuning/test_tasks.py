@@ -242,7 +242,7 @@ def test_answers_are_titles_and_questions_do_not_contain_them(
         for text, _ in example.answers:
             assert text == title
         if not example.answers:
-            assert not module._places(title, example.context)
+            assert not module.title_places(title, example.context)
     share = without / len(splits["test"])
     assert share == 0 if name == "answer" else 0.25 < share < 0.42
     places = Counter(
