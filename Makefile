@@ -79,8 +79,9 @@ lint: env  ## ruff: rules and layout, notebooks too
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 
-types: env  ## mypy, strict
+types: env  ## mypy: the package strictly, and that what the tests call exists
 	@$(PY) -m mypy
+	@$(PY) -m mypy --config-file tests/mypy.ini
 
 unit: env  ## the tests in tests/
 	@$(PY) -m pytest

@@ -594,8 +594,9 @@ def lines_of_code(path: Path) -> int:
     source = path.read_text(encoding="utf-8")
     told: set[int] = set()
     for node in ast.walk(ast.parse(source)):
-        holder = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-        if holder and ast.get_docstring(node) is not None:
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            continue
+        if ast.get_docstring(node) is not None:
             told |= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
     return sum(
         bool(line.strip()) and not line.strip().startswith("#") and number not in told

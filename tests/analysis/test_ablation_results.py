@@ -258,7 +258,7 @@ def test_differences_stand_where_they_belong(folder: Path, drawn: list[Figure]) 
     assert not [line for line in topic.lines if line.get_marker() == "D"]
     with pytest.raises(ValueError, match="worse was not run on nothing: run `bertedu ablate mine`"):
         difference_plot("mine", {"nothing": "N"}, "t", "alt", folder=folder)
-    colors = [collection.get_colors()[0].tolist() for collection in topic.collections]
+    colors = [collection.get_edgecolor()[0].tolist() for collection in topic.collections]
     assert len({tuple(color) for color in colors}) == 3, "worse, better and undecided look alike"
     plt.close("all")
 

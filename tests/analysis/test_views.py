@@ -16,6 +16,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from numpy.typing import NDArray
 from PIL import Image
@@ -119,10 +120,11 @@ def test_bars_show_every_guess_with_its_number(monkeypatch: pytest.MonkeyPatch) 
     for axes, (sentence, guesses) in zip(panels, ANSWERS.items(), strict=True):
         titles = [axes.get_title(loc=place) for place in ("left", "center", "right")]
         assert sentence in titles
-        widths = [bar.get_width() for bar in axes.patches]
+        bars = [bar for bar in axes.patches if isinstance(bar, Rectangle)]
+        widths = [bar.get_width() for bar in bars]
         np.testing.assert_allclose(widths, [100 * guess.probability for guess in guesses])
         assert [label.get_text() for label in axes.get_yticklabels()] == [g.word for g in guesses]
-        for bar, place in zip(axes.patches, axes.get_yticks(), strict=True):
+        for bar, place in zip(bars, axes.get_yticks(), strict=True):
             assert bar.get_y() < place < bar.get_y() + bar.get_height()
         numbers = [text.get_text() for text in axes.texts]
         assert numbers == [f"{100 * guess.probability:.0f} %" for guess in guesses]

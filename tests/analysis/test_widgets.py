@@ -6,6 +6,8 @@ import re
 
 import ipywidgets as widgets
 import pytest
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from bertedu.analysis import widgets as own
 from bertedu.analysis.fill import Guess, ask_readers
@@ -155,9 +157,9 @@ def test_a_column_holds_the_guesses_of_its_reader() -> None:
 def test_the_picture_has_a_row_a_sentence_and_a_column_a_reader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    figures = []
+    figures: list[Figure] = []
 
-    def keep(figure: object, alt: str) -> str:
+    def keep(figure: Figure, alt: str) -> str:
         figures.append(figure)
         return alt
 
@@ -185,7 +187,7 @@ def test_the_picture_has_a_row_a_sentence_and_a_column_a_reader(
             assert [label.get_text() for label in axes.get_yticklabels()] == [
                 guess.word for guess in guesses
             ]
-            widths = [bar.get_width() for bar in axes.patches]
+            widths = [bar.get_width() for bar in axes.patches if isinstance(bar, Rectangle)]
             assert widths == pytest.approx([100 * guess.probability for guess in guesses])
             assert axes.yaxis_inverted()  # the best guess on top
     assert len({axes.get_xlim() for row in figure.subfigs for axes in row.axes}) == 1

@@ -34,7 +34,7 @@ VALUES = {id(value): value for module in MODULES for value in vars(module).value
 EXERCISES = [value for value in VALUES if isinstance(value, Exercise)]
 TESTS = [value for value in VALUES if isinstance(value, TestExercise)]  # the learner writes a test
 by_name = pytest.mark.parametrize("one", EXERCISES, ids=[e.name for e in EXERCISES])
-ALL = [*EXERCISES, *TESTS]
+ALL: list[Exercise | TestExercise] = [*EXERCISES, *TESTS]
 by_any_name = pytest.mark.parametrize("one", ALL, ids=[e.name for e in ALL])
 
 

@@ -218,8 +218,8 @@ def test_each_wrong_softmax_gets_its_own_message(wrong: Wrong, text: str) -> Non
 
 
 def attention_by_package(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Any:
-    inputs = (part[None, None] for part in (query, key, value))
-    mixed, weights = scaled_dot_product_attention(*inputs, mask)
+    query, key, value = (part[None, None] for part in (query, key, value))
+    mixed, weights = scaled_dot_product_attention(query, key, value, mask)
     return mixed[0, 0], weights[0, 0]
 
 

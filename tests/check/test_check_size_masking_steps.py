@@ -370,8 +370,14 @@ CORRUPTS: Planted = [
         fates(lambda c, m, s: c < 0.8, lambda c, m, s: c < 0.9),
         "it is 80/10/10, whatever is asked for",
     ),
-    (lambda *x: corrupt_back(*x[:6], 4), "mask_id is not looked at"),
-    (lambda *x: corrupt_back(*x[:6], 103), "mask_id is not looked at"),
+    (
+        lambda ids, sel, c, w, m, s, k: corrupt_back(ids, sel, c, w, m, s, 4),
+        "mask_id is not looked at",
+    ),
+    (
+        lambda ids, sel, c, w, m, s, k: corrupt_back(ids, sel, c, w, m, s, 103),
+        "mask_id is not looked at",
+    ),
     (whole_table, "the random ids are not picked at the places that change"),
     (first_words, "the random ids are not picked at the places that change"),
     (corrupt_in_place, "changes ids in place. "),

@@ -29,7 +29,8 @@ def test_joining_is_exact_where_the_sides_are_independent_given_the_word() -> No
         for j in range(5):
             both = prior * left[i] * right[j]
             sides = (prior * left[i], prior * right[j])
-            joined = join(*((side / side.sum()).log()[None] for side in sides), prior.log()[None])
+            before, after = ((side / side.sum()).log()[None] for side in sides)
+            joined = join(before, after, prior.log()[None])
             torch.testing.assert_close(joined[0].exp(), both / both.sum())
 
 
