@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from tqdm.auto import tqdm
 
 from bertedu.analysis.fill import score_blanks
-from bertedu.finetuning.report import interval, resample, verdict
+from bertedu.finetuning.report import Floats, interval, resample, verdict
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.model.loading import find_model
@@ -56,7 +56,6 @@ READERS = {
     "ELMo, joined": "elmo-L4H128",
 }
 Ids = np.ndarray[Any, np.dtype[np.int64]]
-Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 @dataclass(frozen=True)

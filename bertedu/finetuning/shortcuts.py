@@ -6,26 +6,23 @@ Reading Comprehension Require?"
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 import numpy as np
 
 from bertedu.finetuning.examples import Question
 from bertedu.finetuning.metrics import word_f1
+from bertedu.finetuning.report import Floats
 from bertedu.finetuning.tasks import title_places
 from bertedu.text.corpus import load_documents
-
-Floats = np.ndarray[Any, np.dtype[np.float64]]
-_SHOWN = 40  # first characters of an opening, enough to look it up
 
 
 @cache
 def _openings() -> dict[str, list[tuple[str, str]]]:
-    """Return the openings of all articles, with their titles, by their first characters."""
+    """Return the openings of all articles, with their titles, by their first word."""
     found: dict[str, list[tuple[str, str]]] = {}
     for document in load_documents("encyclopedia"):
         opening = " ".join(document.sentences()[:2])
-        found.setdefault(opening[:_SHOWN], []).append((opening, document.title))
+        found.setdefault(opening.split(" ")[0], []).append((opening, document.title))
     return found
 
 
@@ -43,13 +40,14 @@ def articles_in(context: str) -> list[tuple[int, str, str]]:
         The encyclopedia was not fetched.
 
     """
-    starts = [0, *(i + 1 for i, sign in enumerate(context) if sign == " ")]
-    return [
-        (i, opening, title)
-        for i in starts
-        for opening, title in _openings().get(context[i : i + _SHOWN], [])
-        if context.startswith(opening, i)
-    ]
+    found = []
+    begin = 0
+    for word in context.split(" "):
+        for opening, title in _openings().get(word, []):
+            if context.startswith(opening, begin):
+                found.append((begin, opening, title))
+        begin += len(word) + 1
+    return found
 
 
 def passage_only_f1(questions: Sequence[Question]) -> tuple[Floats, Floats]:

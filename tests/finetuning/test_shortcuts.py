@@ -18,12 +18,13 @@ from bertedu.text.sources import find
 VERN = "Lake Vern is a deep lake in the north. It feeds a river that has no name."
 MINT = "Mint is a plant that grows by every brook. People make tea of its leaves."
 TIN = "A tin mine was opened here. The Tinners, as they are called, still sing."
+WOAD = "Woad. A blue."
 ORLA = "The Orla is a river that comes out of a lake. Its water is brown and cold."
 
 
 @pytest.fixture
 def small_encyclopedia(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    openings = {"Lake Vern": VERN, "Mint (plant)": MINT, "Tin": TIN, "Orla": ORLA}
+    openings = {"Lake Vern": VERN, "Mint (plant)": MINT, "Tin": TIN, "Orla": ORLA, "Woad": WOAD}
     documents = [
         Document(title, "encyclopedia", text + " More.") for title, text in openings.items()
     ]
@@ -40,10 +41,10 @@ def ask(title: str, *openings: str) -> Question:
 
 @pytest.mark.usefixtures("small_encyclopedia")
 def test_articles_are_found_where_they_begin() -> None:
-    context = f"{MINT} {VERN} {TIN}"
-    begins = [0, len(MINT) + 1, len(MINT) + len(VERN) + 2]
-    titles = ["Mint (plant)", "Lake Vern", "Tin"]
-    assert articles_in(context) == list(zip(begins, [MINT, VERN, TIN], titles, strict=True))
+    context = f"{MINT} {WOAD} {TIN}"
+    begins = [0, len(MINT) + 1, len(MINT) + len(WOAD) + 2]
+    titles = ["Mint (plant)", "Woad", "Tin"]
+    assert articles_in(context) == list(zip(begins, [MINT, WOAD, TIN], titles, strict=True))
     changed = articles_in(context.replace("its leaves", "leaves"))
     assert [title for _, _, title in changed] == titles[1:], "an opening counts as a whole only"
 
@@ -76,8 +77,8 @@ def test_the_real_questions_are_made_of_three_articles_with_the_answer_among_the
     source = find("encyclopedia")
     if not source.path.is_file():
         pytest.skip("not fetched: run `bertedu data fetch encyclopedia`")
-    questions = [q for q in load_task("answer")[1]["test"] if isinstance(q, Question)]
-    for q in questions:
+    splits = load_task("answer")[1].values()
+    for q in (q for questions in splits for q in questions if isinstance(q, Question)):
         articles = articles_in(q.context)
         assert len(articles) == 3
         assert q.answers[0][0] in [title for _, _, title in articles]
