@@ -12,6 +12,7 @@ import sys
 import tomllib
 from collections.abc import Iterable
 from importlib import metadata
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -345,6 +346,9 @@ def notebook_problems(notebook: dict[str, Any], size: int) -> list[str]:
         raises = "raises-exception" in cell["metadata"].get("tags", [])
         if not raises and any(output["output_type"] == "error" for output in cell["outputs"]):
             problems.append(f"cell {cell['execution_count']} ends with an error")
+        streams = [output.get("name") for output in cell["outputs"]]
+        if any(one is not None and one == after for one, after in pairwise(streams)):
+            problems.append(f"the print-out of cell {cell['execution_count']} is cut in pieces")
     if size >= 2_000_000:
         problems.append(f"is {size / 1e6:.1f} MB; the limit is 2 MB")
     return problems
@@ -368,6 +372,7 @@ def code_cell(count: int | None, *outputs: dict[str, str], tags: tuple[str, ...]
 
 RESULT = {"output_type": "execute_result"}
 ERROR = {"output_type": "error"}
+PRINTED = {"output_type": "stream", "name": "stdout"}
 
 
 @pytest.mark.parametrize(
@@ -378,6 +383,7 @@ ERROR = {"output_type": "error"}
         ([code_cell(1, RESULT), code_cell(3, RESULT)], 10, "top to bottom"),
         ([code_cell(1), code_cell(2)], 10, "no outputs"),
         ([code_cell(1, ERROR)], 10, "error"),
+        ([code_cell(1, PRINTED, PRINTED)], 10, "cut in pieces"),
         ([code_cell(1, RESULT)], 2_000_000, "2 MB"),
     ],
 )
@@ -388,7 +394,10 @@ def test_a_bad_notebook_is_noticed(cells: list[Any], size: int, problem: str) ->
 
 
 def test_a_planned_error_is_no_problem() -> None:
-    cells = [code_cell(1, RESULT), code_cell(2, ERROR, tags=("raises-exception",))]
+    cells = [
+        code_cell(1, PRINTED, RESULT, PRINTED, RESULT, RESULT),
+        code_cell(2, ERROR, tags=("raises-exception",)),
+    ]
     assert notebook_problems({"cells": cells}, 10) == []
 
 
