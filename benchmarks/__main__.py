@@ -1,9 +1,11 @@
 """`python -m benchmarks`, or `make bench`."""
 
+import os
 import time
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
 from tqdm import tqdm
 
@@ -33,6 +35,8 @@ def main(
     from benchmarks.report import machine, table, write_csv
     from benchmarks.sentences import compare_sentences, count_sentence_calls
 
+    # bertedu takes one thread; here both sides may have the whole machine
+    torch.set_num_threads(os.cpu_count() or 1)
     began = time.perf_counter()
     about = machine()
     typer.echo("\n".join(f"{key:<13}{value}" for key, value in about.items()))
