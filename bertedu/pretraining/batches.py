@@ -94,11 +94,13 @@ def batches(
     start: Position | None = None,
     direction: Direction = "bidirectional",
     masking: tuple[float, float] = PAPER,
+    masked: bool | None = None,
 ) -> Iterator[tuple[Batch, Position]]:
     """Yield batches without end, and after each the position of the next one.
 
     For a bidirectional model words are masked; a one-way model reads the text as it is, and
-    predicts the next word everywhere. The pairs are the same.
+    predicts the next word everywhere. The pairs are the same. With ``masked``, a one-way model is
+    asked for masked words too: its batches are those of the bidirectional model.
 
     Every epoch draws its pairs and masks anew (dynamic masking). ``masking``: of the selected
     tokens, the share of `[MASK]` and that of random words.
@@ -125,7 +127,14 @@ def batches(
             index += 1
             yield (
                 make_batch(
-                    packed, rows, vocab_size, [seed, epoch, index], mask_rate, direction, masking
+                    packed,
+                    rows,
+                    vocab_size,
+                    [seed, epoch, index],
+                    mask_rate,
+                    direction,
+                    masking,
+                    masked,
                 ),
                 Position(epoch, index),
             )
@@ -140,11 +149,15 @@ def make_batch(
     mask_rate: float,
     direction: Direction = "bidirectional",
     masking: tuple[float, float] = PAPER,
+    masked: bool | None = None,
 ) -> Batch:
-    """Mask some rows of an epoch, or ask for next words; no wider than the longest of them."""
+    """Mask some rows of an epoch, or ask for next words; no wider than the longest of them.
+
+    ``masked`` says which; None: words are masked if the direction is "bidirectional".
+    """
     size = int(packed.sizes[rows].max())
     original = torch.from_numpy(packed.ids[rows, :size].astype(np.int64))
-    if direction == "bidirectional":
+    if masked or (masked is None and direction == "bidirectional"):
         generator = torch.Generator().manual_seed(
             int(np.random.SeedSequence(seed).generate_state(1)[0])
         )
@@ -170,11 +183,20 @@ def fixed_batches(
     vocab_size: int,
     seed: int = 2018,
     direction: Direction = "bidirectional",
+    masked: bool | None = None,
 ) -> list[Batch]:
     """Make the batches of one pass over held-out documents, the same at every call."""
     rng = np.random.default_rng([seed])
     packed = pack_pairs(list(make_pairs(documents, length, rng)), length, rng)
     return [
-        make_batch(packed, slice(i, i + batch_size), vocab_size, [seed, i], 0.15, direction)
+        make_batch(
+            packed,
+            slice(i, i + batch_size),
+            vocab_size,
+            [seed, i],
+            0.15,
+            direction,
+            masked=masked,
+        )
         for i in range(0, len(packed.sizes), batch_size)
     ]

@@ -61,6 +61,7 @@ class Recipe:
     seed: int = 0
     next_sentence: bool = True  # whether the loss has this part
     masking: tuple[float, float] = PAPER  # share of [MASK], of random words (section 3.1)
+    masked: bool | None = None  # ask for masked words? None: of a bidirectional model only
     phases: tuple[Phase, ...] = (Phase(0.7, 64, 32, 0.30), Phase(0.3, 128, 16, 0.15))
 
     def phase_at(self, step: int) -> int:
@@ -401,6 +402,7 @@ def train(
                     state.position,
                     model.config.direction,
                     recipe.masking,
+                    recipe.masked,
                 )
             batch, position = next(stream)
             batch_tokens = batch.real_tokens

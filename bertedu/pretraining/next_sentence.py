@@ -34,10 +34,13 @@ def make_pairs(
 
     A is one or more whole sentences. With probability one half, B is what follows; otherwise it
     starts at a random sentence of *another document of the same source*: were it another source,
-    style and spelling alone would give the answer away. It is as long as a real B would be, for
-    the same reason: lengths must not tell. The sentences that a random B displaced come next as
-    an A of their own. Nothing is ever paired across a document's end, and a document
+    style and spelling alone would give the answer away. The sentences that a random B displaced
+    come next as an A of their own. Nothing is ever paired across a document's end, and a document
     of one sentence serves as B only.
+
+    A random B is given the same room as a real one. Where documents are hardly longer than that
+    room, it still shows: a real B is what A has left of its document, so it is shorter, and it
+    never opens one. `outward_signs` measures both.
 
     Raises
     ------
@@ -74,6 +77,26 @@ def make_pairs(
                 b = _random_span(documents[other], room - len(a), rng)
                 label, start = NOT_NEXT, split
             yield Pair(*truncate_pair(a, b, room, rng), label)
+
+
+OPENING = 8  # ids by which the start of a document is known
+
+
+def outward_signs(
+    pairs: Sequence[Pair], documents: Sequence[EncodedDocument]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """See of each pair what needs no reading of A: how long B is, and whether it opens a document.
+
+    Returns
+    -------
+    Three arrays (N,): the length of B in ids, whether it starts as one of ``documents`` starts
+    (with the same `OPENING` ids), and the label.
+
+    """
+    starts = {tuple(_join(document.sentences[:OPENING])[:OPENING]) for document in documents}
+    lengths = np.array([len(pair.b) for pair in pairs])
+    opens = np.array([tuple(pair.b[:OPENING]) in starts for pair in pairs])
+    return lengths, opens, np.array([pair.label for pair in pairs])
 
 
 def truncate_pair(

@@ -90,7 +90,11 @@ def report(
     }
     rows: list[dict[str, object]] = []
     for length, (objective, directions) in product(lengths, OBJECTIVES.items()):
-        asked = [i for i, (_, model) in enumerate(models) if objective_of(model) == objective]
+        asked = [
+            i
+            for i, (_, model) in enumerate(models)
+            if objective_of(model, bool(trained[i]["masked"])) == objective
+        ]
         if not asked:
             continue
         tuning, words = (
@@ -147,7 +151,7 @@ def _model_columns(
             "nsp_accuracy_high": round(high, 4),
         }
     columns |= {"config": describe(model), "seconds": seconds}
-    return columns | {k: v for k, v in trained.items() if k != "next_sentence"}
+    return columns | {k: v for k, v in trained.items() if k not in ("next_sentence", "masked")}
 
 
 def _best_prior(
@@ -164,8 +168,13 @@ def _added(tables: Iterable[Tensor]) -> Tensor:
     return torch.stack(list(tables)).sum(dim=0)
 
 
-def objective_of(model: PreTrainingModel) -> str:
-    """Say what a model was trained to name: one of `OBJECTIVES`."""
+def objective_of(model: PreTrainingModel, masked: bool = False) -> str:
+    """Say what a model was trained to name: one of `OBJECTIVES`.
+
+    ``masked``: a one-way model, too, was asked for masked words.
+    """
+    if masked:
+        return "masked words"
     if isinstance(model, ElmoForPreTraining):
         return "both ways"
     return next(o for o, of in OBJECTIVES.items() if of == (model.config.direction,))
@@ -250,6 +259,7 @@ def _how_trained(path: Path) -> dict[str, object]:
     except (KeyError, TypeError):
         raise CheckpointError(f"{path} is not the record of a finished run") from None
     columns["next_sentence"] = known["recipe"].get("next_sentence", True)
+    columns["masked"] = known["recipe"].get("masked") or False
     return columns
 
 

@@ -1,20 +1,23 @@
 """One pre-training run from corpus names to a finished checkpoint folder."""
 
 import dataclasses
+import errno
 import hashlib
 import json
 import math
+import os
 import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 import torch
+from filelock import FileLock, Timeout
 
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import (
@@ -45,7 +48,7 @@ from bertedu.pretraining.loop import (
 )
 from bertedu.pretraining.masking import PAPER
 from bertedu.pretraining.next_sentence import EncodedDocument, encode_documents
-from bertedu.text.corpus import DEFAULT_CORPORA, Document, load_documents
+from bertedu.text.corpus import DEFAULT_CORPORA, by_split, load_documents
 from bertedu.text.sources import sources
 from bertedu.text.streaming import DocumentStream
 from bertedu.text.tokenization import load_tokenizer, load_vocabulary, save_tokenizer
@@ -57,12 +60,43 @@ VARIANTS: dict[str, tuple[Direction, bool]] = {
     "ltr": ("left-to-right", False),
     "rtl": ("right-to-left", False),
     "elmo": ("left-to-right", False),  # its text, too, is not masked; it reads it from both ends
+    # the question of no-nsp under another attention mask: same batches, same blanks, same loss
+    "mlm-ltr": ("left-to-right", False),
+    "mlm-rtl": ("right-to-left", False),
 }
+MASKED = {"bert", "no-nsp", "mlm-ltr", "mlm-rtl"}  # the others name the next word everywhere
 STATE_FILE = "training_state.safetensors"
 RUN_FILE = "training_run.json"  # what --resume must find unchanged
+LOCK_FILE = ".pretraining.lock"  # held while a run lasts; the system lets it go, even at kill -9
 LOG_EVERY = 50
+LONG = 200  # steps of a run whose first few are worth timing
 TOKENS_A_STEP = 2048  # of the default recipe
 EVALUATION_LENGTH, EVALUATION_BATCH = 128, 32
+
+
+# option -> what it may be, and in words
+NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
+    "--learning-rate": (lambda rate: 0 < rate < math.inf, "a number above zero, such as 0.001"),
+    "--dropout": (lambda share: 0 <= share < 1, "a share from 0 to below 1: 0.1 is 10 %"),
+    "--minutes": (lambda time: 0 < time < math.inf, "a number above zero"),
+    "--seed": (lambda seed: 0 <= seed < 2**32, f"a whole number from 0 to {2**32 - 1}"),
+    "--mask-rate": (lambda rate: 0 < rate <= 1, "above 0 and at most 1: 0.15 is 15 %"),
+}
+
+
+def check_numbers(given: dict[str, float | None]) -> None:
+    """Refuse a number that cannot be meant before any work, by the name of its option.
+
+    Raises
+    ------
+    ValueError
+        A number is not what `NUMBERS` says of it. None stands for an option that was not given.
+
+    """
+    for option, value in given.items():
+        fits, wanted = NUMBERS[option]
+        if value is not None and not fits(value):
+            raise ValueError(f"{option} {value} should be {wanted}")
 
 
 def load_splits(
@@ -70,12 +104,9 @@ def load_splits(
 ) -> dict[str, list[EncodedDocument]]:
     """Read corpora, cut them into sentences and word pieces: documents by split."""
     tokenizer = load_tokenizer()
-    documents: dict[str, list[Document]] = {"train": [], "dev": [], "test": []}
-    for corpus in corpora:
-        for document in load_documents(corpus):
-            documents[document.split].append(document)
+    documents = (document for corpus in corpora for document in load_documents(corpus))
     splits = {}
-    for split, members in documents.items():
+    for split, members in by_split(documents).items():
         say(f"encoding {len(members):,} {split} documents")
         splits[split] = encode_documents(members, tokenizer)
     return splits
@@ -94,10 +125,7 @@ def stream_windows(where: str) -> Callable[[int], dict[str, list[EncodedDocument
 
     @lru_cache(maxsize=1)  # the first is asked for three times: to start, to score, to train
     def window(number: int) -> dict[str, list[EncodedDocument]]:
-        splits: dict[str, list[Document]] = {"train": [], "dev": [], "test": []}
-        for document in stream.window(number):
-            if document.text.strip():
-                splits[document.split].append(document)
+        splits = by_split(d for d in stream.window(number) if d.text.strip())
         return {split: encode_documents(some, tokenizer) for split, some in splits.items()}
 
     return window
@@ -115,6 +143,13 @@ def steps_for_minutes(
     The answer becomes part of the recipe: a resumed run keeps its number of steps, since the
     learning rate depends on it.
     """
+    return max(20, int(minutes * 60 / step_seconds(model, documents, recipe, bfloat16)))
+
+
+def step_seconds(
+    model: PreTrainingModel, documents: Text, recipe: Recipe, bfloat16: bool, tries: int = 8
+) -> float:
+    """Return how long a step of a recipe takes: each phase's median of some, by its share."""
     device = next(model.parameters()).device
     optimizer = make_optimizer(model, recipe.weight_decay)  # at learning rate 0: nothing moves
     mean = 0.0
@@ -127,9 +162,10 @@ def steps_for_minutes(
             recipe.seed,
             phase.mask_rate,
             direction=model.config.direction,
+            masked=recipe.masked,
         )
         times = []
-        for _ in range(8):
+        for _ in range(tries):
             batch = next(stream)[0].to(device)
             began = time.perf_counter()
             with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
@@ -140,9 +176,76 @@ def steps_for_minutes(
             loss.item()  # wait for a GPU
             times.append(time.perf_counter() - began)
         mean += phase.share * sorted(times)[len(times) // 2]
-    return max(20, int(minutes * 60 / mean))
+    return mean
 
 
+def use_threads_that_pay(
+    model: PreTrainingModel,
+    documents: Text,
+    recipe: Recipe,
+    bfloat16: bool,
+    say: Callable[[str], None] = print,
+) -> int:
+    """Compute on one CPU thread, or on all cores if that makes a step a tenth shorter; say which.
+
+    A few steps of the first phase are timed on each. On a machine that is busy now, or that is
+    shared, one thread is the answer, and the right one: threads that wait for a core cost more
+    than they bring.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    beginning = dataclasses.replace(recipe.phases[0], share=1.0)
+    recipe = dataclasses.replace(recipe, phases=(beginning,))
+    seconds = {}
+    for threads in (1, cores or 1):
+        torch.set_num_threads(threads)
+        seconds[threads] = step_seconds(model, documents, recipe, bfloat16, tries=5)
+    best = threads if seconds[threads] < 0.9 * seconds[1] else 1
+    torch.set_num_threads(best)
+    times = ", ".join(f"{count}: {1000 * each:.0f} ms" for count, each in seconds.items())
+    say(f"CPU threads: {best} (a step takes, by threads, {times}); --threads N sets another number")
+    return best
+
+
+P = ParamSpec("P")
+Run = Callable[Concatenate[BertConfig | None, Path, P], State]
+
+
+def _alone(run: Run[P]) -> Run[P]:
+    """Hold the lock of a run's folder while it lasts, and leave no empty folder if it is refused.
+
+    Of several processes under `torchrun` the first holds it for all.
+    """
+
+    @wraps(run)
+    def locked(config: BertConfig | None, out: Path, /, *args: P.args, **kwargs: P.kwargs) -> State:
+        if processes.rank() != 0:
+            return run(config, out, *args, **kwargs)
+        new = [folder for folder in (out, *out.parents) if not folder.exists()]
+        with _writing(out):
+            out.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(out / LOCK_FILE, timeout=0)
+            try:
+                with suppress(NotImplementedError):  # a network disk may have no locks
+                    lock.acquire()
+            except Timeout:
+                raise CheckpointError(
+                    f"another run is writing to {out} now: wait for its end, or choose another "
+                    "--out"
+                ) from None
+        try:
+            return run(config, out, *args, **kwargs)
+        finally:
+            with suppress(OSError):  # Windows removes no open file; it may lie there
+                (out / LOCK_FILE).unlink()
+            lock.release()
+            with suppress(OSError):  # one that is not empty stays
+                for folder in new:
+                    folder.rmdir()
+
+    return locked
+
+
+@_alone
 def pretrain(
     config: BertConfig | None,
     out: Path,
@@ -166,6 +269,7 @@ def pretrain(
     masking: tuple[float, float] | None = None,
     mask_rate: float | None = None,
     compiled: bool = False,
+    measure_threads: bool = False,
 ) -> State:
     """Pre-train BERT and write a checkpoint folder that `transformers` opens.
 
@@ -181,6 +285,8 @@ def pretrain(
     ``masking``: of the selected tokens, the share of `[MASK]` and that of random words (table 8).
     ``compiled``: the encoder goes through `torch.compile`, which fuses its small operations for a
     GPU; the first step of each phase then takes a minute, and rounding differs.
+    ``measure_threads``: on a CPU, a run of 200 steps or more, or of minutes, begins with
+    `use_threads_that_pay`, and a resumed one takes as many as it began with.
     Under `torchrun` every process takes its share of each batch; see `processes`.
 
     ``out`` receives `model.safetensors` (16 bit), `config.json`, the tokenizer's files and
@@ -194,15 +300,15 @@ def pretrain(
     Raises
     ------
     ValueError
-        Neither or both of ``steps`` and ``minutes`` are given, or of ``config`` and ``init``; the
-        text is too small; the length does not fit the model; there is no such device or variant,
-        a masking or its rate is asked of a one-way model, the rate is no share, or compiling is
-        asked of an ELMo;
-        or ``init`` was trained in another direction.
+        Neither or both of ``steps`` and ``minutes`` are given, or of ``config`` and ``init``; a
+        number makes no sense; the text is too small; the length does not fit the model; there is
+        no such device or variant, a masking or its rate is asked of a model that reads its text
+        unmasked, or compiling is asked of an ELMo; or ``init`` was trained in another direction.
     FileNotFoundError
         There is no vocabulary.
     CheckpointError
-        ``out`` holds a finished or another run, or cannot be written; ``init`` is not a
+        ``out`` holds a finished or another run, another process is writing to it, or it cannot be
+        written; ``init`` is not a
         checkpoint, or has another vocabulary.
     TrainingDiverged
         The loss became NaN.
@@ -210,6 +316,15 @@ def pretrain(
         Ctrl-C came; the message says where the state is.
 
     """
+    check_numbers(
+        {
+            "--learning-rate": learning_rate,
+            "--dropout": dropout,
+            "--minutes": minutes,
+            "--seed": seed,
+            "--mask-rate": mask_rate,
+        }
+    )
     state_path = out / STATE_FILE
     if (out / "model.safetensors").exists() and not state_path.exists():
         raise CheckpointError(f"{out} holds a finished run; choose another --out")
@@ -220,20 +335,18 @@ def pretrain(
     resuming = resume and state_path.exists()
     if not resuming and (steps is None) == (minutes is None):
         raise ValueError("say how long to train: either --steps N or --minutes M")
-    if (steps is not None and steps < 1) or (minutes is not None and not 0 < minutes < math.inf):
-        raise ValueError("steps and minutes must be above zero")
+    if steps is not None and steps < 1:
+        raise ValueError(f"--steps {steps} should be a number above zero")
     if (config is None) == (init is None):
         raise ValueError("choose either --config, for a new model, or --init, to train one further")
     if variant not in VARIANTS:
         raise ValueError(f"no variant {variant!r}: choose one of {', '.join(VARIANTS)}")
-    if VARIANTS[variant][0] != "bidirectional":
+    if variant not in MASKED:
         for option, value in (("--masking", masking), ("--mask-rate", mask_rate)):
             if value is not None:
                 raise ValueError(
                     f"the variant {variant} reads its text unmasked: leave out {option}"
                 )
-    if mask_rate is not None and not 0 < mask_rate <= 1:
-        raise ValueError(f"--mask-rate {mask_rate} should be above 0 and at most 1: 0.15 is 15 %")
     if variant == "elmo" and init is not None:
         raise ValueError("--init trains a BERT further; an ELMo starts from scratch")
     if variant == "elmo" and compiled:
@@ -280,10 +393,12 @@ def pretrain(
     if resuming:
         recipe = read_recipe(state_path)
         _check_same_run(out, run, recipe, steps, seed, learning_rate, masking)
+        if measure_threads:
+            torch.set_num_threads(_told_at_start(out, "threads") or 1)
     else:
         processes.wait_for_all()  # every process has looked into the folder
         if first:
-            _start_run(out, run)
+            _start_run(out, run | {"threads": torch.get_num_threads()})
     torch.manual_seed(seed or 0)
     model: PreTrainingModel
     model = ElmoForPreTraining(config) if variant == "elmo" else BertForPreTraining(config)
@@ -300,8 +415,13 @@ def pretrain(
             seed=seed or 0,
             next_sentence=next_sentence,
             masking=masking or PAPER,
+            masked=variant in MASKED,
             phases=phases,
         )
+        on_cpu = chosen.type == "cpu" and processes.count() == 1
+        if measure_threads and on_cpu and (steps is None or steps >= LONG):
+            threads = use_threads_that_pay(model, text, recipe, use_bfloat16, say)
+            _start_run(out, run | {"threads": threads})
         if minutes is not None:
             steps = steps_for_minutes(minutes, model, text, recipe, use_bfloat16)
             recipe = dataclasses.replace(recipe, steps=steps)
@@ -311,6 +431,7 @@ def pretrain(
         EVALUATION_BATCH,
         config.vocab_size,
         direction=direction,
+        masked=variant in MASKED,
     )
     if not held_out:
         say("too few held-out documents to score on (about 40 documents are needed): going without")
@@ -417,10 +538,12 @@ def _writing(out: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise CheckpointError(
-            f"cannot write to {out}: {error.strerror or error}. Free some space or choose another "
-            "folder."
-        ) from None
+        reason, advice = error.strerror or str(error), "choose another folder"
+        if isinstance(error, FileExistsError | NotADirectoryError):
+            reason, advice = "a file of that name is in the way", "--out names a folder"
+        elif error.errno in (errno.ENOSPC, errno.EDQUOT):
+            advice = "free some space, or choose another folder"
+        raise CheckpointError(f"cannot write to {out}: {reason}; {advice}") from None
 
 
 def _start_run(out: Path, run: dict[str, Any]) -> None:
@@ -465,12 +588,18 @@ def _products(asked: bool | None, device: torch.device, resumed: Path | None) ->
     """Whether products are in 16 bits: as asked, else as the run began, else as is faster here."""
     if asked is not None:
         return asked
-    if resumed and (resumed / RUN_FILE).exists():
-        before = json.loads((resumed / RUN_FILE).read_text(encoding="utf-8")).get("bfloat16")
-        if before is not None:
-            return bool(before)
+    before = _told_at_start(resumed, "bfloat16") if resumed else None
+    if before is not None:
+        return bool(before)
     # where one of several machines is slow with them, none uses them: they share each step
     return not processes.any_of(not has_fast_bfloat16(device), device)
+
+
+def _told_at_start(out: Path, name: str) -> Any:
+    """What an unfinished run wrote down when it began; None if it did not."""
+    if not (out / RUN_FILE).exists():
+        return None
+    return json.loads((out / RUN_FILE).read_text(encoding="utf-8")).get(name)
 
 
 def _silent(_: str) -> None:

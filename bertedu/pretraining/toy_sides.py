@@ -1,9 +1,10 @@
 """Both sides together, or each by itself? The toy language knows what the difference is worth.
 
-An ELMo-style pair reads the left with one model, the right with another, and joins their answers.
-Even if both are perfect, something is lost: given the hidden word, the two sides are not
-independent (both tell of the same animal). The loss of the perfect pair is a limit like the others,
-and it lies above that of a perfect reader of both sides at once.
+A pair reads the left with one model, the right with another, and here joins their answers about the
+word. Joined so, two perfect readers lose something: given the hidden word, the two sides are not
+independent (both tell of the same animal). Their loss is the limit of this join, above that of a
+perfect reader of both sides at once. Joined by the language's hidden states, nothing would be
+lost (notebook 13): the limit says nothing about pairs in general.
 """
 
 import math

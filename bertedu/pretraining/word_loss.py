@@ -18,7 +18,7 @@ def word_loss(states: Tensor, decoder: nn.Linear, labels: Tensor) -> tuple[Tenso
     """Mean cross entropy of ``decoder(states)`` and the share that it gets right.
 
     Equal to `cross_entropy` up to rounding, with less memory and time. Products are in bfloat16
-    under autocast.
+    under autocast; shares and sums are in 32 bits, or in 64 if ``states`` are.
 
     Parameters
     ----------
@@ -49,6 +49,7 @@ class _WordLoss(torch.autograd.Function):
         to_states = torch.empty_like(x)
         to_table, to_bias = torch.zeros_like(table), torch.zeros_like(bias)
         loss, right = table.new_zeros(()), table.new_zeros(())
+        finest = torch.promote_types(dtype, torch.float32)
         for start in range(0, len(labels), PLACES_AT_ONCE):
             rows = slice(start, start + PLACES_AT_ONCE)
             label = labels[rows, None]
@@ -56,10 +57,11 @@ class _WordLoss(torch.autograd.Function):
             # "the label has the highest score"; on a CPU, argmax would cost 5 % of the whole step
             own, highest = scores.gather(1, label), scores.amax(1, keepdim=True)
             right += (own >= highest).sum()
-            shares = scores.softmax(1, dtype=torch.float32)  # three times as fast as log_softmax
+            shares = scores.softmax(1, dtype=finest)  # three times as fast as log_softmax
             # log(share of the label) = its distance to the highest score + log(highest share):
             # so a share that is too small for a number of 32 bits does no harm
-            loss -= (own.float() - highest.float() + shares.amax(1, keepdim=True).log()).sum()
+            distance = own.to(finest) - highest.to(finest)
+            loss -= (distance + shares.amax(1, keepdim=True).log()).sum()
             # the gradient of a score: the share that the model gave, less 1 at the right word
             gradient = shares
             gradient.scatter_add_(1, label, gradient.new_full((), -1.0).expand_as(label))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import islice
+from itertools import combinations, islice, pairwise
 
 import numpy as np
 import pytest
@@ -156,7 +156,9 @@ def test_masks_differ_from_batch_to_batch_and_epoch_to_epoch() -> None:
     """Dynamic masking. A generator seeded by the run alone would pass every shape test."""
     per_epoch = len(list(make_pairs(DOCUMENTS, 64, np.random.default_rng([0, 0])))) // 16
     drawn = [b for b, _ in islice(batches(DOCUMENTS, 64, 16, VOCAB, 0), per_epoch + 2)]
-    for one, two in ((drawn[0], drawn[1]), (drawn[0], drawn[per_epoch])):
+    of_another_seed, _ = next(batches(DOCUMENTS, 64, 16, VOCAB, 1))
+    # the second batch, the first of the next epoch, the first of the next seed: sums are equal
+    for one, two in combinations((*drawn[:2], drawn[per_epoch], of_another_seed), 2):
         width = min(one.ids.shape[1], two.ids.shape[1])
         both = one.selected[:, :width] & two.selected[:, :width]
         assert both.sum() < 0.5 * one.selected.sum()
@@ -197,7 +199,42 @@ def test_held_out_batches_are_the_same_at_every_call_and_leave_nothing_out() -> 
     rng = np.random.default_rng([2018])
     assert sum(len(b.ids) for b in one) == len(list(make_pairs(documents, 64, rng)))
     assert len(one[-1].ids) < 8, "the last, smaller batch counts as well"
-    assert not torch.equal(one[0].selected[:, :40], one[1].selected[:, :40])
+    for first, second in pairwise(one[:-1]):  # full ones: the same chance would show
+        width = min(first.ids.shape[1], second.ids.shape[1])
+        both = first.selected[:, :width] & second.selected[:, :width]
+        assert both.sum() < 0.5 * first.selected.sum()
+
+
+def test_held_out_batches_ask_what_training_asks() -> None:
+    """15 % masked words; a one-way model reads them whole, unless it is asked for masked ones."""
+    both, ltr, rtl, masked = (
+        fixed_batches(DOCUMENTS, 64, 16, VOCAB, **options)
+        for options in (
+            {},
+            {"direction": "left-to-right"},
+            {"direction": "right-to-left"},
+            {"direction": "left-to-right", "masked": True},
+        )
+    )
+    words = sum(int((original(batch) >= len(SPECIAL_TOKENS)).sum()) for batch in both)
+    assert sum(len(batch.labels) for batch in both) / words == pytest.approx(0.15, abs=0.01)
+    assert all(map(same, both, masked))
+    for masks, left, right in zip(both, ltr, rtl, strict=True):
+        assert torch.equal(original(masks), left.ids)
+        assert torch.equal(original(masks), right.ids)
+        assert torch.equal(left.labels, left.ids[left.selected.roll(1, dims=1)])
+        assert torch.equal(right.labels, right.ids[right.selected.roll(-1, dims=1)])
+
+
+def test_each_epoch_is_read_from_its_own_window() -> None:
+    """Window 0 knows one word, window 1 another."""
+    windows = [[EncodedDocument("s", [[word] * 8] * 20)] * 12 for word in (50, 60)]
+    seen: dict[int, set[int]] = {}
+    for batch, position in batches(lambda epoch: windows[epoch % 2], 64, 8, VOCAB, 0):
+        seen.setdefault(position.epoch, set()).update(batch.labels.tolist())
+        if position.epoch == 3:
+            break
+    assert seen == {0: {50}, 1: {60}, 2: {50}, 3: {60}}
 
 
 def test_too_little_text_is_an_error_not_an_endless_loop() -> None:

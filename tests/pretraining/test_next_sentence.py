@@ -12,10 +12,12 @@ from bertedu.pretraining.next_sentence import (
     Pair,
     encode_documents,
     make_pairs,
+    outward_signs,
     truncate_pair,
 )
-from bertedu.text.corpus import Document
-from bertedu.text.tokenization import SPECIAL_TOKENS, fast_tokenizer
+from bertedu.text.corpus import DEFAULT_CORPORA, Document, by_split, load_documents
+from bertedu.text.sources import find
+from bertedu.text.tokenization import SPECIAL_TOKENS, fast_tokenizer, load_tokenizer
 
 WIDE = 100_000  # id = document * WIDE + place in the document
 
@@ -229,3 +231,55 @@ def test_sentences_are_encoded_each_in_its_document_without_specials() -> None:
         EncodedDocument("t", []),
         EncodedDocument("t", [[5, 21, 13]]),
     ]
+
+
+def test_outward_signs_of_pairs_made_by_hand() -> None:
+    documents = [
+        EncodedDocument("s", [[1, 2], [3, 4, 5], [6, 7, 8, 9]]),
+        EncodedDocument("s", [[11], [12, 13]]),  # shorter than what an opening is known by
+    ]
+    pairs = [
+        Pair([1, 2], [3, 4, 5, 6, 7, 8, 9], IS_NEXT),
+        Pair([11], [1, 2, 3, 4, 5, 6, 7, 8, 9], NOT_NEXT),
+        Pair([11], [2, 3, 4, 5, 6, 7, 8, 9], NOT_NEXT),  # its front is cut off
+        Pair([1, 2], [11, 12, 13], NOT_NEXT),
+        Pair([1, 2], [12, 13], NOT_NEXT),
+    ]
+    lengths, opens, labels = outward_signs(pairs, documents)
+    assert lengths.tolist() == [7, 9, 8, 3, 2]
+    assert opens.tolist() == [False, True, False, True, False]
+    assert labels.tolist() == [IS_NEXT, NOT_NEXT, NOT_NEXT, NOT_NEXT, NOT_NEXT]
+
+
+@pytest.mark.skipif(
+    not all(find(corpus).path.is_file() for corpus in DEFAULT_CORPORA),
+    reason="not fetched: run `make data`",
+)
+@pytest.mark.parametrize(
+    ("corpus", "longer", "length_right", "opening_right"),
+    [
+        ("encyclopedia", (4, 11), (0.54, 0.60), (0.62, 0.71)),  # articles hardly longer than a pair
+        ("speeches", (-2, 2), (0.47, 0.53), (0.48, 0.53)),
+    ],
+)
+def test_what_length_and_opening_tell_in_the_real_corpora(
+    corpus: str,
+    longer: tuple[float, float],
+    length_right: tuple[float, float],
+    opening_right: tuple[float, float],
+) -> None:
+    """What the docstring of `make_pairs` says, and notebook 06 teaches."""
+    splits = by_split(load_documents(corpus))
+    found = {}
+    for split in ("dev", "test"):
+        documents = encode_documents(splits[split], load_tokenizer())
+        pairs = [p for i in range(3) for p in make_pairs(documents, 128, np.random.default_rng(i))]
+        found[split] = lengths, opens, labels = outward_signs(pairs, documents)
+        wrong = labels == NOT_NEXT
+        assert longer[0] < lengths[wrong].mean() - lengths[~wrong].mean() < longer[1]
+        assert opens[~wrong].mean() < 0.002
+        assert opening_right[0] < (opens == wrong).mean() < opening_right[1]
+    lengths, _, labels = found["dev"]
+    best = max(range(128), key=lambda limit: ((lengths > limit) == labels).mean())
+    lengths, _, labels = found["test"]
+    assert length_right[0] < ((lengths > best) == labels).mean() < length_right[1]

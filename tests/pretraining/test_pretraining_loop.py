@@ -8,7 +8,7 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from bertedu.model import checkpoints
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import CheckpointError, load_tensors
 from bertedu.model.config import BertConfig
+from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.model.embeddings import sinusoidal_positions
 from bertedu.pretraining import loop
 from bertedu.pretraining.batches import Position, batches, fixed_batches
@@ -252,6 +253,9 @@ def test_the_head_start_is_log_frequency_and_small_sinusoids() -> None:
     touched = {n for n, v in weights(model).items() if not torch.equal(v, before[n])}
     assert touched == {"mlm.decoder.bias", "bert.embeddings.position.weight"}
     assert positions.requires_grad
+    elmo = ElmoForPreTraining(CONFIG)
+    initialize(elmo, DOCUMENTS)
+    assert elmo.decoder.bias.tolist() == pytest.approx(expected, rel=1e-5)
 
 
 # --- The curve ----------------------------------------------------------------------------------
@@ -269,6 +273,29 @@ def test_the_curve_has_a_row_every_so_many_steps_and_counts_real_tokens() -> Non
     assert state.position == used[-1][1]
     assert state.curve[-1]["tokens"] == state.tokens
     assert state.curve[-1]["seconds"] >= state.curve[0]["seconds"] >= 0
+
+
+def test_the_bar_tells_the_speed_since_the_last_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, now, told = tmp_path / "s.safetensors", [0.0], []
+
+    def loss(*arguments: Any) -> Any:
+        now[0] += 2.0
+        return pretraining_loss(*arguments)
+
+    class Bar(loop.tqdm):  # type: ignore[type-arg]
+        def set_postfix_str(self, text: str = "", refresh: bool = True) -> None:
+            told.append(int(text.split(", ")[-1].removesuffix(" tokens/s").replace(",", "")))
+
+    monkeypatch.setattr(loop, "pretraining_loss", loss)
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(loop, "tqdm", Bar)
+    run(path, stop_at=6, log_every=2, save_every=2)
+    now[0] += 1000.0
+    _, state = run(path, resume=True, log_every=2, save_every=2)
+    tokens = [0, *(row["tokens"] for row in state.curve)]
+    assert told == pytest.approx([(two - one) / 4 for one, two in pairwise(tokens)], abs=1)
 
 
 def test_rows_are_means_over_their_steps() -> None:
@@ -333,12 +360,31 @@ def test_dropout_is_on_and_depends_on_the_step_alone() -> None:
     torch.manual_seed(999)  # the state of the global generator has no say
     model = new_model()
     torch.rand(7)
-    again, _ = run(model=model)
+    again, _ = run(model=model.eval())  # nor has the mode that a model comes in
     assert_same(expected, again)
     plain, _ = run(model=new_model(replace(CONFIG, dropout=0.0)))
     assert not torch.equal(plain.nsp.classifier.weight, expected.nsp.classifier.weight)
     other, _ = run(recipe=replace(RECIPE, seed=1))
     assert not torch.equal(other.nsp.classifier.weight, expected.nsp.classifier.weight)
+
+
+def test_every_step_seed_and_process_drops_other_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    dropped: list[tuple[bool, ...]] = []
+
+    def watch(module: torch.nn.Module, _: Any, found: Tensor) -> None:
+        if module.training:
+            dropped.append(tuple((found[0, :8] == 0).flatten().tolist()))
+
+    def steps(seed: int) -> None:
+        model = new_model()
+        model.bert.embeddings.dropout.register_forward_hook(watch)
+        run(model=model, recipe=replace(RECIPE, seed=seed))
+
+    steps(0)
+    steps(1)
+    monkeypatch.setattr(loop.processes, "rank", lambda: 1)
+    steps(0)
+    assert len(set(dropped)) == len(dropped) == 3 * RECIPE.steps
 
 
 def test_a_finished_state_resumes_to_itself(tmp_path: Path) -> None:
@@ -380,6 +426,37 @@ def test_ctrl_c_finishes_the_step_and_loses_nothing(
     assert_same(expected, resumed)
     assert [row["step"] for row in state.curve] == [row["step"] for row in whole.curve]
     assert state.tokens == whole.tokens
+
+
+def test_seconds_count_every_sitting_and_no_pause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a clock of its own, where a step takes 2 s: two sittings end early, in two ways."""
+    path, now = tmp_path / "s.safetensors", [0.0]
+    calls = iter(range(100))
+
+    def loss(*arguments: Any) -> Any:
+        now[0] += 2.0
+        if next(calls) == 6:
+            os.kill(os.getpid(), signal.SIGINT)
+        return pretraining_loss(*arguments)
+
+    def on_disk() -> float:
+        now[0] += 1000.0  # the pause
+        return float(json.loads(load_tensors(path)[1]["training"])["state"]["seconds"])
+
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(loop, "pretraining_loss", loss)
+    run(path, stop_at=3, log_every=2, save_every=2)
+    assert on_disk() == 3 * 2
+    run(path, resume=True, stop_at=5, log_every=2, save_every=2)
+    assert on_disk() == 5 * 2
+    with pytest.raises(KeyboardInterrupt):
+        run(path, resume=True, log_every=2, save_every=2)
+    assert on_disk() == 7 * 2
+    _, state = run(path, resume=True, log_every=2, save_every=2)
+    assert state.seconds == on_disk() == 12 * 2
+    assert [row["seconds"] for row in state.curve] == [4, 8, 12, 16, 20, 24]
 
 
 def test_a_second_ctrl_c_stops_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -563,6 +640,20 @@ def test_a_state_in_half_the_size_goes_on_nearly_the_same(tmp_path: Path) -> Non
 
 
 # --- 16 bits ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bfloat16", [True, False])
+def test_training_and_scoring_multiply_in_the_bits_asked_for(bfloat16: bool) -> None:
+    found: set[tuple[bool, torch.dtype]] = set()
+    model = new_model()
+    model.bert.encoder.layers[0].attention.query.register_forward_hook(
+        lambda module, _, made: found.add((module.training, made.dtype))
+    )
+    _, state = run(model=model, bfloat16=bfloat16)
+    dtype = torch.bfloat16 if bfloat16 else torch.float32
+    assert found == {(True, dtype), (False, dtype)}
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    assert state.curve[0]["mlm_loss"] == pytest.approx(math.log(VOCAB), abs=0.2)
 
 
 @pytest.mark.parametrize(

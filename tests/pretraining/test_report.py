@@ -30,7 +30,7 @@ from bertedu.pretraining.baselines import NeighborModel
 from bertedu.pretraining.batches import Batch, fixed_batches
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.report import OBJECTIVES, PRIORS, curves, report, write_rows
-from bertedu.pretraining.run import VARIANTS
+from bertedu.pretraining.run import MASKED, VARIANTS
 from bertedu.text.tokenization import CLS_ID, SEP_ID, SPECIAL_TOKENS
 
 SIZE = 40
@@ -268,7 +268,7 @@ def add_model(folder: Path, variant: str) -> Path:
     record = {
         "variant": variant,
         "config": asdict(config),
-        "recipe": {"seed": 3, "next_sentence": next_sentence},
+        "recipe": {"seed": 3, "next_sentence": next_sentence, "masked": variant in MASKED},
         "commit": "abc",
         "steps": 7,
         "tokens": 700,
@@ -303,6 +303,8 @@ def test_each_model_is_asked_for_what_it_was_trained_for(
         "ltr": "next words",
         "rtl": "previous words",
         "elmo": "both ways",
+        "mlm-ltr": "masked words",
+        "mlm-rtl": "masked words",
     }
     for objective in OBJECTIVES:
         assert {s for o, s in all_rows if o == objective} >= {"chance", "unigram", "neighbors"}
@@ -345,7 +347,7 @@ def test_both_ways_is_the_mean_of_the_two(
 def test_an_elmo_is_scored_word_by_word(
     everyone: list[Path], all_rows: dict[tuple[str, str], dict[str, Any]]
 ) -> None:
-    model = load_elmo(everyone[-1])
+    model = load_elmo(next(folder for folder in everyone if folder.name == "elmo"))
     losses = []
     with torch.no_grad():
         for batch in fixed_batches(SPLITS["test"], 128, 32, SIZE, direction="left-to-right"):
@@ -444,6 +446,7 @@ def test_a_run_that_went_on_from_others_counts_them_all(tmp_path: Path) -> None:
     expected = {"seed": 1, "train_steps": 7, "train_tokens": 700, "train_seconds": 1.8}
     found = module._how_trained(path)
     assert found.pop("next_sentence") is True
+    assert found.pop("masked") is False  # a record of before there was a choice
     assert found == pytest.approx(expected)
 
 

@@ -38,6 +38,19 @@ def test_equal_to_cross_entropy(places: int) -> None:
         torch.testing.assert_close(mine, theirs, atol=1e-6, rtol=1e-4)
 
 
+@pytest.mark.parametrize("places", [7, 3 * PLACES_AT_ONCE])
+def test_in_64_bits_it_is_as_fine(places: int) -> None:
+    states, decoder, labels = inputs(places)
+    decoder, states = decoder.double(), states.detach().double().requires_grad_()
+    loss, _ = word_loss(states, decoder, labels)
+    expected = F.cross_entropy(decoder(states), labels)
+    assert loss.dtype == torch.float64
+    assert abs((loss - expected).item()) < 1e-13
+    pairs = zip(gradients(loss, states, decoder), gradients(expected, states, decoder), strict=True)
+    for mine, theirs in pairs:
+        torch.testing.assert_close(mine, theirs, atol=1e-14, rtol=1e-12)
+
+
 def test_in_bfloat16_it_is_as_near_as_autocast() -> None:
     states, decoder, labels = inputs(700)
     exact = F.cross_entropy(decoder(states), labels)
