@@ -13,6 +13,7 @@ from typing import Any
 from bertedu.text.corpus import CorpusError, Document
 
 WINDOW = 10_000  # documents
+_PACKED = {".gz", ".bz2", ".xz", ".zst", ".zip", ".tsv", ".md"}  # files, too, but not for us
 _FORMATS = {".txt": "text", ".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv"}
 
 
@@ -79,13 +80,19 @@ class DocumentStream:
 
 
 def _open(where: str) -> Any:
+    files = sorted(map(str, _files(where)))
+    if not files and _is_path(where):  # so nobody waits for the Hub to know no such name
+        hint = f"; it is a folder: give its files, '{where}/*.txt'" if Path(where).is_dir() else ""
+        raise CorpusError(
+            f"cannot stream {where}: it is neither an existing file nor a dataset of the Hub, "
+            f"whose names are like wikimedia/wikipedia{hint}"
+        )
     try:
         import datasets
     except ImportError:
         raise CorpusError(
             "streaming needs the package datasets: pip install 'bertedu[stream]'"
         ) from None
-    files = sorted(map(str, _files(where)))
     options: dict[str, Any] = {"split": "train", "streaming": True}
     try:
         if not files:
@@ -109,6 +116,19 @@ def _open(where: str) -> Any:
             f"cannot stream {where}: it is neither an existing file nor a dataset that can be "
             f"reached ({reason})"
         ) from None
+
+
+def _is_path(where: str) -> bool:
+    """Whether a name can only be that of a file: by its ending, its signs, or its folders."""
+    path = Path(where)
+    return (
+        path.suffix.lower() in {*_FORMATS, *_PACKED}
+        or any(sign in where for sign in "*?[\\")
+        or where.startswith((".", "/", "~"))
+        or where.count("/") > 1
+        or path.is_dir()
+        or (len(path.parts) > 1 and path.parent.is_dir())
+    )
 
 
 def _files(where: str) -> Iterator[Path]:

@@ -229,7 +229,11 @@ def longest_first(a: int, b: int, room: int) -> tuple[int, int]:
 
 
 class WordPiece:
-    """A tokenizer written to be read; a token's id is its place in `vocab`."""
+    """A tokenizer written to be read; a token's id is its place in `vocab`.
+
+    It takes accents off one character after the other, and so never reorders two marks, as the
+    library does. Where somebody types rare ones in an unusual order, the two differ.
+    """
 
     def __init__(self, vocab: Sequence[str]) -> None:
         """Raise ValueError if `vocab` does not start with SPECIAL_TOKENS or repeats a token."""
@@ -359,7 +363,9 @@ def _check_vocabulary(vocab: Sequence[str], name: str) -> None:
     start = tuple(vocab[: len(SPECIAL_TOKENS)])
     if start != SPECIAL_TOKENS:
         raise ValueError(
-            f"{name} must start with {' '.join(SPECIAL_TOKENS)} but starts with {' '.join(start)}."
+            f"{name} must start with {' '.join(SPECIAL_TOKENS)} but starts with {' '.join(start)}. "
+            "Published ones have them elsewhere, as that of bert-base: open such a one together "
+            "with its model, by bertedu.load(FOLDER)."
         )
     if "" in vocab:
         raise ValueError(f"{name} has an empty token at place {list(vocab).index('')}. Remove it.")
@@ -417,7 +423,8 @@ def train_vocabulary(texts: Iterable[str], size: int = 8192) -> list[str]:
 def fast_tokenizer(vocab: Sequence[str]) -> tokenizers.Tokenizer:
     """Build the `tokenizers` tokenizer of a vocabulary; a token's id is its place in `vocab`.
 
-    `[MASK]` and the other special tokens are recognized where they are written in a text.
+    `[MASK]` and the other special tokens are recognized where they are written in a text. Asked for
+    what is no text, half a surrogate pair, too, it raises TypeError, where `WordPiece` says more.
     Raises ValueError if `vocab` does not start with the special tokens or repeats a token.
     """
     _check_vocabulary(vocab, "This vocabulary")

@@ -65,13 +65,14 @@ PYTHON_DEPENDENT = code_points(
 
 DIFFERENT = NEW_ACCENTS | NEW_PUNCTUATION | NEW_FORMAT | NEW_DECOMPOSITION | PYTHON_DEPENDENT
 
-# Spacing marks (Mc) with a combining class. Alone they are equal. Beside an accent, NFD may swap
-# the two; we take characters apart one by one and never swap. It moves an offset by one when
-# somebody types Balinese, Javanese or the like in an unusual order.
+# Spacing marks (Mc) with a combining class, and what NFD takes apart into such: alone they are
+# equal. Beside another mark, NFD may swap the two; we take characters apart one by one, and never
+# swap. Beside an accent (Mn), which is dropped, an offset moves; beside another of these, ids move.
+# It takes Balinese, Javanese, musical notes or the like, typed in an unusual order.
 REORDERED = code_points(
     """
     1715 1734 1B44 1BAA 1BF2-1BF3 302E-302F A953 A9C0 111C0 11235 1134D 113CF 116B6 1193D 11F41
-    16FF0-16FF1 1D165-1D166 1D16D-1D172 1D250-1D252 1D25F 1D280-1D281
+    16FF0-16FF1 1D15E-1D166 1D16D-1D172 1D250-1D252 1D1BB-1D1C0 1D25F 1D280-1D281
     """
 )
 

@@ -50,6 +50,8 @@ Il est parti. étrange, non? | Non. | École fermée. | Он ушёл. | Они 
 Born c. 1900, d. 1980, fl. 1950. | Fin.
 Feb. 5 was cold. | It was Sept. 11 and Dec. 24. | In May. | In June.
 Cats, dogs, etc. | The rest.
+He met Ph.D. Smith. | He has a Ph.D. | They do not. | It is at a.com. | Dogs ran.
+(He said "Go.") | She ran. | He paused ...Mr. Adams spoke.
 어제 늦게 잤니? | 피곤해 보이네. | 그래.
 no period at the end
 x
@@ -64,6 +66,16 @@ X.
 @pytest.mark.parametrize("marked", PARAGRAPHS)
 def test_sentences_start_where_a_reader_would_start_them(marked: str) -> None:
     assert split_sentences(marked.replace(" | ", " ")) == marked.split(" | ")
+
+
+def test_a_long_paragraph_is_cut_where_a_short_one_is() -> None:
+    """Each again, between two sentences longer than the few words that decide."""
+    long = "They " + "walked on and on " * 12 + "until night."
+    for marked in PARAGRAPHS:
+        if marked[0].isupper() and marked[-1] in ".?!":
+            text = f"{long} {marked.replace(' | ', ' ')} {long}"
+            assert split_sentences(text) == [long, *marked.split(" | "), long]
+            assert split_sentences(text[len(long) + 1 :]) == [*marked.split(" | "), long]
 
 
 @pytest.mark.parametrize("nothing", ["", " ", " \t\n  \u00a0 "])
@@ -245,6 +257,7 @@ def test_the_encyclopedia_has_topics_and_enough_in_every_split() -> None:
 def test_the_speeches_are_in_every_split() -> None:
     documents = load_documents("speeches")
     assert len(documents) > 240
+    assert {"1790-Washington-1", "1982-Reagan-1"} <= {d.title for d in documents}
     assert min(Counter(d.split for d in documents)[split] for split in SPLITS) > 3
     assert all(len(d.sentences()) > 20 for d in documents[::10])
     assert {d.topic for d in documents} == {None}

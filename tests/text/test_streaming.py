@@ -129,6 +129,41 @@ def test_what_cannot_be_streamed_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     assert "at least 2" in refusal(tmp_path / "part.jsonl", 1)
 
 
+@pytest.mark.parametrize(
+    "where",
+    [
+        *("nosuch.txt", "nosuch.jsonl", "NOSUCH.TXT", "book.txt.gz", "owner/nosuch.txt", "*.txt"),
+        *("./nosuch", "/no/such", "~/texts", "a/b/c", "texts\\nosuch", "here", "here/nosuch"),
+    ],
+)
+def test_a_file_that_is_not_there_is_not_looked_for_on_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("here").mkdir()
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: pytest.fail("asked the Hub"))
+    with pytest.raises(CorpusError, match="neither an existing file nor a dataset") as caught:
+        DocumentStream(where)
+    assert where in str(caught.value)
+    assert ("it is a folder: give its files, 'here/*.txt'" in str(caught.value)) == (
+        where == "here"
+    )
+
+
+@pytest.mark.parametrize("where", ["squad", "owner/name", "owner/name-1.5:20231101.en"])
+def test_a_name_of_the_hub_is_asked_for_there(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def load(*names: Any, **_: Any) -> Any:
+        asked.append(names)
+        return datasets.Dataset.from_dict({"text": ["One.", "Two."]}).to_iterable_dataset()
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    assert len(DocumentStream(where).window(0)) == 2
+    name, _, config = where.partition(":")
+    assert asked == [(name, config or None)]
+
+
 def test_without_datasets_the_error_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

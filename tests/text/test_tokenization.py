@@ -477,6 +477,10 @@ def test_rare_characters_stay_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ж" in train_vocabulary(text, 100)
     monkeypatch.setattr(tokenization, "RAREST_CHARACTER", 1e-3)
     assert "ж" not in train_vocabulary(text, 100)
+    monkeypatch.setattr(tokenization, "RAREST_CHARACTER", 1 / 4)
+    assert "b" in train_vocabulary(["aaab"], 100), "just often enough"
+    assert "b" not in train_vocabulary(["aaaab"], 100)
+    monkeypatch.setattr(tokenization, "RAREST_CHARACTER", 1e-3)
     monkeypatch.setattr(tokenization, "MAX_ALPHABET", 3)
     vocab = train_vocabulary(text, 100)
     letters = {token for token in vocab[5:] if not token.startswith("##") and len(token) == 1}
