@@ -5,6 +5,7 @@ beside them `transformers` opens it as it is.
 """
 
 import json
+import math
 import os
 import re
 from collections.abc import Collection, Iterator
@@ -50,6 +51,7 @@ _TWICE = "cls.predictions.decoder.bias"  # cls.predictions.bias under a second n
 ELMO = "bertedu-elmo"  # model_type of a model that `transformers` does not have
 _SIZES = tuple(f.name for f in fields(BertConfig) if f.name not in ("dropout", "direction", "norm"))
 _OLD_SIZES = {"layer_norm_eps": 1e-12, "initializer_range": 0.02}  # not in the first configs
+_DROPOUTS = ("hidden", "attention_probs")
 # relatives of BERT on the Hub, and the first thing in which each is another model
 _RELATIVES = {
     "roberta": "it counts positions from 2, has no segments, and cuts words into bytes",
@@ -72,6 +74,8 @@ _MUST_BE = {
         "it must be 'absolute', a vector for each place",
     ),
     "add_cross_attention": (False, "there is no second text to attend to in BERT"),
+    "is_encoder_decoder": (False, "BERT has no decoder"),
+    "pruned_heads": ({}, "every layer must have all its heads: get the weights before pruning"),
     "quantization_config": (None, "quantized weights are rounded: get the float ones"),
 }
 
@@ -118,7 +122,7 @@ def config_from(
     Raises
     ------
     CheckpointError
-        It describes another kind of model.
+        It describes another kind of model, or has settings under which the weights mean others.
 
     """
     if values.get("model_type") == ELMO:
@@ -130,10 +134,8 @@ def config_from(
         raise CheckpointError(
             f"{path} does not describe a BERT (model_type must be 'bert'{told}{why})"
         )
-    for name, (wanted, why) in _MUST_BE.items():
-        if values.get(name, wanted) != wanted:
-            raise CheckpointError(f"{path}: {name} is {values[name]!r}; {why}")
     values = _OLD_SIZES | values
+    _refuse_other_settings(values, path)
     one_way: Direction = "left-to-right" if values.get("is_decoder") else "bidirectional"
     own = values.get("bertedu", {})
     try:
@@ -145,8 +147,32 @@ def config_from(
         )
     except KeyError as error:
         raise CheckpointError(f"{path} lacks {error.args[0]!r}") from None
-    except (AttributeError, TypeError, ValueError) as error:
+    except (TypeError, ValueError) as error:
         raise CheckpointError(f"{path} makes no model: {error}") from None
+
+
+def _refuse_other_settings(values: dict[str, Any], path: str) -> None:
+    """Raise CheckpointError if the same weights would give other numbers here."""
+    for name, (wanted, why) in _MUST_BE.items():
+        found = values.get(name, wanted)
+        if found != wanted and (found or wanted):  # null and {} say no, too
+            raise CheckpointError(f"{path}: {name} is {found!r}; {why}")
+    for name in _OLD_SIZES:
+        size = values[name]
+        if type(size) not in (int, float) or not 0 < size < math.inf:
+            raise CheckpointError(f"{path}: {name} is {size!r}; it must be a number above 0")
+    hidden, attention = (values.get(f"{what}_dropout_prob", 0.1) for what in _DROPOUTS)
+    if hidden != attention:
+        raise CheckpointError(
+            f"{path}: hidden_dropout_prob is {hidden!r}, attention_probs_dropout_prob "
+            f"{attention!r}; here one rate holds for both. It matters in training only: write the "
+            "one you want into both"
+        )
+    if not isinstance(values.get("bertedu", {}), dict):
+        raise CheckpointError(
+            f"{path} makes no model: bertedu is {values['bertedu']!r}; it must hold direction and "
+            "norm, or be left out"
+        )
 
 
 def read_json(folder: Path) -> dict[str, Any]:
@@ -326,8 +352,10 @@ def load_elmo(folder: Path | str) -> ElmoForPreTraining:
     tensors, _ = load_tensors(folder / "model.safetensors")
     try:
         model = ElmoForPreTraining(BertConfig(**values["config"]), ElmoSizes(**values["sizes"]))
-        state = {name: tensor.float() for name, tensor in tensors.items()}
+        state = {n: finite(tensor.float(), n, str(folder)) for n, tensor in tensors.items()}
         model.load_state_dict(state | {"decoder.weight": state["elmo.token.weight"]})
+    except CheckpointError:  # says what is wrong
+        raise
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         first = "; ".join(line.strip() for line in str(error).splitlines()[:2])
         raise CheckpointError(f"{folder}: config.json and weights make no ELMo: {first}") from None
@@ -403,14 +431,16 @@ def load_weights(
     """Copy tensors under Hugging Face's names into our model.
 
     Names may be those of old files (gamma, beta), or lack the "bert." of an encoder saved alone.
+    One thing differs in training: `transformers` never moves the row of [PAD] by looking it up
+    (``padding_idx=0``). Ours has no such rule; with the padding mask, no gradient gets there.
     Returns the parts that the file lacks as a whole: heads and pooler, which keep the random
     weights they were made with. All else must be there and fit, or nothing is changed.
 
     Raises
     ------
     CheckpointError
-        A tensor is missing, has another shape or is quantized, or a decoder that should be the
-        token embedding is not.
+        A tensor is missing, has another shape, is quantized or holds NaN, or a decoder that should
+        be the token embedding is not.
 
     """
     found, state = canonical(tensors), model.state_dict()
@@ -438,7 +468,7 @@ def load_weights(
                 f"{origin}: {theirs} is {found[theirs].dtype}: these weights are quantized. Get "
                 "those with floating-point numbers"
             )
-        state[name.removeprefix(prefix)] = found[theirs].float()
+        state[name.removeprefix(prefix)] = finite(found[theirs].float(), theirs, origin)
     if tied:
         decoder = found.get(hugging_face_name(_DECODER))
         if decoder is not None and not torch.equal(decoder.float(), state[_TABLE]):
@@ -451,6 +481,16 @@ def load_weights(
     model.load_state_dict(state)
     there = {name.split(".")[0] for name in names} | {"bert"}
     return tuple(_HEADS[part] for part in absent if part.split(".")[0] in there)
+
+
+def finite(tensor: Tensor, name: str, origin: str) -> Tensor:
+    """Return ``tensor``; raise CheckpointError if a number in it is NaN or infinite."""
+    if not tensor.isfinite().all():
+        raise CheckpointError(
+            f"{origin}: {name} holds {int((~tensor.isfinite()).sum()):,} numbers that are NaN or "
+            "infinite: its training went wrong, or the file was damaged. Get or train it again"
+        )
+    return tensor
 
 
 def canonical(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -25,6 +25,9 @@ from bertedu.text.tokenization import SPECIAL_TOKENS
 def export_bert(model: Bert | BertForPreTraining, tokenizer: Tokenizer, folder: Path) -> None:
     """Write an encoder, or a BERT with both heads of pre-training, for `transformers`.
 
+    Its answers are the same there. Trained on without a padding mask it is not: theirs freezes the
+    row of [PAD] in the word table (``padding_idx=0``), ours does not.
+
     Raises
     ------
     CheckpointError

@@ -17,6 +17,7 @@ from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import (
     CheckpointError,
     load_checkpoint,
+    load_elmo,
     load_tensors,
     load_weights,
     read_config,
@@ -25,6 +26,9 @@ from bertedu.model.checkpoints import (
     write_atomically,
 )
 from bertedu.model.config import DIRECTIONS, BertConfig
+from bertedu.model.elmo import ElmoForPreTraining, ElmoSizes
+
+DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
 
 def new_model(config: BertConfig = CONFIG, seed: int = 0) -> BertForPreTraining:
@@ -154,6 +158,7 @@ def test_we_open_a_folder_of_transformers(tmp_path: Path, decoder: bool) -> None
             intermediate_size=30,
             max_position_embeddings=12,
             hidden_dropout_prob=0.25,
+            attention_probs_dropout_prob=0.25,
             is_decoder=decoder,
         )
     ).eval()
@@ -267,6 +272,37 @@ def test_a_tensor_of_another_shape_is_named(saved: Path) -> None:
         load_checkpoint(saved)
 
 
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize(
+    "name", ["bert.embeddings.word_embeddings.weight", "cls.seq_relationship.bias"]
+)
+def test_weights_that_are_no_numbers_are_named(saved: Path, name: str, wrong: float) -> None:
+    """As of a training that went wrong: every answer would be NaN, or IsNext."""
+    tensors, _ = load_tensors(saved / "model.safetensors")
+    tensors[name].view(-1)[1] = wrong
+    save_tensors(tensors, saved / "model.safetensors", {})
+    with pytest.raises(CheckpointError, match=f"{name} holds 1 numbers that are NaN or infinite"):
+        load_checkpoint(saved)
+
+
+def test_weights_too_large_for_32_bits_are_named(saved: Path) -> None:
+    tensors, _ = load_tensors(saved / "model.safetensors")
+    name = "bert.pooler.dense.bias"
+    tensors[name] = tensors[name].double() + 1e300
+    save_tensors(tensors, saved / "model.safetensors", {})
+    with pytest.raises(CheckpointError, match=f"{name} holds 24 numbers"):
+        load_checkpoint(saved)
+
+
+def test_an_elmo_that_is_no_numbers_is_named(tmp_path: Path) -> None:
+    save_checkpoint(ElmoForPreTraining(CONFIG, ElmoSizes(2, 40)), tmp_path)
+    tensors, _ = load_tensors(tmp_path / "model.safetensors")
+    tensors["elmo.token.weight"][3, 2] = float("nan")
+    save_tensors(tensors, tmp_path / "model.safetensors", {})
+    with pytest.raises(CheckpointError, match=r"elmo\.token\.weight holds 1 numbers"):
+        load_elmo(tmp_path)
+
+
 def test_the_weights_of_another_model(saved: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     save_checkpoint(new_model(dataclasses.replace(CONFIG, vocab_size=50)), other)
@@ -339,16 +375,26 @@ def test_a_config_that_is_none(saved: Path, content: bytes, message: str) -> Non
         ({"hidden_size": "24"}, "hidden_size is '24'"),
         ({"hidden_size": 24.0}, r"hidden_size is 24\.0"),
         ({"num_hidden_layers": None}, "num_hidden_layers is None"),
-        ({"hidden_dropout_prob": "a little"}, "makes no model"),
+        (dict.fromkeys(DROPOUTS, "a little"), "makes no model"),
         ({"hidden_act": "gelu_new"}, "hidden_act is 'gelu_new'; only gelu is known"),
         (
             {"position_embedding_type": "relative_key"},
             "position_embedding_type is 'relative_key'; it must be 'absolute'",
         ),
         ({"add_cross_attention": True}, "add_cross_attention is True"),
+        ({"is_encoder_decoder": True}, "is_encoder_decoder is True"),
+        ({"pruned_heads": {"0": [1]}}, r"pruned_heads is \{'0': \[1\]\}; every layer"),
         ({"quantization_config": {"bits": 8}}, "quantized weights are rounded"),
+        *(
+            ({"layer_norm_eps": wrong}, "layer_norm_eps is .*; it must be a number above 0")
+            for wrong in (None, "1e-12", 0, -1e-12, float("nan"), float("inf"), True)
+        ),
+        ({"initializer_range": None}, "initializer_range is None; it must be a number"),
+        ({"hidden_dropout_prob": 0.3}, "is 0.3, attention_probs_dropout_prob 0.2; here one rate"),
+        ({"hidden_dropout_prob": None}, "is None, attention_probs_dropout_prob 0.2"),
         ({"bertedu": {"direction": "up"}}, "direction 'up' is none of"),
-        ({"bertedu": "yes"}, "makes no model"),
+        ({"bertedu": "yes"}, "makes no model: bertedu is 'yes'; it must hold direction and norm"),
+        ({"bertedu": None}, "makes no model: bertedu is None"),
     ],
 )
 def test_a_config_that_makes_no_model(saved: Path, change: dict[str, Any], message: str) -> None:
@@ -358,6 +404,32 @@ def test_a_config_that_makes_no_model(saved: Path, change: dict[str, Any], messa
     with pytest.raises(CheckpointError, match=message) as caught:
         load_checkpoint(saved)
     assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"pruned_heads": {}},
+        {"pruned_heads": None, "add_cross_attention": None, "quantization_config": None},
+        {"layer_norm_eps": 1e-12, "torch_dtype": "float32", "use_cache": True},
+    ],
+)
+def test_a_setting_that_changes_nothing_is_no_obstacle(saved: Path, change: dict[str, Any]) -> None:
+    path = saved / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | change))
+    assert same_weights(weights(load_checkpoint(saved)), weights(new_model()))
+
+
+def test_a_config_without_dropout_has_that_of_transformers(saved: Path) -> None:
+    path = saved / "config.json"
+    values = json.loads(path.read_text(encoding="utf-8"))
+    for name in DROPOUTS:
+        del values[name]
+    path.write_text(json.dumps(values), encoding="utf-8")
+    assert load_checkpoint(saved).config.dropout == 0.1
+    path.write_text(json.dumps(values | {"hidden_dropout_prob": 0.0}), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"is 0.0, attention_probs_dropout_prob 0.1"):
+        load_checkpoint(saved)
 
 
 def test_a_folder_without_config(saved: Path, tmp_path: Path) -> None:

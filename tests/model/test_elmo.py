@@ -1,5 +1,7 @@
 """ELMo: which tokens move which states, what padding may do, and how the parts are tied."""
 
+import dataclasses
+import itertools
 import json
 import math
 from pathlib import Path
@@ -82,6 +84,31 @@ def test_each_layer_adds_to_what_came_in(elmo: Elmo) -> None:
     left, _ = elmo(some_ids())
     assert torch.equal(left[1], left[0])
     assert torch.equal(left[2], left[0])
+
+
+def test_dropout_thins_the_words_and_what_each_layer_adds_never_the_sum() -> None:
+    torch.manual_seed(0)
+    model = Elmo(dataclasses.replace(CONFIG, dropout=0.5), SIZES).train()
+    for states in model(some_ids()):
+        for below, above in itertools.pairwise(states):
+            untouched = (above == below).float().mean()  # nothing was added there
+            assert 0.3 < untouched < 0.7
+        for number, state in enumerate(states):
+            gone = (state == 0).float().mean()
+            assert 0.5 ** (number + 1) - 0.15 < gone < 0.5 ** (number + 1) + 0.15
+
+
+def test_a_fresh_elmo_finds_all_words_about_as_likely() -> None:
+    torch.manual_seed(0)
+    model = ElmoForPreTraining(dataclasses.replace(CONFIG, initializer_range=0.02), SIZES)
+    assert model.elmo.token.weight.std().item() == pytest.approx(0.02, rel=0.1)
+    assert (model.decoder.bias == 0).all()
+    for scores, states in zip(model(some_ids()), model.before_decoder(some_ids()), strict=True):
+        losses = -scores.log_softmax(-1)
+        assert (losses - math.log(50)).abs().max() < 0.4
+        # what is compared with the table is of one size: the two halves, too
+        torch.testing.assert_close(states.mean(-1), torch.zeros(2, 7), atol=1e-5, rtol=0)
+        torch.testing.assert_close(states.square().mean(-1), torch.ones(2, 7), atol=1e-3, rtol=0)
 
 
 def test_one_table_below_and_above() -> None:

@@ -165,6 +165,25 @@ def test_frozen_means_that_nothing_below_moves(frozen: bool) -> None:
     assert model.encoder.layers[0].forwards.weight_ih_l0.grad is not None
 
 
+@pytest.mark.parametrize(("name", "place"), [("bert", 0), ("ltr", SIZE - 1), ("rtl", 0)])
+def test_the_whole_of_a_bert_is_pooled_where_it_has_read_everything(name: str, place: int) -> None:
+    model = fine_tuned(name, steps=1)
+    assert isinstance(model.encoder, BertFeatures)
+    found, dense = model.encoder(*inputs()), model.encoder.bert.pooler.dense
+    c = torch.tanh(dense.weight @ found.tokens[0, place] + dense.bias)
+    torch.testing.assert_close(found.whole[0], c)
+
+
+@pytest.mark.parametrize("name", ["elmo", "ltr + BiLSTM", "frozen rtl + BiLSTM"])
+def test_the_whole_is_what_each_half_says_where_it_has_read_everything(name: str) -> None:
+    model = fine_tuned(name, steps=1)
+    found = model.encoder(*inputs())
+    half = model.encoder.size // 2
+    for row, size in enumerate((SIZE, 5)):
+        ends = [found.tokens[row, size - 1, :half], found.tokens[row, 0, half:]]
+        torch.testing.assert_close(found.whole[row], torch.cat(ends))
+
+
 def test_the_pair_is_its_two_halves_side_by_side() -> None:
     torch.manual_seed(0)
     model = pair().eval()
@@ -193,3 +212,6 @@ def test_from_left_to_right_the_last_real_token_stands_for_the_whole() -> None:
     assert reads_all(mask, "left-to-right").int().tolist() == [[0, 0, 1, 0], [0, 0, 0, 1]]
     for direction in ("bidirectional", "right-to-left"):
         assert reads_all(mask, direction).int().tolist() == [[1, 0, 0, 0]] * 2
+    elsewhere = torch.tensor([[False, True, True, True], [True, False, True, False]])
+    found = reads_all(elsewhere, "left-to-right")  # padding in front, or in between
+    assert found.int().tolist() == [[0, 0, 0, 1], [0, 0, 1, 0]]

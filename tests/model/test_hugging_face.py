@@ -43,6 +43,7 @@ ODD = {
     "type_vocab_size": 3,
     "layer_norm_eps": 1e-3,
     "hidden_dropout_prob": 0.3,
+    "attention_probs_dropout_prob": 0.3,
     "initializer_range": 0.4,
 }
 
@@ -159,6 +160,25 @@ def test_an_encoder_alone_stays_alone(tmp_path: Path, pooler: bool) -> None:
         assert_same(output.pooled, expected.pooler_output)
     with pytest.raises(ValueError, match="an encoder alone: it was published without the head"):
         fill_blanks(model, tokenizer, "the ___ was closed")
+
+
+def test_padding_trains_nothing_but_without_a_mask_their_row_of_it_stays(tmp_path: Path) -> None:
+    theirs = make(tmp_path, "BertModel")
+    ours = bertedu.load(tmp_path)[0]
+    assert isinstance(ours, Bert)
+    ids, segments, padding = rows()
+    ids = ids * padding  # [PAD] is 0
+    for mask in (padding, torch.ones_like(padding)):
+        ours.zero_grad()
+        theirs.zero_grad()
+        ours(ids, segments, mask).last[padding].square().sum().backward()
+        output = theirs(**named(ids, segments, mask)).last_hidden_state
+        output[padding].square().sum().backward()
+        mine, other = ours.embeddings.token.weight.grad, theirs.embeddings.word_embeddings.weight
+        assert mine is not None
+        torch.testing.assert_close(mine[1:], other.grad[1:], rtol=1e-4, atol=1e-3)
+        assert not other.grad[0].any()
+        assert bool(mine[0].any()) == bool(mask.all())
 
 
 def test_the_head_of_another_task_is_left_out_and_named(tmp_path: Path) -> None:
@@ -371,6 +391,7 @@ def ours(seed: int = 0, **config: Any) -> BertForPreTraining:
     torch.manual_seed(seed)
     names = {**ODD, **config}
     names["dropout"] = names.pop("hidden_dropout_prob")
+    del names["attention_probs_dropout_prob"]
     model = BertForPreTraining(BertConfig(**names))
     shake(model)
     return model.eval()
@@ -515,7 +536,8 @@ def test_a_model_of_the_hub(hub: Path, tmp_path: Path) -> None:
 
 def test_a_folder_comes_before_the_hub(hub: Path, tmp_path: Path) -> None:
     shutil.copytree(hub, tmp_path / "somebody" / "odd")
-    change_config(tmp_path / "somebody" / "odd", hidden_dropout_prob=0.75)
+    rates = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.75)
+    change_config(tmp_path / "somebody" / "odd", **rates)
     assert bertedu.load("somebody/odd")[0].config.dropout == 0.75
     assert not is_published("somebody/odd")
     assert is_published("somebody/else")
