@@ -1,22 +1,23 @@
 """The committed ablations as notebooks 13 and 14 show them: with intervals, beside the paper."""
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
 
 from bertedu.analysis.ablations import (
     GRIDS,
     NAME,
+    Grid,
+    Variant,
     difference,
-    difference_from,
-    difference_of_gains,
     differences,
 )
+from bertedu.analysis.verdicts import Ends, Verdict
 from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, curve, style
-from bertedu.finetuning.report import Floats
 from bertedu.finetuning.run import Book, Row
 from bertedu.text.sources import shipped
 
@@ -79,72 +80,47 @@ def score_lines(grid: str, task: str, folder: Path | None = None) -> None:
         print(f"{name:<31}{value:5.1f} ({low:.1f} to {high:.1f})  {runs}".rstrip())
 
 
-def claim(
-    text: str, grid: str, task: str, better: str, worse: str, folder: Path | None = None
-) -> str:
-    """Print and return whether the runs support that one variant beats another on a task.
+def claim_alike(text: str, low: float, high: float, points: float = 2) -> Verdict:
+    """Print and return whether a difference with this interval, in points, is at most so large.
 
-    "supported" if the whole 95 % interval of the difference is above 0, "not supported" if it is
-    below, "undecided" if it holds 0. The interval holds for other test texts and fine-tuning
-    seeds; of the luck of pre-training it knows nothing.
+    "supported" if the whole interval is within so many points of 0, "contradicted" if no part of
+    it is. To be undecided which of two is better is not enough: the interval may be long.
     """
-    _, low, high = difference(GRIDS[grid], task, better, worse, folder or shipped("results"))
-    return _said(text, low, high, low > 0, high < 0)
-
-
-def claim_above(
-    text: str, grid: str, task: str, better: str, scores: Floats, folder: Path | None = None
-) -> str:
-    """Print and return whether a variant beats a reader whose score on each example is known.
-
-    ``scores``: (n,), from 0 to 1, in the order of the task's test examples.
-    """
-    _, low, high = difference_from(GRIDS[grid], task, better, scores, folder or shipped("results"))
-    return _said(text, low, high, low > 0, high < 0)
-
-
-def claim_alike(
-    text: str,
-    grid: str,
-    task: str,
-    one: str,
-    other: str,
-    points: float = 2,
-    folder: Path | None = None,
-) -> str:
-    """Print and return whether two variants are within so many points of each other.
-
-    "supported" if the whole interval of the difference is, "not supported" if no part of it is.
-    To be undecided which is better is not enough: the interval may be long.
-    """
-    _, low, high = difference(GRIDS[grid], task, one, other, folder or shipped("results"))
-    near = points / 100
-    return _said(text, low, high, -near < low and high < near, low > near or high < -near)
-
-
-def claim_gains(
-    text: str,
-    grid: str,
-    task: str,
-    more: tuple[str, str],
-    less: tuple[str, str],
-    folder: Path | None = None,
-) -> str:
-    """Print and return whether a score rises more in ``more``, (from, to), than in ``less``."""
-    where = folder or shipped("results")
-    _, low, high = difference_of_gains(GRIDS[grid], task, more, less, where)
-    return _said(text, low, high, low > 0, high < 0)
-
-
-def _said(text: str, low: float, high: float, yes: bool, no: bool) -> str:
-    word = "supported" if yes else "not supported" if no else "undecided"
-    print(f"{word:<15}{text}: {100 * low:+.1f} to {100 * high:+.1f}")
+    near = -points < low and high < points
+    word: Verdict = (
+        "supported" if near else "contradicted" if low > points or high < -points else "undecided"
+    )
+    print(f"{word:<15}{text}: {low:+.1f} to {high:+.1f}")
     return word
 
 
-def claim_interval(text: str, low: float, high: float) -> str:
-    """Print and return whether a difference with this interval, in points, is above 0."""
-    return _said(text, low / 100, high / 100, low > 0, high < 0)
+def task_intervals(
+    grid: Grid, better: str, worse: str, folder: Path | None = None
+) -> dict[str, Ends]:
+    """Return the 95 % interval, in points, of better - worse on each task of a grid."""
+    where = folder or shipped("results")
+    ends = {task: difference(grid, task, better, worse, where)[1:] for task in grid.tasks}
+    return {task: (100 * low, 100 * high) for task, (low, high) in ends.items()}
+
+
+def twins(grid: str, variant: str) -> Grid:
+    """Return a grid of two variants, "one" and "other": the two pre-trainings of one variant.
+
+    They differ by their seed alone, so what is decided between them is luck (an A/A test).
+
+    Raises
+    ------
+    ValueError
+        The variant was not pre-trained twice.
+
+    """
+    full = GRIDS[grid]
+    chosen = next(v for v in full.variants if v.name == variant)
+    if len(chosen.checkpoints) != 2:
+        raise ValueError(f"{variant}: pre-trained {len(chosen.checkpoints)} times, not twice")
+    pair = zip(("one", "other"), chosen.checkpoints, strict=True)
+    variants = tuple(Variant(name, (checkpoint,), chosen.method) for name, checkpoint in pair)
+    return Grid(f"two pre-trainings of {variant}", variants, full.tasks, full.seeds, full.examples)
 
 
 def checkpoint_means(
@@ -172,11 +148,16 @@ def difference_plot(
     paper: Mapping[str, Mapping[str, float]] | None = None,
     beside: Mapping[str, str] | None = None,
     folder: Path | None = None,
+    variants: Sequence[str] | None = None,
+    luck: Mapping[str, float] | None = None,
+    readers: Mapping[str, tuple[str, float]] | None = None,
 ) -> Picture:
     """Draw how far each variant is from the first one, with intervals: a panel a task.
 
     ``tasks`` is name -> heading. ``paper`` is one of the tables above, ``beside`` our task -> the
-    column of it that is drawn as an open diamond.
+    column of it that is drawn as an open diamond. Of the variants only ``variants`` are drawn, if
+    given. ``luck``, task -> points, is how far two pre-trainings of the first variant are apart: a
+    gray band on both sides of 0. ``readers``, task -> label and score times 100, is a dotted line.
 
     Raises
     ------
@@ -186,6 +167,7 @@ def difference_plot(
     """
     rows = results(grid, folder)
     first, *others = (variant.name for variant in GRIDS[grid].variants)
+    others = list(variants or others)
     columns = min(3, len(tasks))
     lines = -(-len(tasks) // columns)
     with style():
@@ -220,6 +202,12 @@ def difference_plot(
                         markeredgewidth=2,
                     )
             axes.axvline(0, color=LIMIT, linestyle="--")
+            if luck and task in luck:
+                axes.axvspan(
+                    -abs(luck[task]), abs(luck[task]), color=LIMIT, alpha=0.18, linewidth=0
+                )
+            if readers and task in readers:
+                _reader_line(axes, *readers[task], 100 * float(rows[first, task]["mean"]))
             axes.set(yticks=range(len(others)), yticklabels=others)
             axes.set_ylim(len(others) - 0.5, -0.5)
             axes.set_title(heading, fontsize=15)
@@ -228,13 +216,34 @@ def difference_plot(
         return Picture(figure, alt)
 
 
+def _reader_line(axes: Axes, label: str, score: float, first: float) -> None:
+    """Draw how far a reader with a known score is from the first variant."""
+    axes.axvline(score - first, color=LIMIT, linestyle=":", linewidth=2.5)
+    axes.annotate(
+        label,
+        (score - first, 0.5),
+        xycoords=("data", "axes fraction"),
+        xytext=(4, 0),
+        textcoords="offset points",
+        rotation=90,
+        va="center",
+        color=LIMIT,
+        fontsize=13,
+    )
+
+
 def step_curves(
     tasks: Mapping[str, str],
     title: str,
     alt: str,
     folder: Path | None = None,
+    at_the_end: tuple[str, str] | None = None,
 ) -> Picture:
-    """Draw scores against pre-training steps (figure 5) for both kinds of model: a panel a task."""
+    """Draw scores against pre-training steps (figure 5) for both kinds of model: a panel a task.
+
+    ``at_the_end`` is grid and variant of another model with as many steps, of which the end alone
+    is known: a green diamond.
+    """
     rows = results("steps", folder)
     with style():
         figure, panels = plt.subplots(
@@ -254,17 +263,22 @@ def step_curves(
                 score = 100 * float(rows[name, task]["mean"])
                 axes.axhline(score, color=LIMIT, linestyle="--", linewidth=1.8)
                 axes.annotate(
-                    label,
-                    (1, score),
+                    label.replace(" ", "\n", 1),
+                    (1.01, score),  # beside the panel, where no curve goes
                     xycoords=("axes fraction", "data"),
-                    xytext=(0, 4),
-                    textcoords="offset points",
-                    ha="right",
+                    va="center",
                     color=LIMIT,
+                    fontsize=13,
                 )
+            if at_the_end:
+                grid, name = at_the_end
+                row = results(grid, folder)[name, task]
+                mean, bottom, top = (100 * float(row[n]) for n in ("mean", "low", "high"))
+                axes.vlines(max(steps), bottom, top, color=GREEN, linewidth=3)
+                axes.plot(max(steps), mean, "D", color=GREEN, markersize=11, label=name)
             axes.set(xlabel="pre-training steps, thousands", ylabel="score on the test, %")
             axes.set_title(heading, fontsize=15)
-        panels[0, 0].legend(loc="lower right", bbox_to_anchor=(1, 0.12))  # the colors are the same
+        panels[0, 0].legend(loc="lower center", bbox_to_anchor=(0.55, 0.1))  # the same for all
         figure.suptitle(title, fontsize=19)
         return Picture(figure, alt)
 

@@ -15,7 +15,6 @@ from itertools import combinations
 from multiprocessing import get_context
 from pathlib import Path
 
-import numpy as np
 import torch
 from tqdm.auto import tqdm
 
@@ -27,8 +26,7 @@ from bertedu.finetuning.report import (
     Floats,
     System,
     draw_systems,
-    draw_texts,
-    interval,
+    drawn_reader,
     summarize_task,
 )
 from bertedu.finetuning.run import Book, Row, Setup, run_once, write_csv
@@ -390,22 +388,7 @@ def difference_from(
     """
     drawn = _drawn(grid, task, name, folder)
     sources, _ = Book(folder, NAME).outcomes(task)
-    if scores.shape != sources.shape:
-        raise TaskError(f"{task} has {len(sources)} test examples; scores: {scores.shape}")
-    means = np.array([scores[chosen].mean() for chosen in draw_texts(sources)])
-    return drawn.minus(Drawn([float(scores.mean())], means))
-
-
-def difference_of_gains(
-    grid: Grid, task: str, one: tuple[str, str], other: tuple[str, str], folder: Path
-) -> tuple[float, float, float]:
-    """Return by how much more a score rises in ``one`` (from, to) than in ``other``, as above."""
-    gains = []
-    for name, later in (one, other):
-        before, after = (_drawn(grid, task, n, folder) for n in (name, later))
-        gains.append((after.mean - before.mean, after.draws - before.draws))
-    (gain, draws), (least, others) = gains
-    return (gain - least, *interval((draws - others).tolist()))
+    return drawn.minus(drawn_reader(scores, sources))
 
 
 def _drawn(grid: Grid, task: str, name: str, folder: Path) -> Drawn:

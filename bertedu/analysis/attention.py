@@ -21,7 +21,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from bertedu.analysis.attention_view import Attention, attend
-from bertedu.analysis.views import Picture, attention_maps, head_grid
+from bertedu.analysis.views import Picture, head_grid, neuron_maps
 from bertedu.model.attention import SelfAttention
 from bertedu.model.bert import Bert, BertForPreTraining
 
@@ -33,6 +33,7 @@ SCRIPTS = {
     "jQuery": ("xstatic.pkg.jquery", "data/jquery.min.js"),
 }
 MARK = "<script data-bertviz>"
+LAYERS = '<select id="layer"></select>'  # where bertviz's head view offers its layers
 
 
 class BertvizView:
@@ -46,6 +47,15 @@ class BertvizView:
         self.kind, self.params, self._picture = kind, params, picture
         self.alt = picture.alt
         self._body, self._script = _parts(kind, page)
+
+    def offer(self, names: Sequence[str]) -> None:
+        """Put a box into a head view that chooses whose attention is drawn."""
+        options = "".join(
+            f'<option value="{i}">{html.escape(name)}</option>' for i, name in enumerate(names)
+        )
+        body = re.sub(r'Attention: <select id="filter">.*?</select>', "", self._body, flags=re.S)
+        box = f'{LAYERS} Model: <select id="filter">{options}</select>'
+        self._body = body.replace(LAYERS, box)
 
     def picture(self) -> Picture:
         """Return the picture that stands there where scripts do not run."""
@@ -64,8 +74,8 @@ class BertvizView:
         return (
             f'<div class="bertedu-bertviz" data-view="{name}" role="group" '
             f'aria-label="{html.escape(self.alt)}">{self._picture._repr_html_()}'
-            f"<p>This picture becomes bertviz's {self.kind} view when the notebook is trusted: run "
-            "the cell, or choose <i>Trust Notebook</i>.</p></div>"
+            f"<p>A still picture. Run the cell in a notebook, and it becomes bertviz's {self.kind} "
+            "view.</p></div>"
             f"{MARK}\n(function () {{\n"
             f"const copies = document.querySelectorAll('[data-view=\"{name}\"]');\n"
             "const place = Array.from(copies).findIndex((copy) => !copy.dataset.drawn);\n"
@@ -74,7 +84,8 @@ class BertvizView:
             'root.dataset.drawn = "yes";\n'
             f"const scope = {{}};\n{libraries}\n"
             "const d3 = scope.d3, $ = window.jQuery.noConflict(true);\n"
-            f'root.innerHTML = {body};\nroot.style.cssText = "background: white; color: black";\n'
+            f'root.innerHTML = {body};\nroot.style.cssText = "background: white; color: black; '
+            f'overflow-x: auto";\n'
             f"{self._script}\n}})();\n</script>"
         )
 
@@ -84,7 +95,7 @@ class BertvizView:
 
 
 def head_view(
-    model: Bert | BertForPreTraining,
+    model: Bert | BertForPreTraining | Mapping[str, Bert | BertForPreTraining],
     tokenizer: Tokenizer,
     text: str,
     pair: str | None = None,
@@ -94,27 +105,47 @@ def head_view(
     """Show all heads of a layer at once: a line from each token to each that it attends to.
 
     ``layers`` are counted from 1; all of them if left out. The first one is shown at the start.
+    Several models of one size, by name, get a box to choose from; the first is shown at the start.
 
     Raises
     ------
     ValueError
-        The model has no attention, there is no such layer, or there are too many tokens or numbers
-        for a page.
+        A model has no attention, there is no such layer, the models differ in layers or heads, or
+        there are too many tokens or numbers for a page.
 
     """
     from bertviz import head_view as draw
 
-    shown, start_b = _attend(model, tokenizer, text, pair, layers, name)
-    _check_size(shown, shown.weights.numel() * (2 if pair else 1))
-    places = [layer - 1 for layer in shown.layers]
-    page = draw(
-        _by_place(shown), shown.tokens, start_b, include_layers=places, html_action="return"
-    )
-    params = _params(page.data)
-    params["layer"] = places[0]
-    maps = {f"layer {shown.layers[0]}, head 1": (shown.weights[0, 0], shown.tokens)}
-    alt = f"bertviz head view of {name}, layer {shown.layers[0]}, over {len(shown.tokens)} tokens."
-    return BertvizView("head", page.data, params, attention_maps(maps, alt))
+    models = dict(model) if isinstance(model, Mapping) else {name: model}
+    shown, parts = [], []
+    for each, one in models.items():
+        found, start_b = _attend(one, tokenizer, text, pair, layers, each)
+        shown.append(found)
+        places = [layer - 1 for layer in found.layers]
+        page = draw(
+            _by_place(found), found.tokens, start_b, include_layers=places, html_action="return"
+        )
+        parts.append(_params(page.data))
+    if len({tuple(found.weights.shape) for found in shown}) != 1:
+        raise ValueError("the models differ in layers, heads or tokens: give models of one size")
+    first = shown[0]
+    _check_size(first, len(shown) * first.weights.numel() * (2 if pair else 1))
+    params = parts[0] | {"layer": first.layers[0] - 1}
+    if len(models) > 1:
+        params["attention"] = [
+            part | {"name": each if part["name"] is None else f"{each}, {part['name']}"}
+            for each, found in zip(models, parts, strict=True)
+            for part in found["attention"]
+        ]
+    names = ", ".join(models)
+    alt = f"bertviz head view of {names}, layer {first.layers[0]}, over {len(first.tokens)} tokens."
+    heads = [f"head {head}" for head in range(1, first.weights.shape[1] + 1)]
+    rows = list(models) if len(models) > 1 else [f"layer {first.layers[0]}"]
+    maps = torch.stack([found.weights[0] for found in shown])
+    view = BertvizView("head", page.data, params, head_grid(maps, rows, heads, alt, first.tokens))
+    if len(models) > 1:
+        view.offer([part["name"] for part in params["attention"]])
+    return view
 
 
 def model_view(
@@ -154,7 +185,10 @@ def model_view(
         f"bertviz model view of {name}: {shown.weights.shape[1]} heads in each of the layers "
         f"{', '.join(map(str, shown.layers))}, over {len(shown.tokens)} tokens."
     )
-    return BertvizView("model", page.data, params, head_grid(shown.weights, shown.layers, alt))
+    rows = [f"layer {number}" for number in shown.layers]
+    heads = [f"head {number}" for number in range(1, shown.weights.shape[1] + 1)]
+    picture = head_grid(shown.weights, rows, heads, alt, shown.tokens)
+    return BertvizView("model", page.data, params, picture)
 
 
 def neuron_view(
@@ -210,15 +244,14 @@ def neuron_view(
     params = _params(page.data)
     params["layer_names"] = shown.layers
     params["bidirectional"] = encoder_of(model).config.direction != "left-to-right"
-    weights = shown.weights[shown.layers.index(layer), head - 1]
+    place = shown.layers.index(layer)
     alt = (
         f"bertviz neuron view of {name}, layer {layer}, head {head}, over {len(shown.tokens)} "
         "tokens."
     )
-    title = f"layer {layer}, head {head}"
-    return BertvizView(
-        "neuron", page.data, params, attention_maps({title: (weights, shown.tokens)}, alt)
-    )
+    queries, keys = (numbers[head - 1] for numbers in chosen[place])
+    picture = neuron_maps(queries, keys, shown.weights[place, head - 1], shown.tokens, alt)
+    return BertvizView("neuron", page.data, params, picture)
 
 
 def encoder_of(model: nn.Module) -> Bert:
@@ -383,6 +416,11 @@ EDITS: Mapping[str, Sequence[tuple[str, str]]] = {
             "`Layer ${config.layers[layerIndex] + 1}, head ${config.heads[headIndex] + 1}`",
         ),
         ('console.log("x", x, y)', ""),
+        (  # on a narrow page it shrinks as a whole; as shipped, the last layer is cut off
+            '.attr("width", DIV_WIDTH)',
+            '.attr("viewBox", `0 0 ${DIV_WIDTH} ${config.divHeight}`).attr("width", DIV_WIDTH)'
+            '.style("max-width", "100%").style("height", "auto")',
+        ),
     ],
     "neuron": [
         (
@@ -393,11 +431,13 @@ EDITS: Mapping[str, Sequence[tuple[str, str]]] = {
             'headSelect.append($("<option />").val(i).text(i))',
             'headSelect.append($("<option />").val(i).text(i + 1))',
         ),
+        # wider than many pages: one scrolls, and loses nothing at the right
+        ('.attr("width", "100%")', '.attr("width", "100%").style("min-width", "1040px")'),
     ],
 }
 HELP = {
-    "head": "Point at a token: left asks, right is asked. Each square is a head, from the left: "
-    "click to hide or show it, double-click for it alone.",
+    "head": "Point at a token: left attends, right is attended to. Each square is a head, from the "
+    "left: click to hide or show it, double-click for it alone.",
     "model": "A row a layer, a column a head. Click on a head to see its tokens; click again to "
     "close it.",
     "neuron": "Point at a token, then click on its plus sign: query × key, number by number, adds "

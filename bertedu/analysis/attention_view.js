@@ -5,9 +5,12 @@
 // from 1.
 
 const STYLE = `
-.bertedu-attention { font: 14px/1.4 system-ui, sans-serif; display: flex; flex-wrap: wrap; gap: 32px;
+.bertedu-attention { font: 14px/1.4 system-ui, sans-serif; display: flex; flex-wrap: wrap; gap: 24px;
   color: var(--jp-ui-font-color1, inherit); }
 .bertedu-attention figure { margin: 0; min-width: 0; }
+.bertedu-attention figure[hidden] { display: none; }
+.bertedu-attention .which { flex-basis: 100%; display: flex; flex-wrap: wrap; gap: 6px; }
+.bertedu-attention .which button { padding: 3px 10px; line-height: 1.4; color: #000; font: inherit; }
 .bertedu-attention figcaption { font-weight: 600; margin-bottom: 6px; }
 .bertedu-attention .maps { display: inline-grid; gap: 4px; align-items: center; margin-bottom: 10px; }
 .bertedu-attention .maps span { padding-right: 6px; white-space: nowrap; font-size: 13px; }
@@ -19,19 +22,20 @@ const STYLE = `
 .bertedu-attention .board { width: max-content; }
 .bertedu-attention .lines { display: flex; }
 .bertedu-attention .heading { display: flex; justify-content: space-between; font-size: 13px; }
-.bertedu-attention ol { list-style: none; margin: 0; padding: 0; font-family: ui-monospace, monospace; }
+.bertedu-attention ol { list-style: none; font-family: ui-monospace, monospace;
+  margin: 0 !important; padding: 0 !important; } /* JupyterLab would indent it, away from the lines */
 .bertedu-attention li { height: var(--row); line-height: var(--row); font-size: var(--size);
   padding: 0 6px; border-radius: 3px; cursor: pointer; white-space: pre; display: flex; }
 .bertedu-attention .queries li { justify-content: space-between; flex-direction: row-reverse; }
 .bertedu-attention .keys li { justify-content: space-between; }
-.bertedu-attention li small { width: 4.2ch; text-align: right; opacity: .85; font-size: .9em; }
+.bertedu-attention li.unseen span { opacity: .45; text-decoration: line-through; }
+.bertedu-attention li small { width: 5.4ch; text-align: right; opacity: .85; font-size: .9em; }
 .bertedu-attention .queries li small { text-align: left; }
 .bertedu-attention li[aria-selected=true] { outline: 2px solid #d55e00; outline-offset: -2px; }
 .bertedu-attention :focus-visible { outline: 3px solid #d55e00; outline-offset: 1px; }
-.bertedu-attention .says { min-height: 2.8em; max-width: 30em; margin: 6px 0 0; }
+.bertedu-attention .says { min-height: 4.2em; width: 0; min-width: 100%; margin: 6px 0 0; }
 `;
-const LINE = "0, 114, 178";
-const ROOM = 190; // pixels between the two columns
+const ON_WHITE = "0, 114, 178", ON_BLACK = "86, 180, 233"; // two blues of the same palette
 
 let made = 0; // so that ids on one page differ
 
@@ -47,11 +51,18 @@ function bytes(base64) {
   return Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
 }
 
+// Dark theme or light? The page's own text color knows, and a reader may change it at any time.
+function blue(node) {
+  const [r, g, b] = (getComputedStyle(node).color.match(/[\d.]+/g) ?? [0, 0, 0]).map(Number);
+  return 0.3 * r + 0.6 * g + 0.1 * b > 128 ? ON_BLACK : ON_WHITE;
+}
+
 const percent = (share) => `${Math.round(100 * share)} %`;
 
 // One model's panel. `view` has name, tokens, layers (their numbers), heads, and weights: one byte
 // for each layer, head, query and key, 255 for a weight of 1. `told` hears of every change.
-function panel(root, view, start, told) {
+// `room` is the space between the two columns, in pixels.
+function panel(root, view, room, told) {
   const { tokens, layers, heads } = view;
   const n = tokens.length;
   const weights = bytes(view.weights);
@@ -59,6 +70,10 @@ function panel(root, view, start, told) {
   const state = { layer: 0, head: 0, side: null, token: null, pinned: false };
   const weight = (query, key) =>
     weights[((state.layer * heads + state.head) * n + query) * n + key] / 255;
+  const maySee = (query, key) =>
+    view.direction === "left-to-right" ? key <= query
+    : view.direction === "right-to-left" ? key >= query
+    : true;
 
   const figure = element(root, "figure");
   element(figure, "figcaption", {}, view.name);
@@ -165,9 +180,9 @@ function panel(root, view, start, told) {
   lines.insertBefore(canvas, queries.list.nextSibling);
   const keys = column("keys", "tokens attended to: up and down choose one, escape frees");
   const sharp = window.devicePixelRatio || 1;
-  canvas.width = ROOM * sharp;
+  canvas.width = room * sharp;
   canvas.height = n * row * sharp;
-  canvas.style.width = `${ROOM}px`;
+  canvas.style.width = `${room}px`;
   canvas.style.height = `${n * row}px`;
   const pen = canvas.getContext("2d");
   pen.scale(sharp, sharp);
@@ -183,18 +198,20 @@ function panel(root, view, start, told) {
       button.tabIndex = chosen ? 0 : -1;
     });
     const { side, token } = state;
-    pen.clearRect(0, 0, ROOM, n * row);
+    const line = blue(figure);
+    pen.clearRect(0, 0, room, n * row);
     for (let query = 0; query < n; query++) {
       if (side === "queries" && query !== token) continue;
       for (let key = 0; key < n; key++) {
         if (side === "keys" && key !== token) continue;
         const share = weight(query, key);
         if (share < 0.01) continue; // nobody could see it
-        pen.strokeStyle = `rgba(${LINE}, ${side ? Math.sqrt(share) : share})`;
-        pen.lineWidth = side ? 1 + 4 * share : 2;
+        // the square root, so that an even fan of many keys can be seen, too
+        pen.strokeStyle = `rgba(${line}, ${Math.sqrt(share)})`;
+        pen.lineWidth = side ? 1 + 4 * share : 1 + share;
         pen.beginPath();
         pen.moveTo(0, (query + 0.5) * row);
-        pen.lineTo(ROOM, (key + 0.5) * row);
+        pen.lineTo(room, (key + 0.5) * row);
         pen.stroke();
       }
     }
@@ -203,9 +220,14 @@ function panel(root, view, start, told) {
         const own = side === name && i === token;
         const other = side !== null && side !== name;
         const part = !other ? 0 : name === "keys" ? weight(token, i) : weight(i, token);
+        const unseen = other && !(name === "keys" ? maySee(token, i) : maySee(i, token));
         item.setAttribute("aria-selected", own);
-        item.style.backgroundColor = part ? `rgba(${LINE}, ${0.6 * part})` : "";
+        item.classList.toggle("unseen", unseen);
+        item.style.backgroundColor = part ? `rgba(${line}, ${0.6 * part})` : "";
         share.textContent = part >= 0.005 ? percent(part) : "";
+        // read aloud as "because, 100 %", not as one word
+        const read = unseen ? "hidden by the mask" : share.textContent;
+        item.setAttribute("aria-label", read ? `${tokens[i]}, ${read}` : tokens[i]);
       });
       if (side === name) list.setAttribute("aria-activedescendant", items[token].item.id);
       else list.removeAttribute("aria-activedescendant");
@@ -219,8 +241,11 @@ function panel(root, view, start, told) {
     const shares = tokens.map((_, i) =>
       state.side === "queries" ? weight(state.token, i) : weight(i, state.token),
     );
-    const top = [...shares.keys()].sort((a, b) => shares[b] - shares[a]).slice(0, 3);
-    const listed = top.map((i) => `“${tokens[i]}” ${percent(shares[i])}`).join(", ");
+    const top = [...shares.keys()]
+      .filter((i) => shares[i] >= 0.005)
+      .sort((a, b) => shares[b] - shares[a])
+      .slice(0, 3);
+    const listed = top.map((i) => `“${tokens[i]}” ${percent(shares[i])}`).join(", ") || "no token";
     const token = `“${tokens[state.token]}”`;
     return state.side === "queries"
       ? `${where}: ${token} attends to ${listed}.`
@@ -239,18 +264,41 @@ function panel(root, view, start, told) {
     if (!quietly) told("token", { side, token, pinned });
   }
 
-  choose(start.layer, start.head, true);
-  return { tokens, state, choose, isolate };
+  choose(...view.start, true);
+  if (!figure.isConnected) requestAnimationFrame(redraw); // a widget: it has no color before
+  return { tokens, state, figure, choose, isolate };
 }
 
-// Draw `data` (views, and the layer and head to start with) into `root`, in place of what is there.
-// `changed(what, state, index)` hears when the reader chooses a head or a token.
+// Buttons above the panels: all models side by side, or one alone, so that a click flips between
+// them in place.
+function switches(root, views, panels) {
+  const bar = element(root, "div", { class: "which", role: "group", "aria-label": "models shown" });
+  const buttons = ["all", ...views.map((view) => view.name)].map((name, place) => {
+    const button = element(bar, "button", { type: "button", "aria-pressed": place === 0 }, name);
+    button.addEventListener("click", () => {
+      buttons.forEach((other, i) => other.setAttribute("aria-pressed", i === place));
+      panels.forEach((one, i) => (one.figure.hidden = place > 0 && i !== place - 1));
+    });
+    return button;
+  });
+}
+
+// Draw `data` (views, and the token that is held at the start) into `root`, in place of what is
+// there. `changed(what, state, index)` hears when the reader chooses a head or a token.
 export function draw(root, data, changed = () => {}) {
   root.replaceChildren();
   root.classList.add("bertedu-attention");
   element(root, "style", {}, STYLE);
-  const panels = data.views.map((view, index) =>
-    panel(root, view, data, (what, news) => {
+  // a plain key pressed in here belongs to the view: JupyterLab would cut or leave the cell
+  root.onkeydown = (event) => {
+    const runs = event.key === "Enter" && event.shiftKey;
+    if (!event.ctrlKey && !event.metaKey && !event.altKey && !runs) event.stopPropagation();
+  };
+  const panels = [];
+  if (data.views.length > 1) switches(root, data.views, panels);
+  const room = data.views.length > 2 ? 90 : 190;
+  data.views.forEach((view, index) =>
+    panels.push(panel(root, view, room, (what, news) => {
       if (what === "token") {
         panels.forEach((other, i) => {
           // the same token in the panel beside it, if both read the same text
@@ -259,8 +307,9 @@ export function draw(root, data, changed = () => {}) {
         });
       }
       changed(what, news, index);
-    }),
+    })),
   );
+  if (data.query !== null) panels.forEach((one) => one.isolate("queries", data.query, true, true));
   root.attentionPanels = panels;
   return panels;
 }

@@ -12,8 +12,9 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from bertedu.analysis.views import Picture, attention_maps
+from bertedu.analysis.views import Picture, attention_maps, head_grid
 from bertedu.model.bert import Bert
+from bertedu.model.config import Direction
 
 SCRIPT = Path(__file__).with_suffix(".js")
 MOST_BYTES = 1_000_000  # of weights in one view: a notebook should stay below 2 MB
@@ -27,6 +28,7 @@ class Attention:
     tokens: list[str]  # S of them
     layers: list[int]  # the numbers of the layers shown, counted from 1
     weights: Tensor  # (layers, heads, S, S); row = query, column = key; each row sums to 1
+    direction: Direction = "bidirectional"  # where a query may look
 
 
 @torch.no_grad()
@@ -62,7 +64,7 @@ def attend(
     finally:
         bert.train(was_training)
     kept = torch.stack([weights[layer - 1][0] for layer in chosen]).float().cpu()
-    return Attention(name, encoding.tokens, chosen, kept)
+    return Attention(name, encoding.tokens, chosen, kept, bert.config.direction)
 
 
 class AttentionView:
@@ -71,46 +73,62 @@ class AttentionView:
     Where scripts may not run, in a notebook that is not trusted yet, a picture stands there.
     """
 
-    def __init__(self, *shown: Attention, layer: int = 1, head: int = 1) -> None:
+    def __init__(
+        self,
+        *shown: Attention,
+        layer: int = 1,
+        head: int = 1,
+        starts: Sequence[tuple[int, int]] | None = None,
+        query: int | None = None,
+    ) -> None:
         """Show one model, or several side by side, starting at a layer and head, both from 1.
+
+        ``starts`` gives each model a (layer, head) of its own to start with. ``query``, a place
+        in the text from 0, is the token that is held at the start, in every model.
 
         Raises
         ------
         ValueError
-            Nothing to show, no such layer or head, or more weights than a notebook should hold.
+            Nothing to show, no such layer, head or token, or more weights than a notebook should
+            hold.
 
         """
         if not shown:
             raise ValueError("there is nothing to show: give one Attention or more, from attend(…)")
-        for one in shown:
+        self.starts = [(layer, head)] * len(shown) if starts is None else list(starts)
+        if len(self.starts) != len(shown):
+            raise ValueError(f"{len(self.starts)} starts for {len(shown)} models: one for each")
+        for one, (first, second) in zip(shown, self.starts, strict=True):
             heads, size = one.weights.shape[1], len(one.tokens)
             if one.weights.shape != (len(one.layers), heads, size, size):
                 raise ValueError(
                     f"{one.name}: weights {tuple(one.weights.shape)} do not fit "
                     f"{len(one.layers)} layers and {size} tokens"
                 )
-            if layer not in one.layers or not 1 <= head <= heads:
+            if first not in one.layers or not 1 <= second <= heads:
                 raise ValueError(
                     f"{one.name} shows layers {one.layers} with heads 1 to {heads}, "
-                    f"not layer {layer}, head {head}"
+                    f"not layer {first}, head {second}"
                 )
+            if query is not None and not 0 <= query < size:
+                raise ValueError(f"{one.name} has tokens 0 to {size - 1}, not {query}")
         total = sum(one.weights.numel() for one in shown)
         if total > MOST_BYTES:
             raise ValueError(
                 f"{total:,} weights are too many for one view ({MOST_BYTES:,} at most): show a "
                 "shorter text, or fewer layers with attend(…, layers=[1, 2])"
             )
-        self.shown, self.layer, self.head = shown, layer, head
+        self.shown, self.query = shown, query
 
     def data(self) -> dict[str, Any]:
         """Return what the script draws: for each model its tokens, and each weight in one byte."""
-        first = self.shown[0]
         return {
-            "layer": first.layers.index(self.layer),
-            "head": self.head - 1,
+            "query": self.query,
             "views": [
                 {
                     "name": one.name,
+                    "direction": one.direction,
+                    "start": [one.layers.index(layer), head - 1],
                     "tokens": one.tokens,
                     "layers": one.layers,
                     "heads": one.weights.shape[1],
@@ -118,18 +136,36 @@ class AttentionView:
                         (255 * one.weights).round().to(torch.uint8).numpy().tobytes()
                     ).decode(),
                 }
-                for one in self.shown
+                for one, (layer, head) in zip(self.shown, self.starts, strict=True)
             ],
         }
 
     def picture(self) -> Picture:
-        """Return the head that the view starts with as a heat map, a panel a model."""
-        maps = {
-            one.name: (one.weights[one.layers.index(self.layer), self.head - 1], one.tokens)
-            for one in self.shown
-        }
+        """Return all heads as small maps, with a frame around those that the view starts with.
+
+        Models with different numbers of layers or tokens get one large map each instead.
+        """
+        names: list[str] = []
+        blocks, chosen = [], []
+        for one, (layer, head) in zip(self.shown, self.starts, strict=True):
+            chosen.append((one.layers.index(layer), len(names) + head - 1))
+            heads = range(1, one.weights.shape[1] + 1)
+            many = len(self.shown) > 1
+            names += [f"{one.name},\nhead {n}" if many else f"head {n}" for n in heads]
+            blocks.append(one.weights)
+        first = self.shown[0]
+        if all(one.layers == first.layers and one.tokens == first.tokens for one in self.shown):
+            rows = [f"layer {number}" for number in first.layers]
+            maps = torch.cat(blocks, dim=1)
+            return head_grid(maps, rows, names, self.alt, first.tokens, chosen)
         return attention_maps(
-            {f"{name}: layer {self.layer}, head {self.head}": map for name, map in maps.items()},
+            {
+                f"{one.name}: layer {layer}, head {head}": (
+                    one.weights[one.layers.index(layer), head - 1],
+                    one.tokens,
+                )
+                for one, (layer, head) in zip(self.shown, self.starts, strict=True)
+            },
             self.alt,
         )
 
@@ -137,13 +173,17 @@ class AttentionView:
     def alt(self) -> str:
         """Say in words what the view shows at the start, for those who cannot see it."""
         parts = []
-        for one in self.shown:
-            weights = one.weights[one.layers.index(self.layer), self.head - 1]
-            query, key = divmod(int(weights.argmax()), len(one.tokens))
+        for one, (layer, head) in zip(self.shown, self.starts, strict=True):
+            weights = one.weights[one.layers.index(layer), head - 1]
+            if self.query is None:
+                query, key = divmod(int(weights.argmax()), len(one.tokens))
+                told = f"the strongest is from {one.tokens[query]} to {one.tokens[key]}."
+            else:
+                key = int(weights[self.query].argmax())
+                told = f"{one.tokens[self.query]} gives most to {one.tokens[key]}."
             parts.append(
-                f"Attention of {one.name}, layer {self.layer}, head {self.head}, over "
-                f"{len(one.tokens)} tokens; the strongest is from {one.tokens[query]} "
-                f"to {one.tokens[key]}."
+                f"Attention of {one.name}, layer {layer}, head {head}, over "
+                f"{len(one.tokens)} tokens; {told}"
             )
         return " ".join(parts)
 
@@ -154,8 +194,8 @@ class AttentionView:
         return (
             f'<div class="bertedu-attention" data-view="{name}">'
             f"{self.picture()._repr_html_()}"
-            "<p>This picture becomes a view to explore when the notebook is trusted: run the cell, "
-            "or choose <i>Trust Notebook</i>.</p></div>"
+            "<p>A still picture, a row a query. Run the cell in a notebook, and it becomes a view "
+            "to explore.</p></div>"
             f'<script type="module">{SCRIPT.read_text(encoding="utf-8")}\n'
             f"const data = {data};\n"
             f"for (const root of document.querySelectorAll('[data-view=\"{name}\"]'))\n"
@@ -188,4 +228,5 @@ def attention_widget(data: dict[str, Any]) -> Any:
         side = traitlets.Unicode("").tag(sync=True)  # "queries", "keys", or "" for none
         token = traitlets.Int(-1).tag(sync=True)
 
-    return AttentionWidget(data=data, layer=data["layer"], head=data["head"])
+    layer, head = data["views"][0]["start"]
+    return AttentionWidget(data=data, layer=layer, head=head)

@@ -49,8 +49,13 @@ def feature_scores(
     return found
 
 
-def table_seven(scores: Mapping[str, Score], title: str, alt: str) -> Picture:
-    """Draw the paper's F1 on the left and ours on the right, a row a method."""
+def table_seven(
+    scores: Mapping[str, Score], title: str, alt: str, limits: Mapping[str, float] | None = None
+) -> Picture:
+    """Draw the paper's F1 on the left and ours on the right, a row a method.
+
+    ``limits``, label -> F1 times 100, are readers without a network: dashed lines on the right.
+    """
     with style():
         figure, (left, right) = plt.subplots(1, 2, figsize=(14.5, 7), sharey=True)
         for place, method in enumerate(ROWS):
@@ -66,8 +71,19 @@ def table_seven(scores: Mapping[str, Score], title: str, alt: str) -> Picture:
                 _point(right, place, scores[method], color)
             else:
                 right.text(0.5, place, "not run yet", **_middle(right))
+        for label, score in (limits or {}).items():
+            right.axvline(score, color=LIMIT, linestyle="--", linewidth=1.8)
+            right.annotate(
+                label,
+                (score, len(ROWS) - 0.15),  # below the rows
+                xytext=(-4, 0),
+                textcoords="offset points",
+                ha="right",
+                color=LIMIT,
+                fontsize=13,
+            )
         left.set(yticks=range(len(ROWS)), yticklabels=list(ROWS.values()))
-        left.set_ylim(len(ROWS) - 0.4, -0.7)
+        left.set_ylim(len(ROWS) - (0.0 if limits else 0.4), -0.7)
         left.set_title("the paper: 12 layers, CoNLL-2003", fontsize=15)
         right.set_title("ours: 4 layers, entities", fontsize=15)
         if any(name.startswith("untrained") for name in scores):
@@ -101,4 +117,5 @@ def _point(
         textcoords="offset points",
         ha="center",
         color=color,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},  # over a dashed line
     )

@@ -120,6 +120,18 @@ def blank_logits(
     return logits.float().cpu(), encoding.tokens
 
 
+def unreadable(tokenizer: Tokenizer, text: str) -> list[str]:
+    """Return the words of a text that a model cannot read: each is one `[UNK]` to it.
+
+    They hold a character that the vocabulary lacks. Ours knows Latin letters and a few Greek ones,
+    no Hangul and no emoji.
+    """
+    asked = BLANK.sub("[MASK]", text)
+    encoding = tokenizer.encode(asked)
+    pieces = zip(encoding.tokens, encoding.offsets, strict=True)
+    return [asked[start:end] for token, (start, end) in pieces if token == "[UNK]"]
+
+
 def _number(tokenizer: Tokenizer, token: str) -> int:
     """Look up a special token: `[MASK]` is 4 in our vocabulary, and 103 in most published ones."""
     found = tokenizer.token_to_id(token)

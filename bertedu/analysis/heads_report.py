@@ -9,6 +9,7 @@ from torch import Tensor
 
 from bertedu.analysis.heads import PATTERNS
 from bertedu.analysis.probes import RELATIONS
+from bertedu.analysis.verdicts import say
 from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, curve, heat_map, style
 from bertedu.finetuning.run import read_csv
 from bertedu.text.sources import shipped
@@ -63,8 +64,7 @@ def interval_of(row: Mapping[str, str]) -> Interval:
 def claim(text: str, row: Mapping[str, str]) -> None:
     """Print whether a difference that should be above 0 is, by its interval."""
     _, low, high = interval_of(row)
-    word = "supported" if low > 0 else "not supported" if high < 0 else "undecided"
-    print(f"{word:<15}{text}: {low:+.2f} to {high:+.2f}")
+    say(text, low, high, digits=2)
 
 
 def relation(model: str, name: str, folder: Path | None = None) -> dict[str, dict[str, str]]:

@@ -8,14 +8,23 @@ from pathlib import Path
 import numpy as np
 import torch
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
+from bertedu.analysis.verdicts import Ends, say
 from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, curve, style
-from bertedu.finetuning.report import paired_difference
+from bertedu.finetuning.report import (
+    Floats,
+    draw_systems,
+    drawn_reader,
+    interval,
+    paired_difference,
+)
 from bertedu.finetuning.run import Book
 from bertedu.text.sources import shipped
 
 System = tuple[str, str]  # model, method
+Score = tuple[float, float, float]  # mean, low, high, times 100
 NAMES: dict[System, str] = {
     ("majority", "baseline"): "always the same",
     ("word counts", "baseline"): "counted words",
@@ -73,49 +82,43 @@ def score_plot(
     systems: Sequence[System] = tuple(NAMES),
     folder: Path | None = None,
     chance: Mapping[str, float] | None = None,
+    readers: Mapping[str, Mapping[str, Score]] | None = None,
 ) -> Picture:
     """Draw every system's mean and interval: a panel a task (name -> heading), a row a system.
 
-    A system that was run on none of the tasks has no row. ``chance``, by task, is what an even
-    guess gets, from 0 to 1; it is drawn as a dashed line.
+    A system that was run on none of the tasks has no row. ``readers``, name -> task -> mean, low,
+    high, times 100, are more rows, on top, of what is not in the summary. ``chance``, by task, is
+    what an even guess gets, from 0 to 1; it is drawn as a dashed line.
     """
     found = {task: summary(task, folder) for task in tasks}
     systems = [system for system in systems if any(system in rows for rows in found.values())]
+    readers = readers or {}
+    names = [*readers, *(NAMES[system] for system in systems)]
+    more = len(readers)
     with style():
         figure, panels = plt.subplots(
             1,
             len(tasks),
-            figsize=(5.2 + 4.8 * len(tasks), 1.6 + 0.62 * len(systems)),
+            figsize=(5.2 + 4.8 * len(tasks), 1.6 + 0.62 * len(names)),
             squeeze=False,
             sharey=True,
         )
         for axes, (task, heading) in zip(panels[0], tasks.items(), strict=True):
             rows = found[task]
-            for place, system in enumerate(systems):
-                if system not in rows:
-                    continue
-                value, low, high = (
-                    100 * float(rows[system][name]) for name in ("mean", "low", "high")
-                )
-                color = _COLORS[system[1]]
-                axes.hlines(place, low, high, color=color, linewidth=4)
-                axes.plot(value, place, "o", color=color, markersize=11)
-                axes.annotate(
-                    f"{value:.1f}",
-                    (value, place),
-                    xytext=(0, 11),
-                    textcoords="offset points",
-                    ha="center",
-                    color=color,
-                    bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},  # over the line
-                )
-            axes.set(yticks=range(len(systems)), yticklabels=[NAMES[s] for s in systems])
-            axes.set_ylim(len(systems) - 0.5, -0.7)
+            for place, known in enumerate(readers.values()):
+                if task in known:
+                    _row(axes, place, known[task], LIMIT, "s")
+            for place, system in enumerate(systems, start=more):
+                if system in rows:
+                    score = tuple(100 * float(rows[system][n]) for n in ("mean", "low", "high"))
+                    _row(axes, place, score, _COLORS[system[1]])
+            axes.set(yticks=range(len(names)), yticklabels=names)
+            axes.set_ylim(len(names) - 0.5, -0.7)
             if chance and task in chance:
                 axes.axvline(100 * chance[task], color=LIMIT, linestyle="--")
                 axes.annotate(
                     "chance",
-                    (100 * chance[task], len(systems) - 0.6),
+                    (100 * chance[task], len(names) - 0.6),
                     xytext=(5, 0),
                     textcoords="offset points",
                     color=LIMIT,
@@ -127,6 +130,21 @@ def score_plot(
         return Picture(figure, alt)
 
 
+def _row(axes: Axes, place: int, score: tuple[float, ...], color: str, marker: str = "o") -> None:
+    value, low, high = score
+    axes.hlines(place, low, high, color=color, linewidth=4)
+    axes.plot(value, place, marker, color=color, markersize=11)
+    axes.annotate(
+        f"{value:.1f}",
+        (value, place),
+        xytext=(0, 11),
+        textcoords="offset points",
+        ha="center",
+        color=color,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},  # over the line
+    )
+
+
 def learning_curves(
     task: str,
     systems: Sequence[System],
@@ -134,8 +152,13 @@ def learning_curves(
     alt: str,
     everything: int,
     folder: Path | None = None,
+    limits: Mapping[str, float] | None = None,
 ) -> Picture:
-    """Draw scores against the number of training examples; "all" stands at ``everything``."""
+    """Draw scores against the number of training examples; "all" stands at ``everything``.
+
+    ``limits``, label -> score times 100, are dashed lines: readers that learn nothing more from
+    more examples.
+    """
     rows = _curve_rows(task, folder)
     with style():
         figure, axes = plt.subplots(figsize=(11, 6))
@@ -151,6 +174,15 @@ def learning_curves(
             if points:
                 x, values, low, high = (list(column) for column in zip(*points, strict=True))
                 curve(axes, x, values, low, high, NAMES[system], _COLORS[system[1]])
+        for label, score in (limits or {}).items():
+            axes.axhline(score, color=LIMIT, linestyle="--", linewidth=1.8)
+            axes.annotate(
+                f"{label}: {score:.0f}",
+                (CURVE[0], score),
+                xytext=(0, 4),
+                textcoords="offset points",
+                color=LIMIT,
+            )
         axes.set_xscale("log")
         ticks = [*CURVE, everything]
         axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
@@ -222,8 +254,35 @@ def claim(
     book = Book(folder or shipped("results"))
     count = str(examples or "all")
     _, low, high = paired_difference(book, task, (*better, count), (*worse, count))
-    word = "supported" if low > 0 else "not supported" if high < 0 else "undecided"
-    print(f"{word:<15}{text}: {100 * low:+.1f} to {100 * high:+.1f}")
+    say(text, 100 * low, 100 * high)
+
+
+def difference_from(
+    task: str,
+    system: System,
+    scores: Floats,
+    examples: int | None = None,
+    folder: Path | None = None,
+) -> Ends:
+    """Return the 95 % interval, in points, of a system minus a reader of known ``scores``.
+
+    The system was trained on all examples, or on the first so many. ``scores``: (n,), from 0 to 1,
+    what the reader gets on each test example, in the order of the task.
+    """
+    book = Book(folder or shipped("results"))
+    sources, _ = book.outcomes(task)
+    _, low, high = draw_systems(book, task)[*system, str(examples or "all")].minus(
+        drawn_reader(scores, sources)
+    )
+    return 100 * low, 100 * high
+
+
+def reader_score(task: str, scores: Floats, folder: Path | None = None) -> Score:
+    """Return a reader's mean over the test examples and its 95 % interval, times 100."""
+    sources, _ = Book(folder or shipped("results")).outcomes(task)
+    drawn = drawn_reader(scores, sources)
+    low, high = interval(drawn.draws.tolist())
+    return 100 * drawn.mean, 100 * low, 100 * high
 
 
 def best_with_all(task: str, system: System, folder: Path | None = None) -> float:

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import matplotlib as mpl
+import torch
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -132,25 +133,73 @@ def attention_maps(maps: Mapping[str, tuple[Tensor, Sequence[str]]], alt: str) -
         return Picture(figure, alt)
 
 
-def head_grid(weights: Tensor, layers: Sequence[int], alt: str) -> Picture:
-    """Draw every head as a small map: ``weights`` (layers, heads, S, S), a row a layer."""
-    rows, columns = weights.shape[:2]
-    size = 1.9 if columns <= 4 else 1.1
+def head_grid(
+    weights: Tensor,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    alt: str,
+    tokens: Sequence[str] | None = None,
+    chosen: Sequence[tuple[int, int]] = (),
+) -> Picture:
+    """Draw every head as a small map: ``weights`` (rows, columns, S, S), often a row a layer.
+
+    All maps have one scale, the square root of the weight, so that small ones can be seen.
+    Tokens are written at the left and at the bottom where there is room for them. ``chosen`` are
+    rows and columns, from 0, that get an orange frame.
+    """
+    few = len(columns) <= 8
+    named = tokens is not None and len(tokens) * len(columns) <= 150  # below, names would touch
+    size = 3.1 if named and len(columns) <= 4 else 2.2 if few else 1.1
     with style():
         figure, panels = plt.subplots(
-            rows, columns, figsize=(size * columns + 1.2, size * rows + 0.9), squeeze=False
+            len(rows),
+            len(columns),
+            figsize=(size * len(columns) + 1.6, size * len(rows) + 1.3),
+            squeeze=False,
         )
-        for line, layer, maps in zip(panels, layers, weights, strict=True):
-            for head, (axes, one) in enumerate(zip(line, maps, strict=True), start=1):
-                axes.imshow(one.numpy(), cmap="Blues", vmin=0)
+        for row, line in enumerate(panels):
+            for column, axes in enumerate(line):
+                axes.imshow(weights[row, column].sqrt().numpy(), cmap="Blues", vmin=0, vmax=1)
                 axes.set(xticks=[], yticks=[])
                 axes.grid(False)
-                if layer == layers[0]:
-                    axes.set_title(f"head {head}" if columns <= 4 else str(head), fontsize=13)
-            line[0].set_ylabel(f"layer {layer}" if columns <= 4 else str(layer), fontsize=13)
-        if columns > 4:
-            figure.supxlabel("head", fontsize=14)
-            figure.supylabel("layer", fontsize=14)
+                if (row, column) in chosen:
+                    axes.spines[:].set(visible=True, color=ORANGE, linewidth=4)
+                if row == 0:
+                    axes.set_title(columns[column], fontsize=13 if few else 11)
+            line[0].set_ylabel(rows[row], fontsize=13)
+        if tokens is not None and named:
+            letters = min(12.0, 58 * size / len(tokens))
+            for axes in panels[:, 0]:
+                axes.set_yticks(range(len(tokens)), tokens, fontsize=letters)
+            for axes in panels[-1]:
+                axes.set_xticks(range(len(tokens)), tokens, fontsize=letters, rotation=90)
+        return Picture(figure, alt)
+
+
+def neuron_maps(
+    queries: Tensor, keys: Tensor, weights: Tensor, tokens: Sequence[str], alt: str
+) -> Picture:
+    """Draw what the weights of one head are made of: queries and keys (S, d), weights (S, S).
+
+    Purple numbers are positive and orange ones negative, on one scale for queries and keys.
+    """
+    with style():
+        figure, panels = plt.subplots(
+            1, 3, figsize=(16, 0.3 * len(tokens) + 2), width_ratios=(1.4, 1.4, 1)
+        )
+        size = min(13.0, 300 / len(tokens))
+        top = float(torch.cat([queries, keys]).abs().max())
+        for axes, numbers in zip(panels, (queries, keys), strict=False):
+            axes.imshow(numbers.numpy(), cmap="PuOr", vmin=-top, vmax=top, aspect="auto")
+            axes.set_yticks(range(len(tokens)), tokens, fontsize=size)
+            axes.set_xlabel("number of the vector")
+            axes.grid(False)
+        panels[0].set_title("queries, a row a token")
+        panels[1].set_title("keys")
+        heat_map(panels[2], weights, tokens, top=float(weights.max()))
+        panels[2].set_aspect("auto")
+        panels[2].set_title("weights: softmax of q · k / √d")
+        panels[2].tick_params(labelsize=size)
         return Picture(figure, alt)
 
 

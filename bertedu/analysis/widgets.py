@@ -2,16 +2,31 @@
 
 import html
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import ipywidgets as widgets
 import torch
 from matplotlib import pyplot as plt
 from tokenizers import Tokenizer
 
-from bertedu.analysis.fill import BLANK, Guess, ask_readers, fill_blanks
-from bertedu.analysis.views import BLUE, Picture, style
+from bertedu.analysis.fill import BLANK, Guess, ask_readers, fill_blanks, unreadable
+from bertedu.analysis.views import BLUE, Picture, guess_bars, style
 from bertedu.pretraining.evaluation import PreTrainingModel
 from bertedu.text.corpus import Document
+
+
+class Playable(widgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
+    """A box of widgets, and what stands in its place where no kernel runs: a web page, a slide."""
+
+    def __init__(self, children: Sequence[widgets.Widget], still: str, plain: str) -> None:
+        """``still`` is HTML, ``plain`` the same without it."""
+        super().__init__(children)
+        self.still, self.plain = still, plain
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any]:
+        # a page shows the richest kind that it can: the widgets, else the HTML, else the text
+        bundle: dict[str, Any] = super()._repr_mimebundle_(**options)
+        return bundle | {"text/html": self.still, "text/plain": self.plain}
 
 
 def bars_html(guesses: Sequence[Guess], truth: str | None = None, width: int = 300) -> str:
@@ -50,12 +65,17 @@ def reader_bars(answers: Mapping[str, Mapping[str, Sequence[Guess]]], alt: str) 
     with style():
         readers = list(next(iter(answers.values())))
         figure = plt.figure(figsize=(2.8 * len(readers), 3.3 * len(answers)))
-        rows = figure.subfigures(len(answers), squeeze=False)[:, 0]
-        for row, (sentence, columns) in zip(rows, answers.items(), strict=True):
-            row.suptitle(sentence, x=0.01, ha="left", weight="bold")
-            for axes, reader in zip(
-                row.subplots(1, len(readers), squeeze=False)[0], readers, strict=True
-            ):
+        # one grid for all, so that the columns stand below each other: a thin row for a sentence,
+        # then a row of panels
+        grid = figure.add_gridspec(
+            2 * len(answers), len(readers), height_ratios=[1, 8] * len(answers)
+        )
+        for row, (sentence, columns) in enumerate(answers.items()):
+            head = figure.add_subplot(grid[2 * row, :])
+            head.text(0, 0, sentence, weight="bold", fontsize=17).set_in_layout(False)
+            head.set_axis_off()
+            for column, reader in enumerate(readers):
+                axes = figure.add_subplot(grid[2 * row + 1, column])
                 words = [guess.word for guess in columns[reader]]
                 shares = [100 * guess.probability for guess in columns[reader]]
                 bars = axes.barh(range(len(words)), shares, color=BLUE)
@@ -79,10 +99,11 @@ def fill_box(
     tokenizer: Tokenizer,
     text: str,
     top: int = 5,
-) -> widgets.VBox:
+) -> Playable:
     """Return a text field; press Enter, and the guesses for every blank appear below it.
 
-    With several models by name, their guesses stand beside each other.
+    With several models by name, their guesses stand beside each other. Where no kernel runs, a
+    picture of the guesses for ``text`` stands there. Words that the model cannot read are named.
     """
     field = widgets.Text(
         value=text,
@@ -107,19 +128,68 @@ def fill_box(
         except ValueError as error:
             answer.value = f"<p>{html.escape(str(error))}</p>"
             return
-        answer.value = "".join(
+        answer.value = _cannot_read(tokenizer, field.value) + "".join(
             f"<p>blank {number}</p>{shown}" for number, shown in enumerate(blanks, start=1)
         )
 
     field.observe(show, names="value")
     show()
-    return widgets.VBox([field, answer])
+    try:
+        picture = _answers_picture(model, tokenizer, text, top)
+    except ValueError as error:  # the box says it, and so does the page
+        return Playable([field, answer], answer.value, str(error))
+    still = f"{picture._repr_html_()}<p>Run this cell, and type a sentence of your own.</p>"
+    return Playable([field, answer], still, repr(picture))
+
+
+def _cannot_read(tokenizer: Tokenizer, text: str) -> str:
+    """Name the words that are only `[UNK]` to the model, in a paragraph; none: nothing."""
+    words = unreadable(tokenizer, text)
+    if not words:
+        return ""
+    named = ", ".join(f"<b>{html.escape(word)}</b>" for word in dict.fromkeys(words))
+    return (
+        f"<p>The model cannot read {named}: its vocabulary lacks a character. It sees [UNK], "
+        "for <i>unknown</i>, and guesses from the other words.</p>"
+    )
+
+
+def _answers_picture(
+    model: PreTrainingModel | Mapping[str, PreTrainingModel],
+    tokenizer: Tokenizer,
+    text: str,
+    top: int,
+) -> Picture:
+    """Draw the guesses for every blank of a sentence, and say the best ones in the alt text."""
+    if not isinstance(model, Mapping):
+        blanks = fill_blanks(model, tokenizer, text, top)
+        best = ", ".join(guesses[0].word for guesses in blanks)
+        titles = [f"{text}  (blank {number})" for number in range(1, len(blanks) + 1)]
+        if len(blanks) == 1:
+            titles = [text]
+        alt = f"The {top} best guesses for each blank of: {text} The best: {best}."
+        return guess_bars(dict(zip(titles, blanks, strict=True)), alt)
+    answers = ask_readers(model, tokenizer, text, top)
+    rows = {
+        f"{text}  (blank {number})" if number > 1 else text: dict(zip(answers, at, strict=True))
+        for number, at in enumerate(zip(*answers.values(), strict=True), start=1)
+    }
+    return reader_bars(rows, f"The {top} best guesses of each reader.")
+
+
+HOW_TO_PLAY = (
+    "A game against BERT: a sentence that it has not been trained on, with one word hidden. "
+    "You guess, then BERT does. Run this cell to play."
+)
 
 
 def beat_bert(
     model: PreTrainingModel, tokenizer: Tokenizer, documents: Sequence[Document], seed: int = 0
-) -> widgets.VBox:
+) -> Playable:
     """Return a game: a sentence of a held-out document, one word hidden; you guess, BERT guesses.
+
+    Enter guesses, as the button does. An empty guess does not count. The first word to guess is a
+    long one.
 
     Raises
     ------
@@ -130,8 +200,13 @@ def beat_bert(
     puzzles = make_puzzles(tokenizer, documents, seed)
     if not puzzles:
         raise ValueError("no sentence of 8 to 40 words to play with: give more documents")
+    # "the" is one word in ten, and a dull one to begin with
+    opening = next((p for p in puzzles if len(p[1]) > 4), puzzles[0])
+    puzzles.remove(opening)
+    puzzles.insert(0, opening)
     sentence, answer, score = widgets.HTML(), widgets.HTML(), widgets.HTML()
-    field = widgets.Text(placeholder="your guess", description="Word:")
+    # without continuous updates the value arrives when Enter is pressed, and that is the guess
+    field = widgets.Text(placeholder="your guess", description="Word:", continuous_update=False)
     check = widgets.Button(description="Guess", disabled=True)  # nothing to guess before Start
     skip = widgets.Button(description="Start / next")
     state = {"at": -1, "you": 0, "bert": 0, "rounds": 0}
@@ -140,13 +215,18 @@ def beat_bert(
         state["at"] = (state["at"] + 1) % len(puzzles)
         sentence.value = f"<p style='font-size:120%'>{html.escape(puzzles[state['at']][0])}</p>"
         field.value, answer.value, check.disabled = "", "", False
+        field.focus()
 
     def guess(_: object = None) -> None:
-        if check.disabled:  # a second click can arrive before the page shows the first one's effect
+        if check.disabled:  # Enter before Start, or a second click before the page shows the first
+            return
+        mine = field.value.strip().lower()
+        if not mine:
+            answer.value = "<p>Type a word first.</p>"
             return
         text, truth = puzzles[state["at"]]
         guesses = fill_blanks(model, tokenizer, text)[0]
-        state["you"] += field.value.strip().lower() == truth
+        state["you"] += mine == truth
         state["bert"] += guesses[0].word == truth
         state["rounds"] += 1
         answer.value = f"<p>It was <b>{html.escape(truth)}</b>. BERT thought:</p>" + bars_html(
@@ -155,19 +235,20 @@ def beat_bert(
         score.value = f"<p>you {state['you']}, BERT {state['bert']}, of {state['rounds']}</p>"
         check.disabled = True
 
+    field.observe(guess, names="value")  # Enter
     check.on_click(guess)
     skip.on_click(next_puzzle)
     # The first sentence comes after the game is on the page, so that no text of others is saved
     # with the notebook.
-    box = widgets.VBox([sentence, widgets.HBox([field, check, skip]), answer, score])
     sentence.value = "<p>Press <i>Start / next</i>.</p>"
-    return box
+    row = widgets.HBox([field, check, skip])
+    return Playable([sentence, row, answer, score], f"<p>{HOW_TO_PLAY}</p>", HOW_TO_PLAY)
 
 
 def make_puzzles(
     tokenizer: Tokenizer, documents: Sequence[Document], seed: int = 0, count: int = 200
 ) -> list[tuple[str, str]]:
-    """Hide one word in each of ``count`` sentences: (sentence with `[MASK]`, the word).
+    """Hide one word in each of ``count`` sentences: (sentence with a blank, ``___``; the word).
 
     Only words that are a single word piece of letters are hidden, so that one guess can be right.
     """
@@ -181,7 +262,7 @@ def make_puzzles(
         place = int(torch.randint(len(words), (1,), generator=generator))
         truth = words[place].lower()
         if truth.isalpha() and tokenizer.token_to_id(truth) is not None:
-            words[place] = "[MASK]"
+            words[place] = "___"
             puzzles.append((" ".join(words), truth))
         if len(puzzles) == count:
             break

@@ -7,7 +7,6 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from matplotlib import pyplot as plt
 from matplotlib.collections import LineCollection
@@ -19,11 +18,7 @@ from bertedu.analysis.ablation_results import (
     TABLE_6,
     TABLE_8,
     checkpoint_means,
-    claim,
-    claim_above,
     claim_alike,
-    claim_gains,
-    claim_interval,
     difference_plot,
     pair_differences,
     results,
@@ -31,6 +26,8 @@ from bertedu.analysis.ablation_results import (
     size_plot,
     step_curves,
     step_of,
+    task_intervals,
+    twins,
 )
 from bertedu.analysis.ablations import GRIDS, NAME, Grid, Variant
 
@@ -127,82 +124,22 @@ def test_scores_are_listed_best_first(folder: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("ends", "word"),
     [
-        ((0.01, 0.2), "supported"),
-        ((-0.2, -0.01), "not supported"),
-        ((-0.1, 0.2), "undecided"),
-        ((0.0, 0.2), "undecided"),
-        ((-0.2, 0.0), "undecided"),
-    ],
-)
-def test_a_claim_says_what_the_interval_says(
-    ends: tuple[float, float],
-    word: str,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    def planted(grid: Grid, task: str, one: str, other: str, where: Path) -> Any:
-        assert (grid, task, one, other, where) == (GRID, "topic", "BERT", "worse", folder)
-        return (sum(ends) / 2, *ends)
-
-    monkeypatch.setattr(ablation_results, "difference", planted)
-    assert claim("BERT is better", "mine", "topic", "BERT", "worse", folder) == word
-    said = capsys.readouterr().out
-    assert said.startswith(f"{word:<15}BERT is better: ")
-    assert said.split(": ")[1].strip() == f"{100 * ends[0]:+.1f} to {100 * ends[1]:+.1f}"
-    assert claim_interval("BERT is better", *(100 * end for end in ends)) == word
-    assert capsys.readouterr().out == said, "in points it reads the same"
-
-
-@pytest.mark.parametrize(
-    ("ends", "word"),
-    [
         ((-0.019, 0.019), "supported"),
         ((-0.03, 0.01), "undecided"),
         ((-0.01, 0.03), "undecided"),
         ((0.005, 0.015), "supported"),  # one is better, by little
-        ((0.021, 0.05), "not supported"),
-        ((-0.05, -0.021), "not supported"),
+        ((0.021, 0.05), "contradicted"),
+        ((-0.05, -0.021), "contradicted"),
         ((-0.3, 0.3), "undecided"),
     ],
 )
 def test_alike_is_more_than_undecided(
-    ends: tuple[float, float], word: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ends: tuple[float, float], word: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(ablation_results, "difference", lambda *_: (sum(ends) / 2, *ends))
-    assert claim_alike("alike", "mine", "topic", "BERT", "worse", 2, folder) == word
-    assert claim_alike("alike", "mine", "topic", "BERT", "worse", 40, folder) == "supported"
-
-
-def test_a_variant_is_compared_with_known_scores(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    known = np.array([0.2, 0.4])
-
-    def planted(grid: Grid, task: str, name: str, scores: Any, where: Path) -> Any:
-        assert (grid, task, where) == (GRID, "topic", folder)
-        assert scores is known
-        return {"better": (0.02, 0.01, 0.03), "worse": (0, -0.03, -0.01)}.get(name, (0, -1, 1))
-
-    monkeypatch.setattr(ablation_results, "difference_from", planted)
-    assert claim_above("up", "mine", "topic", "better", known, folder) == "supported"
-    assert "up: +1.0 to +3.0" in capsys.readouterr().out
-    assert claim_above("up", "mine", "topic", "worse", known, folder) == "not supported"
-    assert claim_above("up", "mine", "topic", "alike", known, folder) == "undecided"
-
-
-def test_gains_are_compared(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def planted(grid: Grid, task: str, one: Any, other: Any, where: Path) -> Any:
-        assert (grid, task, where) == (GRID, "topic", folder)
-        return (0.02, 0.01, 0.03) if one == ("worse", "better") else (-0.02, -0.03, -0.01)
-
-    monkeypatch.setattr(ablation_results, "difference_of_gains", planted)
-    up, flat = ("worse", "better"), ("BERT", "alike")
-    assert claim_gains("up", "mine", "topic", up, flat, folder) == "supported"
-    assert "up: +1.0 to +3.0" in capsys.readouterr().out
-    assert claim_gains("up", "mine", "topic", flat, up, folder) == "not supported"
+    low, high = (100 * end for end in ends)
+    assert claim_alike("alike", low, high) == word
+    assert capsys.readouterr().out == f"{word:<15}alike: {low:+.1f} to {high:+.1f}\n"
+    assert claim_alike("alike", low, high, points=40) == "supported"
 
 
 def test_every_two_variants_are_compared_once(
@@ -220,6 +157,44 @@ def test_every_two_variants_are_compared_once(
     assert len(found) == 6
     assert found["BERT", "better"] == pytest.approx((-0.164, 12.0))  # 0 is asked for: not rounded
     assert found["worse", "alike"] == pytest.approx((-0.205, 10.0))
+
+
+def test_a_claim_is_asked_of_every_task_in_points(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def planted(grid: Grid, task: str, one: str, other: str, where: Path) -> Any:
+        assert (grid, one, other, where) == (GRID, "better", "worse", folder)
+        return {"topic": (0.1, 0.05, 0.2), "pairs": (0.0, -0.3, 0.1)}[task]
+
+    monkeypatch.setattr(ablation_results, "difference", planted)
+    found = task_intervals(GRID, "better", "worse", folder)
+    assert list(found) == ["topic", "pairs"]
+    assert found["topic"] == pytest.approx((5, 20))
+    assert found["pairs"] == pytest.approx((-30, 10))
+
+
+def test_two_pretrainings_of_a_variant_become_two_variants(folder: Path) -> None:
+    pair = twins("mine", "BERT")
+    assert [(v.name, v.checkpoints) for v in pair.variants] == [
+        ("one", ("b-0",)),
+        ("other", ("b-1",)),
+    ]
+    assert (pair.tasks, pair.seeds, pair.examples) == (GRID.tasks, GRID.seeds, 30)
+    with pytest.raises(ValueError, match="alike: pre-trained 1 times, not twice"):
+        twins("mine", "alike")
+
+
+def test_twins_keep_the_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = Grid("t", (Variant("frozen", ("a", "b"), "frozen"),), ("topic",))
+    monkeypatch.setitem(GRIDS, "two", two)
+    assert {v.method for v in twins("two", "frozen").variants} == {"frozen"}
+
+
+def test_the_same_recipe_twice_is_decided_on_some_tasks() -> None:
+    """What notebooks 13 and 14 say before their verdicts, from the committed runs."""
+    found = task_intervals(twins("direction", "BERT"), "one", "other")
+    decided = [task for task, (low, high) in found.items() if low > 0 or high < 0]
+    assert decided == ["topic", "valence", "description", "next"]
 
 
 def test_luck_in_pretraining_is_told_by_checkpoint(folder: Path) -> None:
@@ -263,6 +238,27 @@ def test_differences_stand_where_they_belong(folder: Path, drawn: list[Figure]) 
     plt.close("all")
 
 
+def test_a_difference_is_drawn_beside_the_luck_of_pretraining(
+    folder: Path, drawn: list[Figure]
+) -> None:
+    difference_plot(
+        *("mine", {"topic": "T", "pairs": "P"}, "t", "alt"),
+        folder=folder,
+        variants=["better"],
+        luck={"topic": -3.5},
+        readers={"pairs": ("blind", 75.0)},
+    )
+    topic, pairs = drawn[0].axes
+    assert [label.get_text() for label in topic.get_yticklabels()] == ["better"]
+    (band,) = topic.patches
+    box = band.get_extents().transformed(topic.transData.inverted())
+    assert (box.x0, box.x1) == pytest.approx((-3.5, 3.5))
+    assert not pairs.patches
+    dotted = [line for line in pairs.lines if line.get_linestyle() == ":"]
+    assert [float(line.get_xdata()[0]) for line in dotted] == pytest.approx([5])  # BERT has 70
+    assert [text.get_text() for text in pairs.texts] == ["blind"]
+
+
 def test_curves_go_through_the_steps_in_order(folder: Path, drawn: list[Figure]) -> None:
     step_curves({"topic": "Topics"}, "t", "alt", folder)
     lines = {line.get_label(): line for line in drawn[0].axes[0].lines}
@@ -271,10 +267,19 @@ def test_curves_go_through_the_steps_in_order(folder: Path, drawn: list[Figure])
     assert list(lines["LTR & No NSP"].get_ydata()) == pytest.approx([41.5, 43, 52])
     assert step_of("LTR & No NSP, 12000 steps") == 12000
     named = [text.get_text() for text in drawn[0].axes[0].texts]
-    assert named == ["always the same", "counted words"], "the curves are named in the legend"
+    assert named == ["always\nthe same", "counted\nwords"], "the curves are named in the legend"
     legend = drawn[0].axes[0].get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["BERT", "LTR & No NSP"]
+
+
+def test_a_model_known_at_the_end_alone_stands_there(folder: Path, drawn: list[Figure]) -> None:
+    step_curves({"topic": "Topics"}, "t", "alt", folder, at_the_end=("mine", "better"))
+    axes = drawn[0].axes[0]
+    (diamond,) = (line for line in axes.lines if line.get_marker() == "D")
+    assert (diamond.get_label(), *diamond.get_xydata()[0]) == ("better", 12, pytest.approx(80))
+    (bar,) = (c for c in axes.collections if isinstance(c, LineCollection))
+    assert bar.get_segments()[0][:, 1] == pytest.approx([77, 84])
 
 
 def test_sizes_stand_at_their_parameters(folder: Path, drawn: list[Figure]) -> None:

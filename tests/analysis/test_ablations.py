@@ -23,7 +23,6 @@ from bertedu.analysis.ablations import (
     ablate,
     difference,
     difference_from,
-    difference_of_gains,
     pretrained_with,
     summarize_grid,
     write_summary,
@@ -364,24 +363,6 @@ def test_a_grid_that_shares_a_cell_and_has_more_seeds_changes_nothing(
     assert difference(grid, "keyword", "BERT", "pair", tmp_path) == gap
     (row,) = (r for r in summarize_grid(more, tmp_path) if r["variant"] == "BERT")
     assert int(row["seeds"]) == 8, "it finds the four that were there, and its own"
-
-
-def test_gains_are_differences_of_differences(models: dict[str, str], tmp_path: Path) -> None:
-    grid = grid_of(models)
-    go(grid, tmp_path)
-
-    def gain(name: str, later: str) -> float:
-        return difference(grid, "keyword", later, name, tmp_path)[0]
-
-    one, other = ("pair", "BERT"), ("not pre-trained", "ELMo")
-    middle, low, high = difference_of_gains(grid, "keyword", one, other, tmp_path)
-    assert middle == pytest.approx(gain(*one) - gain(*other))
-    assert low <= middle <= high
-    # from the same start, the gains differ by the ends: and so do their draws
-    same = difference_of_gains(grid, "keyword", ("pair", "BERT"), ("pair", "ELMo"), tmp_path)
-    assert same == pytest.approx(difference(grid, "keyword", "BERT", "ELMo", tmp_path))
-    with pytest.raises(TaskError, match="no variant 'nobody'"):
-        difference_of_gains(grid, "keyword", ("nobody", "BERT"), other, tmp_path)
 
 
 # --- What is declared ---------------------------------------------------------------------------

@@ -18,8 +18,9 @@ from torch import Tensor
 
 from bertedu.analysis import attention_view
 from bertedu.analysis.attention_view import Attention, AttentionView, attend
+from bertedu.analysis.views import attention_maps, head_grid
 from bertedu.model.bert import Bert
-from bertedu.model.config import BertConfig
+from bertedu.model.config import DIRECTIONS, BertConfig
 
 CONFIG = BertConfig(8192, 16, 3, 2, 32, 64, initializer_range=0.5)
 TEXT = "The ship sank in the bay."
@@ -118,7 +119,28 @@ def test_two_models_stand_side_by_side_in_order() -> None:
     data = drawn(AttentionView(one, two, layer=2, head=3))
     assert [view["name"] for view in data["views"]] == ["one", "two"]
     assert (weights_of(data, 1) - two.weights).abs().max() < 0.01
-    assert (data["layer"], data["head"]) == (1, 2)  # the script counts from 0
+    assert [view["start"] for view in data["views"]] == [[1, 2], [1, 2]]  # from 0 in the script
+
+
+def test_each_model_may_start_at_a_head_of_its_own_and_all_at_one_token() -> None:
+    one, two = some("a b".split()), some("a b".split(), name="two")
+    view = AttentionView(one, dataclasses.replace(two, layers=[2, 4]), starts=[(1, 3), (4, 2)])
+    data = drawn(view)
+    assert [part["start"] for part in data["views"]] == [[0, 2], [1, 1]]
+    assert data["query"] is None
+    assert "two, layer 4, head 2" in view.alt
+    held = AttentionView(one, two, layer=2, query=1)
+    assert drawn(held)["query"] == 1
+    best = one.tokens[int(one.weights[1, 0, 1].argmax())]
+    assert f"over 2 tokens; b gives most to {best}." in held.alt
+
+
+def test_the_page_knows_what_a_mask_hides(tokenizer: Tokenizer) -> None:
+    torch.manual_seed(0)
+    for direction in DIRECTIONS:
+        model = Bert(dataclasses.replace(CONFIG, direction=direction))
+        data = drawn(AttentionView(attend(model, tokenizer, TEXT)))
+        assert data["views"][0]["direction"] == direction
 
 
 HOSTILE = ["</script>", "<!--", "<img src=x onerror=alert(1)>", '"', "'", "&amp;", "\\", "\u2028"]
@@ -176,20 +198,49 @@ def test_where_scripts_do_not_run_there_is_a_picture_with_alt_text() -> None:
     assert repr(view) == found[1]
 
 
-def test_the_picture_shows_the_chosen_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown, asked = some("a b c".split()), []
-    original = attention_view.attention_maps
+def test_the_picture_shows_every_head_and_frames_the_chosen_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def record(*given: Any) -> Any:
+        asked.append(given)
+        return head_grid(*given)
+
+    monkeypatch.setattr(attention_view, "head_grid", record)
+    one, two = some("a b c".split()), some("a b c".split(), name="two")
+    AttentionView(one, layer=2, head=1).picture()
+    weights, rows, columns, _, tokens, chosen = asked[0]
+    assert torch.equal(weights, one.weights)
+    assert (rows, columns) == (["layer 1", "layer 2"], ["head 1", "head 2", "head 3"])
+    assert (tokens, chosen) == (one.tokens, [(1, 0)])
+    AttentionView(one, two, starts=[(2, 1), (1, 3)]).picture()
+    weights, _, columns, _, _, chosen = asked[1]
+    assert torch.equal(weights[:, 3:], two.weights)
+    assert columns[3] == "two,\nhead 1"
+    assert chosen == [(1, 0), (0, 5)]
+
+
+def test_models_over_other_tokens_get_a_map_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
 
     def record(maps: Any, alt: str) -> Any:
         asked.append(maps)
-        return original(maps, alt)
+        return attention_maps(maps, alt)
 
     monkeypatch.setattr(attention_view, "attention_maps", record)
-    AttentionView(shown, layer=2, head=1).picture()
-    ((title, (weights, tokens)),) = asked[0].items()
-    assert title == "m: layer 2, head 1"
-    assert torch.equal(weights, shown.weights[1, 0])
-    assert tokens == shown.tokens
+    one, two = some("a b".split()), some("a b c".split(), name="two")
+    AttentionView(one, two, layer=2, head=1).picture()
+    assert list(asked[0]) == ["m: layer 2, head 1", "two: layer 2, head 1"]
+    weights, tokens = asked[0]["two: layer 2, head 1"]
+    assert torch.equal(weights, two.weights[1, 0])
+    assert tokens == two.tokens
+
+
+def test_the_text_below_the_picture_is_right_on_a_web_page_too() -> None:
+    page = AttentionView(some("a b".split()))._repr_html_()
+    assert "Run the cell in a notebook" in page
+    assert "Trust" not in page
 
 
 # -- what is refused
@@ -205,6 +256,10 @@ def test_errors_say_what_to_do() -> None:
         AttentionView(shown, head=4)
     with pytest.raises(ValueError, match="not layer 1, head 0"):
         AttentionView(shown, head=0)
+    with pytest.raises(ValueError, match="1 starts for 2 models"):
+        AttentionView(shown, shown, starts=[(1, 1)])
+    with pytest.raises(ValueError, match="tokens 0 to 1, not 2"):
+        AttentionView(shown, query=2)
     with pytest.raises(ValueError, match="2 layers and 3 tokens"):
         AttentionView(dataclasses.replace(shown, tokens=["a", "b", "c"]))
     long = Attention("m", ["t"] * 300, [1], torch.full((1, 12, 300, 300), 1 / 300))

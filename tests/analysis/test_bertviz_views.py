@@ -14,7 +14,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from bertedu.analysis import attention
+from bertedu.analysis import attention, views
 from bertedu.analysis.attention import BertvizView, head_view, model_view, neuron_view
 from bertedu.analysis.attention_view import attend
 from bertedu.model.bert import Bert, BertForPreTraining
@@ -97,6 +97,27 @@ def test_a_pair_is_cut_where_the_second_text_begins(
     assert (across["left_text"], across["right_text"]) == (tokens[:cut], tokens[cut:])
 
 
+def test_several_models_are_offered_in_one_head_view(bert: Bert, tokenizer: Tokenizer) -> None:
+    torch.manual_seed(3)
+    other = Bert(dataclasses.replace(CONFIG, direction="left-to-right")).eval()
+    view = head_view({"both <b>": bert, "left": other}, tokenizer, TEXT, layers=[2])
+    first, second = on_page(view)["attention"]
+    assert (first["name"], second["name"]) == ("both <b>", "left")
+    assert close(first["attn"], attend(bert, tokenizer, TEXT, layers=[2]).weights)
+    assert close(second["attn"], attend(other, tokenizer, TEXT, layers=[2]).weights)
+    page = view._repr_html_()
+    assert '<option value=\\"0\\">both &lt;b&gt;' in page.replace("\\u003c", "<")
+    assert "left, layer 2" in view.alt
+    pair = head_view({"one": bert, "two": other}, tokenizer, TEXT, PAIR)
+    names = [part["name"] for part in on_page(pair)["attention"]]
+    assert names.count("two, Sentence A -> Sentence B") == 1
+    boxes = pair._repr_html_().replace("\\u003c", "<").count('<select id=\\"filter')
+    assert boxes == 1  # bertviz's own for the parts of a pair has gone
+    small = Bert(dataclasses.replace(CONFIG, num_hidden_layers=2))
+    with pytest.raises(ValueError, match="models of one size"):
+        head_view({"one": bert, "two": small}, tokenizer, TEXT)
+
+
 def test_a_model_with_heads_on_top_shows_its_encoder(tokenizer: Tokenizer) -> None:
     torch.manual_seed(1)
     whole = BertForPreTraining(CONFIG)
@@ -171,6 +192,38 @@ def test_where_scripts_do_not_run_there_is_a_picture(
     assert 'src="data:image/png;base64,' in fallback
     assert f'alt="{view.alt}"' in fallback
     assert "of a small one" in repr(view)
+    assert "Run the cell in a notebook" in fallback
+    assert "Trust" not in fallback
+
+
+def test_each_picture_shows_what_its_view_shows(
+    bert: Bert, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grids, neurons = [], []
+
+    def grid(*given: Any) -> Any:
+        grids.append(given)
+        return views.head_grid(*given)
+
+    def neuron(*given: Any) -> Any:
+        neurons.append(given)
+        return views.neuron_maps(*given)
+
+    monkeypatch.setattr(attention, "head_grid", grid)
+    monkeypatch.setattr(attention, "neuron_maps", neuron)
+    shown = attend(bert, tokenizer, TEXT)
+    head_view(bert, tokenizer, TEXT, layers=[2, 3])
+    assert torch.equal(grids[0][0], shown.weights[1:2])  # the layer that the view starts with
+    assert grids[0][1] == ["layer 2"]
+    model_view(bert, tokenizer, TEXT)
+    assert torch.equal(grids[1][0], shown.weights)
+    assert [given[4] for given in grids] == [shown.tokens] * 2  # words beside the maps
+    neuron_view(bert, tokenizer, TEXT, layer=3, head=2)
+    query, key, weights, tokens, _ = neurons[0]
+    again = (query @ key.T / query.shape[-1] ** 0.5).softmax(-1)
+    torch.testing.assert_close(again, shown.weights[2, 1], atol=1e-5, rtol=0)
+    assert torch.equal(weights, shown.weights[2, 1])
+    assert tokens == shown.tokens
 
 
 def test_a_notebook_is_committed_without_the_scripts(

@@ -64,12 +64,17 @@ def test_the_picture_shows_each_number_in_its_row(
         assert texts[0] == {(names.index(m), f"{v:.1f}") for m, v in PAPER.items()}
         assert texts[1] >= {(names.index("features:last"), "50.0"), (7, "60.0")}
         said = [t.get_text() for t in right.texts]
+        assert "a list" in said
+        assert [73.9, 73.9] in [list(line.get_xdata()) for line in right.lines]
+        assert [73.9, 73.9] not in [list(line.get_xdata()) for line in left.lines]
         assert said.count("not run yet") == len(ROWS) - 2
         assert [t.get_text() for t in left.texts].count("not in the paper") == 1
         assert [t.get_text() for t in left.get_yticklabels()] == list(ROWS.values())
         return real(figure, alt)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module, "Picture", spy)
-    picture = table_seven(feature_scores("entities", folder=folder), "title", "what one sees")
+    picture = table_seven(
+        feature_scores("entities", folder=folder), "title", "what one sees", {"a list": 73.9}
+    )
     assert picture.alt == "what one sees"  # type: ignore[union-attr]
     assert len(seen) == 1

@@ -8,7 +8,14 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from bertedu.analysis.fill import Guess, Side, ask_readers, blank_logits, fill_blanks
+from bertedu.analysis.fill import (
+    Guess,
+    Side,
+    ask_readers,
+    blank_logits,
+    fill_blanks,
+    unreadable,
+)
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import ONE_WAY, BertConfig, Direction
 from bertedu.model.elmo import ElmoForPreTraining
@@ -369,3 +376,13 @@ def test_a_guess_is_a_word_and_a_share(tokenizer: Tokenizer, kind: str) -> None:
     assert guess == Guess(guess.word, guess.probability)
     assert guess.word in VOCABULARY
     assert isinstance(guess.probability, float)
+
+
+# -- what cannot be read
+
+
+def test_words_with_a_character_outside_the_vocabulary_are_named_as_typed() -> None:
+    tokenizer = fast_tokenizer(VOCABULARY)
+    assert unreadable(tokenizer, "The ____ dog barked, ___ in the YARD.") == []
+    assert unreadable(tokenizer, "나는 ____ 를 😀 dog [MASK] 나는") == ["나는", "를", "😀", "나는"]
+    assert unreadable(tokenizer, "") == []

@@ -66,7 +66,7 @@ def test_a_relation_finds_its_own_offset(folder: Path) -> None:
     ("low", "high", "word"),
     [
         (0.1, 0.2, "supported"),
-        (-0.2, -0.1, "not supported"),
+        (-0.2, -0.1, "contradicted"),
         (-0.1, 0.1, "undecided"),
         (0, 0, "undecided"),
     ],

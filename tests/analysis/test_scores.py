@@ -14,17 +14,21 @@ from bertedu.analysis.scores import (
     best_with_all,
     claim,
     confusion,
+    difference_from,
     grid_map,
     labels_to_reach,
     learning_curves,
     live_rows,
+    reader_score,
     runs_of,
     score_lines,
     score_plot,
     summary,
 )
 from bertedu.analysis.views import Picture
+from bertedu.finetuning.examples import TaskError
 from bertedu.finetuning.report import summarize
+from bertedu.finetuning.run import Book
 
 TUNED, RAW = ("bert-L4H128", "fine-tuned"), ("bert-L4H128", "untrained")
 WORDS = ("word counts", "baseline")
@@ -119,7 +123,9 @@ def test_claims_follow_the_interval(folder: Path, capsys: pytest.CaptureFixture[
     claim("two", "play", RAW, TUNED, folder=folder)
     claim("three", "play", TUNED, WORDS, folder=folder)
     said = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()]
-    assert said == ["supported", "not supported", "undecided"]
+    assert said == ["supported", "contradicted", "undecided"]
+    with pytest.raises(TaskError, match=r"untrained, 100"):
+        claim("with 100", "play", TUNED, RAW, 100, folder)
 
 
 def test_confusion_counts_all_seeds(folder: Path) -> None:
@@ -177,3 +183,47 @@ def test_a_system_that_was_never_run_has_no_row(
     monkeypatch.setattr(scores, "Picture", keep)
     score_plot({"play": ""}, "title", "alt", folder=folder)
     assert seen == [["counted words", "not pre-trained", "pre-trained, fine-tuned"]]
+
+
+def test_a_reader_without_a_record_has_a_row_and_a_line(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures: list[Figure] = []
+
+    def keep(figure: Figure, alt: str) -> Picture:
+        figures.append(figure)
+        return Picture(figure, alt)
+
+    monkeypatch.setattr(scores, "Picture", keep)
+    score_plot(
+        {"play": ""}, "title", "alt", [TUNED], folder, readers={"a list": {"play": (40, 30, 45)}}
+    )
+    axes = figures[0].axes[0]
+    assert axes.get_yticklabels()[0].get_text() == "a list"
+    assert "40.0" in [text.get_text() for text in axes.texts]
+    bars = [collection.get_paths()[0].vertices for collection in axes.collections]
+    assert bars[0].tolist() == [[30, 0], [45, 0]]
+    assert bars[1][:, 1].tolist() == [1, 1], "the system has the next row"
+    monkeypatch.setitem(scores.NAMES, TUNED, "ours")
+    learning_curves("play", [TUNED], "title", "alt", 900, folder, limits={"a list": 40})
+    axes = figures[1].axes[0]
+    assert [40, 40] in [list(line.get_ydata()) for line in axes.lines]
+    assert "a list: 40" in [text.get_text() for text in axes.texts]
+
+
+def test_a_reader_of_known_scores_meets_a_system_on_the_same_texts(folder: Path) -> None:
+    rows = Book(folder).outcomes("play")[1]
+    wanted = (*TUNED, "all")
+    runs = [o for r, o in rows if (r["model"], r["method"], r["train_examples"]) == wanted]
+    right = np.mean([o[:, 0] == o[:, 1] for o in runs], axis=0)
+    low, high = difference_from("play", TUNED, right - 0.1, folder=folder)
+    assert low < 10 < high
+    few, _ = difference_from("play", TUNED, right - 0.1, 100, folder)
+    assert few < low, "with 100 examples it is worse"
+    mean, down, up = reader_score("play", right, folder)
+    assert mean == pytest.approx(100 * right.mean())
+    assert down < mean - 1 < mean + 1 < up, "other texts would give another score"
+    mean, low, high = reader_score("play", np.full(len(right), 0.25), folder)
+    assert (mean, low, high) == pytest.approx((25, 25, 25))
+    with pytest.raises(TaskError, match="test examples; scores"):
+        reader_score("play", right[1:], folder)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
+from pathlib import Path
 
 import ipywidgets as widgets
+import nbformat
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from nbconvert import HTMLExporter
 
 from bertedu.analysis import widgets as own
-from bertedu.analysis.fill import Guess, ask_readers
+from bertedu.analysis.fill import Guess, ask_readers, blank_logits, fill_blanks
 from bertedu.analysis.widgets import (
     bars_html,
     beat_bert,
@@ -25,6 +29,7 @@ from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.text.corpus import Document
 from bertedu.text.tokenization import SPECIAL_TOKENS, fast_tokenizer
 
+NOTEBOOK = Path(__file__).parent.parent.parent / "notebooks" / "00_start_here.ipynb"
 WORDS = ["the", "a", "old", "dog", "cat", "bird", "barked", "purred", "sang", "in", "near", "big"]
 WORDS += ["yard", "tree", "and", "then", "slept"]
 TOKENIZER = fast_tokenizer([*SPECIAL_TOKENS, *WORDS, "dogs", "un", "##known", "##s", ",", ".", "7"])
@@ -75,8 +80,8 @@ def test_the_box_answers_at_once_and_again_for_a_new_sentence(
     field, answer = parts(fill_box(MODEL, TOKENIZER, "the ___ sang", top=3))
     assert "word1" in answer.value
     field.value = "the ___ barked"
-    assert asked == [("the ___ sang", 3), ("the ___ barked", 3)]
-    assert "word2" in answer.value
+    assert asked == [("the ___ sang", 3)] * 2 + [("the ___ barked", 3)]  # twice: for the page too
+    assert "word3" in answer.value
     assert "word1" not in answer.value
     assert field.continuous_update is False  # not a run of the model at every key
 
@@ -107,10 +112,55 @@ def test_the_box_explains_what_it_cannot_fill_and_recovers(text: str, message: s
     assert answer.value == before
 
 
+@pytest.mark.parametrize("model", [MODEL, READERS])
+def test_the_box_names_what_the_model_cannot_read(model: own.PreTrainingModel) -> None:
+    field, answer = parts(fill_box(model, TOKENIZER, "the ___ sang"))
+    assert "cannot read" not in answer.value
+    field.value = "나는 ___ 😀 dog 나는"
+    assert "cannot read <b>나는</b>, <b>😀</b>:" in answer.value
+    assert "<table" in answer.value  # it guesses all the same
+
+
+def test_a_page_without_a_kernel_shows_a_picture_of_the_guesses() -> None:
+    box = fill_box(MODEL, TOKENIZER, "the ___ sang near a ___")
+    guesses = fill_blanks(MODEL, TOKENIZER, "the ___ sang near a ___")
+    best = ", ".join(at[0].word for at in guesses)
+    bundle = box._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+    assert 'src="data:image/png;base64,' in bundle["text/html"]
+    assert bundle["text/plain"].endswith(f"The best: {best}.")
+    assert bundle["text/plain"] in bundle["text/html"]  # the alt text
+    readers = fill_box(READERS, TOKENIZER, "the ___ sang near a ___")._repr_mimebundle_()
+    for name in ["BERT: ", "ELMo, joined: "]:
+        assert readers["text/plain"].count(name) == 2  # two blanks
+    assert "VBox" not in str(bundle) + str(readers)
+
+
+def test_a_page_says_what_is_wrong_with_the_first_sentence() -> None:
+    bundle = fill_box(MODEL, TOKENIZER, "the dog <sang>")._repr_mimebundle_()
+    assert "write ___ or [MASK]" in bundle["text/plain"]
+    assert "&lt;sang&gt;" in bundle["text/html"]
+
+
+def test_an_exported_page_shows_it_too() -> None:
+    """The page takes the widgets only if their state lies in the notebook: 00 must keep none."""
+    box = beat_bert(MODEL, TOKENIZER, [ARTICLE])
+    output = nbformat.v4.new_output("execute_result", box._repr_mimebundle_())
+    cell = nbformat.v4.new_code_cell("beat_bert()", outputs=[output])
+    page, _ = HTMLExporter().from_notebook_node(nbformat.v4.new_notebook(cells=[cell]))
+    assert own.HOW_TO_PLAY in page
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    assert "widgets" not in notebook.metadata, (
+        "execute it with --ExecutePreprocessor.store_widget_state=False"
+    )
+
+
 def test_html_typed_by_a_learner_stays_text(monkeypatch: pytest.MonkeyPatch) -> None:
     _, answer = parts(fill_box(MODEL, TOKENIZER, "<script>alert(1)</script> & no blank"))
     assert "<script" not in answer.value
     assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; no blank" in answer.value
+    box = fill_box(MODEL, TOKENIZER, "<script>alert(1)</script> & ___")
+    assert "<script" not in str(box._repr_mimebundle_()["text/html"])
     monkeypatch.setattr(own, "fill_blanks", lambda *_: [[Guess("<b>&", 0.5)]])
     _, answer = parts(fill_box(MODEL, TOKENIZER, "___"))
     assert "&lt;b&gt;&amp;" in answer.value
@@ -160,6 +210,7 @@ def test_the_picture_has_a_row_a_sentence_and_a_column_a_reader(
     figures: list[Figure] = []
 
     def keep(figure: Figure, alt: str) -> str:
+        figure.draw_without_rendering()  # lays it out
         figures.append(figure)
         return alt
 
@@ -180,18 +231,27 @@ def test_the_picture_has_a_row_a_sentence_and_a_column_a_reader(
         "___ barked one: dog; two, right half: ##s."
     )
     (figure,) = figures
-    assert [row.get_suptitle() for row in figure.subfigs] == list(answers)
-    for row, columns in zip(figure.subfigs, answers.values(), strict=True):
-        assert [axes.get_title(loc="left") for axes in row.axes] == ["one", "two,\nright half"]
-        for axes, guesses in zip(row.axes, columns.values(), strict=True):
+    sentences = [axes for axes in figure.axes if axes.texts and not axes.axison]
+    panels = [axes for axes in figure.axes if axes.axison]
+    assert [axes.texts[0].get_text() for axes in sentences] == list(answers)
+    for row, columns in zip((panels[:2], panels[2:]), answers.values(), strict=True):
+        assert [axes.get_title(loc="left") for axes in row] == ["one", "two,\nright half"]
+        for axes, guesses in zip(row, columns.values(), strict=True):
             assert [label.get_text() for label in axes.get_yticklabels()] == [
                 guess.word for guess in guesses
             ]
             widths = [bar.get_width() for bar in axes.patches if isinstance(bar, Rectangle)]
             assert widths == pytest.approx([100 * guess.probability for guess in guesses])
             assert axes.yaxis_inverted()  # the best guess on top
-    assert len({axes.get_xlim() for row in figure.subfigs for axes in row.axes}) == 1
-    assert figure.subfigs[0].axes[0].get_xlim()[1] > 110  # a bar of 100 % and its number fit
+    assert len({axes.get_xlim() for axes in panels}) == 1
+    assert panels[0].get_xlim()[1] > 110  # a bar of 100 % and its number fit
+    # however long the words of a row are, a reader's panels stand below each other
+    left = [axes.get_position().x0 for axes in panels]
+    assert left[0] == pytest.approx(left[2], abs=1e-6)
+    assert left[1] == pytest.approx(left[3], abs=1e-6)
+    # and each sentence stands above its own row
+    rows = [axes.get_position() for axes in (sentences[0], panels[0], sentences[1], panels[2])]
+    assert all(above.y0 >= below.y1 for above, below in pairwise(rows))
 
 
 def test_the_picture_is_a_png_with_alt_text() -> None:
@@ -209,8 +269,8 @@ def test_a_puzzle_hides_the_word_that_stood_there() -> None:
     puzzles = [p for seed in range(40) for p in make_puzzles(TOKENIZER, [ARTICLE], seed)]
     assert len(puzzles) > 40
     for text, truth in puzzles:
-        assert text.count("[MASK]") == 1
-        assert text.replace("[MASK]", truth).lower() in originals
+        assert text.count("___") == 1
+        assert text.replace("___", truth).lower() in originals
         assert 8 <= len(text.split()) <= 40
 
 
@@ -220,13 +280,13 @@ def test_only_whole_words_of_letters_are_hidden() -> None:
     assert hidden <= {*WORDS, "dogs"}
     assert {"dog", "dogs", "the"} <= hidden  # and so not: 7; yard, (its comma); unknown (2 pieces)
     for text, _ in puzzles:
-        assert "[MASK]" in text.split()
-        assert TOKENIZER.encode(text).tokens.count("[MASK]") == 1
+        assert "___" in text.split()
+        assert blank_logits(MODEL, TOKENIZER, text)[1].count("[MASK]") == 1
 
 
 def test_short_long_and_blank_sentences_are_left_out() -> None:
     texts = [t for seed in range(40) for t, _ in make_puzzles(TOKENIZER, [ARTICLE], seed)]
-    assert not [t for t in texts if len(t.split()) == 3 or len(t.split()) > 40 or "__" in t]
+    assert not [t for t in texts if len(t.split()) == 3 or len(t.split()) > 40 or "____" in t]
     assert len({len(t.split()) for t in texts}) >= 2
 
 
@@ -260,11 +320,16 @@ class Game:
 
         monkeypatch.setattr(own, "fill_blanks", fake)
         self.puzzles = make_puzzles(TOKENIZER, [ARTICLE] * 3, seed=5)
+        long = [puzzle for puzzle in self.puzzles if len(puzzle[1]) > 4]
+        for opening in long[:1]:
+            self.puzzles.remove(opening)
+            self.puzzles.insert(0, opening)
         self.box = beat_bert(MODEL, TOKENIZER, [ARTICLE] * 3, seed=5)
         self.sentence, row, self.answer, self.score = self.box.children
         self.field, self.check, self.start = row.children
 
     def guess(self, word: str) -> None:
+        """The field gets its new value when Enter is pressed, or when the button is."""
         self.field.value = word
         self.check.click()
 
@@ -281,10 +346,13 @@ def test_no_text_of_the_corpus_is_in_the_widget_before_start(
     game = Game(monkeypatch, "dog")
     state = everything_in(game.box)
     assert "Start" in state
-    assert "[MASK]" not in state
+    assert "___" not in state
+    bundle = str(game.box._repr_mimebundle_())
+    assert "___" not in bundle
     for sentence in ARTICLE.sentences():
         for five in zip(*(sentence.split()[i:] for i in range(5)), strict=False):
             assert " ".join(five) not in state
+            assert " ".join(five) not in bundle
 
 
 def test_nothing_can_be_guessed_before_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,7 +365,7 @@ def test_nothing_can_be_guessed_before_start(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_right_and_wrong_guesses_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = make_puzzles(TOKENIZER, [ARTICLE] * 3, seed=5)[0][1]
+    first = Game(monkeypatch, "dog").puzzles[0][1]
     game = Game(monkeypatch, bert=first)  # it is right whenever the first word is hidden
     assert len(game.puzzles) >= 3
     game.start.click()
@@ -320,6 +388,55 @@ def test_right_and_wrong_guesses_count(monkeypatch: pytest.MonkeyPatch) -> None:
         you, bert = you + (number == 3), bert + (truth == first)
         assert game.score.value == f"<p>you {you}, BERT {bert}, of {number}</p>"
     assert you == 2
+
+
+def test_enter_guesses_as_the_button_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    game = Game(monkeypatch, "dog")
+    assert game.field.continuous_update is False  # the value comes with Enter, not with every key
+    game.field.value = "before the start"
+    assert not game.asked
+    game.start.click()
+    text, truth = game.puzzles[0]
+    game.field.value = truth
+    assert game.asked == [text]
+    assert game.score.value.startswith("<p>you 1, ")
+    game.check.click()  # after Enter there is nothing left to guess
+    assert game.score.value.endswith("of 1</p>")
+    game.start.click()  # empties the field, which is no guess
+    assert game.field.value == game.answer.value == ""
+    assert len(game.asked) == 1
+
+
+@pytest.mark.parametrize("nothing", ["", "  "])
+def test_an_empty_guess_does_not_count(monkeypatch: pytest.MonkeyPatch, nothing: str) -> None:
+    game = Game(monkeypatch, "dog")
+    game.start.click()
+    game.guess(nothing)
+    assert "Type a word" in game.answer.value
+    assert game.score.value == ""
+    assert not game.asked
+    assert not game.check.disabled  # and it can still be guessed
+    game.guess("dog")
+    assert "of 1" in game.score.value
+
+
+def test_the_first_word_to_guess_is_a_long_one() -> None:
+    long = 0
+    for seed in range(20):
+        puzzles = make_puzzles(TOKENIZER, [ARTICLE] * 9, seed)
+        box = beat_bert(MODEL, TOKENIZER, [ARTICLE] * 9, seed)
+        sentence, row, answer, _ = box.children
+        row.children[2].click()
+        row.children[0].value = "xyzzy"
+        truth = re.findall("<b>(.*?)</b>", answer.value)[0]
+        assert len(truth) > 4 or all(len(word) <= 4 for _, word in puzzles)
+        long += len(truth) > 4
+        shown = [text for text, word in puzzles if word == truth and text in sentence.value]
+        assert shown  # and its sentence stands there, the blank as ___
+    assert long > 10
+    only_short = Document("Dog", "made up", "The dog the cat the dog the cat the dog sang.\n" * 9)
+    row = beat_bert(MODEL, TOKENIZER, [only_short]).children[1]
+    row.children[2].click()  # better a short word than none
 
 
 def test_a_sentence_can_be_guessed_once_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,104 @@
+"""What an interval makes of a claim, in three words, and tables of such verdicts."""
+
+import html
+from collections.abc import Mapping
+from typing import Literal
+
+from bertedu.analysis.views import BLUE, LIMIT, ORANGE
+
+Verdict = Literal["supported", "undecided", "contradicted"]
+Ends = tuple[float, float]  # low, high
+_COLORS: dict[Verdict, str] = {"supported": BLUE, "undecided": LIMIT, "contradicted": ORANGE}
+
+
+def verdict_of(low: float, high: float, than: float = 0.0) -> Verdict:
+    """Say what an interval makes of the claim that a value is above ``than``.
+
+    "supported" if the whole interval is above it, "contradicted" if the whole is below it,
+    "undecided" if it holds it.
+    """
+    return "supported" if low > than else "contradicted" if high < than else "undecided"
+
+
+def say(text: str, low: float, high: float, digits: int = 1) -> Verdict:
+    """Print and return what the interval of a difference makes of a claim, with its ends."""
+    word = verdict_of(low, high)
+    print(f"{word:<15}{text}: {low:+.{digits}f} to {high:+.{digits}f}")
+    return word
+
+
+class VerdictTable:
+    """Claims as rows, tasks as columns: in each cell a verdict and its interval, in points.
+
+    A notebook shows it as a table with a caption; its plain text has the same words.
+    """
+
+    def __init__(
+        self,
+        rows: Mapping[str, Mapping[str, Ends]],
+        caption: str,
+        beside: Mapping[str, Mapping[str, str]] | None = None,
+        intervals: bool = True,
+    ) -> None:
+        """Take claim -> task -> ends of the interval; all claims have the same tasks.
+
+        ``beside`` is heading -> claim -> text: more columns, before the tasks. Without
+        ``intervals`` the words stand alone.
+
+        Raises
+        ------
+        ValueError
+            There is no claim, a claim has other tasks than the first, or the caption is empty.
+
+        """
+        tasks = {tuple(cells) for cells in rows.values()}
+        if len(tasks) != 1:
+            raise ValueError("a table needs claims, and for all of them the same tasks")
+        if not caption.strip():
+            raise ValueError("say in the caption what the intervals know, and what they do not")
+        self.rows, self.caption, self.intervals = rows, caption, intervals
+        self.beside = beside or {}
+        self.headings = ["", *self.beside, *next(iter(tasks))]
+
+    def _line(self, claim: str) -> list[tuple[str, Verdict | None]]:
+        line: list[tuple[str, Verdict | None]] = [
+            (texts.get(claim, ""), None) for texts in self.beside.values()
+        ]
+        for low, high in self.rows[claim].values():
+            text = f"{low:+.1f} to {high:+.1f}" if self.intervals else ""
+            line.append((text, verdict_of(low, high)))
+        return line
+
+    def __repr__(self) -> str:
+        """Return the table as text, columns aligned."""
+        table = [self.headings]
+        for claim in self.rows:
+            cells = [" ".join(filter(None, (word, text))) for text, word in self._line(claim)]
+            table.append([claim, *cells])
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = (
+            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+            for line in table
+        )
+        return "\n".join([self.caption, *lines])
+
+    def _repr_html_(self) -> str:
+        head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in self.headings)
+        body = ""
+        for claim in self.rows:
+            cells = "".join(f"<td>{_cell(text, word)}</td>" for text, word in self._line(claim))
+            name = f'<th scope="row" style="text-align:left">{html.escape(claim)}</th>'
+            body += f"<tr>{name}{cells}</tr>"
+        caption = html.escape(self.caption)
+        style = "caption-side:bottom;text-align:left;font-style:italic"
+        return (
+            f'<table><caption style="{style}">{caption}</caption>'
+            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        )
+
+
+def _cell(text: str, word: Verdict | None) -> str:
+    if word is None:
+        return html.escape(text)
+    marked = f'<b style="color:{_COLORS[word]}">{word}</b>'
+    return f"{marked}<br>{text}" if text else marked

@@ -1,0 +1,75 @@
+"""Three words for an interval, and tables that say what they are about."""
+
+from html.parser import HTMLParser
+
+import pytest
+
+from bertedu.analysis.verdicts import VerdictTable, say, verdict_of
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "word"),
+    [
+        (0.1, 2, "supported"),
+        (-2, -0.1, "contradicted"),
+        (-1, 1, "undecided"),
+        (0, 1, "undecided"),
+        (-1, 0, "undecided"),
+        (0, 0, "undecided"),
+    ],
+)
+def test_the_whole_interval_decides(low: float, high: float, word: str) -> None:
+    assert verdict_of(low, high) == word
+    assert verdict_of(low + 50, high + 50, than=50) == word
+
+
+def test_what_is_said_is_returned(capsys: pytest.CaptureFixture[str]) -> None:
+    assert say("it is so", -3, -1.25) == "contradicted"
+    assert capsys.readouterr().out == "contradicted   it is so: -3.0 to -1.2\n"
+    say("and so", 0.126, 0.2, digits=2)
+    assert capsys.readouterr().out == "supported      and so: +0.13 to +0.20\n"
+
+
+ROWS = {
+    "one <b> two": {"topic": (1.0, 2.0), "next": (-2.0, -1.0)},
+    "longer": {"topic": (-1.0, 2.0), "next": (0.5, 1.0)},
+}
+
+
+def test_a_table_has_its_words_and_intervals_in_place() -> None:
+    lines = repr(VerdictTable(ROWS, "These checkpoints only.")).splitlines()
+    assert lines[0] == "These checkpoints only."
+    assert lines[1].split() == ["topic", "next"]
+    assert lines[2].split("  ")[0] == "one <b> two"
+    assert "supported +1.0 to +2.0" in lines[2]
+    assert lines[2].endswith("contradicted -2.0 to -1.0")
+    assert lines[2].index("supported") == lines[3].index("undecided") == lines[1].index("topic")
+    bare = repr(VerdictTable(ROWS, "c", {"the paper": {"longer": "yes"}}, intervals=False))
+    assert bare.splitlines()[3].split() == ["longer", "yes", "undecided", "supported"]
+    assert bare.splitlines()[2].split()[-2:] == ["supported", "contradicted"]
+
+
+def test_a_table_is_read_aloud_with_its_caption_and_headings() -> None:
+    table = VerdictTable(ROWS, "These <only>.", {"paper": {"longer": "a & b"}})
+    shown = table._repr_html_()
+    parts: list[str] = []
+
+    class Reader(HTMLParser):
+        def handle_data(self, data: str) -> None:
+            parts.append(data)
+
+    Reader().feed(shown)
+    assert parts[0] == "These <only>."
+    assert {"one <b> two", "a & b", "contradicted", "-2.0 to -1.0"} <= set(parts)
+    assert shown.count('scope="row"') == 2
+    assert shown.count('scope="col"') == 4
+    assert shown.count("<tr>") == 3
+
+
+def test_a_table_without_a_caption_or_with_gaps_is_refused() -> None:
+    with pytest.raises(ValueError, match="say in the caption"):
+        VerdictTable(ROWS, " ")
+    with pytest.raises(ValueError, match="the same tasks"):
+        VerdictTable({**ROWS, "third": {"topic": (0.0, 1.0)}}, "c")
+    with pytest.raises(ValueError, match="needs claims"):
+        VerdictTable({}, "c")
