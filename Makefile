@@ -14,7 +14,7 @@ CHECKS := env data lint types unit notebooks
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env data weights lab test lint types unit notebooks browser bench html clean
+.PHONY: help env course data weights lab test lint types unit notebooks browser bench html clean
 
 help:  ## show this list
 	@echo "bertedu: BERT, taught by building it. Two commands: make lab, make test."
@@ -22,15 +22,19 @@ help:  ## show this list
 	@echo "Options: PYTHON=python3.12 (which Python), VENV= (use the active environment),"
 	@echo "  FROM=folder (data wheels on a USB stick), LAB_ARGS=--no-browser (passed to JupyterLab)"
 
-# The environment counts as done when its stamp holds the checksum of what it was made from. The
-# stamp is written last, so an install that was interrupted is done again, and so is one whose
-# pyproject.toml or constraints.txt has changed, or whose folder was moved.
-env:  ## make .venv and install everything (first time: some minutes; then at once)
-	@home="$(VENV)"; [ -n "$$home" ] || home=$$($(PYTHON) -c 'import sys; print(sys.prefix)' 2>/dev/null); \
+# $(call install,course) puts the learner's list into the environment, $(call install,dev) that and
+# the maintainer's tools. An environment counts as done when its stamp holds the checksum of what it
+# was made from, and the same or the longer list. The stamp is written last, so an install that was
+# interrupted is done again, and so is one whose pyproject.toml or constraints.txt has changed, or
+# whose folder was moved. pip can be silent for minutes: a line every TICK seconds shows that it works.
+TICK ?= 20
+define install
+@home="$(VENV)"; [ -n "$$home" ] || home=$$($(PYTHON) -c 'import sys; print(sys.prefix)' 2>/dev/null); \
 	stamp="$$home/.bertedu-installed"; \
 	want="$$(cat pyproject.toml constraints.txt | cksum) $$(pwd -P)"; \
-	if [ "$$(cat "$$stamp" 2>/dev/null)" = "$$want" ] && $(PY) -c 'import pip' 2>/dev/null; then \
-	  [ "$(MAKELEVEL)" != 0 ] || echo "env: ready ($$home)"; exit 0; fi; \
+	have="$$(cat "$$stamp" 2>/dev/null)"; \
+	if { [ "$$have" = "$$want $(1)" ] || [ "$$have" = "$$want dev" ]; } && $(PY) -c 'import pip' 2>/dev/null; then \
+	  case "$(MAKELEVEL)$(MAKECMDGOALS)" in 0env|0course) echo "env: ready ($$home)";; esac; exit 0; fi; \
 	if ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 	  echo "env: bertedu needs Python 3.11 or newer, and '$(PYTHON)' is missing or older."; \
 	  echo "     Install one (python.org, apt, brew), then name it: make $(or $(MAKECMDGOALS),env) PYTHON=python3.12"; \
@@ -39,8 +43,8 @@ env:  ## make .venv and install everything (first time: some minutes; then at on
 	  echo "env: '$(PYTHON)' cannot make environments: its modules venv and ensurepip are missing."; \
 	  echo "     Debian, Ubuntu: sudo apt install python3-venv. Or use conda: see README.md."; \
 	  exit 1; fi; \
-	echo "env: installing bertedu and what it needs into $$home, in the versions of constraints.txt."; \
-	echo "     The first time takes about two minutes on a fast line and 2 GB of disk."; \
+	echo "env: installing bertedu[$(1)] and what it needs into $$home, in the versions of constraints.txt."; \
+	echo "     The first time takes two to five minutes and 2 GB of disk."; \
 	free=$$(df -Pk . | awk 'NR == 2 { print int($$4 / 1048576) }'); \
 	if [ "$$free" -lt 4 ]; then echo "env: only $$free GB of disk are free here; 4 GB are safer. Going on."; fi; \
 	if [ "$$(uname)" = Linux ] && [ -z "$$PIP_EXTRA_INDEX_URL$$PIP_NO_INDEX" ] && ! command -v nvidia-smi >/dev/null; then \
@@ -51,19 +55,34 @@ env:  ## make .venv and install everything (first time: some minutes; then at on
 	if [ -n "$(VENV)" ] && ! $(PY) -c 'import pip' 2>/dev/null; then \
 	  $(PYTHON) -m venv --clear "$(VENV)" || exit 1; fi; \
 	quiet=; [ -t 1 ] || quiet=-q; \
-	$(PY) -m pip install $$quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' || { \
-	  echo "env: the install did not finish; the reason stands above. 'make env' tries again and keeps"; \
-	  echo "     what pip has already fetched. Without a network: README.md, \"A room without a network\"."; \
-	  exit 1; }; \
-	printf '%s\n' "$$want" > "$$stamp"; \
+	( t=0; while sleep $(TICK) >/dev/null 2>&1 && kill -0 $$$$ 2>/dev/null; do t=$$((t + $(TICK))); \
+	  echo "env: still installing after $$t s$(if $(VENV),: $$(du -sk "$(VENV)" | awk '{ print int($$1 / 1000) }') MB so far)"; \
+	done ) & \
+	ticker=$$!; \
+	$(PY) -m pip install $$quiet --disable-pip-version-check -c constraints.txt -e '.[$(1)]'; failed=$$?; \
+	kill $$ticker 2>/dev/null; wait $$ticker 2>/dev/null; \
+	if [ "$$failed" != 0 ]; then \
+	  echo "env: the install did not finish; the reason stands above. 'make $(or $(MAKECMDGOALS),env)' tries again and"; \
+	  echo "     keeps what pip has already fetched. Without a network: README.md, \"A room without a network\"."; \
+	  exit 1; fi; \
+	printf '%s\n' "$$want $(1)" > "$$stamp"; \
 	echo "env: done"
+endef
 
-data: env  ## fetch the two core texts, 9.4 MB, checked against their hashes (then at once)
+env:  ## make .venv with all that tests need (first time: some minutes; then at once)
+	$(call install,dev)
+
+course:  ## make .venv with what the notebooks need, as make lab does
+	$(call install,course)
+
+data: course  ## fetch the two core texts, 9.4 MB, checked against their hashes (then at once)
 	@$(PY) -m bertedu data fetch $(if $(FROM),--from "$(FROM)")
 
-lab: env data  ## environment, data, then JupyterLab on the first notebook
+lab: course data  ## environment, data, then JupyterLab on the first notebook
 	@echo "lab: starting JupyterLab; the address to open is printed below. Stop it with Ctrl-C."
-	@$(PY) -m jupyterlab --ServerApp.root_dir=. $(LAB_ARGS) notebooks/00_start_here.ipynb
+	@root=; if [ "$$(id -u)" = 0 ]; then root=--allow-root; \
+	  echo "lab: you are root, as in most containers; JupyterLab is told so with --allow-root."; fi; \
+	$(PY) -m jupyterlab --ServerApp.root_dir=. $$root $(LAB_ARGS) notebooks/00_start_here.ipynb
 
 test:  ## environment, data, lint, types, unit tests, every notebook: all that CI runs
 	@begin=$$(date +%s); \
@@ -86,7 +105,7 @@ types: env  ## mypy: the package strictly, and that what the tests call exists
 unit: env  ## the tests in tests/
 	@$(PY) -m pytest
 
-weights: env  ## fetch the published weights of notebook 16, 101 MB (then at once)
+weights: course  ## fetch the published weights of notebook 16, 101 MB (then at once)
 	@$(PY) -m bertedu data fetch minilm bert-tiny $(if $(FROM),--from "$(FROM)")
 
 notebooks: env weights  ## run every notebook and compare each output with the committed one (nbval)
@@ -101,7 +120,7 @@ browser: env  ## every notebook in a real JupyterLab in Chromium, and the attent
 bench: env  ## speed and memory beside Hugging Face transformers
 	@$(PY) -m benchmarks
 
-html: env  ## the notebooks as web pages in build/html
+html: course  ## the notebooks as web pages in build/html; formulas need a network
 	@if [ -z "$(NOTEBOOKS)" ]; then echo "html: there is no notebook in notebooks/ yet"; \
 	else $(PY) -m nbconvert --to html --output-dir build/html $(NOTEBOOKS); fi
 

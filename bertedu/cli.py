@@ -45,6 +45,34 @@ def plain_interrupt(left: str = "stopped before the first step") -> Iterator[Non
         raise typer.Exit(130) from None
 
 
+def readable(texts: list[str]) -> list[str]:
+    """Return texts of the command line; refuse one whose bytes were no UTF-8."""
+    for text in texts:
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            place = f"after {text[: error.start]!r}" if error.start else "at its beginning"
+            raise ValueError(
+                f"the text is not UTF-8: {place} comes a byte that is no character. Does your "
+                "terminal, or the program before the pipe, use another encoding?"
+            ) from None
+    return texts
+
+
+def lines_of(file: Path) -> list[str]:
+    """Return the lines of a text file, at least one that is not empty."""
+    try:
+        text = file.read_text(encoding="utf-8-sig")  # with or without Windows' mark in front
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{file} is no text file in UTF-8: byte {error.start + 1} is no part of a character. "
+            "Save it as UTF-8 first"
+        ) from None
+    if not text.strip():
+        raise ValueError(f"{file} is empty: write an input a line, its texts separated by tabs")
+    return text.splitlines()
+
+
 @data.command("list")
 def data_list() -> None:
     """List all sources; * marks the core ones."""
@@ -201,7 +229,9 @@ def pretrain(
     bfloat16: Annotated[
         bool | None, typer.Option(help="16-bit products; none: where they are faster.")
     ] = None,
-    threads: Annotated[int | None, typer.Option(help="CPU threads.", min=1)] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="CPU threads; none: in a long run as many as pay.", min=1)
+    ] = None,
     save_every: Annotated[int, typer.Option(help="Steps between two saves.", min=1)] = 200,
     init: Annotated[
         Path | None, typer.Option(help="Train this checkpoint further, in place of a new model.")
@@ -210,7 +240,10 @@ def pretrain(
         int | None, typer.Option(help="Tokens a sequence; none: 64, later 128.")
     ] = None,
     variant: Annotated[
-        str, typer.Option(help="bert, no-nsp, ltr (left to right), rtl or elmo: section 5.1.")
+        str,
+        typer.Option(
+            help="bert, no-nsp, ltr (left to right), rtl, elmo (section 5.1), mlm-ltr or mlm-rtl."
+        ),
     ] = "bert",
     keep_every: Annotated[
         int | None, typer.Option(help="Keep the weights of every so many steps.", min=1)
@@ -251,6 +284,7 @@ def pretrain(
     from bertedu.pretraining.run import pretrain as run
     from bertedu.text.corpus import DEFAULT_CORPORA
     from bertedu.text.sources import SourceError
+    from bertedu.threads import threads_were_set
 
     if threads:
         torch.set_num_threads(threads)
@@ -285,6 +319,7 @@ def pretrain(
             masking=None if masking is None else read_procedure(masking),
             mask_rate=mask_rate,
             compiled=compiled,
+            measure_threads=not threads and not threads_were_set,
         )
         if processes.rank() == 0 and not (out / STATE_FILE).exists():
             typer.echo(f"written: {out}")
@@ -484,7 +519,7 @@ def finetune(
     ] = None,
     results: Annotated[Path, typer.Option(help="Folder of the record.")] = Path("data/results"),
     again: Annotated[bool, typer.Option("--again", help="Run what is recorded, too.")] = False,
-    threads: Annotated[int | None, typer.Option(help="CPU threads.", min=1)] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads; none: 1.", min=1)] = None,
 ) -> None:
     """Fine-tune a model on tasks, with baselines beside it, and write down every run.
 
@@ -496,6 +531,7 @@ def finetune(
     from bertedu.finetuning.run import Book, Setup, run_task
     from bertedu.finetuning.saving import save_finetuned
     from bertedu.finetuning.tasks import load_task
+    from bertedu.pretraining.run import check_numbers
     from bertedu.text.sources import SourceError
 
     if threads:
@@ -504,10 +540,13 @@ def finetune(
         raise typer.BadParameter(f"--grid is {grid!r}: choose none, rates or full")
     if out and (len(tasks) > 1 or not seeds):
         raise typer.BadParameter("--out saves one model: name one task, and one seed or more")
+    if out and out.exists() and not out.is_dir():
+        raise typer.BadParameter(f"--out names a folder, and {out} is a file")
     with (
         plain_errors(SourceError, ValueError, OSError, FineTuningDiverged),
         plain_interrupt("stopped; what is recorded is not run again"),
     ):
+        check_numbers({"--learning-rate": learning_rate, "--dropout": dropout})
         setup = Setup(model, method, examples)
         rate = setup.rates[1] if learning_rate is None else learning_rate
         recipe = Recipe(rate, batch_size, epochs, dropout=dropout)
@@ -556,12 +595,12 @@ def predict(
     if bool(texts) == bool(file):
         raise typer.BadParameter("give texts, or a --file with an input a line")
     with plain_errors(ValueError, OSError):
+        lines = lines_of(file) if file else []  # before a model is loaded
+        texts = readable(texts or [])
         found = load_finetuned(folder)
         if texts:
             typer.echo(say_answer(found, texts, found.ask(*texts)))
-            return
-        assert file is not None
-        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        for number, line in enumerate(lines, start=1):
             parts = line.split("\t")
             try:
                 typer.echo(say_answer(found, parts, found.ask(*parts)))
@@ -679,7 +718,7 @@ def committed_checkpoints() -> list[Path]:
 
 @app.command()
 def fill(
-    text: Annotated[str, typer.Argument(help='A sentence with a blank: "the ___ barked".')],
+    text: Annotated[str, typer.Argument(help='Such as "I ask the ___ to pass this bill."')],
     checkpoint: Annotated[str, typer.Option(help="A folder, or a name.")] = "bert-mini",
     top: Annotated[int, typer.Option(help="How many guesses.", min=1)] = 5,
     picture: Annotated[
@@ -689,10 +728,17 @@ def fill(
     """Fill the blanks of a sentence with a pre-trained model."""
     import bertedu
     from bertedu.analysis.fill import fill_blanks
+    from bertedu.model.loading import ENCODERS_ALONE, is_published
     from bertedu.text.sources import SourceError
 
     # A CheckpointError is a ValueError; OSError: the picture cannot be written.
     with plain_errors(SourceError, ValueError, OSError):
+        readable([text])
+        if checkpoint in ENCODERS_ALONE and is_published(checkpoint):  # before it is fetched
+            raise ValueError(
+                f"{checkpoint} is an encoder alone: it was published without the head that fills "
+                "blanks. Choose another checkpoint, such as bert-mini"
+            )
         model, tokenizer = bertedu.load(checkpoint)
         blanks = fill_blanks(model, tokenizer, text, top)
         if picture:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import Tensor
 from typer.testing import CliRunner, Result
 
 from bertedu.cli import app
@@ -36,7 +37,7 @@ from bertedu.pretraining.loop import Recipe
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.run import RUN_FILE, STATE_FILE, VARIANTS, steps_for_minutes
 from bertedu.text.streaming import DocumentStream
-from bertedu.text.tokenization import save_tokenizer, train_vocabulary
+from bertedu.text.tokenization import MASK_ID, save_tokenizer, train_vocabulary
 
 STEPS, BOUNDARY = 80, 56  # of the default recipe: 70 % of the steps at length 64, then 128
 OPTIONS = "--config tiny --threads 1 --no-bfloat16 --device cpu --dropout 0.1 --seed 5"
@@ -271,6 +272,9 @@ def test_a_run_in_progress_is_not_overwritten_nor_resumed_as_another(
         (["--corpus", other], "corpora"),
         (["--masking", "100/0/0"], "masking (0.8, 0.1), not (1.0, 0.0)"),
         (["--mask-rate", 0.5], "mask_rate None, not 0.5"),
+        (["--seed", 0], "seed 5, not 0"),
+        (["--length", 32], "length None, not 32"),
+        (["--variant", "no-nsp"], "variant bert, not no-nsp"),
     ):
         message = refused(corpus, out, "--resume", *options)
         assert problem in message
@@ -386,7 +390,7 @@ def test_another_mask_rate_trains_another_model_and_is_written_down(
 
 
 @pytest.mark.usefixtures("small")
-def test_a_run_is_scored_at_no_position_that_it_has_never_seen(
+def test_a_run_is_scored_on_dev_and_at_no_position_that_it_has_never_seen(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
@@ -394,6 +398,7 @@ def test_a_run_is_scored_at_no_position_that_it_has_never_seen(
 
     def spy(documents: Any, length: int, *more: Any, **named: Any) -> Any:
         asked.append(length)
+        assert all(any(document is one for one in encoded(corpus)["dev"]) for document in documents)
         found = cut(documents, length, *more, **named)
         assert all(batch.ids.shape[1] == length for batch in found)
         return found
@@ -431,6 +436,27 @@ def test_a_compiled_run_trains_the_same_model(
     assert all(torch.allclose(plain[n].float(), fused[n].float(), atol=2e-3) for n in plain)
     said = refused(corpus, tmp_path / "elmo", "--steps", 3, "--variant", "elmo", "--compile")
     assert "leave out --compile" in said
+
+
+@pytest.mark.usefixtures("small")
+def test_each_seed_starts_as_a_model_of_its_own(corpus: Path, tmp_path: Path) -> None:
+    starts = []
+    for number, seed in enumerate((1, 1, 2)):
+        out = tmp_path / str(number)
+        still = ("--steps", 1, "--learning-rate", 1e-12, "--seed", seed)
+        assert invoke(corpus, out, *still).exit_code == 0
+        starts.append(load_file(out / "model.safetensors"))
+    name = "bert.encoder.layer.0.attention.self.query.weight"
+    one, again, other = (start[name] for start in starts)
+    assert torch.equal(one, again)
+    assert not torch.equal(one, other)
+    # its scores start at how often a word stands in the training text, and only there
+    counts = torch.ones(len(load_vocabulary()))
+    for document in encoded(corpus)["train"]:
+        for sentence in document.sentences:
+            counts += torch.bincount(torch.tensor(sentence), minlength=len(counts))
+    bias = load_checkpoint(tmp_path / "0").mlm.decoder.bias
+    torch.testing.assert_close(bias, (counts / counts.sum()).log(), atol=5e-3, rtol=0)
 
 
 @pytest.mark.usefixtures("small")
@@ -478,6 +504,24 @@ def test_init_goes_on_from_the_weights_with_a_fresh_learning_rate(
 
 
 @pytest.mark.usefixtures("small")
+def test_a_run_from_a_checkpoint_resumes_from_no_other(corpus: Path, tmp_path: Path) -> None:
+    for seed in (1, 2):
+        made = tmp_path / f"init{seed}"
+        assert invoke(corpus, made, "--steps", 1, "--seed", seed).exit_code == 0
+    arguments = ["pretrain", "--out", tmp_path / "run", "--corpus", corpus, "--no-bfloat16"]
+
+    def go_on(seed: int, *more: object) -> Result:
+        rest = ("--init", tmp_path / f"init{seed}", *more)
+        return CliRunner().invoke(app, [str(a) for a in (*arguments, *rest)])
+
+    assert go_on(1, "--steps", 2, "--save-every", 1, "--stop-at", 1).exit_code == 0
+    refusal = go_on(2, "--resume")
+    assert refusal.exit_code == 1
+    assert "is a run with init" in refusal.stderr
+    assert go_on(1, "--resume").exit_code == 0
+
+
+@pytest.mark.usefixtures("small")
 def test_init_refuses_what_cannot_be_trained_further(corpus: Path, tmp_path: Path) -> None:
     def refusal(*more: object) -> str:
         arguments = ["pretrain", *map(str, ("--corpus", corpus, "--steps", 2, *more))]
@@ -502,8 +546,17 @@ def test_init_refuses_what_cannot_be_trained_further(corpus: Path, tmp_path: Pat
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_variant_is_one_switch(corpus: Path, tmp_path: Path, variant: str) -> None:
-    out = tmp_path / "run"
+def test_a_variant_is_one_switch(
+    corpus: Path, tmp_path: Path, variant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, held_out = tmp_path / "run", []
+    train = running.train
+
+    def watch(model: Any, text: Any, scored_on: Any, *more: Any, **named: Any) -> Any:
+        held_out.extend(scored_on)
+        return train(model, text, scored_on, *more, **named)
+
+    monkeypatch.setattr(running, "train", watch)
     assert invoke(corpus, out, "--steps", 2, "--variant", variant).exit_code == 0
     record = json.loads((out / "training.json").read_text())
     direction, next_sentence = VARIANTS[variant]
@@ -515,6 +568,12 @@ def test_a_variant_is_one_switch(corpus: Path, tmp_path: Path, variant: str) -> 
     assert {"mlm_loss", "dev_mlm_loss"} <= set(record["curve"][-1])
     told_of_pairs = {name for name in record["curve"][-1] if "nsp" in name}
     assert bool(told_of_pairs) == next_sentence  # no score of a head that nothing has trained
+    # and it is scored by the question that it learns to answer
+    batch, masked = held_out[0], variant in running.MASKED
+    assert bool((batch.ids == MASK_ID).any()) == masked
+    if not masked:
+        asked = batch.selected.roll(-1 if variant == "rtl" else 1, dims=1)
+        assert torch.equal(batch.labels, batch.ids[asked])
 
 
 @pytest.mark.usefixtures("small")
@@ -539,6 +598,36 @@ def test_every_variant_resumes_bit_identical(
     assert invoke(corpus, tmp_path / "broken", *options, "--resume").exit_code == 0
     whole, broken = (tmp_path / name / "model.safetensors" for name in ("whole", "broken"))
     assert whole.read_bytes() == broken.read_bytes()
+
+
+@pytest.mark.usefixtures("small")
+def test_the_masked_question_is_the_same_under_three_attention_masks(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Direction is the only thing that differs: every tensor of every batch is equal."""
+    original, seen = loop.pretraining_loss, []
+
+    def watch(model: Any, batch: Any, *more: bool) -> Any:
+        seen[-1].append((model.config.direction, batch, next(iter(model.parameters())).clone()))
+        return original(model, batch, *more)
+
+    monkeypatch.setattr(loop, "pretraining_loss", watch)
+    for variant in ("no-nsp", "mlm-ltr", "mlm-rtl"):
+        seen.append([])
+        out = tmp_path / variant
+        options = ("--steps", 8, "--variant", variant, "--seed", 3, "--threads", 1)
+        assert invoke(corpus, out, *options).exit_code == 0
+    assert [steps[0][0] for steps in seen] == ["bidirectional", "left-to-right", "right-to-left"]
+    for steps in zip(*seen, strict=True):
+        both, *others = (vars(batch) for _, batch, _ in steps)
+        for other in others:
+            assert all(torch.equal(both[name], other[name]) for name in both)
+        assert (both["ids"] == MASK_ID).any(), "words are masked"
+    firsts = [steps[0][2] for steps in seen]
+    assert all(torch.equal(firsts[0], first) for first in firsts), "and they start as one model"
+    lasts = [steps[-1][2] for steps in seen]
+    assert not torch.equal(lasts[0], lasts[1])
+    assert not torch.equal(lasts[0], lasts[2])
 
 
 @pytest.mark.usefixtures("small")
@@ -637,7 +726,7 @@ def test_steps_or_minutes_before_anything_is_read(
         (["--minutes", "nan"], "above zero"),
         (["--steps", 3, "--config", "huge"], "no preset 'huge'; there are tiny, mini"),
         (["--steps", 3, "--device", "abacus"], "device 'abacus' cannot be used here"),
-        (["--steps", 3, "--dropout", 1], "dropout is 1.0"),
+        (["--steps", 3, "--dropout", 1], "--dropout 1.0 should be a share"),
         (["--steps", 3, "--corpus", "nowhere"], "'nowhere' is neither a corpus"),
         (["--steps", 3, "--masking", "80/10"], "three whole percentages that add to 100"),
         (["--steps", 3, "--masking", "100/0/0", "--variant", "ltr"], "leave out --masking"),
@@ -714,14 +803,27 @@ def test_a_disk_that_is_full_at_the_end_loses_nothing(
 def test_minutes_become_steps_that_take_that_long(
     corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a clock of its own: a step of the first phase takes 2 s, of the second 5 s."""
-    now = [0.0]
+    """On a clock of its own: a step of the first phase takes 2 s, of the second 5 s.
+
+    Half of that is the way back; and whatever the first steps take, as on a GPU, does not count.
+    """
+    now, started = [0.0], set[int]()
     monkeypatch.setattr(running.time, "perf_counter", lambda: now[0])
     original = running.pretraining_loss
 
     def loss(model: BertForPreTraining, batch: Any, *more: bool) -> Any:
-        now[0] += 2.0 if len(batch.ids) == 32 else 5.0
-        return original(model, batch, *more)
+        half = 1.0 if len(batch.ids) == 32 else 2.5
+        if len(batch.ids) not in started:
+            started.add(len(batch.ids))
+            now[0] += 100.0
+        now[0] += half
+        total, scores = original(model, batch, *more)
+
+        def back(gradient: Tensor) -> None:
+            now[0] += half
+
+        total.register_hook(back)
+        return total, scores
 
     monkeypatch.setattr(running, "pretraining_loss", loss)
     torch.manual_seed(0)
@@ -786,8 +888,18 @@ def test_a_stream_is_trained_on_window_by_window_and_resumes(
         arguments = ["pretrain", "--stream", path, "--out", out, *options, "--no-bfloat16", *more]
         return CliRunner().invoke(app, [str(a) for a in arguments])
 
+    windows: list[int] = []
+    window = DocumentStream.window
+
+    def watch(stream: DocumentStream, number: int) -> Any:
+        windows.append(number)
+        return window(stream, number)
+
+    monkeypatch.setattr(DocumentStream, "window", watch)
     whole = train(tmp_path / "whole")
     assert whole.exit_code == 0, whole.output
+    assert windows == list(range(len(windows)))
+    assert len(windows) > 2
     assert train(tmp_path / "two", "--stop-at", 14).exit_code == 0
     assert train(tmp_path / "two", "--resume").exit_code == 0
     first, second = (tmp_path / name / "model.safetensors" for name in ("whole", "two"))
@@ -797,3 +909,37 @@ def test_a_stream_is_trained_on_window_by_window_and_resumes(
     assert "dev_mlm_loss" in record["curve"][-1], "its first window has documents held out"
     both = ["pretrain", "--stream", "x", "--corpus", "y", "--out", tmp_path / "z", "--steps", 1]
     assert CliRunner().invoke(app, [str(a) for a in both]).exit_code == 2
+
+
+def test_a_document_alone_of_its_source_is_left_out_and_an_empty_one_is_no_company() -> None:
+    words = [[7, 8, 9]] * 4
+    two = [EncodedDocument("two", words), EncodedDocument("two", words)]
+    alone = [EncodedDocument("one", words), EncodedDocument("one", [])]
+    assert running._with_company([*alone, *two]) == two
+
+
+def test_the_commit_is_that_of_the_course_wherever_one_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = running.current_commit()
+    who = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+    for command in (["init"], [*who, "commit", "--allow-empty", "-m", "elsewhere"]):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True, capture_output=True)
+    monkeypatch.chdir(tmp_path)
+    assert running.current_commit() == here
+
+
+@pytest.mark.usefixtures("small")
+def test_a_record_names_the_code_that_ran_not_what_it_became_meanwhile(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit, train = ["before"], running.train
+
+    def edit_and_train(*arguments: Any, **named: Any) -> Any:
+        commit[0] = "after"
+        return train(*arguments, **named)
+
+    monkeypatch.setattr(running, "current_commit", lambda: commit[0])
+    monkeypatch.setattr(running, "train", edit_and_train)
+    assert invoke(corpus, tmp_path / "run", "--steps", 1).exit_code == 0
+    assert json.loads((tmp_path / "run" / "training.json").read_text())["commit"] == "before"

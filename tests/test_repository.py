@@ -63,12 +63,14 @@ def test_makefile_has_the_promised_targets() -> None:
 
 
 # Plays Python for `make env`: it writes down what it is asked to install instead of installing.
-# The files "old", "no_venv" and "fail" give it Python 3.10, no venv module, and a pip that fails.
+# The files "old", "no_venv", "fail" and "slow" give it Python 3.10, no venv module, a pip that
+# fails, and one that takes its time.
 FAKE_PYTHON = """#!/bin/sh
 top="{top}"
 case "$1 $2" in
   "-m venv") mkdir -p "$4/bin" && cp "$0" "$4/bin/python" && echo venv >> "$top/log" ;;
-  "-m pip") echo "pip $*" >> "$top/log"; [ ! -e "$top/fail" ] ;;
+  "-m pip") echo "pip $*" >> "$top/log"; [ ! -e "$top/slow" ] || sleep 3; [ ! -e "$top/fail" ] ;;
+  "-m jupyterlab"|"-m bertedu"|"-m ruff") echo "$*" >> "$top/log" ;;
   "-c import pip") exit 0 ;;
   "-c import sys; sys.exit("*)
     version="(3, 11, 0)"; [ ! -e "$top/old" ] || version="(3, 10, 14)"
@@ -93,20 +95,26 @@ class Sandbox:
         )
         self.python.chmod(0o755)
 
-    def make_env(self) -> subprocess.CompletedProcess[str]:
+    def make(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
         # Without the variables of an outer make, which would change what the inner one prints.
         env = {k: v for k, v in os.environ.items() if k not in {"MAKELEVEL", "MAKEFLAGS", "MFLAGS"}}
         return subprocess.run(
-            ["make", "env", "PYTHON=./fake_python"],
+            ["make", *words, "PYTHON=./fake_python"],
             cwd=self.folder,
             capture_output=True,
             text=True,
-            env=env,
+            env=env | variables,
         )
 
-    def installs(self) -> int:
+    def make_env(self) -> subprocess.CompletedProcess[str]:
+        return self.make("env")
+
+    def log(self) -> str:
         log = self.folder / "log"
-        return log.read_text(encoding="utf-8").count("pip -m pip install") if log.exists() else 0
+        return log.read_text(encoding="utf-8") if log.exists() else ""
+
+    def installs(self) -> int:
+        return self.log().count("pip -m pip install")
 
 
 @pytest.fixture
@@ -117,7 +125,7 @@ def sandbox(tmp_path: Path) -> Sandbox:
 @needs_make
 def test_env_installs_once_with_the_pins(sandbox: Sandbox) -> None:
     assert sandbox.make_env().returncode == 0
-    assert "-c constraints.txt -e .[dev]" in (sandbox.folder / "log").read_text(encoding="utf-8")
+    assert "-c constraints.txt -e .[dev]" in sandbox.log()
     again = sandbox.make_env()
     assert again.returncode == 0
     assert "ready" in again.stdout
@@ -171,6 +179,61 @@ def test_env_says_what_python_lacks(sandbox: Sandbox, lacks: str, message: str) 
     assert refused.returncode != 0
     assert message in refused.stdout
     assert sandbox.installs() == 0
+
+
+@needs_make
+def test_lab_installs_what_learners_need_and_tests_what_maintainers_need(sandbox: Sandbox) -> None:
+    for target, extra in (("lab", "course"), ("lab", None), ("lint", "dev"), ("lab", None)):
+        before = sandbox.installs()
+        done = sandbox.make(target)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert sandbox.installs() == before + (extra is not None), target
+        if extra:
+            *_, last = re.findall(r"-e \.\[(\w+)\]", sandbox.log())
+            assert last == extra
+    assert sandbox.log().count("jupyterlab") == 3
+
+
+@needs_make
+def test_a_slow_install_says_that_it_goes_on(sandbox: Sandbox) -> None:
+    assert "still installing" not in sandbox.make("env", "TICK=1").stdout
+    (sandbox.folder / "constraints.txt").write_text("# changed\n", encoding="utf-8")
+    (sandbox.folder / "slow").touch()
+    done = sandbox.make("env", "TICK=1")
+    assert re.search(r"^env: still installing after 1 s: \d+ MB so far$", done.stdout, re.M)
+    assert done.stdout.endswith("env: done\n")
+    assert done.returncode == 0
+
+
+@needs_make
+@pytest.mark.parametrize("user", [0, 1000])
+def test_lab_starts_for_root_too(sandbox: Sandbox, user: int) -> None:
+    """JupyterLab refuses root, which everybody is in a container, unless it is told."""
+    fake = sandbox.folder / "bin"
+    fake.mkdir()
+    (fake / "id").write_text(f"#!/bin/sh\necho {user}\n", encoding="utf-8")
+    (fake / "id").chmod(0o755)
+    path = f"{fake}{os.pathsep}{os.environ['PATH']}"
+    done = sandbox.make("lab", "LAB_ARGS=--port 8890", PATH=path)
+    assert done.returncode == 0, done.stderr
+    (started,) = re.findall("^-m jupyterlab .*", sandbox.log(), re.MULTILINE)
+    assert ("--allow-root" in started.split()) == (user == 0)
+    assert ("--allow-root" in done.stdout) == (user == 0)
+    assert "--port 8890" in started
+
+
+def test_bertedu_is_found_from_the_folder_above_the_clone(tmp_path: Path) -> None:
+    """There a folder named bertedu comes first on the path, which is no package by itself."""
+    (tmp_path / "bertedu").mkdir()
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-c", "import bertedu; print(bertedu.load.__name__)"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert done.stdout == "load\n", done.stderr
 
 
 @pytest.mark.skipif(os.name == "nt", reason="CI runs bash")
@@ -238,7 +301,7 @@ def test_what_runs_here_is_what_is_pinned() -> None:
         assert here == pinned[name], f"{name} {here} is installed, {pinned[name]} is pinned"
 
 
-def test_environment_yml_installs_the_course_with_the_pins() -> None:
+def test_environment_yml_installs_what_both_commands_need_with_the_pins() -> None:
     environment = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
     assert environment["name"] == PROJECT["name"]
     *conda, pip = environment["dependencies"]
@@ -247,8 +310,8 @@ def test_environment_yml_installs_the_course_with_the_pins() -> None:
     python = re.fullmatch(r"python=([\d.]+)", conda[0])
     assert python
     assert python[1] in Requirement(f"python{PROJECT['requires-python']}").specifier
-    assert pip == {"pip": ["-c constraints.txt", "-e .[course]"]}
-    assert "course" in PROJECT["optional-dependencies"]
+    assert pip == {"pip": ["-c constraints.txt", "-e .[dev]"]}
+    assert {"jupyterlab", "nbval"} <= {one.name for one in asked_for(["course", "dev"])}
 
 
 def test_dev_includes_the_course() -> None:
@@ -485,6 +548,7 @@ def test_weights_lie_in_checkpoints_and_stay_below_60_mb_together() -> None:
 # Each room may open the rooms before it. The command line and the checks stand above all rooms.
 ROOMS = ["text", "model", "pretraining", "finetuning", "analysis"]
 ABOVE = {"check", "cli", "__main__"}
+DOORSTEP = {"threads"}  # opens no room, so that the front door can run it before all of them
 
 
 def opened_rooms(source: str, module: tuple[str, ...]) -> set[str]:
@@ -522,6 +586,8 @@ def forbidden_rooms(source: str, module: tuple[str, ...]) -> set[str]:
         # in a circle; inside a function, or for type checkers only, it opens nothing by itself.
         source = without_deferred(source)
     allowed = set(ROOMS[: ROOMS.index(room) + 1]) if room in ROOMS else set()
+    if room == "__init__":
+        allowed = DOORSTEP
     return opened_rooms(source, module) - allowed
 
 
@@ -575,6 +641,7 @@ def test_every_folder_of_the_package_is_a_known_room() -> None:
         ("analysis.views", "from bertedu.cli import app"),
         ("analysis.views", "from bertedu import load"),
         ("__init__", "from bertedu import model"),
+        ("threads", "from bertedu.text import corpus"),
         ("__init__", "try:\n    import bertedu.text\nfinally:\n    pass"),
     ],
 )
@@ -589,6 +656,7 @@ def test_an_arrow_to_the_right_is_noticed(module: str, source: str) -> None:
         ("model.bert", "from .config import Config\nfrom ..text import tokenization"),
         ("model.__init__", "from .bert import Bert"),
         ("__init__", "def load():\n    from bertedu.model import bert"),
+        ("__init__", "from bertedu.threads import use_one_thread"),
         ("__init__", "if TYPE_CHECKING:\n    from bertedu.model import bert"),
         ("cli", "from bertedu.analysis import views"),
         ("check.masking", "from bertedu.pretraining import masking"),

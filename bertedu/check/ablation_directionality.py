@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bertedu.analysis import verdicts
 from bertedu.check import exercise
 from bertedu.check.exercise import Exercise, Function, Inputs, Mistake, UnreadableError
 from bertedu.check.museum import Exhibit, TestExercise, judge_test
@@ -861,7 +862,7 @@ def difference_interval(function: object) -> None:
 
 # -- what may be said
 
-YES, NO, OPEN = "supported", "not supported", "undecided"
+YES, NO, OPEN = "supported", "contradicted", "undecided"
 
 
 def right_claim(low: float, high: float) -> str:
@@ -902,7 +903,7 @@ CLAIM = Exercise(
     read=_read_word,
     tried="37 intervals: above 0, below it, around it, and with an end at 0.",
     start="if low > 0: … Then which end tells that the whole interval is below 0?",
-    source=(right_claim, report.verdict),
+    source=(right_claim, verdicts.verdict_of),
     mistakes=(
         Mistake(
             f"{YES!r} and {NO!r} are swapped.",
@@ -1003,7 +1004,7 @@ CLAIM = Exercise(
 
 
 def claim(function: object) -> None:
-    """Check ``(low, high) -> "supported", "not supported" or "undecided"``."""
+    """Check ``(low, high) -> "supported", "contradicted" or "undecided"``."""
     print(exercise.judge(CLAIM, function))
 
 

@@ -73,6 +73,7 @@ class Outcome:
     error: BaseException | None = None
     unreadable: str = ""
     nothing: bool = False
+    printed: bool = False  # and returned nothing
     changed: tuple[str, ...] = field(default=(), compare=False)
 
 
@@ -87,7 +88,7 @@ def judge(exercise: Exercise, function: object) -> str:
     spoiled = [i for i in range(len(cases)) if mine[i].changed]
     nothing = all(outcome.nothing for outcome in mine)
     if nothing and not spoiled:
-        return stub(name, exercise.start)
+        return prints_only(name) if mine[0].printed else stub(name, exercise.start)
     failed = (
         spoiled
         if nothing
@@ -170,7 +171,18 @@ def cannot_call(name: str, arguments: Sequence[str], start: str, function: objec
 
 def stub(name: str, start: str) -> str:
     """Say that the work has not begun, and how to begin."""
-    return f"… {name} is still a stub. Start from {start} (All done? Then a return is missing.)"
+    return report(
+        f"… {name} is still a stub. Start from {start} (All done? Then a return is missing.)"
+    )
+
+
+def prints_only(name: str) -> str:
+    """Say that an answer was printed, and nobody got it."""
+    return report(
+        f"✗ {name}: your function prints something and returns nothing.",
+        likely="print shows a value to you; only return hands it to the caller. End your function "
+        "with return and the value that you printed.",
+    )
 
 
 def call_all(
@@ -211,16 +223,18 @@ def is_stub(error: BaseException) -> bool:
 def _call(exercise: Exercise, function: Function, inputs: Inputs) -> Outcome:
     given = tuple(x.clone() if isinstance(x, Tensor) else copy.deepcopy(x) for x in inputs)
     try:
-        answer = function(*given)
+        with redirect_stdout(io.StringIO()) as said:
+            answer = function(*given)
     except (Exception, SystemExit) as error:
         return Outcome(nothing=True) if is_stub(error) else Outcome(error=error)
     spoiled = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and _moved(given[i], x)]
     changed = tuple(exercise.arguments[i] for i in spoiled)
     parts = answer if isinstance(answer, tuple) and answer else (answer,)
     if all(part is None or part is Ellipsis for part in parts):
-        return Outcome(nothing=True, unreadable=_NOTHING, changed=changed)
+        printed = bool(said.getvalue().strip())
+        return Outcome(nothing=True, unreadable=_NOTHING, printed=printed, changed=changed)
     try:
-        return Outcome(exercise.read(answer, *inputs), changed=changed)
+        return Outcome(exercise.read(without_numpy(answer), *inputs), changed=changed)
     except UnreadableError as error:
         return Outcome(unreadable=str(error), changed=changed)
     except Exception:  # an answer so odd that reading it fails
@@ -307,6 +321,20 @@ def that_changes_nothing(function: object, changed: Callable[[Inputs, Inputs], b
 # -- reading an answer
 
 
+def without_numpy(answer: Any) -> Any:
+    """Turn NumPy's numbers into Python's, and arrays into such as torch can read."""
+    if isinstance(answer, np.generic):
+        return answer.item()
+    if isinstance(answer, np.ndarray):
+        # torch reads no array backwards, as [::-1] makes it, nor one of the other byte order
+        return np.array(answer, dtype=answer.dtype.newbyteorder("="), order="C")
+    if type(answer) in (list, tuple, set):
+        return type(answer)(map(without_numpy, answer))
+    if type(answer) is dict:
+        return {without_numpy(key): without_numpy(value) for key, value in answer.items()}
+    return answer
+
+
 def read_pair(answer: Any, names: str) -> tuple[Any, Any]:
     """Take an answer apart that should be two things."""
     if not isinstance(answer, tuple | list) or len(answer) != 2:
@@ -337,7 +365,7 @@ def read_number(answer: Any) -> float:
     if isinstance(answer, str | bool | np.bool_ | list | tuple | dict | set):
         raise UnreadableError(f"your function returned {_a(answer)}; one number is wanted.")
     try:
-        return float(answer.detach() if isinstance(answer, Tensor) else answer)
+        return float(answer.item() if isinstance(answer, Tensor | np.ndarray) else answer)
     except (TypeError, ValueError):
         raise UnreadableError(
             f"your function returned {_a(answer)}; one number is wanted."

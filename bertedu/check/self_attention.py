@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from bertedu.check import exercise
 from bertedu.check.exercise import Exercise, Inputs, Mistake, UnreadableError
@@ -156,6 +157,10 @@ def _shared(weights: Tensor, dim: int = -1) -> Tensor:
     return weights / weights.sum(dim, keepdim=True)
 
 
+def _narrow_sum(weights: Tensor) -> Tensor:
+    return weights / weights.sum(-1)
+
+
 def _softmax_in_python(scores: Tensor, highest: float = 0.0) -> list[list[float]]:
     """As right as Python's floats allow: math.exp and / raise where tensors give NaN."""
     exps = [[exp(x - highest) for x in row] for row in scores.tolist()]
@@ -189,6 +194,31 @@ SOFTMAX = Exercise(
                 lambda scores: _shared((scores - scores.max()).exp()),
                 lambda scores: _softmax_in_python(scores, float(scores.max())),
             ),
+        ),
+        Mistake(
+            "the sums of the rows have lost their place: keepdim=True is missing.",
+            "without it .sum(dim=-1) has shape (n,), which torch lays along a row: every *column* "
+            "is divided by another row's sum, and where n is not m nothing fits. "
+            ".sum(dim=-1, keepdim=True) has shape (n, 1), one number a row.",
+            (
+                lambda scores: scores.exp() / scores.exp().sum(-1),
+                lambda scores: _narrow_sum((scores - scores.amax(-1, keepdim=True)).exp()),
+                lambda scores: _narrow_sum((scores - scores.max()).exp()),
+            ),
+        ),
+        Mistake(
+            "the highest scores of the rows have lost their place: keepdim=True is missing.",
+            "without it .amax(dim=-1) has shape (n,), which torch lays along a row: every *column* "
+            "loses another row's highest score, and where n is not m nothing fits. "
+            ".amax(dim=-1, keepdim=True) has shape (n, 1), one number a row.",
+            (lambda scores: _shared((scores - scores.amax(-1)).exp()),),
+        ),
+        Mistake(
+            "the highest scores and the sums of the rows have lost their place: keepdim=True is "
+            "missing twice.",
+            "both need shape (n, 1), one number a row: .amax(dim=-1, keepdim=True) and "
+            ".sum(dim=-1, keepdim=True).",
+            (lambda scores: _narrow_sum((scores - scores.amax(-1)).exp()),),
         ),
         Mistake(
             "columns sum to 1, rows do not.",
@@ -276,7 +306,34 @@ SOFTMAX = Exercise(
 
 def softmax(function: object) -> None:
     """Check ``(scores (n, m)) -> weights (n, m)``: rows sum to 1, also for scores of 1000."""
-    print(exercise.judge(SOFTMAX, function))
+    said = exercise.judge(SOFTMAX, function)
+    if said.startswith("✓") and callable(function) and _calls_softmax(function):
+        said = exercise.report(
+            "✗ softmax: right, but PyTorch's softmax did the work.",
+            likely="the exercise is to do without it. Begin with scores.exp() and divide each row "
+            "by its sum.",
+        )
+    print(said)
+
+
+class _Calls(TorchFunctionMode):
+    """Takes down the names of the functions of PyTorch that are called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.names.add(getattr(func, "__name__", ""))
+        return func(*args, **(kwargs or {}))
+
+
+def _calls_softmax(function: Callable[..., Any]) -> bool:
+    with _Calls() as calls:
+        exercise.call_all(SOFTMAX, function, SOFTMAX.cases())
+    return any("softm" in name for name in calls.names)  # log_softmax and softmin, too
 
 
 # -- attention

@@ -162,6 +162,23 @@ class Drawn:
         return (self.mean - other.mean, *interval((self.draws - other.draws).tolist()))
 
 
+def drawn_reader(scores: Floats, sources: Ints) -> Drawn:
+    """Return what `draw_systems` would of a reader whose score on each example is known.
+
+    ``scores``: (n,), from 0 to 1; its score is their mean. ``sources``: (n,), as in a record.
+
+    Raises
+    ------
+    TaskError
+        There are more or fewer scores than examples.
+
+    """
+    if scores.shape != sources.shape:
+        raise TaskError(f"there are {len(sources)} test examples; scores: {scores.shape}")
+    means = np.array([scores[chosen].mean() for chosen in draw_texts(sources)])
+    return Drawn([float(scores.mean())], means)
+
+
 def draw_systems(
     book: Book, task: str, system_of: Callable[[Row], System | None] | None = None
 ) -> dict[System, Drawn]:

@@ -20,6 +20,7 @@ from bertedu.finetuning.tasks import split_words
 from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.checkpoints import (
     CheckpointError,
+    finite,
     hugging_face_config,
     hugging_face_tensors,
     load_tensors,
@@ -222,7 +223,7 @@ def load_finetuned(folder: Path | str) -> FineTuned:
         head = _THEIRS[own["kind"]][1]
         model = TaskModel(BertFeatures(bert), _kind(own, labels))
         state = {
-            name.replace(head, "classifier."): tensor
+            name.replace(head, "classifier."): finite(tensor, name, str(folder))
             for name, tensor in tensors.items()
             if name.startswith(head)
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import nbformat
@@ -81,6 +82,42 @@ def test_the_neuron_view_shows_how_a_weight_is_made(show: Any, bert: Bert) -> No
     view.locator("#collapsed #leftText rect[width='16']").nth(2).click(force=True)
     assert view.locator("#expanded").get_attribute("visibility") == "visible"
     assert "Query q" in view.locator("#expanded").text_content()
+
+
+def test_a_head_view_of_several_models_shows_the_one_that_is_chosen(show: Any, bert: Bert) -> None:
+    torch.manual_seed(1)
+    other = Bert(dataclasses.replace(bert.config, direction="left-to-right")).eval()
+    page = show(head_view({"both": bert, "left only": other}, load_tokenizer(), TEXT))
+    view = page.locator(".bertedu-bertviz")
+    box = view.locator("select").nth(1)
+    assert box.locator("option").all_text_contents() == ["both", "left only"]
+    assert close(drawn(view), attend(bert, load_tokenizer(), TEXT).weights[0].flatten() / 2)
+    box.select_option("left only")
+    weights = attend(other, load_tokenizer(), TEXT).weights
+    assert close(drawn(view), weights[0].flatten() / 2)
+    view.locator("select").nth(0).select_option("3")
+    assert close(drawn(view), weights[2].flatten() / 2)
+
+
+@pytest.mark.parametrize("width", [600, 900])
+def test_nothing_is_cut_off_on_a_narrow_page(show: Any, bert: Bert, width: int) -> None:
+    page = show(model_view(bert, load_tokenizer(), TEXT), neuron_view(bert, load_tokenizer(), TEXT))
+    page.set_viewport_size({"width": width, "height": 900})
+    # JupyterLab's own rule for pictures in an output, which is what cuts
+    page.add_style_tag(content="svg { max-width: 100%; height: auto }")
+    inside = """(root) => {
+      const svg = root.querySelector("svg");
+      const { right, bottom, width } = svg.getBoundingClientRect();
+      const box = (one) => one.getBoundingClientRect();
+      const parts = [...svg.querySelectorAll("line, rect, text")].map(box);
+      const over = Math.max(...parts.map((p) => Math.max(p.right - right, p.bottom - bottom)));
+      return { over, width, reach: root.scrollWidth };
+    }"""
+    model, neuron = (page.locator(".bertedu-bertviz").nth(i).evaluate(inside) for i in (0, 1))
+    assert model["over"] <= 3
+    assert model["width"] <= width
+    assert neuron["over"] <= 3
+    assert neuron["reach"] >= neuron["width"] > 1000  # scrolled to, not cut
 
 
 def test_two_views_on_a_page_do_not_mix(show: Any, bert: Bert) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,107 @@ def test_two_models_move_together_but_choose_heads_apart(show: Callable[..., Any
     assert layers == ["1", "2"]
 
 
+def one_way(size: int, name: str = "left-to-right") -> Attention:
+    """The same, but a query sees only itself and what came before."""
+    full = attention(size, name)
+    kept = full.weights.tril()
+    return dataclasses.replace(
+        full, weights=kept / kept.sum(-1, keepdim=True), direction="left-to-right"
+    )
+
+
+def test_three_models_stand_side_by_side_or_alone(show: Callable[..., Any]) -> None:
+    models = [attention(5, "one"), one_way(5), attention(5, "three", seed=2)]
+    page = show(AttentionView(*models, starts=[(1, 1), (2, 1), (3, 2)], query=2))
+    for i, where in enumerate(["Layer 1, head 1", "Layer 2, head 1", "Layer 3, head 2"]):
+        assert says(page, i).startswith(f"{where}: “t2” attends to")  # held from the start
+    figures = page.locator("figure")
+    tops = [figures.nth(i).bounding_box()["y"] for i in range(3)]
+    assert max(tops) - min(tops) < 1, "three small models do not fit beside each other"
+    page.click(".which button >> text=left-to-right")
+    assert [figures.nth(i).is_visible() for i in range(3)] == [False, True, False]
+    assert page.locator(".which [aria-pressed=true]").all_inner_texts() == ["left-to-right"]
+    page.keyboard.press("Tab")  # the next button, from the keyboard alone
+    page.keyboard.press("Enter")
+    assert [figures.nth(i).is_visible() for i in range(3)] == [False, False, True]
+    page.click(".which button >> text=all")
+    assert [figures.nth(i).is_visible() for i in range(3)] == [True] * 3
+    assert says(page, 1).startswith("Layer 2, head 1: “t2”")  # nothing was lost meanwhile
+
+
+def test_one_model_has_no_switch(show: Callable[..., Any]) -> None:
+    assert show(AttentionView(attention(5))).locator(".which").count() == 0
+
+
+def test_what_the_mask_hides_is_struck_out(show: Callable[..., Any]) -> None:
+    page = show(AttentionView(one_way(5), attention(5, "both")))
+    struck = [".keys li.unseen", ".queries li.unseen"]
+    assert [page.locator(where).count() for where in struck] == [0, 0]
+    page.hover("figure >> nth=0 >> .queries li >> nth=2")
+    hidden = page.locator("figure").nth(0).locator(".keys li.unseen")
+    assert hidden.all_inner_texts() == ["t3", "t4"]
+    assert hidden.nth(0).get_attribute("aria-label") == "t3, hidden by the mask"
+    assert page.locator("figure").nth(1).locator("li.unseen").count() == 0
+    page.hover("figure >> nth=0 >> .keys li >> nth=1")  # who may see t1? Not t0
+    assert page.locator(".queries li.unseen").all_inner_texts() == ["t0"]
+
+
+def test_shares_are_apart_from_their_words_and_nothing_of_0_percent_is_told(
+    show: Callable[..., Any],
+) -> None:
+    one = attention(5)
+    tokens = ["a", "because", "a longer one", "d", "e"]
+    weights = torch.zeros_like(one.weights)
+    weights[..., 1] = 1
+    page = show(AttentionView(dataclasses.replace(one, tokens=tokens, weights=weights)))
+    page.hover(".queries li >> nth=0")
+    item = page.locator(".keys li").nth(1)
+    word, share = (item.locator(name).bounding_box() for name in ("span", "small"))
+    text = page.evaluate(
+        """() => {
+          const range = document.createRange();
+          range.selectNodeContents(document.querySelectorAll(".keys li small")[1]);
+          return range.getBoundingClientRect().x;
+        }"""
+    )
+    assert text - (word["x"] + word["width"]) >= 4, (word, share)
+    assert item.get_attribute("aria-label") == "because, 100 %"
+    assert page.locator(".keys li").nth(0).get_attribute("aria-label") == "a"
+    assert says(page) == "Layer 1, head 1: “a” attends to “because” 100 %."
+    page.hover(".keys li >> nth=3")
+    assert says(page) == "Layer 1, head 1: “d” gets from no token."
+
+
+def test_an_even_fan_can_be_seen_on_black_and_on_white(show: Callable[..., Any]) -> None:
+    one = attention(16)
+    even = dataclasses.replace(one, weights=torch.full_like(one.weights, 1 / 16))
+    page = show(AttentionView(even))
+
+    def contrast(color: str, background: int) -> float:
+        """WCAG's contrast of a single line of the fan, as drawn, to the page."""
+        page.evaluate(f"document.body.style.color = '{color}'")
+        page.click("[aria-label='layer 2, head 1']")  # the line is drawn again
+        *rgb, opacity = page.evaluate(
+            """() => {
+              const canvas = document.querySelector(".lines > canvas");
+              const pen = canvas.getContext("2d");
+              const sharp = canvas.width / 190;  // 4 pixels in: the top line has no neighbor
+              const { data } = pen.getImageData(4 * sharp, 0, 1, 16 * sharp);
+              let best = 0;
+              for (let i = 4; i < data.length; i += 4) if (data[i + 3] > data[best + 3]) best = i;
+              return [...data.slice(best, best + 4)].map((part) => part / 255);
+            }"""
+        )
+        seen = [opacity * part + (1 - opacity) * background for part in rgb]
+        linear = [c / 12.92 if c <= 0.04 else ((c + 0.055) / 1.055) ** 2.4 for c in seen]
+        light = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+        bright, dark = max(light, background), min(light, background)
+        return float((bright + 0.05) / (dark + 0.05))
+
+    assert contrast("white", 0) > 1.5
+    assert contrast("black", 1) > 1.5
+
+
 def test_panels_with_other_tokens_stay_apart(show: Callable[..., Any]) -> None:
     page = show(AttentionView(attention(5), attention(6)))
     page.hover("figure >> nth=0 >> .queries li >> nth=3")
@@ -197,12 +299,27 @@ def test_in_jupyterlab_the_view_and_the_widget_work(browser: Any, lab: Any, tmp_
     assert page.locator("figure").count() == 2
     for i in (0, 1):
         figure = page.locator("figure").nth(i)
+        # the lines end where the words begin, whatever JupyterLab does to lists
+        lines = figure.locator(".lines > canvas").bounding_box()
+        words = figure.locator(".keys li").first.bounding_box()
+        assert abs(lines["x"] + lines["width"] - words["x"]) < 1
         figure.locator("[aria-label='layer 3, head 1']").click()
         figure.locator(".queries li").nth(2).click()
         assert "Layer 3, head 1: “c” attends" in figure.locator(".says").inner_text()
         figure.locator("[aria-label='layer 3, head 1']").focus()
         page.keyboard.press("ArrowUp")
         assert figure.get_attribute("data-layer") == "2"
+        # cut, next cell, delete, new cell: JupyterLab's, but not with the focus in here
+        for where in ("[aria-label='layer 2, head 1']", ".queries", ".keys"):
+            figure.locator(where).focus()
+            for key in "xjddba":
+                page.keyboard.press(key)
+        page.wait_for_timeout(300)
+        state = "[w.widgets.length, w.activeCellIndex]"
+        found = page.evaluate(
+            f"() => {{ const w = window.jupyterapp.shell.currentWidget.content; return {state}; }}"
+        )
+        assert found == [2, i]
     # Python heard of it
     page.evaluate(
         """() => {

@@ -652,18 +652,18 @@ def test_each_wrong_interval_gets_its_own_message(wrong: Wrong, text: str) -> No
 
 # -- a claim
 
-SAY = {"higher": "supported", "lower": "not supported", "undecided": "undecided"}
+SAY = {"higher": "supported", "lower": "contradicted", "undecided": "undecided"}
 
 
 def claim_by_signs(low: float, high: float) -> str:
-    signs = {(1, 1): "supported", (-1, -1): "not supported"}
+    signs = {(1, 1): "supported", (-1, -1): "contradicted"}
     return signs.get((int(np.sign(low)), int(np.sign(high))), "undecided")
 
 
 def claim_by_inside(low: float, high: float) -> str:
     if low <= 0 <= high:
         return "undecided"
-    return "supported" if low + high > 0 else "not supported"
+    return "supported" if low + high > 0 else "contradicted"
 
 
 @pytest.mark.parametrize(
@@ -682,7 +682,7 @@ def test_right_claims_pass(f: Wrong) -> None:
 
 def said(yes: Wrong, no: Wrong) -> Wrong:
     return lambda low, high: (
-        "supported" if yes(low, high) else "not supported" if no(low, high) else "undecided"
+        "supported" if yes(low, high) else "contradicted" if no(low, high) else "undecided"
     )
 
 
@@ -706,7 +706,7 @@ CLAIMS: Planted = [
     (said(lambda a, b: a > 0, lambda a, b: b <= 0), "an end at 0 is not undecided"),
     (said(lambda a, b: a >= 0, lambda a, b: b < 0), "an end at 0 is not undecided"),
     (said(lambda a, b: a > 0, lambda a, b: True), "'undecided' is missing"),
-    (said(lambda a, b: a > 0, never), "you never say 'not supported'"),
+    (said(lambda a, b: a > 0, never), "you never say 'contradicted'"),
     (said(never, lambda a, b: b < 0), "you never say 'supported'"),
     (said(lambda a, b: b > 0, lambda a, b: a < 0), "the wrong end is asked"),
     (said(lambda a, b: b > 0, lambda a, b: True), "the wrong end is asked"),

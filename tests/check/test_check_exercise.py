@@ -94,8 +94,26 @@ def test_a_stub_is_told_how_to_begin(one: Exercise | TestExercise) -> None:
         stubs.append(lambda *_: (None, None))
     for stub in stubs:
         said = verdict(getattr(check, one.name), stub)
-        assert said.startswith(f"… {one.name} is still a stub. Start from {one.start}")
-        assert said.count("\n") == 1
+        assert words(said).startswith(f"… {one.name} is still a stub. Start from {one.start}")
+        assert max(map(len, said.splitlines())) <= 100  # a notebook breaks longer ones in mid-word
+
+
+@by_any_name
+def test_an_answer_that_is_printed_and_not_returned_is_told_so(
+    one: Exercise | TestExercise,
+) -> None:
+    def prints(*_: Any) -> None:
+        print(3.14)
+
+    def prints_and_waits(*_: Any) -> None:
+        print("not done yet")
+        raise NotImplementedError
+
+    said = words(verdict(getattr(check, one.name), prints))
+    assert said.startswith(f"✗ {one.name}: your function prints something and returns nothing.")
+    assert "End your function with return" in said
+    assert "still a stub" in verdict(getattr(check, one.name), prints_and_waits)
+    assert "still a stub" in verdict(getattr(check, one.name), lambda *_: print(" ", end=""))
 
 
 @by_any_name
@@ -269,6 +287,58 @@ def test_what_a_function_does_to_its_inputs_is_forgotten(one: Exercise) -> None:
     run: Any = getattr(check, one.name)
     verdict(run, wraps(one.right)(spoils))
     assert verdict(run, one.right).startswith(f"✓ {one.name}: ")
+
+
+def test_numpy_answers_are_read_whatever_their_strides_order_and_kind() -> None:
+    back = np.arange(3)[::-1]
+    for array in (back, np.arange(3, dtype=">f4")[::-1], np.array([[2, 1, 0]]).T[:, 0]):
+        read = exercise.read_tensor(exercise.without_numpy(array), "it", (3,))
+        assert read.tolist() == [2, 1, 0]
+    plain = exercise.without_numpy([np.int64(3), (np.float32(0.5), np.bool_(True)), {"a": back}])
+    assert plain[:2] == [3, (0.5, True)]
+    assert [type(plain[0]), *map(type, plain[1])] == [int, float, bool]
+    assert torch.equal(torch.as_tensor(plain[2]["a"]), torch.tensor([2, 1, 0]))
+    text, tensor = "text", torch.ones(2)
+    assert exercise.without_numpy(text) is text
+    assert exercise.without_numpy(tensor) is tensor
+
+
+def top_words_in_numpy(logits: Tensor, k: int) -> Any:
+    best = np.argsort(logits.numpy())[::-1][:k]
+    return best, logits.softmax(-1).numpy()[best]
+
+
+def test_right_answers_in_numpy_pass() -> None:
+    def chance(vocab_size: int) -> Any:
+        return np.array([start_here.right_chance(vocab_size)])
+
+    assert verdict(check.chance, chance).startswith("✓ chance")
+    assert verdict(check.chance, lambda v: np.float32(chance(v)[0])).startswith("✓ chance")
+    assert verdict(check.chance, lambda v: torch.tensor([[chance(v)[0]]])).startswith("✓ chance")
+    assert verdict(check.top_words, top_words_in_numpy).startswith("✓ top_words")
+
+
+@by_name
+def test_a_right_answer_may_hold_numpy_numbers_and_arrays(one: Exercise) -> None:
+    """Every tensor of our own answer as an array that runs backwards, every number as NumPy's."""
+
+    def in_numpy(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            array = value.detach().numpy()
+            return np.flip(np.flip(array).copy())
+        if isinstance(value, list | tuple):
+            return type(value)(map(in_numpy, value))
+        if isinstance(value, bool):
+            return np.bool_(value)
+        if isinstance(value, int | float):
+            return np.array(value)[()]
+        return value
+
+    @wraps(one.right)
+    def f(*inputs: Any) -> Any:
+        return in_numpy(one.right(*inputs))
+
+    assert exercise.judge(one, f).startswith(f"✓ {one.name}: ")
 
 
 def test_numbers_are_written_short() -> None:

@@ -148,12 +148,28 @@ def softmax_in_numpy(scores: Tensor) -> Any:
         right_softmax,
         softmax_by_loops,
         softmax_in_numpy,
-        lambda scores: scores.softmax(-1),
         lambda scores: (scores - scores.logsumexp(1, keepdim=True)).exp(),
     ],
 )
 def test_right_softmaxes_pass(f: Wrong) -> None:
     assert verdict(check.softmax, f).startswith("✓ softmax: 130 random tables")
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda scores: scores.softmax(-1),
+        lambda scores: torch.softmax(scores, 1),
+        lambda scores: F.softmax(scores, dim=-1),
+        lambda scores: F.softmin(-scores, dim=-1),
+        lambda scores: scores.log_softmax(-1).exp(),
+        torch.nn.Softmax(dim=-1),
+    ],
+)
+def test_a_ready_made_softmax_is_no_solution(f: Wrong) -> None:
+    said = words(verdict(check.softmax, f))
+    assert said.startswith("✗ softmax: right, but PyTorch's softmax did the work.")
+    assert "Begin with scores.exp()" in said
 
 
 def naive(scores: Tensor) -> Tensor:
@@ -177,6 +193,11 @@ def below(scores: Tensor) -> Tensor:
     return scores - scores.max(1, keepdim=True).values
 
 
+def narrow_twice(scores: Tensor) -> Tensor:
+    weights = (scores - scores.amax(dim=1)).exp()
+    return weights / weights.sum(dim=1)
+
+
 def softmax_in_place(scores: Tensor) -> Tensor:
     scores -= scores.max(1, keepdim=True).values
     return naive(scores)
@@ -191,6 +212,10 @@ PLANTED_SOFTMAXES = [
     (lambda s: below(s).exp() / below(s).exp().sum(0), "columns sum to 1, rows do not"),
     (lambda s: s.exp() / s.exp().sum(), "the whole table sums to 1"),
     (lambda s: below(s).exp() / below(s).exp().sum(), "the whole table sums to 1"),
+    (lambda s: s.exp() / s.exp().sum(1), "the sums of the rows have lost their place"),
+    (lambda s: below(s).exp() / below(s).exp().sum(1), "the sums of the rows have lost their"),
+    (lambda s: naive(s - s.max(1).values), "the highest scores of the rows have lost their place"),
+    (narrow_twice, "keepdim=True is missing twice"),
     (torch.exp, "the exponentials are not divided by their sum"),
     (lambda s: below(s).exp(), "the exponentials are not divided by their sum"),
     (lambda s: s / s.sum(1, keepdim=True), "divided by their sum, without exp"),

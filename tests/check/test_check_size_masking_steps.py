@@ -120,7 +120,7 @@ PERPLEXITIES: Planted = [
     (lambda x, n: math.exp(x[-1]), "only one batch is looked at"),
     (perplexity_in_place, "your function writes into its lists"),
     (lambda x, n: [right_perplexity(x, n)], "one number is wanted"),
-    (lambda x, n: np.exp(np.array(x)), "an array of shape (1,); one number is wanted"),
+    (lambda x, n: np.exp(np.array(x)), "an array of shape (2,); one number is wanted"),
     (lambda x, n: right_perplexity(x, n) + 1, "60 of 60 cases come out wrong"),
     (lambda x, n: math.exp(x * n / sum(n)), "stopped with TypeError"),
 ]

@@ -1,0 +1,363 @@
+"""The command line as a newcomer uses it: odd numbers, files in the way, two runs at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from test_cli_pretrain import command, corpus, encoded, invoke, refused, start, steps_on_disk
+from typer.testing import CliRunner, Result
+
+from bertedu.cli import app, lines_of
+from bertedu.model.bert import Bert
+from bertedu.model.config import PRESETS
+from bertedu.model.loading import ENCODERS_ALONE, PUBLISHED, find_model
+from bertedu.pretraining import run as running
+from bertedu.pretraining.run import LOCK_FILE, RUN_FILE
+from bertedu.text.sources import find
+
+__all__ = ["corpus"]  # a fixture
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, corpus: Path) -> None:
+    """A smaller BERT behind the same names, encoded once."""
+    splits = encoded(corpus)
+    monkeypatch.setattr(running, "load_splits", lambda corpora, say: splits)
+    monkeypatch.setitem(PRESETS, "tiny", (1, 8, 1))
+
+
+@pytest.fixture
+def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("load_splits", "train", "BertForPreTraining"):
+        monkeypatch.setattr(running, name, lambda *_, **__: pytest.fail("it went to work"))
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, words)])
+
+
+# -- numbers that cannot be meant
+
+
+@pytest.mark.usefixtures("no_work")
+@pytest.mark.parametrize("value", [-1, 0, "nan", "inf", "-inf"])
+def test_a_learning_rate_that_cannot_be_meant_is_refused_before_any_work(
+    corpus: Path, tmp_path: Path, value: object
+) -> None:
+    message = refused(corpus, tmp_path / "run", "--steps", 3, "--learning-rate", value)
+    assert "--learning-rate" in message
+    assert "should be a number above zero" in message
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("no_work")
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("--dropout", value) for value in (-0.1, 1, "nan", "inf")),
+        *(("--seed", value) for value in (-5, 2**32)),
+        *(("--mask-rate", value) for value in (0, 1.5, "nan")),
+        *(("--minutes", value) for value in (0, -1, "nan", "inf")),
+    ],
+)
+def test_other_numbers_are_refused_by_the_name_of_their_option(
+    corpus: Path, tmp_path: Path, option: str, value: object
+) -> None:
+    length = [] if option == "--minutes" else ["--steps", 3]
+    message = refused(corpus, tmp_path / "made" / "run", *length, option, value)
+    assert message.startswith(f"Error: {option} ")
+    assert " should be " in message
+    assert list(tmp_path.iterdir()) == [], "no folder is left, nor one above it"
+
+
+@pytest.mark.parametrize("option", ["--learning-rate", "--dropout"])
+def test_fine_tuning_refuses_such_numbers_too(
+    monkeypatch: pytest.MonkeyPatch, option: str, tmp_path: Path
+) -> None:
+    def fail(*_: Any) -> None:
+        pytest.fail("it went to work")
+
+    monkeypatch.setattr("bertedu.finetuning.tasks.load_task", fail)
+    for value in (-1, "nan", "inf"):
+        result = run("finetune", "topic", "--results", tmp_path, option, value)
+        assert result.exit_code == 1, result.output
+        assert result.stderr.startswith(f"Error: {option} ")
+
+
+# -- a file in the way
+
+
+@pytest.mark.usefixtures("no_work")
+def test_out_that_is_a_file_is_refused_at_once(corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("I am no folder")
+    for out in (tmp_path / "file", tmp_path / "file" / "below"):
+        message = refused(corpus, out, "--steps", 3)
+        assert message.endswith("a file of that name is in the way; --out names a folder")
+    assert (tmp_path / "file").read_text() == "I am no folder"
+
+
+def test_only_a_full_disk_asks_for_space(tmp_path: Path) -> None:
+    for number, asks in ((28, True), (13, False)):
+        with pytest.raises(running.CheckpointError) as caught, running._writing(tmp_path):
+            raise OSError(number, os.strerror(number))
+        assert ("free some space" in str(caught.value)) == asks
+        assert os.strerror(number) in str(caught.value)
+
+
+def test_fine_tuning_into_a_file_is_refused_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "bertedu.finetuning.tasks.load_task", lambda *_: pytest.fail("it went to work")
+    )
+    (tmp_path / "file").touch()
+    result = run("finetune", "topic", "--seeds", 1, "--out", tmp_path / "file")
+    assert result.exit_code == 2
+    assert "is a file" in " ".join(result.stderr.replace("│", " ").split())
+
+
+# -- two runs into one folder
+
+# Trains until the file `go` is there: the other run comes meanwhile.
+WAIT = """
+import time
+from pathlib import Path
+import bertedu.pretraining.run as run
+original = run.train
+def train(*arguments, **named):
+    Path({here!r}).touch()
+    while not Path({go!r}).exists():
+        time.sleep(0.02)
+    return original(*arguments, **named)
+run.train = train
+"""
+
+
+def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
+    import time
+
+    deadline = time.monotonic() + 120
+    while not path.exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("kill", [False, True])
+def test_two_runs_do_not_write_into_one_folder(corpus: Path, tmp_path: Path, kill: bool) -> None:
+    out, here, go = (tmp_path / name for name in ("run", "here", "go"))
+    words = command(corpus, out, "--steps", 3)
+    first = start(words, WAIT.format(here=str(here), go=str(go)))
+    try:
+        wait_for(here, first)
+        for more in ([], ["--resume"]):
+            message = refused(corpus, out, "--steps", 3, *more)
+            assert f"another run is writing to {out} now" in message
+        if kill:
+            first.kill()  # -9: the lock file stays, the lock does not
+            first.communicate()
+            assert (out / LOCK_FILE).exists()
+            assert invoke(corpus, out, "--steps", 3).exit_code == 0
+        else:
+            go.touch()
+            _, errors = first.communicate()
+            assert first.returncode == 0, errors
+            assert "holds a finished run" in refused(corpus, out, "--steps", 3)
+    finally:
+        first.kill()
+        first.communicate()
+    assert (out / "model.safetensors").exists()
+    assert not (out / LOCK_FILE).exists()
+
+
+# -- threads
+
+
+@pytest.fixture
+def cores(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Four cores that nobody uses: what torch is told is written down, and not done."""
+    told: list[int] = [1]
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3}, raising=False)
+    monkeypatch.setattr(torch, "set_num_threads", told.append)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: told[-1])
+    monkeypatch.setattr("bertedu.threads.threads_were_set", False)
+    return told
+
+
+def unthreaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give no --threads with every command."""
+    import test_cli_pretrain
+
+    options = test_cli_pretrain.OPTIONS.replace("--threads 1 ", "")
+    monkeypatch.setattr(test_cli_pretrain, "OPTIONS", options)
+
+
+def timed(monkeypatch: pytest.MonkeyPatch, slow: float, cores: list[int]) -> list[float]:
+    """Let a step take a second on one thread and ``slow`` on more; return what was asked for."""
+    unthreaded(monkeypatch)
+    asked: list[float] = []
+
+    def seconds(*_: Any, **__: Any) -> float:
+        asked.append(1.0 if cores[-1] == 1 else slow)
+        return asked[-1]
+
+    monkeypatch.setattr(running, "step_seconds", seconds)
+    return asked
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(("slow", "best"), [(0.5, 4), (0.89, 4), (0.91, 1), (3.0, 1)])
+def test_a_long_run_takes_the_threads_that_pay(
+    corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cores: list[int],
+    slow: float,
+    best: int,
+) -> None:
+    asked = timed(monkeypatch, slow, cores)
+    out = tmp_path / "run"
+    result = invoke(corpus, out, "--steps", 200, "--stop-at", 1)
+    assert result.exit_code == 0, result.output
+    assert asked == [1.0, slow]
+    assert cores[-1] == best
+    assert f"CPU threads: {best} (a step takes, by threads, 1: 1000 ms, 4: " in result.output
+    assert json.loads((out / RUN_FILE).read_text())["threads"] == best
+    cores.append(1)
+    assert invoke(corpus, out, "--resume", "--stop-at", 2).exit_code == 0
+    assert steps_on_disk(out) == 2
+    assert cores[-1] == best, "a resumed run keeps what it began with"
+    assert asked == [1.0, slow], "and measures nothing"
+    assert invoke(corpus, out, "--resume", "--stop-at", 3, "--threads", 2).exit_code == 0
+    assert cores[-1] == 2, "unless it is told"
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("options", [["--steps", 199], ["--steps", 200, "--threads", 1]])
+def test_a_short_run_and_one_that_is_told_measure_no_threads(
+    corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cores: list[int],
+    options: list[object],
+) -> None:
+    asked = timed(monkeypatch, 0.5, cores)
+    assert invoke(corpus, tmp_path / "run", *options, "--stop-at", 1).exit_code == 0
+    assert asked == []
+    assert cores[-1] == 1
+
+
+@pytest.mark.usefixtures("small")
+def test_a_user_who_set_the_threads_outside_is_obeyed(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: list[int]
+) -> None:
+    asked = timed(monkeypatch, 0.5, cores)
+    monkeypatch.setattr("bertedu.threads.threads_were_set", True)
+    assert invoke(corpus, tmp_path / "run", "--steps", 200, "--stop-at", 1).exit_code == 0
+    assert asked == []
+
+
+@pytest.mark.usefixtures("small")
+def test_timing_threads_moves_no_weight(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: list[int]
+) -> None:
+    assert invoke(corpus, tmp_path / "told", "--steps", 200, "--save-every", 200).exit_code == 0
+    unthreaded(monkeypatch)
+    measured = invoke(corpus, tmp_path / "measured", "--steps", 200, "--save-every", 200)
+    assert "CPU threads: " in measured.output
+    assert set(cores) == {1, 4}
+    told, found = (tmp_path / name / "model.safetensors" for name in ("told", "measured"))
+    assert told.read_bytes() == found.read_bytes()
+
+
+# -- texts that cannot be read, files that hold none
+
+
+def one_line_error(result: Result) -> str:
+    assert result.exit_code == 1, result.output
+    assert isinstance(result.exception, SystemExit), "a traceback"
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Error: ")
+    return line
+
+
+def test_bytes_that_are_no_utf_8_are_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        pytest.fail("it loaded a model first")
+
+    monkeypatch.setattr("bertedu.load", fail)
+    monkeypatch.setattr("bertedu.finetuning.saving.load_finetuned", fail)
+    bad = os.fsdecode(b"the \xff ___ barked")
+    for words in (["fill", bad], ["predict", tmp_path, bad], ["predict", tmp_path, "good", bad]):
+        assert "not UTF-8: after 'the ' comes a byte that is no character" in one_line_error(
+            run(*words)
+        )
+    assert "at its beginning" in one_line_error(run("fill", os.fsdecode(b"\xff___")))
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"\x89PNG\r\n\x1a\n", "is no text file in UTF-8: byte 1 is no part of a character"),
+        (b"good\nb\xe9d", "is no text file in UTF-8: byte 7"),
+        (b"", "is empty: write an input a line"),
+        (b"\xef\xbb\xbf \n\n", "is empty: write an input a line"),
+    ],
+)
+def test_a_file_that_holds_no_text_is_named_before_a_model_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, problem: str
+) -> None:
+    monkeypatch.setattr(
+        "bertedu.finetuning.saving.load_finetuned", lambda *_: pytest.fail("loaded a model first")
+    )
+    file = tmp_path / "inputs"
+    file.write_bytes(content)
+    assert f"{file} {problem}" in one_line_error(run("predict", tmp_path, "--file", file))
+
+
+def test_a_mark_of_windows_in_front_of_a_file_is_no_text(tmp_path: Path) -> None:
+    file = tmp_path / "inputs.txt"
+    file.write_bytes(b"\xef\xbb\xbfone\ttwo\r\nthree\r\n")
+    assert lines_of(file) == ["one\ttwo", "three"]
+
+
+# -- fill
+
+
+def test_an_encoder_without_a_head_is_refused_before_it_is_fetched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        pytest.fail("it fetched 83 MB")
+
+    monkeypatch.setattr("bertedu.model.loading.read", fail)
+    message = one_line_error(run("fill", "the ___ barked", "--checkpoint", "minilm"))
+    assert "minilm is an encoder alone" in message
+    assert "such as bert-mini" in message
+
+
+def test_the_encoders_alone_are_those_without_a_head() -> None:
+    for name in PUBLISHED:
+        source = find(name)
+        if not source.path.is_file():
+            pytest.skip("not fetched: run `make weights`")
+        assert isinstance(find_model(name).model, Bert) == (name in ENCODERS_ALONE), name
+
+
+def test_the_example_of_fills_help_has_a_sensible_answer() -> None:
+    helped = CliRunner().invoke(app, ["fill", "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
+    (example,) = re.findall('"(.*___.*?)"', helped.output)
+    result = run("fill", example, "--top", 1)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.split()[2] == "congress", f"{example!r} gives {result.stdout}"
