@@ -1,0 +1,449 @@
+"""The exercises of notebook 04: GELU, feed-forward, the two layers, counting, and word vectors."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bertedu.model.bert import BertOutput
+from bertedu.model.config import BertConfig
+from bertedu.model.encoder import EncoderLayer, FeedForward
+from exercises.judge import Exercise, Inputs, Named, like, number, read_tensor, shaped, whole
+from exercises.museum import TestExercise
+
+Map = Callable[[Tensor], Tensor]  # (S, H) -> (S, H)
+
+
+def _drawer(seed: int) -> Callable[..., Tensor]:
+    """Make a function that draws tensors of numbers with one decimal."""
+    generator = torch.Generator().manual_seed(seed)
+    return lambda *shape: torch.randn(*shape, generator=generator).mul(10).round() / 10
+
+
+# -- gelu
+
+
+def right_gelu(x: Tensor) -> Tensor:
+    """x · Φ(x), where Φ(x) is the probability that a standard normal number is below x."""
+    below = 0.5 * (1 + torch.erf(x / math.sqrt(2)))
+    return x * below
+
+
+def _gelu_cases() -> list[Inputs]:
+    draw = _drawer(1)
+    cases: list[Inputs] = [(torch.tensor([v]),) for v in (1.0, -1.0, 0.0, 2.0, -2.5, 0.5, -0.7)]
+    for shape in ((3,), (2, 4), (2, 3, 16)):
+        cases += [(draw(*shape) * 1.5,) for _ in range(20)]
+    return cases
+
+
+# GELU and ReLU are close, and the tanh form is closer still: what is compared is the distance
+# to ReLU, magnified, so that a difference of 0.0003 counts and a rounding error does not.
+ZOOM = 20
+
+
+def _read_gelu(answer: Any, x: Tensor) -> Any:
+    tensor = read_tensor(answer, "the result", x.shape)
+    return ((tensor.double() - x.double().relu()) * ZOOM).tolist()
+
+
+def _gelu_difference(inputs: Inputs, mine: Any, right: Any) -> str:
+    x = inputs[0].double()
+    values = [torch.tensor(part).double() / ZOOM + x.relu() for part in (mine, right)]
+    worst = int((values[0] - values[1]).abs().nan_to_num(torch.inf).argmax())
+    at, got, want = (float(part.flatten()[worst]) for part in (x, *values))
+    return f"At x = {at:.3f} yours gives {got:.4f}; right is {want:.4f}."
+
+
+GELU = Exercise(
+    name="gelu",
+    asks="(x of any shape) -> the same shape: the exact GELU",
+    right=right_gelu,
+    cases=_gelu_cases,
+    read=_read_gelu,
+    differ=_gelu_difference,
+    tried="67 tensors, to four decimals: the exact GELU, not one of its approximations.",
+    start="torch.erf(x / 2 ** 0.5), which runs from -1 to 1. Φ(x) must run from 0 to 1.",
+    solution=(FeedForward, right_gelu),
+    mistakes="""
+    ✗ this is the tanh approximation.
+      no bug: Google's code for BERT has it. It is off by up to 0.0005. Exact is x·Φ(x) with
+      torch.erf.
+    | x * below => F.gelu(x, approximate="tanh")
+    ✗ this is Φ(x) alone: the x before it is missing.
+      Φ(x) says how much of x gets through. Multiply: x * Φ(x).
+    | x * below => below
+    ✗ Φ lacks its 1/2, so the result is twice too large.
+      1 + erf runs from 0 to 2, a probability from 0 to 1: 0.5 * (1 + torch.erf(…)).
+    | 0.5 * =>
+    ✗ x is not divided by √2 inside erf.
+      erf belongs to a bell curve of variance 1/2. For variance 1: erf(x / √2).
+    | x / math.sqrt(2) => x
+    """,
+)
+
+
+# -- feed_forward
+
+
+def right_feed_forward(x: Tensor, W1: Tensor, b1: Tensor, W2: Tensor, b2: Tensor) -> Tensor:
+    """(S, H) -> (S, H), by way of (S, inner). W1 is (inner, H), W2 is (H, inner)."""
+    hidden = F.gelu(x @ W1.T + b1)
+    return hidden @ W2.T + b2
+
+
+def _feed_forward_cases() -> list[Inputs]:
+    """Square ones among them, in which a forgotten transpose raises no error."""
+    draw = _drawer(2)
+    return [
+        (draw(rows, size), draw(inner, size), draw(inner), draw(size, inner), draw(size))
+        for rows, size, inner in ((1, 1, 1), (1, 2, 2), (2, 2, 2), (2, 2, 8), (3, 4, 16))
+        for _ in range(20)
+    ]
+
+
+FEED_FORWARD = Exercise(
+    name="feed_forward",
+    asks="(x (S, H), W1 (inner, H), b1, W2 (H, inner), b2) -> (S, H), with GELU between",
+    right=right_feed_forward,
+    cases=_feed_forward_cases,
+    read=like("the result"),
+    tried="100 random cases, from one number to three words of four.",
+    start="x @ W1.T + b1: the hidden numbers, before GELU.",
+    in_place="x += … writes into the caller's x, and the residual still needs it.",
+    solution=(FeedForward, right_feed_forward),
+    mistakes="""
+    ✗ there is no activation between the two maps.
+      two linear maps in a row are one linear map: put F.gelu around the first.
+    | F.gelu =>
+    ✗ the activation comes after the second map.
+      GELU belongs between the maps; after the second, no output below -0.17 is possible.
+    | F.gelu => && hidden @ W2.T + b2 => F.gelu(hidden @ W2.T + b2)
+    ✗ the activation is ReLU.
+      the Transformer of 2017 had ReLU here. BERT has GELU: F.gelu.
+    | gelu => relu
+    ✗ the weights are used the wrong way around.
+      nn.Linear keeps a weight as (out, in), a row for each output: multiply by W1.T and W2.T. In
+      the square cases the shapes fit either way, and only the numbers tell.
+    | .T =>
+    ✗ the input is added to the output.
+      the residual is the layer's business, not the feed-forward's: return f(x) alone.
+    | return => return x +
+    """,
+)
+
+
+# -- the two layers
+
+
+def _parts(length: int, size: int, draw: Callable[..., Tensor]) -> Inputs:
+    """Draw attention, feed-forward, and two norms."""
+    weights, value = draw(length, length).softmax(-1), draw(size, size) / size**0.5
+    first, second = draw(size, 4 * size), draw(4 * size, size) / (2 * size)
+    (scale_1, shift_1), (scale_2, shift_2) = draw(2, 2, size) / 2
+    norm = "(a layer norm of its own scale and shift)"
+    return (
+        Named("(fixed weights that sum to 1)", lambda x: weights @ x @ value),
+        Named("(two fixed maps, GELU between)", lambda x: F.gelu(x @ first) @ second),
+        Named(norm, lambda x: F.layer_norm(x, (size,), 1 + scale_1, shift_1, 1e-12)),
+        Named(norm, lambda x: F.layer_norm(x, (size,), 1 + scale_2, shift_2, 1e-12)),
+    )
+
+
+def _layer_cases() -> list[Inputs]:
+    draw = _drawer(3)
+    return [
+        (draw(length, size), *_parts(length, size, draw))
+        for length, size in ((1, 2), (1, 3), (2, 2), (2, 4), (5, 8))
+        for _ in range(12)
+    ]
+
+
+def right_post_norm_layer(
+    x: Tensor, attention: Map, feed_forward: Map, norm_1: Map, norm_2: Map
+) -> Tensor:
+    """norm(x + f(x)), twice: BERT's own order."""
+    y = norm_1(x + attention(x))
+    return norm_2(y + feed_forward(y))
+
+
+def right_pre_norm_layer(
+    x: Tensor, attention: Map, feed_forward: Map, norm_1: Map, norm_2: Map
+) -> Tensor:
+    """x + f(norm(x)), twice."""
+    y = x + attention(norm_1(x))
+    return y + feed_forward(norm_2(y))
+
+
+POST_NORM_LAYER = Exercise(
+    name="post_norm_layer",
+    asks="(x (S, H), attention, feed_forward, norm_1, norm_2) -> (S, H), BERT's order",
+    right=right_post_norm_layer,
+    cases=_layer_cases,
+    read=like("the result"),
+    tried="60 layers with parts of their own: norm(x + f(x)), twice, as in BERT.",
+    start="y = norm_1(x + attention(x)). The second step is the same, from y.",
+    in_place="x += … writes into the caller's x. Write x = x + …",
+    solution=(EncoderLayer, right_post_norm_layer),
+    mistakes="""
+    ✗ the residual around attention is missing.
+      norm_1(attention(x)) forgets x itself. Add first: norm_1(x + attention(x)).
+    | x + attention => attention
+    ✗ the residual around feed-forward is missing.
+      norm_2(y + feed_forward(y)). (graykode/nlp-tutorial leaves it out; the shapes are all right.)
+    | y + feed => feed
+    ✗ this is pre-norm: x + f(norm(x)).
+      a fine layer, but not BERT's. Post-norm adds first: norm(x + f(x)).
+    | = right_pre_norm_layer
+    ✗ the second residual starts from the layer's input.
+      after the first step go on with y: norm_2(y + feed_forward(y)). With x, attention's result
+      reaches the output only through feed-forward.
+    | y + feed => x + feed
+    ✗ a norm is missing.
+      two norms in each layer: norm_1 after the first sum, norm_2 after the second.
+    | norm_1( => (
+    | norm_2( => (
+    """,
+)
+
+PRE_NORM_LAYER = Exercise(
+    name="pre_norm_layer",
+    asks="(x (S, H), attention, feed_forward, norm_1, norm_2) -> (S, H), norms first",
+    right=right_pre_norm_layer,
+    cases=_layer_cases,
+    read=like("the result"),
+    tried="60 layers with parts of their own: x + f(norm(x)), twice.",
+    start="y = x + attention(norm_1(x)). The second step is the same, from y.",
+    in_place="x += … writes into the caller's x. Write x = x + …",
+    solution=(EncoderLayer, right_pre_norm_layer),
+    mistakes="""
+    ✗ this is post-norm: norm(x + f(x)).
+      that is BERT's own order. Pre-norm normalizes what f reads: x + f(norm(x)).
+    | = right_post_norm_layer
+    ✗ the residual starts from the normalized x.
+      x = norm(x) came first, so that the sum adds norm(x). Keep the raw x for the sum: x +
+      f(norm(x)).
+    | x + attention => norm_1(x) + attention && y + feed => norm_2(y) + feed
+    ✗ the residual around attention is missing.
+      x + attention(norm_1(x)): without x the input is gone after one layer.
+    | x + attention => attention
+    ✗ a norm is missing.
+      attention reads norm_1(x), feed-forward reads norm_2(y).
+    | norm_1( => (
+    | norm_2( => (
+    """,
+)
+
+
+# -- counting
+
+
+def right_layer_flops(length: int, hidden: int) -> int:
+    """Count multiplications and additions of a layer's matrix products; inner is 4·hidden."""
+    maps = 4 * (2 * length * hidden * hidden)  # query, key, value, output
+    scores_and_mixing = 2 * (2 * length * length * hidden)
+    feed_forward = 2 * (2 * length * hidden * 4 * hidden)
+    return maps + scores_and_mixing + feed_forward
+
+
+LAYER_FLOPS = Exercise(
+    name="layer_flops",
+    asks="(length, hidden) -> FLOPs of one layer's matrix products; inner is 4·hidden",
+    right=right_layer_flops,
+    cases=lambda: [
+        *((1, 1), (2, 1), (1, 2), (3, 2), (2, 4), (64, 256)),
+        *((128, 768), (512, 768), (512, 1024)),
+    ],
+    read=whole,
+    tried="nine sizes, BERT-base and BERT-large among them.",
+    start="(S × H) @ (H × H) makes S·H numbers; each takes H multiplications and H additions.",
+    mistakes="""
+    ✗ a multiplication and an addition count as one.
+      each step of a dot product multiplies *and* adds: 2 operations.
+    | (2 * => (
+    ✗ scores and mixing are both forgotten.
+      QKᵀ compares every pair of words, and the weights mix the values: 2·S²·H each. They are what
+      grows with the square of the length.
+    | + scores_and_mixing =>
+    ✗ attention has three maps in your count, not four.
+      query, key, value, and the output map that joins the heads: 4 · 2·S·H².
+    | 4 * ( => 3 * (
+    ✗ one map of the feed-forward is missing.
+      there and back: H → 4H and 4H → H, 2·S·H·4H each.
+    | forward = 2 * => forward =
+    """,
+)
+
+
+# -- vectors of a word
+
+
+def right_cosine(a: Tensor, b: Tensor) -> Tensor:
+    """Return the cosine of the angle between two vectors (H,): 1 same direction, 0 none shared."""
+    cosine: Tensor = a @ b / (a.norm() * b.norm())
+    return cosine
+
+
+def _cosine_cases() -> list[Inputs]:
+    draw = _drawer(4)
+    pairs = [tuple(2 * draw(2, size) + 1) for size in (2, 3, 16) for _ in range(20)]
+    return [(torch.tensor([3.0, 4.0]), torch.tensor([4.0, 3.0])), *pairs]
+
+
+COSINE = Exercise(
+    name="cosine",
+    asks="(a (H,), b (H,)) -> scalar, the cosine of the angle between them",
+    right=right_cosine,
+    cases=_cosine_cases,
+    read=number,
+    tried="61 pairs of vectors, short and long.",
+    start="the dot product a @ b. What makes it larger, though the direction is the same?",
+    mistakes="""
+    ✗ this is the dot product: long vectors win.
+      divide by both lengths: a.norm() * b.norm().
+    | / (a.norm() * b.norm()) =>
+    ✗ it is divided by one length only.
+      divide by a.norm() and by b.norm().
+    | * b.norm() =>
+    ✗ the lengths are squared.
+      a @ a is the length squared: take its root, a.norm().
+    | a.norm() * b.norm() => (a @ a) * (b @ b)
+    ✗ this is the angle, not its cosine.
+      leave out arccos.
+    | return cosine => return cosine.acos()
+    """,
+)
+
+
+def right_word_vector(states: Tensor, tokens: Sequence[str], word: str, layer: int) -> Tensor:
+    """Pick the vector (H,) of a word's first appearance behind a layer; layer 0 is the input."""
+    return states[layer, tokens.index(word)]
+
+
+def _word_cases() -> list[Inputs]:
+    draw = _drawer(5)
+    sentences = (
+        ("go", "go"),
+        ("the bank", "bank"),
+        ("by the bank of the river", "bank"),
+        ("light is light", "light"),
+        ("a spring in the spring of a hard year", "spring"),
+    )
+    return [
+        (draw(layers + 1, len(text.split()) + 2, size), f"[CLS] {text} [SEP]".split(), word, layer)
+        for text, word in sentences
+        for layers, size in ((2, 2), (4, 3))
+        for layer in range(layers + 1)
+    ]
+
+
+WORD_VECTOR = Exercise(
+    name="word_vector",
+    asks="(states (L + 1, S, H), tokens, word, layer) -> (H,), the word's own vector",
+    right=right_word_vector,
+    cases=_word_cases,
+    read=shaped("the result", lambda states, *_: states.shape[-1:]),
+    tried="40 words in five sentences, behind every layer.",
+    start="tokens.index(word): the number of the word's first token, [CLS] being 0.",
+    solution=(BertOutput, right_word_vector),
+    mistakes="""
+    ✗ the token before the word is taken: [CLS] was not counted.
+      states has a row for [CLS], too, so the first word is token 1. Look the word up in tokens,
+      which begins with [CLS].
+    | (word) => (word) - 1
+    ✗ the last appearance of the word is taken, not the first.
+      a dictionary or a loop that goes on after its find. tokens.index(word) stops at the first.
+    | tokens.index(word) => -1 - tokens[::-1].index(word)
+    ✗ the layer is one too low.
+      states[0] is the input of layer 1, states[1] its output: states[layer].
+    | [layer, => [layer - 1,
+    ✗ the layer is one too high.
+      states has L + 1 entries: states[0] is the input, states[L] the last layer's output.
+    | [layer, => [layer + 1,
+    ✗ the last layer is taken, whatever layer was asked for.
+      states[-1] is the last one. Take states[layer].
+    | [layer, => [-1,
+    """,
+)
+
+
+# -- a test for layers
+
+
+class RightLayer(nn.Module):
+    """A post-norm layer on (S, 8), with one head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 1)
+        self.norm_1, self.norm_2 = nn.LayerNorm(8), nn.LayerNorm(8)
+        self.feed_forward = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(S, 8) -> (S, 8)."""
+        y = self.norm_1(x + self.attention(x, x, x)[0])
+        return self.norm_2(y + self.feed_forward(y))  # type: ignore[no-any-return]
+
+
+class _Packaged(nn.Module):
+    """The package's own layer, for one sentence."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = EncoderLayer(BertConfig(1, 8, 1, 2, 32, dropout=0.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(S, 8) -> (S, 8)."""
+        return self.layer(x[None], None)[0][0]  # type: ignore[no-any-return]
+
+
+def right_layer_test(make_layer: Callable[[], nn.Module]) -> bool:
+    """Say whether a post-norm layer is right: with all maps at zero, only a layer norm is left.
+
+    norm(x + 0) is norm(x), and the second norm leaves a normalized vector as it is. A missing
+    residual leaves nothing of x, pre-norm leaves x itself, and a map that ``forward`` creates
+    cannot be set to zero from outside.
+    """
+    layer = make_layer()
+    with torch.no_grad():
+        for part in layer.modules():
+            if isinstance(part, nn.Linear):
+                part.weight.zero_()
+                part.bias.zero_()
+        x = torch.randn(4, 8)
+        return torch.allclose(layer(x), F.layer_norm(x, (8,)), atol=1e-3)
+
+
+LAYER_TEST = TestExercise(
+    name="layer_test",
+    asks="(make_layer) -> bool, true if it is a right post-norm layer. make_layer() gives a fresh "
+    "module on (S, 8)",
+    argument="make_layer",
+    thing="layer",
+    start="layer = make_layer(); set the weight and bias of every nn.Linear in layer.modules() to "
+    "zero. What must layer(x) be now?",
+    right=(("with the parts of PyTorch", RightLayer), ("with the parts of the package", _Packaged)),
+    refuses_all="compare with torch.allclose and a tolerance such as atol=1e-3, not with ==; and "
+    "let the norms keep their scale of 1: zero the nn.Linear parts only.",
+    refuses_right="it goes by the names of the parts. Zero every nn.Linear in layer.modules(), "
+    "and look at what comes out.",
+    solution=(right_layer_test,),
+    museum="""
+    ✗ graykode/nlp-tutorial: has no residual around feed-forward.
+      set all maps to zero: a right layer then gives F.layer_norm(x, (8,)), and this one only zeros.
+    | y + self.feed => self.feed
+    ✗ a forgotten sum: has no residual around attention.
+      set all maps to zero: a right layer then gives F.layer_norm(x, (8,)), and this one only zeros.
+    | x + self.attention => self.attention
+    ✗ the Annotated Transformer: is pre-norm, x + f(norm(x)), though its text says norm(x + f(x)).
+      set all maps to zero: a right layer then gives F.layer_norm(x, (8,)), and this one x itself.
+    | self.norm_1(x + self.attention(x, x, x)[0]) => x + self.attention(*3 * [self.norm_1(x)])[0] &&
+      self.norm_2(y + self.feed_forward(y)) => y + self.feed_forward(self.norm_2(y))
+    ✗ issue 29 of graykode/nlp-tutorial: makes a map in forward, a new one at every call.
+      call the layer twice with the same x; or set all maps to zero, which does not reach that one.
+    | , nn.Linear(32, 8) => && self.feed_forward(y) => nn.Linear(32, 8)(self.feed_forward(y))
+    """,
+)

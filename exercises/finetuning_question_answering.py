@@ -1,0 +1,417 @@
+"""The exercises of notebook 10: decoding a span, F1 of words, windows, and two tests."""
+
+import math
+import random
+import re
+import string
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bertedu.finetuning import metrics
+from bertedu.finetuning.collation import truncating
+from bertedu.finetuning.examples import Question
+from bertedu.finetuning.metrics import normalize_answer
+from bertedu.finetuning.question_answering import answer_place, best_span, context_places
+from bertedu.text.fast_tokenizer import load_tokenizer
+from exercises.judge import Exercise, Inputs, number, read_pair, read_whole, read_wholes
+from exercises.museum import TestExercise
+
+Span = tuple[int, int]
+
+# -- the best span
+
+
+def right_best_span(start: Tensor, end: Tensor, places: Sequence[int], longest: int) -> Span:
+    """Return the pair first <= last of ``places`` with the highest start + end score."""
+    best, found = -math.inf, (places[0], places[0])
+    for first in places:
+        for last in places:
+            score = float(start[first] + end[last])
+            if first <= last < first + longest and score > best:
+                best, found = score, (first, last)
+    return found
+
+
+def _span_cases() -> list[Inputs]:
+    generator, dice = torch.Generator().manual_seed(13), random.Random(13)
+    cases: list[Inputs] = []
+    for wanted, fewest, most in ((20, 2, 2), (60, 3, 4), (120, 5, 8)):
+        while len(cases) < wanted:
+            begins, size = dice.randint(2, 4), dice.randint(fewest, most)
+            length = begins + size + 1  # the question in front, [SEP] behind
+            start, end = torch.randn(2, length, generator=generator).mul(20).round() / 10
+            longest = dice.randint(2, size)
+            places = list(range(begins, begins + size))
+            sums = sorted(
+                float(start[i] + end[j]) for i in places for j in places if i <= j < i + longest
+            )
+            if sums[-1] - sums[-2] > 0.15:  # no two spans are equally good
+                cases.append((start, end, places, longest))
+    return cases
+
+
+def _read_places(answer: Any, *_: Any) -> Span:
+    answer = answer.tolist() if hasattr(answer, "tolist") else answer
+    first, last = read_pair(answer, "first, last")
+    wanted = "the number of a token"
+    return read_whole(first, "first", wanted), read_whole(last, "last", wanted)
+
+
+BEST_SPAN = Exercise(
+    name="best_span",
+    asks="(start (S,), end (S,), places, longest) -> (first, last), the pair of places with the "
+    "highest start[first] + end[last]; at most longest tokens",
+    right=right_best_span,
+    cases=_span_cases,
+    read=_read_places,
+    tried="120 random cases, texts of 2 to 8 tokens, a question in front and [SEP] behind.",
+    start="two loops over places, with an if for first <= last < first + longest.",
+    solution=(best_span, right_best_span),
+    mistakes="""
+    ✗ the end can come before the start.
+      the best start and the best end, each by itself, need not fit together. Try pairs: first <=
+      last.
+    | first <= last < first + longest and =>
+    ✗ the best start and the best end of all tokens are taken, question included.
+      two argmax know neither of each other nor of places. Try pairs of places with first <= last.
+    | in places => in range(len(start)) && first <= last < first + longest and =>
+    ✗ answers of any length are let through.
+      longest is not used: last < first + longest.
+    | < first + longest =>
+    ✗ an answer may be one token too long.
+      from first to last are last - first + 1 tokens: last < first + longest.
+    | < first + longest => <= first + longest
+    ✗ first and last count from the start of the text, not of the input.
+      these are numbers in places, not tokens. Token k of the text is places[k].
+    | return found => return found[0] - places[0], found[1] - places[0]
+    """,
+)
+
+
+# -- F1 of words
+
+
+def right_word_f1(found: str, answer: str) -> float:
+    """F1 of the words that two answers share, repeated words as often as both have them."""
+    mine, right = normalize_answer(found).split(), normalize_answer(answer).split()
+    if not mine or not right:
+        return float(mine == right)
+    same = sum((Counter(mine) & Counter(right)).values())
+    precision, recall = same / len(mine), same / len(right)
+    return 2 * precision * recall / (precision + recall) if same else 0.0
+
+
+def _f1_cases() -> list[Inputs]:
+    told = (
+        "lake/lake; lake/river; old lake/lake; The lake/lake; Lake/lake; lake./lake; "
+        "lake lake/lake; lake/lake lake; /lake; lake/; /; the/a; the/lake; theater/ater; "
+        "lake of salt/salt of lake; lake lake salt/lake salt salt; ten-mile lake/ten mile lake"
+    )
+    cases: list[Inputs] = [tuple(pair.split("/")) for pair in told.split("; ")]
+    dice = random.Random(14)
+    words = ["lake", "Lake", "salt", "of", "the", "An", "old,", "(ice)", "ice", "North"]
+    for most in [2] * 20 + [4] * 40 + [7] * 40:
+        texts = (" ".join(dice.choices(words, k=dice.randint(1, most))) for _ in range(2))
+        cases.append(tuple(texts))
+    return cases
+
+
+WORD_F1 = Exercise(
+    name="word_f1",
+    asks="(found, answer) -> float: F1 of the words of two answers, once normalized",
+    right=right_word_f1,
+    cases=_f1_cases,
+    read=number,
+    tried="117 pairs of answers, empty ones, repeated words, articles and punctuation among them.",
+    start="normalize_answer(found).split(), and the same of answer; then Counter(…) & Counter(…).",
+    solution=(metrics.word_f1, right_word_f1),
+    mistakes="""
+    ✗ a repeated word counts once.
+      sets forget how often. Counter(mine) & Counter(right) keeps the smaller count.
+    | sum((Counter(mine) & Counter(right)).values()) => len(set(mine) & set(right))
+    | normalize_answer(found).split() => set(normalize_answer(found).split()) &&
+      normalize_answer(answer).split() => set(normalize_answer(answer).split())
+    ✗ a repeated word counts as shared each time, though the other answer has it once.
+      `word in right` does not use the word up. Counter(mine) & Counter(right) does.
+    | sum((Counter(mine) & Counter(right)).values()) => sum(word in right for word in mine)
+    ✗ nothing is normalized.
+      “The lake.” and “lake” are the same answer: normalize_answer both first.
+    | normalize_answer(found) => found && normalize_answer(answer) => answer
+    ✗ two empty answers get 0.
+      to say nothing where nothing is right is right: 1 if both are empty.
+    | float(mine == right) => 0.0
+    ✗ this is the plain mean of precision and recall.
+      F1 is the harmonic mean: 2 · precision · recall / (precision + recall).
+    | 2 * precision * recall / (precision + recall) => (precision + recall) / 2
+    """,
+)
+
+
+# -- windows
+
+
+def right_windows(length: int, room: int, stride: int) -> list[int]:
+    """Return where windows start: each shares ``stride`` tokens with the one before it."""
+    starts = [0]
+    while starts[-1] + room < length:
+        starts.append(starts[-1] + room - stride)
+    return starts
+
+
+def _window_cases() -> list[Inputs]:
+    sizes = [(4, 1), (5, 2), (8, 3), (10, 4), (12, 2), (20, 9)]  # stride is below half the room
+    return [
+        (length, room, stride)
+        for room, stride in sizes
+        for length in (1, room - 1, room, room + 1, 2 * room - stride, 2 * room, 5 * room + 1)
+    ]
+
+
+WINDOWS = Exercise(
+    name="windows",
+    asks="(length, room, stride) -> starts of windows that share stride tokens",
+    right=right_windows,
+    cases=_window_cases,
+    read=lambda answer, *_: read_wholes(answer, "starts", "the number of a token"),
+    tried="42 texts, shorter than a window, as long, one token longer, and five windows long.",
+    start="starts = [0], and a while: does the last window reach the end of the text?",
+    solution=(right_windows, truncating),
+    mistakes="""
+    ✗ stride is taken for the step.
+      here stride is what two windows *share*; the step is room - stride. (The paper's code calls
+      the step doc_stride: read the manual.)
+    | room - stride => stride
+    ✗ the windows share nothing.
+      an answer across an edge would be cut in two in both. The step is room - stride.
+    | room - stride => room
+    ✗ windows start where all the rest of the text has been read already.
+      stop as soon as a window reaches the end: start + room >= length.
+    | return starts => return list(range(0, length, room - stride))
+    ✗ one window more comes when the last one just reaches the end.
+      with start + room == length all has been read: <, not <=.
+    | < length => <= length
+    ✗ the end of the text is in no window.
+      the last window may be shorter than room, and is needed all the same.
+    | return starts => return [s for s in starts if s + room <= length] or [0]
+    """,
+)
+
+
+# -- a test for those who place answers
+
+Window = tuple[list[Span], Span | None]
+Marker = Callable[[str, str, int, int, int], list[Window]]
+_WORDS = re.compile(r"\w+|[^\w\s]")
+
+
+def _mark_words(context: str, answer: str, start: int, room: int, stride: int) -> list[Window]:
+    """Mark whole words, in each window that holds the whole answer."""
+    spans = [match.span() for match in _WORDS.finditer(context)]
+    end, found = start + len(answer), list[Window]()
+    for at in right_windows(len(spans), room, stride):
+        offsets, place = spans[at : at + room], None
+        inside = [i for i, (a, b) in enumerate(offsets) if a < end and b > start]
+        if inside and offsets[0][0] <= start and offsets[-1][1] >= end:
+            place = inside[0], inside[-1]
+        found.append((offsets, place))
+    return found
+
+
+_tokenizer = cache(load_tokenizer)
+
+
+def _mark_pieces(context: str, answer: str, start: int, room: int, stride: int) -> list[Window]:
+    """Mark word pieces, as `QuestionAnswering.encode` does; "?" stands for the question."""
+    with truncating(_tokenizer(), room + 4, stride, "only_second"):
+        row = _tokenizer().encode("?", context)
+    found: list[Window] = []
+    for window in (row, *row.overflowing):
+        places = context_places(window)
+        first, last = answer_place(window, start, start + len(answer))
+        place = (first - places[0], last - places[0]) if first else None
+        found.append(([window.offsets[p] for p in places], place))
+    return found
+
+
+def _in_split_accents(context: str, at: int) -> int:
+    return len(unicodedata.normalize("NFD", context[:at]))
+
+
+def right_mark_test(mark: Marker) -> bool:
+    """Say whether a marker is right, by asking for every word and every two words of a text."""
+    context = "Zoë 🐶 met Al. Then Al, at a café, met Zoë again, and Al left"
+    room, stride = 8, 3  # an answer of up to 4 tokens is whole in some window
+    words = list(_WORDS.finditer(context))
+    for size in (1, 2):
+        for first, last in zip(words, words[size - 1 :], strict=False):
+            start, end = first.start(), last.end()
+            found = mark(context, context[start:end], start, room, stride)
+            if not any(place for _, place in found):
+                return False
+            for offsets, place in found:
+                cut = offsets[place[0] : place[1] + 1] if place else []
+                told = (cut[0][0], cut[-1][1]) if cut else None
+                holds = offsets[0][0] <= start and offsets[-1][1] >= end
+                if told != ((start, end) if holds else None):
+                    return False
+            for (before, _), (after, _) in pairwise(found):
+                if before[-stride:] != after[:stride]:
+                    return False
+    return True
+
+
+MARK_TEST = TestExercise(
+    name="mark_test",
+    asks="a test, (mark) -> bool, true if it marks answers rightly. mark(context, answer, start, "
+    "room, stride) returns (offsets, place) for each window",
+    argument="mark",
+    thing="marker",
+    start="a text with an accent and an emoji, in which a name stands twice; then look at each "
+    "(offsets, place) of mark(context, answer, start, 8, 3).",
+    right=(
+        ("by hand, with whole words as tokens", _mark_words),
+        ("with the package, whose tokens are word pieces", _mark_pieces),
+    ),
+    refuses_all="it returns False on every path, or takes last for the token behind the answer.",
+    refuses_right="it asks for more than it may. A token may be a word or a part of one, several "
+    "windows may mark the answer, and a window without it says None.",
+    solution=(right_mark_test,),
+    museum="""
+    ✗ bytes: counts offsets in bytes, not in characters.
+      write é or an emoji before the answer, and cut the text by the offsets.
+    | ((offsets, place)) => (([(len(context[:a].encode()), len(context[:b].encode()))
+      for a, b in offsets], place))
+    ✗ normalized text: counts offsets in a text whose accents have been split off as characters of
+    their own.
+      write é before the answer, and cut the *original* text by the offsets.
+    | ((offsets, place)) => (([(_in_split_accents(context, a), _in_split_accents(context, b))
+      for a, b in offsets], place))
+    ✗ first place: marks the first place where the answer's words stand, not the one asked for.
+      take a text with the answer's words in it twice, and ask for the second.
+    | end, found => start = context.index(answer); end, found
+    ✗ end before start: returns (last, first).
+      take an answer of two words: first <= last.
+    | inside[0], inside[-1] => inside[-1], inside[0]
+    ✗ one behind: returns the token behind the answer as its last.
+      compare context[offsets[first][0] : offsets[last][1]] with the answer.
+    | inside[-1] => inside[-1] + 1
+    ✗ cut answer: marks what is left of an answer that the edge of a window cuts.
+      let a window end in the middle of the answer: it must say None.
+    | and offsets[0][0] <= start and offsets[-1][1] >= end =>
+    ✗ last token: says None if the answer ends with the last token of a window.
+      put the answer at the end of the text: a window that holds all of it must mark it.
+    | >= end => > end
+    ✗ no sharing: cuts the text into windows that share nothing, and loses answers across their
+    edges.
+      compare neighbors: the first `stride` offsets of a window are the last of the one before.
+    | right_windows(len(spans), room, stride) => range(0, len(spans), room)
+    ✗ lost end: leaves out the last window unless it is full.
+      put the answer at the end of a long text: some window must mark it.
+    | right_windows(len(spans), room, stride) =>
+      range(0, max(len(spans) - room, 0) + 1, room - stride)
+    """,
+)
+
+
+# -- a test for those who score answers
+
+Scorer = Callable[[str, Sequence[str]], tuple[float, float]]
+
+
+def _score(found: str, answers: Sequence[str]) -> tuple[float, float]:
+    """Exact match and F1, each the best over the right answers; with none, only "" is right."""
+
+    def words(text: str) -> list[str]:
+        text = text.lower()
+        text = "".join(c for c in text if c not in string.punctuation)
+        return re.sub(r"\b(a|an|the)\b", " ", text).split()
+
+    if not answers:
+        return float(not found), float(not found)
+    exact, f1 = [], []
+    for answer in answers:
+        mine, right = words(found), words(answer)
+        exact.append(float(mine == right))
+        same = sum((Counter(mine) & Counter(right)).values())
+        f1.append(2 * same / (len(mine) + len(right)) if same else float(mine == right))
+    return max(exact), max(f1)
+
+
+def _by_squad(found: str, answers: Sequence[str]) -> tuple[float, float]:
+    question = Question("q", "?", "", tuple((text, 0) for text in answers))
+    scores = metrics.squad_scores([question], {"q": found})
+    return scores["exact"] / 100, scores["f1"] / 100
+
+
+def right_score_test(score: Scorer) -> bool:
+    """Say whether a scorer is right, by cases whose scores are known."""
+    cases = [
+        ("lake", ["river", "lake"], 1, 1),
+        ("the Lake.", ["lake"], 1, 1),
+        ("river", ["lake"], 0, 0),
+        ("New York New York", ["New York"], 0, 2 / 3),
+        ("salt lake", ["lake"], 0, 2 / 3),
+        ("", [], 1, 1),
+        ("lake", [], 0, 0),
+        ("", ["lake"], 0, 0),
+    ]
+    for found, answers, exact, f1 in cases:
+        mine = score(found, answers)
+        if abs(mine[0] - exact) > 1e-6 or abs(mine[1] - f1) > 1e-6:
+            return False
+    return True
+
+
+SCORE_TEST = TestExercise(
+    name="score_test",
+    asks="a test, (score) -> bool, true if it scores as SQuAD's authors do. score(found, answers) "
+    "returns (exact match, F1); answers is empty if there is none",
+    argument="score",
+    thing="scorer",
+    start="cases whose scores you know: score(“the Lake.”, [“lake”]) is (1, 1).",
+    right=(("by hand", _score), ("with squad_scores", _by_squad)),
+    refuses_all="it returns False on every path, or expects percent: score returns shares, exact "
+    "match first.",
+    refuses_right="one of the numbers that it expects is wrong, or it compares fractions with ==. "
+    "Use abs(a - b) < 1e-6.",
+    solution=(right_score_test,),
+    museum=r"""
+    ✗ sets: takes F1 over sets, so that a repeated word counts once.
+      repeat a word: “New York New York” against “New York” is 0.67, not 1.
+    | same = sum => mine, right = set(mine), set(right); same = sum
+    ✗ first answer only: compares with the first right answer only.
+      give two right answers, and find the second.
+    | in answers: => in answers[:1]:
+    ✗ mean over answers: takes the mean over the right answers where the best is wanted.
+      give two right answers, and find one of them word for word: 1 and 1.
+    | max(exact), max(f1) => sum(exact) / len(exact), sum(f1) / len(f1)
+    ✗ articles: counts “the” and “a” as words.
+      compare “the lake” with “lake”.
+    | re.sub(r"\b(a|an|the)\b", " ", text) => text
+    ✗ punctuation: takes “lake.” for another word than “lake”.
+      compare “lake.” with “lake”.
+    | if c not in string.punctuation =>
+    ✗ capitals: takes “Lake” for another word than “lake”.
+      compare “Lake” with “lake”.
+    | .lower() =>
+    ✗ silence: gives 0 for saying nothing where there is no answer.
+      score “” against no answers at all: 1 and 1.
+    | float(not found), float(not found) => 0.0, 0.0
+    ✗ skipped: gives 1 for whatever is said where there is no answer.
+      score “lake” against no answers at all: 0 and 0.
+    | float(not found), float(not found) => 1.0, 1.0
+    ✗ recall: takes recall for F1, so that the whole text is a perfect answer.
+      find twice as many words as are right: F1 is 0.67.
+    | 2 * same / (len(mine) + len(right)) => same / len(right)
+    ✗ part of it: calls it an exact match if the right answer stands anywhere in what was found.
+      find a word too many: exact is 0, F1 is not.
+    | exact.append(float(mine == right)) => exact.append(float(" ".join(right) in " ".join(mine)))
+    """,
+)

@@ -1,0 +1,417 @@
+"""The exercises of notebook 03: scores, softmax, attention, heads, masks, and a test for leaks."""
+
+from collections.abc import Callable
+from itertools import cycle, islice, product
+from math import sqrt
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from bertedu.model.attention import (
+    SelfAttention,
+    attention_mask,
+    attention_weights,
+    scaled_dot_product_attention,
+)
+from bertedu.model.config import DIRECTIONS
+from exercises import judge
+from exercises.judge import Exercise, Inputs, alike, like, plain, read_pair, read_tensor, shaped
+from exercises.museum import TestExercise
+from exercises.patch import patched
+
+
+def _grid(generator: torch.Generator, *shape: int) -> Tensor:
+    """Multiples of one half from -2 to 2, so that a case can be worked out by hand."""
+    return torch.randint(-4, 5, shape, generator=generator) / 2
+
+
+def _as(right: Callable[..., Tensor], name: str = "your result") -> Callable[..., list[Any]]:
+    """Make a reader of a tensor of the shape of the right answer."""
+    return shaped(name, lambda *inputs: right(*inputs).shape)
+
+
+def right_scores(query: Tensor, key: Tensor) -> Tensor:
+    """Return the dot product of every query (n, d) with every key (m, d): (n, m)."""
+    return query @ key.T
+
+
+def _scores_cases() -> list[Inputs]:
+    generator = torch.Generator().manual_seed(11)
+    sizes = ((1, 1, 2), (1, 2, 2), (2, 2, 2), (2, 3, 2), (3, 3, 4), (3, 4, 5))
+    return [
+        (_grid(generator, n, d), _grid(generator, m, d)) for n, m, d in sizes for _ in range(20)
+    ]
+
+
+SCORES = Exercise(
+    name="scores",
+    asks="(query (n, d), key (m, d)) -> (n, m), all dot products, not scaled",
+    right=right_scores,
+    cases=_scores_cases,
+    read=_as(right_scores, "your table of scores"),
+    tried="120 random cases, with as many keys as queries, and with more.",
+    start="two loops: scores[i][j] = sum of query[i][k] * key[j][k]. Or one matrix product.",
+    solution=(attention_weights, right_scores),
+    mistakes="""
+    ✗ the table is transposed: a row belongs to a key here, not to a query.
+      key @ query.T. Row i must hold the scores of query i: query @ key.T.
+    | query @ key.T => key @ query.T
+    ✗ key is not transposed, so its columns are taken for keys.
+      query @ key multiplies rows of query with columns of key. The keys are its rows: query @
+      key.T.
+    | key.T => key
+    """,
+)
+
+
+def right_softmax(scores: Tensor) -> Tensor:
+    """Turn each row of scores (n, m) into positive weights that sum to 1."""
+    weights = (scores - scores.amax(dim=-1, keepdim=True)).exp()
+    return weights / weights.sum(dim=-1, keepdim=True)
+
+
+def _softmax_cases() -> list[Inputs]:
+    """Small numbers first; then every other row higher by 1000, which no exp survives."""
+    generator = torch.Generator().manual_seed(12)
+    cases: list[Inputs] = []
+    for shape in ((1, 2), (2, 2), (2, 3), (3, 3), (4, 6)):
+        cases += [(_grid(generator, *shape),) for _ in range(20)]
+    for n, m in ((1, 2), (2, 2), (3, 4)):
+        high = 1000 * (torch.arange(n, 0, -1) % 2)[:, None]
+        cases += [(_grid(generator, n, m) + high,) for _ in range(10)]
+    return cases
+
+
+class _WithoutSoftmax(TorchFunctionMode):
+    """PyTorch, but its softmax raises an error."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if "softm" in getattr(func, "__name__", ""):  # log_softmax and softmin, too
+            raise RuntimeError
+        return func(*args, **(kwargs or {}))
+
+
+class _ByHand(Exercise):
+    """An exercise in which PyTorch's softmax is no solution."""
+
+    def __call__(self, function: object) -> None:
+        said = judge.judge(self, function)
+        with _WithoutSoftmax():
+            needed = said.startswith("✓") and judge.judge(self, function) != said
+        if needed:
+            said = judge.report(
+                "✗ softmax: right, but PyTorch's softmax did the work.",
+                likely="the exercise is to do without it. Begin with scores.exp() and divide each "
+                "row by its sum.",
+            )
+        print(said)
+
+
+SOFTMAX = _ByHand(
+    name="softmax",
+    asks="(scores (n, m)) -> weights (n, m): rows sum to 1, also for scores of 1000",
+    right=right_softmax,
+    cases=_softmax_cases,
+    read=_as(right_softmax, "your table of weights"),
+    tried="130 random tables, 30 of them with scores near 1000.",
+    start="scores.exp(), then divide each row by its sum. Then try a score of 1000.",
+    in_place="scores -= … writes into the caller's table. scores = scores - … makes a new one.",
+    mistakes="""
+    ✗ right for small scores, but a score of 1000 breaks it.
+      exp(1000) is too large for a computer. Subtract the highest score of each row first: above and
+      below the line the same factor appears, and cancels.
+    | - scores.amax(dim=-1, keepdim=True) =>
+    ✗ the highest score of the whole table is subtracted, so low rows vanish.
+      a row 1000 below the highest becomes exp(-1000), which is 0, and then 0 / 0. Each row needs
+      its own: scores.amax(dim=-1, keepdim=True).
+    | scores.amax(dim=-1, keepdim=True) => scores.max()
+    ✗ the sums of the rows have lost their place: keepdim=True is missing.
+      without it .sum(dim=-1) has shape (n,), which torch lays along a row: every *column* is
+      divided by another row's sum, and where n is not m nothing fits. .sum(dim=-1, keepdim=True)
+      has shape (n, 1), one number a row.
+    | sum(dim=-1, keepdim=True) => sum(dim=-1)
+    | sum(dim=-1, keepdim=True) => sum(dim=-1) && - scores.amax(dim=-1, keepdim=True) =>
+    ✗ columns sum to 1, rows do not.
+      the sum runs over the queries (dim=0). Each query shares out one unit over the keys: dim=-1.
+    | dim=-1 => dim=0
+    | sum(dim=-1 => sum(dim=0 && - scores.amax(dim=-1, keepdim=True) =>
+    """,
+)
+
+
+Two = tuple[Tensor, Tensor]
+LOWEST = torch.finfo(torch.float32).min
+
+
+def right_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Two:
+    """Return softmax(Q Kᵀ / √d) V (S, d) and the weights (S, S); query may see key where true."""
+    scores = query @ key.T / sqrt(query.shape[-1])
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    return weights @ value, weights
+
+
+def _mask(real: Tensor, direction: str, further: int = 0) -> Tensor:
+    """Return the mask (S, S); ``further`` lets each word see so many of the hidden side."""
+    square = torch.ones(len(real), len(real), dtype=torch.bool)
+    side = {"left-to-right": square.tril(further), "right-to-left": square.triu(-further)}
+    return side.get(direction, square) & real
+
+
+def _attention_cases() -> list[Inputs]:
+    """Every query sees at least one key; padding stands where it leaves one to each."""
+    generator = torch.Generator().manual_seed(13)
+    kinds = cycle(product((False, True), DIRECTIONS))
+    cases: list[Inputs] = []
+    for length, size in ((2, 1), (2, 2), (3, 2), (3, 4), (5, 9)):
+        for padded, direction in islice(kinds, 40):
+            real = torch.ones(length, dtype=torch.bool)
+            real[0 if direction == "right-to-left" else -1] = not padded
+            vectors = (_grid(generator, length, size) for _ in range(3))
+            cases.append((*vectors, _mask(real, direction)))
+    return cases
+
+
+def _read_attention(answer: Any, *inputs: Tensor) -> tuple[list[Any], list[Any]]:
+    mixed, weights = read_pair(answer, "mixed, weights")
+    return like("mixed", 2)(mixed, *inputs), like("weights", 3)(weights, *inputs)
+
+
+def _attention_difference(inputs: Inputs, mine: Any, right: Any) -> str:
+    """Show the part that is wrong: the weights first, since the mixture follows from them."""
+    part, name = (0, "mixed") if alike(mine[1], right[1]) else (1, "weights")
+    return f"Your {name}: {plain(mine[part])}; right is {plain(right[part])}."
+
+
+ATTENTION = Exercise(
+    name="attention",
+    asks="(query, key, value (S, d), mask (S, S)) -> (mixed (S, d), weights (S, S)). mask is bool, "
+    "true where a query (row) may see a key (column)",
+    right=right_attention,
+    cases=_attention_cases,
+    read=_read_attention,
+    differ=_attention_difference,
+    first_part=1,
+    tried="200 random cases, with and without padding, in three directions.",
+    start="scores = query @ key.T, divided by the square root of d; hide; softmax; mix. Five lines "
+    "are enough.",
+    in_place="a method that ends in _ writes into its tensor. masked_fill makes a new one, "
+    "masked_fill_ does not.",
+    solution=(attention_weights, scaled_dot_product_attention, right_attention),
+    mistakes="""
+    ✗ rows of your weights do not sum to 1; columns do.
+      softmax over the queries (dim=-2). Each *query* shares out one unit of attention over the
+      keys: dim=-1.
+    | dim=-1 => dim=-2
+    ✗ the scores are not scaled.
+      nothing is divided by the square root of d = query.shape[-1], so long vectors make softmax
+      choose one key and ignore the rest.
+    | / sqrt(query.shape[-1]) =>
+    ✗ the mask comes after softmax, so rows with something hidden do not sum to 1.
+      the hidden keys have taken their share already, and through it they still act on the others.
+      Hide before softmax: scores.masked_fill(~mask, -torch.inf).
+    | masked_fill(~mask, -torch.inf).softmax(dim=-1) => softmax(dim=-1) * mask
+    ✗ the mask is upside down: what should be hidden is seen, and the rest is hidden.
+      here True means *may see*. Fill where it is False: masked_fill(~mask, …).
+    | ~mask => mask
+    ✗ the mask is not used: every query sees every key.
+      scores.masked_fill(…) returns a new tensor. Did you keep it?
+    | .masked_fill(~mask, -torch.inf) =>
+    """,
+)
+
+
+def right_split_heads(x: Tensor, heads: int) -> Tensor:
+    """Cut H numbers into ``heads`` runs of d: (B, S, H) -> (B, A, S, d)."""
+    rows, length, size = x.shape
+    return x.reshape(rows, length, heads, size // heads).transpose(1, 2)
+
+
+def right_join_heads(x: Tensor) -> Tensor:
+    """Put the heads side by side again: (B, A, S, d) -> (B, S, H)."""
+    return x.transpose(1, 2).flatten(2)
+
+
+# (B, A, S, d); where two are equal a wrong axis keeps the shape, and only the numbers tell
+HEAD_SHAPES = (
+    *((1, 2, 1, 1), (1, 2, 2, 1), (1, 2, 2, 2), (1, 2, 3, 1), (1, 2, 3, 2), (1, 3, 2, 2)),
+    *((2, 2, 2, 2), (2, 2, 4, 2), (2, 3, 3, 3), (2, 4, 8, 3)),
+)
+
+
+def _numbered(*shape: int) -> Tensor:
+    """0, 1, 2, …: the result shows where each number has gone."""
+    return torch.arange(torch.Size(shape).numel()).float().view(shape)
+
+
+SPLIT_HEADS = Exercise(
+    name="split_heads",
+    asks="(x (B, S, H), heads) -> (B, A, S, d); head a holds numbers a·d to a·d + d - 1",
+    right=right_split_heads,
+    cases=lambda: [(_numbered(b, s, a * d), a) for b, a, s, d in HEAD_SHAPES],
+    read=_as(right_split_heads),
+    tried="10 shapes, some with as many heads as tokens.",
+    start="x.unflatten(-1, (heads, -1)), which is (B, S, A, d). Which two axes must change places?",
+    solution=(SelfAttention, right_split_heads),
+    mistakes="""
+    ✗ the shape is right, but heads hold pieces of different tokens.
+      view and reshape only read the numbers in order; they cannot turn axes. First cut (B, S, A,
+      d), then transpose(1, 2).
+    | length, heads, size // heads).transpose(1, 2) => heads, length, size // heads)
+    ✗ the heads stand on the third axis: this is (B, S, A, d).
+      each head works by itself, so the heads stand before the tokens: transpose(1, 2).
+    | .transpose(1, 2) =>
+    """,
+)
+JOIN_HEADS = Exercise(
+    name="join_heads",
+    asks="(x (B, A, S, d)) -> (B, S, H), which undoes split_heads",
+    right=right_join_heads,
+    cases=lambda: [(_numbered(*shape),) for shape in HEAD_SHAPES],
+    read=_as(right_join_heads),
+    tried="10 shapes, some with as many heads as tokens.",
+    start="the way back: x.transpose(1, 2) is (B, S, A, d). Which two axes become one?",
+    solution=(SelfAttention, right_join_heads),
+    mistakes="""
+    ✗ the shape is right, but a row holds pieces of different tokens.
+      reshape without transposing back. First transpose(1, 2), then flatten(2).
+    | transpose(1, 2).flatten(2) => reshape(x.shape[0], x.shape[2], -1)
+    ✗ the heads stand below each other, not side by side.
+      a row a token, with the numbers of all heads: flatten the *last* two axes of (B, S, A, d).
+    | transpose(1, 2).flatten(2) => flatten(1, 2)
+    | flatten(2) => flatten(1, 2)
+    """,
+)
+
+
+def right_causal_mask(length: int) -> Tensor:
+    """Return bool (S, S), true where query (row) may see key (column): itself and before."""
+    return torch.ones(length, length, dtype=torch.bool).tril()
+
+
+def _read_mask(answer: Any, length: int) -> tuple[str, list[Any]]:
+    """Return what kind of numbers the mask is made of, and the numbers."""
+    mask = read_tensor(answer, "your mask", (length, length))
+    if mask.is_complex():
+        raise judge.UnreadableError("your mask is complex; True and False are wanted.")
+    kind = "floats" if mask.is_floating_point() else "whole numbers"
+    return "bool" if mask.dtype == torch.bool else kind, mask.tolist()
+
+
+CAUSAL_MASK = Exercise(
+    name="causal_mask",
+    asks="(length) -> bool (S, S): true where row i may see column j, that is j <= i",
+    right=right_causal_mask,
+    cases=lambda: [(length,) for length in range(1, 9)],
+    read=_read_mask,
+    differ=lambda _, mine, right: f"Yours gives {plain(mine[1])}; right is {plain(right[1])}.",
+    first_part=1,
+    tried="every length from 1 to 8.",
+    start="a square of ones, torch.ones(length, length, dtype=torch.bool), and then keep the part "
+    "on and below the diagonal.",
+    solution=(attention_mask, right_causal_mask),
+    mistakes="""
+    ✗ the mask is transposed: each token sees itself and what comes *later*.
+      triu where tril is wanted. Row = who asks, column = who is seen, and no column to the right of
+      the diagonal may be True.
+    | tril => triu
+    ✗ the diagonal is hidden: no token sees itself, and the first sees nothing at all.
+      tril(-1), or < where <= is wanted. A row without a single True has nothing to share out its
+      attention over.
+    | tril() => tril(-1)
+    ✗ True and False are swapped.
+      True means *may see* here. (Some libraries mean *hidden*: read before you call.)
+    | return => return ~
+    ✗ the right pattern, but in floats: a mask of True and False is wanted.
+      ~ of a float fails, and adding 1.0 to a score is no hiding. dtype=torch.bool.
+    | , dtype=torch.bool =>
+    """,
+)
+
+
+Layer = Callable[..., Two]  # (x (S, H), real (S,), direction, dropout=0.0) -> mixed, weights
+
+
+def right_layer(x: Tensor, real: Tensor, direction: str, dropout: float = 0.0) -> Two:
+    """Attend within x (S, H) to what is real (S,) and in that direction: mixed, weights."""
+    mask = _mask(real, direction)
+    scores = x @ x.T / sqrt(x.shape[-1])
+    weights = scores.masked_fill(~mask, LOWEST).softmax(-1)
+    return F.dropout(weights, dropout) @ x, weights
+
+
+ADDED = "scores.masked_fill(~mask, LOWEST) => (scores + torch.where(mask, 0.0, LOWEST))"
+ANEW = (
+    "scores.masked_fill(~mask, LOWEST).softmax(-1) => "
+    "F.normalize(scores.softmax(-1) * mask, p=1, dim=-1)"
+)
+
+
+def right_leak_test(layer: Layer) -> bool:
+    """Say whether an attention is right: who may act on whom, and what its weights sum to.
+
+    Every word is changed in turn, under every direction. A row of the result must move if its
+    word may see the changed one, and must stay if it may not.
+    """
+    x = torch.tensor([[1.0, 0.2], [0.1, 0.9], [0.8, 0.5], [0.3, 0.7]])
+    for direction, padded, word in product(DIRECTIONS, (False, True), range(4)):
+        real = torch.tensor([True, True, True, not padded])
+        may_see = _mask(real, direction)
+        before, _ = layer(x, real, direction)
+        changed = x.clone()
+        changed[word] += 1
+        _, weights = layer(changed, real, direction, dropout=0.5)
+        if not torch.allclose(weights.sum(-1)[real], torch.ones(int(real.sum()))):
+            return False
+        after, _ = layer(changed, real, direction)
+        moved = (after - before).abs().amax(-1) > 1e-6
+        others = real & (torch.arange(4) != word)  # a changed word asks differently, too
+        if (moved != may_see[:, word])[others].any():
+            return False
+    return True
+
+
+LEAK_TEST = TestExercise(
+    name="leak_test",
+    asks="(layer) -> bool, true if it is a right attention. layer(x (S, H), real (S,), direction, "
+    "dropout=0.0) returns mixed (S, H), weights (S, S)",
+    argument="layer",
+    thing="attention",
+    start='layer(x, real, "left-to-right") before and after you change the last word of x.',
+    right=(
+        ("as in the package", right_layer),
+        ("with a mask that is added", patched(right_layer, ADDED, {})),
+        ("with a mask after softmax, and the rest shared out anew", patched(right_layer, ANEW, {})),
+    ),
+    refuses_all="it returns False on every path, or it asks for more than is true: a word that "
+    "is changed asks differently, too, so its own row always moves.",
+    refuses_right="== between floats, or two runs with dropout compared. Use torch.allclose, "
+    "and leave dropout at 0 where you compare results.",
+    solution=(right_leak_test, _mask),
+    museum="""
+    ✗ VTongTV/bert-from-scratch: builds the causal mask, then passes the plain mask on.
+      change the last word: under "left-to-right" no earlier row of mixed may move.
+    | real, direction) => real, "bidirectional")
+    ✗ pytorchic-bert: returns the weights as dropout has left them.
+      call it with dropout=0.5: every row of weights must still sum to 1.
+    | F.dropout(weights, dropout) => weights && softmax(-1) => softmax(-1); weights =
+      F.dropout(weights, dropout)
+    ✗ many a first version: attends to padding.
+      change a word whose real is False: no other row of mixed may move.
+    | real, direction) => torch.ones_like(real), direction)
+    ✗ a mask put in too late: multiplies by the mask after softmax.
+      rows of weights must sum to 1 under a one-sided direction, too.
+    | masked_fill(~mask, LOWEST).softmax(-1) => softmax(-1) * mask
+    ✗ a mask of zeros: gives hidden keys a score of 0, not of minus infinity.
+      change the last word: under "left-to-right" no earlier row of mixed may move.
+    | LOWEST => 0
+    ✗ a diagonal off by one: lets each word see the next one.
+      change the word just behind: under "left-to-right" the row before it must not move.
+    | real, direction) => real, direction, further=1)
+    ✗ a copied line: uses the left-to-right mask for right-to-left as well.
+      under "right-to-left", change the *first* word: no later row may move.
+    | real, direction) => real, direction.replace("right-to-left", "left-to-right"))
+    """,
+)

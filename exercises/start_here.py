@@ -1,0 +1,159 @@
+"""The exercises of notebook 00: the likeliest words, the loss of guessing, who may see whom."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bertedu.analysis.fill import fill_blanks
+from bertedu.model.attention import attention_mask
+from exercises.judge import Exercise, Inputs, number, read_pair, read_tensor, read_wholes
+
+# -- the likeliest words
+
+
+def right_top_words(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return ids (k,) and probabilities (k,) of the k likeliest of V words, best first."""
+    ids = logits.topk(k).indices
+    return ids, logits.softmax(-1)[ids]
+
+
+def _top_cases() -> list[Inputs]:
+    generator = torch.Generator().manual_seed(1)
+    cases: list[Inputs] = []
+    for count, vocab, k in ((10, 2, 1), (20, 3, 1), (30, 3, 2), (20, 5, 3), (20, 12, 5)):
+        for _ in range(count):
+            places = torch.randperm(6 * vocab, generator=generator)[:vocab]  # no two alike
+            cases.append(((places - 2 * vocab) / 4, k))
+    return cases
+
+
+def _read_top(answer: Any, logits: Tensor, k: int) -> list[Any]:
+    names = ("ids", "probabilities")
+    parts = zip(names, read_pair(answer, ", ".join(names)), strict=True)
+    return [read_tensor(part, name, (k,)).tolist() for name, part in parts]
+
+
+TOP_WORDS = Exercise(
+    name="top_words",
+    asks="(logits (V,), k) -> (ids (k,), probabilities (k,)), most likely first",
+    right=right_top_words,
+    cases=_top_cases,
+    read=_read_top,
+    first_part=0,
+    tried="100 random cases, from 2 words to 12.",
+    start="logits.softmax(-1): the probabilities of all words. Then the k highest.",
+    solution=(fill_blanks, right_top_words),
+    mistakes="""
+    ✗ ids and probabilities are in the wrong order.
+      .topk gives values first, then indices. Return the indices first.
+    | return ids, logits.softmax(-1)[ids] => return logits.softmax(-1)[ids], ids
+    ✗ softmax runs over the k words only.
+      their probabilities would sum to 1, as if the other words did not exist. First softmax over
+      the whole vocabulary, then take the top k.
+    | logits.softmax(-1)[ids] => logits[ids].softmax(-1)
+    ✗ these are logits, not probabilities.
+      softmax is missing: logits.softmax(-1).
+    | .softmax(-1) =>
+    ✗ these are the least likely words.
+      sorting puts the lowest first: descending=True, or largest=True in topk.
+    | topk(k) => topk(k, largest=False)
+    ✗ the right words in the wrong order: the best comes last.
+      sorted upwards. Turn both lists around, .flip(0), or sort with descending=True.
+    | .indices => .indices.flip(0)
+    """,
+)
+
+
+# -- the loss of guessing
+
+
+def right_chance(vocab_size: int) -> float:
+    """Return the loss of guessing evenly: -ln(1 / V) = ln V."""
+    return math.log(vocab_size)
+
+
+CHANCE = Exercise(
+    name="chance",
+    asks="(vocab_size) -> float, the loss of guessing evenly, in nats",
+    right=right_chance,
+    cases=lambda: [(size,) for size in (2, 3, 5, 10, 100, 8192, 30522)],
+    read=number,
+    tried="7 vocabularies, from 2 words to the 30,522 of the published BERT.",
+    start="the probability that an even guess gives to the right word. The loss is -ln of it.",
+    mistakes="""
+    ✗ this is in bits: log2.
+      the losses of this course are in nats. math.log, without a base, is the natural logarithm.
+    | math.log => math.log2
+    ✗ this is the probability of a right guess, 1/V, not the loss.
+      the loss is -ln of that probability.
+    | math.log(vocab_size) => 1 / vocab_size
+    ✗ the sign is wrong: a loss is not negative.
+      ln(1/V) is negative; the loss is minus that.
+    | math.log(vocab_size) => math.log(1 / vocab_size)
+    ✗ this is -(1/V) ln(1/V): one word of the sum.
+      the sum over V words has V such terms, and that makes ln V.
+    | math.log(vocab_size) => math.log(vocab_size) / vocab_size
+    """,
+)
+
+
+# -- who may see whom
+
+DIRECTIONS = ("bidirectional", "left-to-right", "right-to-left")
+
+
+def right_which_can_see(position: int, length: int, direction: str) -> set[int]:
+    """Return the positions, from 0, that the token at ``position`` may look at."""
+    if direction == "left-to-right":
+        return set(range(position + 1))
+    if direction == "right-to-left":
+        return set(range(position, length))
+    return set(range(length))
+
+
+def _read_positions(answer: Any, *_: Any) -> list[int]:
+    return sorted(set(read_wholes(answer, "positions", "a position")))
+
+
+WHICH_CAN_SEE = Exercise(
+    name="which_can_see",
+    asks="(position, length, direction) -> set of positions that a token may look at",
+    right=right_which_can_see,
+    cases=lambda: [
+        (position, length, direction)
+        for length in range(1, 7)
+        for position in range(length)
+        for direction in DIRECTIONS
+    ],
+    read=_read_positions,
+    differ=lambda inputs, mine, right: f"Yours gives {set(mine)}; right is {set(right)}.",
+    tried="every position of every length up to 6, in three directions.",
+    start='direction == "bidirectional": there, every token sees all of range(length).',
+    solution=(attention_mask, right_which_can_see),
+    mistakes="""
+    ✗ a token cannot see itself.
+      a position belongs to what it may look at. It must: a first word, read from left to right,
+      would see nothing at all.
+    | position + 1 => position && position, length)) => position + 1, length))
+    | )) => )) - {position}
+    ✗ in one of the two directions, a token cannot see itself.
+      range(position) stops before position, and range(position + 1, length) starts after it. Each
+      token sees itself in all three directions.
+    | position + 1 => position
+    | position, length)) => position + 1, length))
+    ✗ left-to-right and right-to-left are swapped.
+      reading from left to right, a token has seen what stands to its left: positions 0 to its own.
+    | "left => "LEFT && "right-to-left => "left-to-right && "LEFT-to-right => "right-to-left
+    ✗ one position too many: the next word can be seen.
+      a model that sees the next word need not predict it. Left-to-right is range(position + 1),
+      right-to-left is range(position, length).
+    | position + 1 => position + 2 && (position, length) => (max(position - 1, 0), length)
+    | position + 1 => position + 2
+    | (position, length) => (max(position - 1, 0), length)
+    ✗ every token sees everything, whatever the direction.
+      only bidirectional does. Look at direction.
+    | (position + 1) => (length) && (position, length) => (length)
+    """,
+)

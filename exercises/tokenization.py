@@ -1,0 +1,377 @@
+"""The exercises of notebook 01: pair score, merge, longest match, pairs, truncation, decoding."""
+
+import itertools
+import random
+from collections import Counter
+from typing import Any
+
+from bertedu.text.tokenization import (
+    SPECIAL_TOKENS,
+    WordPiece,
+    apply_merge,
+    best_merge,
+    longest_first,
+)
+from exercises.judge import Exercise, Inputs, UnreadableError, number, read_pair, read_wholes, whole
+
+Words = list[tuple[list[str], int]]  # each word as its pieces, with how often it occurs
+
+
+def _read_tokens(answer: Any, *_: Any) -> list[str]:
+    if not isinstance(answer, list | tuple):
+        raise UnreadableError("your function returned no list; a list of tokens is wanted.")
+    if not all(isinstance(token, str) for token in answer):
+        raise UnreadableError("your list holds something that is not a str. Tokens, not ids.")
+    return list(answer)
+
+
+# -- the pair score
+
+
+def right_pair_score(words: Words, left: str, right: str) -> float:
+    """Return count(left right) / (count(left) * count(right)) over all words with their counts."""
+    singles: Counter[str] = Counter()
+    together = 0
+    for pieces, count in words:
+        for piece in pieces:
+            singles[piece] += count
+        neighbors = list(itertools.pairwise(pieces))
+        together += count * neighbors.count((left, right))
+    return together / (singles[left] * singles[right])
+
+
+def _score_cases() -> list[Inputs]:
+    dice = random.Random(3)
+    cases: list[Inputs] = []
+    for size, length in [(1, 3)] * 30 + [(2, 3)] * 30 + [(3, 5)] * 30:
+        words = []
+        for _ in range(size):
+            first, *rest = dice.choices("abc", k=dice.randint(2, length))
+            words.append(([first, *("##" + c for c in rest)], dice.randint(1, 3)))
+        left, right = dice.choice(list(itertools.pairwise(dice.choice(words)[0])))
+        cases.append((words, left, right))
+    return cases
+
+
+PAIR_SCORE = Exercise(
+    name="pair_score",
+    asks="(words, left, right) -> float; words is a list of (pieces, count)",
+    right=right_pair_score,
+    cases=_score_cases,
+    read=number,
+    tried="90 random vocabularies, of one word to three.",
+    start="three counts: left, right, and right directly after left. Each word counts as often "
+    "as it occurs.",
+    solution=(right_pair_score, best_merge),
+    mistakes="""
+    ✗ this is the number of times that the pair occurs.
+      that is what BPE maximizes. WordPiece divides it by count(left) · count(right).
+    | / (singles[left] * singles[right]) =>
+    ✗ every word is counted once, however often it occurs.
+      each word comes with a count; add that, not 1.
+    | += count * => += && += count => += 1
+    ✗ the two pieces count although they are not neighbors.
+      both in the same word is not enough: right must follow left directly.
+    | neighbors.count((left, right)) => (left in pieces and right in pieces)
+    """,
+)
+
+
+# -- one merge step
+
+
+def right_merge_pieces(pieces: list[str], left: str, right: str) -> list[str]:
+    """Join every left with the right directly after it, from left to right."""
+    joined: list[str] = []
+    for piece in pieces:
+        if joined and (joined[-1], piece) == (left, right):
+            joined[-1] = left + right.removeprefix("##")
+        else:
+            joined.append(piece)
+    return joined
+
+
+def _merge_cases() -> list[Inputs]:
+    dice = random.Random(5)
+    cases: list[Inputs] = []
+    for length in [2] * 20 + [3] * 30 + [5] * 30 + [7] * 30:
+        first, *rest = dice.choices("ab", k=length)
+        pieces = [first, *("##" + c for c in rest)]
+        pair = dice.choice(list(itertools.pairwise(pieces)))
+        if dice.random() < 0.2:
+            pair = (pair[1], "##c")  # a pair that is not there
+        cases.append((pieces, *pair))
+    return cases
+
+
+MERGE_PIECES = Exercise(
+    name="merge_pieces",
+    asks="(pieces, left, right) -> pieces with every such pair joined",
+    right=right_merge_pieces,
+    cases=_merge_cases,
+    read=_read_tokens,
+    tried="110 random words, with the pair none, one or several times.",
+    start="a walk from left to right. Where left and right stand side by side, write one piece; "
+    'elsewhere, copy. right.removeprefix("##") takes the mark off.',
+    solution=(apply_merge, right_merge_pieces),
+    mistakes="""
+    ✗ the ## of the right piece stays in the middle.
+      the mark may only stand in front: left + right.removeprefix("##").
+    | .removeprefix("##") =>
+    ✗ the ## of the left piece is lost.
+      a piece that continues a word still continues it after the merge. Take the mark off the right
+      piece only; strip or replace takes off more.
+    | left + right.removeprefix("##") => (left + right).replace("##", "")
+    ✗ the right piece is still there after the merge.
+      two pieces become one: skip right, i += 2.
+    | else: => if True:
+    ✗ the last piece of a word is missing.
+      a loop over pairs ends one piece early. The last piece has no right neighbor, and must be
+      copied all the same.
+    | return joined => return joined[:-1] if joined[-1] == pieces[-1] else joined
+    """,
+)
+
+
+# -- greedy longest match
+
+
+def right_cut_word(word: str, vocab: list[str]) -> list[str]:
+    """Cut a word: the longest known piece, then the longest of the rest; or ["[UNK]"]."""
+    pieces: list[str] = []
+    start = 0
+    while start < len(word):
+        for end in range(len(word), start, -1):
+            piece = ("##" if start else "") + word[start:end]
+            if piece in vocab:
+                break
+        else:
+            return ["[UNK]"]
+        pieces.append(piece)
+        start = end
+    return pieces
+
+
+def _cut_cases() -> list[Inputs]:
+    dice = random.Random(11)
+    cases: list[Inputs] = []
+    for length, size in [(2, 3)] * 30 + [(3, 5)] * 40 + [(5, 10)] * 40 + [(7, 16)] * 40:
+        word = "".join(dice.choices("abc", k=length))
+        inside = sorted(itertools.combinations(range(length + 1), 2))
+        pieces = [("##" if i else "") + word[i:j] for i, j in inside]
+        # Mostly pieces of the word itself; now and then all its letters, so that it can be cut.
+        vocab = set(dice.sample(pieces, min(size, len(pieces))))
+        if dice.random() < 0.7:
+            vocab |= {word[0], *("##" + c for c in word[1:])}
+        if dice.random() < 0.7:
+            vocab.discard(word)
+        vocab |= {dice.choice("abc") + dice.choice("abc"), "##" + dice.choice("abc")} - {word}
+        cases.append((word, sorted(vocab)))
+    return cases
+
+
+CUT_WORD = Exercise(
+    name="cut_word",
+    asks='(word, vocab) -> pieces, the longest match first, or ["[UNK]"]',
+    right=right_cut_word,
+    cases=_cut_cases,
+    read=_read_tokens,
+    tried="150 random words and vocabularies, some words unknown.",
+    start="the whole word. Is it in vocab? If not, take a letter off its end and ask again. "
+    "Then the same with the rest, with ## in front.",
+    solution=(WordPiece.split_word, WordPiece.longest_match),
+    mistakes="""
+    ✗ the shortest piece is taken, not the longest.
+      end counts upwards. Begin with the whole rest of the word, and shorten it:
+      range(len(word), start, -1).
+    | range(len(word), start, -1) => range(start + 1, len(word) + 1)
+    ✗ the word is cut from its end.
+      the longest *beginning* first, then the rest. (nlp.js cut from the end, too: its issue 1192.)
+    | start = 0 => end = len(word) && while start < len(word) => while end > 0 &&
+      end in range(len(word), start, -1) => start in range(end) && append( => insert(0, &&
+      start = end => end = start
+    ✗ the rest of the word is looked up without ##.
+      a piece that does not begin the word is spelled with ## in vocab: "##" + word[start:end] as
+      soon as start > 0.
+    | if piece in => if word[start:end] in
+    | ("##" if start else "") + =>
+    ✗ the right pieces, but their ## are missing.
+      return the pieces as they stand in vocab, with ##. Without it nobody can tell where a word
+      begins.
+    | append(piece) => append(word[start:end])
+    ✗ the known part of an unknown word is kept, and [UNK] put after it.
+      half a word known is a word unknown: return ["[UNK]"] alone.
+    | return ["[UNK]"] => return [*pieces, "[UNK]"]
+    ✗ the whole rest of the word is never tried.
+      range(len(word) - 1, …) begins one too early: word[start:end] stops before end, so begin with
+      len(word).
+    | range(len(word), => range(len(word) - 1,
+    """,
+)
+
+
+# -- packing a pair
+
+
+def right_encode_pair(first: list[str], second: list[str]) -> tuple[list[str], list[int]]:
+    """Pack [CLS] first [SEP] second [SEP], and number the segments 0 and 1."""
+    tokens = ["[CLS]", *first, "[SEP]", *second, "[SEP]"]
+    return tokens, [0] * (len(first) + 2) + [1] * (len(second) + 1)
+
+
+def _pair_cases() -> list[Inputs]:
+    words = "the dog ##s bark ##ed at night and we slept .".split()
+    dice = random.Random(2)
+    lengths = [(1, 1), (1, 2), (2, 1), (3, 2), (2, 5), (6, 6)]
+    return [(dice.choices(words, k=a), dice.choices(words, k=b)) for a, b in lengths]
+
+
+def _read_packed(answer: Any, *_: Any) -> tuple[list[str], list[int]]:
+    tokens, segments = read_pair(answer, "tokens, segment_ids")
+    return _read_tokens(tokens), read_wholes(segments, "segment ids")
+
+
+ENCODE_PAIR = Exercise(
+    name="encode_pair",
+    asks="(first, second) -> (tokens, segment_ids) of two lists of tokens",
+    right=right_encode_pair,
+    cases=_pair_cases,
+    read=_read_packed,
+    first_part=0,
+    tried="6 pairs, from one token and one to six and six.",
+    start='["[CLS]", *first, "[SEP]", …]. Then one number for each token of that list.',
+    solution=(WordPiece.encode, right_encode_pair),
+    mistakes="""
+    ✗ there is no [SEP] at the end.
+      each segment ends with its own [SEP]: [CLS] A [SEP] B [SEP].
+    | *second, "[SEP]" => *second && (len(second) + 1) => len(second)
+    ✗ there is no [SEP] between the two.
+      each segment ends with its own [SEP]: [CLS] A [SEP] B [SEP].
+    | *first, "[SEP]" => *first && (first) + 2 => (first) + 1
+    ✗ the first [SEP] has segment 1.
+      it ends the first segment and belongs to it: 0.
+    | (first) + 2 => (first) + 1 && (second) + 1 => (second) + 2
+    ✗ there are segment ids for the words, but not for [CLS] and [SEP].
+      one id for each token: len(segment_ids) == len(tokens).
+    | (len(first) + 2) => len(first) && (len(second) + 1) => len(second)
+    """,
+)
+
+
+# -- truncation
+
+
+def right_truncate(a: int, b: int, room: int) -> tuple[int, int]:
+    """Return how many tokens of each text stay, when the longer is cut until both fit."""
+    while a + b > room:
+        if a > b:
+            a -= 1
+        else:
+            b -= 1
+    return a, b
+
+
+def _truncate_cases() -> list[Inputs]:
+    # When two long texts share an odd room, who gets the last place is a convention, not a rule.
+    every = itertools.product(range(1, 9), range(1, 9), range(2, 11))
+    fair = [(a, b, room) for a, b, room in every if room % 2 == 0 or min(a, b) <= room // 2]
+    return sorted(fair, key=sum)
+
+
+TRUNCATE = Exercise(
+    name="truncate",
+    asks="(a, b, room) -> (kept_a, kept_b): lengths after cutting the longer first",
+    right=right_truncate,
+    cases=_truncate_cases,
+    read=lambda answer, *_: [whole(n) for n in read_pair(answer, "kept_a, kept_b")],
+    tried="every pair of lengths up to 8, in every room up to 10 (but not where two equally long "
+    "texts fight for an odd place).",
+    start="while a + b > room: and then take one from the longer.",
+    solution=(longest_first, right_truncate),
+    mistakes="""
+    ✗ only the second text is cut.
+      compare the two lengths each time; the longer gives a token.
+    | if a > b => if False
+    ✗ each text gets half of the room, even if the other needs less.
+      what a short text leaves free belongs to the longer one.
+    | = lambda a, b, room: (min(a, room // 2), min(b, room // 2))
+    | = lambda a, b, room: (min(a, room // 2), min(b, room - room // 2))
+    ✗ each text alone fits, but not both together.
+      the room is for both: a + b must not be larger.
+    | = lambda a, b, room: (min(a, room), min(b, room))
+    """,
+)
+
+
+# -- decoding
+
+
+def right_decode(tokens: list[str]) -> str:
+    """Leave out special tokens, join pieces, and take away the space before . , ! ?"""
+    words: list[str] = []
+    for token in tokens:
+        if token in SPECIAL_TOKENS:
+            continue
+        if words and token.startswith("##"):
+            words[-1] += token.removeprefix("##")
+        else:
+            words.append(token)
+    text = " ".join(words)
+    for mark in ".,!?":
+        text = text.replace(" " + mark, mark)
+    return text
+
+
+_TEXTS = (
+    "sing ##er",
+    "dogs bark",
+    "[CLS] dogs [SEP]",
+    "dogs .",
+    "a b ##c d",
+    "un ##aff ##able",
+    "[CLS] sing ##ers sing . [SEP]",
+    "well , dogs ! dogs ?",
+    "[CLS] the [MASK] bark ##ed [SEP] [UNK] ran [SEP] [PAD] [PAD]",
+    "c # is a language",
+    "[CLS] no , we did n ##ot ! [SEP] did you ? [SEP] [PAD]",
+    "it ' s the sing ##er ##s - a choir : all of them",
+)
+
+
+def _read_text(answer: Any, *_: Any) -> str:
+    if not isinstance(answer, str):
+        raise UnreadableError("your function returned no str; one text is wanted.")
+    return answer
+
+
+DECODE = Exercise(
+    name="decode",
+    asks="(tokens) -> text: pieces joined, special tokens left out",
+    right=right_decode,
+    cases=lambda: [(text.split(),) for text in _TEXTS],
+    read=_read_text,
+    tried="12 sequences, with all five special tokens and four kinds of punctuation.",
+    start="an empty list of words. A token with ## is glued to the last; another starts a word. "
+    '" ".join at the end.',
+    solution=(WordPiece.decode, right_decode),
+    mistakes="""
+    ✗ the ## are still there.
+      ## means: glue me to the piece before. (tokenizers once printed them, too: its issue 145.)
+    | words and token.startswith("##") => False
+    ✗ the ## are gone, and so is the news that they brought: a space stands there.
+      ## is not dirt to be wiped off. It says that no space goes here.
+    | words[-1] += token => words.append(token && .removeprefix("##") => .removeprefix("##"))
+    | words[-1] += token => words.append(token && .removeprefix("##") => .removeprefix("##")) &&
+      ".,!?" => ""
+    ✗ special tokens are still there.
+      all five are left out: [PAD] [UNK] [CLS] [SEP] [MASK].
+    | token in SPECIAL_TOKENS => False
+    ✗ a space stands before punctuation.
+      take away the space before each of . , ! and ?
+    | ".,!?" => ""
+    ✗ the text begins or ends with a space.
+      join words with " ".join, or take the ends off with .strip().
+    | return text => return text + " "
+    | return text => return " " + text
+    """,
+)
