@@ -22,8 +22,8 @@ from benchmarks.sides import (
 )
 from benchmarks.timing import WARM_UP, milliseconds, ratio, take_turns
 from bertedu.model.config import BertConfig
+from bertedu.model.device import has_fast_bfloat16
 from bertedu.pretraining.batches import Batch, make_batch, pack_pairs
-from bertedu.pretraining.loop import has_fast_bfloat16
 from bertedu.pretraining.next_sentence import EncodedDocument, make_pairs
 
 SENTENCE = 16  # tokens

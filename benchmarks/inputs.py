@@ -5,8 +5,9 @@ import numpy as np
 from bertedu.pretraining.batches import Batch, PackedPairs, fixed_batches, make_batch
 from bertedu.pretraining.next_sentence import EncodedDocument, encode_documents
 from bertedu.text.corpus import DEFAULT_CORPORA, load_documents
+from bertedu.text.fast_tokenizer import load_tokenizer
 from bertedu.text.sources import find
-from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID, SPECIAL_TOKENS, load_tokenizer
+from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID, SPECIAL_TOKENS
 
 
 def load_batches(count: int, size: int, length: int, vocab_size: int) -> tuple[list[Batch], str]:

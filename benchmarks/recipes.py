@@ -16,19 +16,14 @@ import typer
 
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
+from bertedu.model.device import default_device, has_fast_bfloat16
 from bertedu.pretraining.batches import fixed_batches
 from bertedu.pretraining.evaluation import evaluate
-from bertedu.pretraining.loop import (
-    Phase,
-    Recipe,
-    default_device,
-    describe_machine,
-    has_fast_bfloat16,
-    initialize,
-    train,
-)
-from bertedu.pretraining.report import write_rows
-from bertedu.pretraining.run import current_commit, load_splits
+from bertedu.pretraining.loop import initialize, train
+from bertedu.pretraining.recipe import Phase, Recipe
+from bertedu.pretraining.texts import load_splits
+from bertedu.results.files import write_csv
+from bertedu.results.origin import origin
 
 OUT = Path("data/results/recipes.csv")
 
@@ -96,11 +91,10 @@ def main(
                 "dev_mlm_accuracy": round(scores.mlm_accuracy, 4),
                 "dev_nsp_accuracy": round(scores.nsp_accuracy, 4),
                 "seconds": round(state.seconds, 1),
-                "device": f"{device.type} {describe_machine(device)['hardware']}",
-                "commit": current_commit() or "",
             }
+            | origin(device)
         )
-        write_rows(rows, out)
+        write_csv(out, rows)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,7 @@ from pathlib import Path
 import torch
 import transformers
 
-from bertedu.pretraining.loop import describe_machine
-from bertedu.pretraining.run import current_commit
+from bertedu.results.origin import current_commit, describe_machine
 
 STEP, INFERENCE, SENTENCES, PRODUCTS, INPUT, MEMORY = (
     "pre-training step",

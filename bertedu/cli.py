@@ -6,14 +6,32 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 if TYPE_CHECKING:
+    from bertedu.results.files import Row
     from bertedu.text.sources import Source
 
+
+class PlainErrors(TyperGroup):
+    """Commands whose expected errors are one plain message on stderr: no traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; exit with 1 after an error that a user can do something about."""
+        from bertedu.text.sources import SourceError
+
+        try:
+            return super().invoke(ctx)
+        except (SourceError, ValueError, OSError, FloatingPointError) as error:
+            typer.echo(f"Error: {error}", err=True)
+            raise typer.Exit(1) from None
+
+
 app = typer.Typer(
+    cls=PlainErrors,
     help="BERT, taught by building it.",
     no_args_is_help=True,
     add_completion=False,
@@ -24,15 +42,9 @@ data = typer.Typer(
 )
 app.add_typer(data, name="data")
 
-
-@contextmanager
-def plain_errors(*expected: type[Exception]) -> Iterator[None]:
-    """Print an expected error as one plain message on stderr and exit with 1: no traceback."""
-    try:
-        yield
-    except expected as error:
-        typer.echo(f"Error: {error}", err=True)
-        raise typer.Exit(1) from None
+Table = Annotated[Path, typer.Option(help="CSV file to write.")]
+Results = Annotated[Path, typer.Option(help="Folder of the record.")]
+Split = Annotated[str, typer.Option(help="dev or test.")]
 
 
 @contextmanager
@@ -76,14 +88,13 @@ def lines_of(file: Path) -> list[str]:
 @data.command("list")
 def data_list() -> None:
     """List all sources; * marks the core ones."""
-    from bertedu.text.sources import SourceError, sources
+    from bertedu.text.sources import sources
 
-    with plain_errors(SourceError):
-        for source in sources().values():
-            mark = "*" if source.default else " "
-            state = "fetched" if _there(source) else "-"
-            line = f"{mark} {source.name:<13}{_megabytes(source.size_bytes):>9}  {state:<8} "
-            typer.echo(_fit(line + source.description))
+    for source in sources().values():
+        mark = "*" if source.default else " "
+        state = "fetched" if _there(source) else "-"
+        line = f"{mark} {source.name:<13}{_megabytes(source.size_bytes):>9}  {state:<8} "
+        typer.echo(_fit(line + source.description))
 
 
 @data.command("fetch")
@@ -99,13 +110,12 @@ def data_fetch(
     ] = None,
 ) -> None:
     """Fetch sources with pip, or from a folder of wheels, and check their hashes."""
-    from bertedu.text.sources import SourceError, fetch, find, sources
+    from bertedu.text.sources import fetch, find, sources
 
-    with plain_errors(SourceError):
-        # All names are looked up first: a typing error should not show after a long download.
-        chosen = [find(name) for name in names or ()]
-        for source in chosen or [source for source in sources().values() if source.default]:
-            typer.echo(f"{source.name}: {fetch(source.name, wheel_dir=wheel_dir)}")
+    # All names are looked up first: a typing error should not show after a long download.
+    chosen = [find(name) for name in names or ()]
+    for source in chosen or [source for source in sources().values() if source.default]:
+        typer.echo(f"{source.name}: {fetch(source.name, wheel_dir=wheel_dir)}")
 
 
 @data.command("show")
@@ -113,35 +123,34 @@ def data_show(name: Annotated[str, typer.Argument(help="Name of a source.")]) ->
     """Show what a source is, its license, how to cite it, its state, its files and a sample."""
     from bertedu.text.sources import SourceError, find, read, verify
 
-    with plain_errors(SourceError):
-        source = find(name)
-        whole = False
-        if not source.path.is_file():
-            state = f"not fetched: run `bertedu data fetch {name}`"
-        else:
-            try:
-                verify(source)
-                state, whole = "fetched, hash verified", True
-            except SourceError as error:
-                state = f"unusable: {error}"
-        rows = {
-            "what": source.description,
-            "language": source.language,
-            "license": source.license,
-            "cite": source.citation,
-            "package": f"{source.package}=={source.version}",
-            "wheel": f"{source.path} ({_megabytes(source.size_bytes)})",
-            "sha256": source.sha256,
-            "state": state,
-        }
-        typer.echo(source.name)
-        for key, value in rows.items():
-            typer.echo(f"  {key:<9} {value}")
-        if whole:
-            _show_members(read(name, fetch_missing=False))
-        else:
-            for pattern in source.members:
-                typer.echo(f"  {'member':<9} {pattern}")
+    source = find(name)
+    whole = False
+    if not source.path.is_file():
+        state = f"not fetched: run `bertedu data fetch {name}`"
+    else:
+        try:
+            verify(source)
+            state, whole = "fetched, hash verified", True
+        except SourceError as error:
+            state = f"unusable: {error}"
+    rows = {
+        "what": source.description,
+        "language": source.language,
+        "license": source.license,
+        "cite": source.citation,
+        "package": f"{source.package}=={source.version}",
+        "wheel": f"{source.path} ({_megabytes(source.size_bytes)})",
+        "sha256": source.sha256,
+        "state": state,
+    }
+    typer.echo(source.name)
+    for key, value in rows.items():
+        typer.echo(f"  {key:<9} {value}")
+    if whole:
+        _show_members(read(name, fetch_missing=False))
+    else:
+        for pattern in source.members:
+            typer.echo(f"  {'member':<9} {pattern}")
 
 
 def _show_members(members: dict[str, bytes], most: int = 10) -> None:
@@ -197,15 +206,13 @@ def vocabulary(
 ) -> None:
     """Train the WordPiece vocabulary on the training split of the core corpora."""
     from bertedu.text.corpus import DEFAULT_CORPORA, load_documents
-    from bertedu.text.sources import SourceError
-    from bertedu.text.tokenization import save_tokenizer, train_vocabulary
+    from bertedu.text.fast_tokenizer import save_tokenizer, train_vocabulary
 
-    with plain_errors(SourceError, ValueError, OSError):
-        documents = [document for name in DEFAULT_CORPORA for document in load_documents(name)]
-        training = [document.text for document in documents if document.split == "train"]
-        typer.echo(f"training on {len(training):,} documents, some seconds")
-        save_tokenizer(train_vocabulary(training, size), out)
-        typer.echo(f"written: {out}")
+    documents = [document for name in DEFAULT_CORPORA for document in load_documents(name)]
+    training = [document.text for document in documents if document.split == "train"]
+    typer.echo(f"training on {len(training):,} documents, some seconds")
+    save_tokenizer(train_vocabulary(training, size), out)
+    typer.echo(f"written: {out}")
 
 
 @app.command()
@@ -275,51 +282,49 @@ def pretrain(
     """
     import torch
 
-    from bertedu.model.checkpoints import CheckpointError
     from bertedu.model.config import BertConfig
     from bertedu.pretraining import processes
-    from bertedu.pretraining.loop import TrainingDiverged
     from bertedu.pretraining.masking import read_procedure
-    from bertedu.pretraining.run import STATE_FILE
+    from bertedu.pretraining.options import PreTrainingOptions
     from bertedu.pretraining.run import pretrain as run
+    from bertedu.pretraining.run_folder import STATE_FILE
     from bertedu.text.corpus import DEFAULT_CORPORA
-    from bertedu.text.sources import SourceError
     from bertedu.threads import threads_were_set
 
     if threads:
         torch.set_num_threads(threads)
     if stream and corpus:
         raise typer.BadParameter("choose either --stream or --corpus")
-    expected = (SourceError, ValueError, FileNotFoundError, CheckpointError, TrainingDiverged)
     with (
-        plain_errors(*expected),
         plain_interrupt(),
         processes.joined(device) as mine,
     ):
         run(
-            None if init and not config else BertConfig.preset(config or "mini"),
-            out,
-            steps,
-            minutes,
-            corpus or DEFAULT_CORPORA,
-            resume,
-            seed,
-            learning_rate,
-            dropout,
-            mine,
-            bfloat16,
-            save_every,
-            say=typer.echo,
-            init=init,
-            length=length,
-            variant=variant,
-            keep_every=keep_every,
-            stop_at=stop_at,
-            stream=stream,
-            masking=None if masking is None else read_procedure(masking),
-            mask_rate=mask_rate,
-            compiled=compiled,
-            measure_threads=not threads and not threads_were_set,
+            PreTrainingOptions(
+                out=out,
+                config=None if init and not config else BertConfig.preset(config or "mini"),
+                init=init,
+                steps=steps,
+                minutes=minutes,
+                corpora=corpus or DEFAULT_CORPORA,
+                stream=stream,
+                variant=variant,
+                seed=seed,
+                learning_rate=learning_rate,
+                dropout=dropout,
+                length=length,
+                mask_rate=mask_rate,
+                masking=None if masking is None else read_procedure(masking),
+                device=mine,
+                bfloat16=bfloat16,
+                compiled=compiled,
+                measure_threads=not threads and not threads_were_set,
+                save_every=save_every,
+                keep_every=keep_every,
+                stop_at=stop_at,
+                resume=resume,
+            ),
+            typer.echo,
         )
         if processes.rank() == 0 and not (out / STATE_FILE).exists():
             typer.echo(f"written: {out}")
@@ -330,29 +335,26 @@ def score(
     checkpoints: Annotated[
         list[Path] | None, typer.Argument(help="Folders of checkpoints; none: all committed ones.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path(
-        "data/results/pretraining.csv"
-    ),
-    split: Annotated[str, typer.Option(help="dev or test.")] = "test",
+    out: Table = Path("data/results/pretraining.csv"),
+    split: Split = "test",
     length: Annotated[
         list[int] | None,
         typer.Option(help="Tokens a sequence, repeatable; none: 64 and 128.", min=16),
     ] = None,
 ) -> None:
     """Score checkpoints on held-out documents, beside chance and counting. Some minutes."""
-    from bertedu.pretraining.report import LENGTHS, report, write_rows
-    from bertedu.text.sources import SourceError
+    from bertedu.results.files import write_csv
+    from bertedu.studies.pretraining import LENGTHS, report
 
-    with plain_errors(SourceError, ValueError, OSError):  # a CheckpointError is a ValueError
-        rows = report(checkpoints or committed_checkpoints(), split, length or LENGTHS)
-        write_rows(rows, out)
-        for row in rows:
-            typer.echo(
-                f"length {row['length']:>3} {row['objective']:<14} {row['system']:<16} "
-                f"loss {row['mlm_loss']:>7}  "
-                f"words {row['mlm_accuracy']:.1%}  pairs {row.get('nsp_accuracy', '')}"
-            )
-        typer.echo(f"written: {out}")
+    rows = report(checkpoints or committed_checkpoints(), split, length or LENGTHS)
+    write_csv(out, rows)
+    for row in rows:
+        typer.echo(
+            f"length {row['length']:>3} {row['objective']:<14} {row['system']:<16} "
+            f"loss {row['mlm_loss']:>7}  "
+            f"words {row['mlm_accuracy']:.1%}  pairs {row.get('nsp_accuracy', '')}"
+        )
+    typer.echo(f"written: {out}")
 
 
 @app.command()
@@ -360,81 +362,68 @@ def pairs(
     checkpoint: Annotated[Path, typer.Argument(help="Folder of a checkpoint.")] = Path(
         "data/checkpoints/bert-mini"
     ),
-    out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path(
-        "data/results/next_sentence.csv"
-    ),
+    out: Table = Path("data/results/next_sentence.csv"),
 ) -> None:
     """Ask a checkpoint about wrong sentence pairs of several kinds, beside word overlap."""
     from bertedu.model.checkpoints import load_checkpoint
-    from bertedu.pretraining.pair_kinds import judge_pairs
-    from bertedu.pretraining.report import write_rows
-    from bertedu.text.sources import SourceError
+    from bertedu.results.files import write_csv
+    from bertedu.studies.pairs import judge_pairs
 
-    with plain_errors(SourceError, ValueError, OSError):
-        rows = judge_pairs(load_checkpoint(checkpoint), checkpoint.name)
-        write_rows(rows, out)
-        for row in rows:
-            if row["kind"] != "real":
-                typer.echo(
-                    f"{row['judge']:<13} {row['kind']:<15} {row['ranked_right']:>6.1%}  "
-                    f"({row['ranked_right_low']:.1%} to {row['ranked_right_high']:.1%})"
-                )
-        typer.echo(f"written: {out}")
+    rows = judge_pairs(load_checkpoint(checkpoint), checkpoint.name)
+    write_csv(out, rows)
+    for row in rows:
+        if row["kind"] != "real":
+            typer.echo(
+                f"{row['judge']:<13} {row['kind']:<15} {row['ranked_right']:>6.1%}  "
+                f"({row['ranked_right_low']:.1%} to {row['ranked_right_high']:.1%})"
+            )
+    typer.echo(f"written: {out}")
 
 
 @app.command()
 def context(
     run: Annotated[Path, typer.Argument(help="Folder of a run that used --keep-every.")],
-    out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path(
-        "data/results/context.csv"
-    ),
+    out: Table = Path("data/results/context.csv"),
 ) -> None:
     """Ask what a model takes from its context, at every step whose weights a run has kept."""
-    from bertedu.pretraining.context_use import follow_run
-    from bertedu.pretraining.report import write_rows
-    from bertedu.text.sources import SourceError
+    from bertedu.results.files import write_csv
+    from bertedu.studies.context import follow_run
 
-    with plain_errors(SourceError, ValueError, OSError):
-        rows = follow_run(run)
-        write_rows(rows, out)
-        for row in rows:
-            typer.echo(f"step {row['step']:>6} {row['context']:<10} loss {row['mlm_loss']:.3f}")
-        typer.echo(f"written: {out}")
+    rows = follow_run(run)
+    write_csv(out, rows)
+    for row in rows:
+        typer.echo(f"step {row['step']:>6} {row['context']:<10} loss {row['mlm_loss']:.3f}")
+    typer.echo(f"written: {out}")
 
 
 @app.command()
 def sides(
-    out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path("data/results/sides.csv"),
-    split: Annotated[str, typer.Option(help="dev or test.")] = "test",
+    out: Table = Path("data/results/sides.csv"),
+    split: Split = "test",
 ) -> None:
     """Ask all variants about blanks whose word is given away on one side only. A few minutes."""
-    import torch
 
-    from bertedu.analysis.sides import READERS, held_out_blanks
-    from bertedu.analysis.sides import compare_sides as compare
-    from bertedu.pretraining.loop import describe_machine
-    from bertedu.pretraining.report import write_rows
-    from bertedu.pretraining.run import current_commit
-    from bertedu.text.sources import SourceError
+    from bertedu.results.files import write_csv
+    from bertedu.results.origin import origin
+    from bertedu.studies.sides import READERS, held_out_blanks
+    from bertedu.studies.sides import compare_sides as compare
 
-    commit, machine = current_commit() or "", describe_machine(torch.device("cpu"))
-    origin = {"commit": commit, "device": f"{machine['device']} {machine['hardware']}"}
-    with plain_errors(SourceError, ValueError, OSError):
-        rows = [row | origin for row in compare(READERS, *held_out_blanks(split))]
-        write_rows(rows, out)
-        for row in rows:
-            typer.echo(
-                f"told by its {row['telling_word']:<6} {row['reader']:<40} "
-                f"right {row['accuracy']:.1%} ({row['accuracy_low']:.1%} to "
-                f"{row['accuracy_high']:.1%})  loss {row['loss']:.2f}"
-            )
-        typer.echo(f"written: {out}")
+    made = origin()  # before it runs: the code may be edited meanwhile
+    rows = [row | made for row in compare(READERS, *held_out_blanks(split))]
+    write_csv(out, rows)
+    for row in rows:
+        typer.echo(
+            f"told by its {row['telling_word']:<6} {row['reader']:<40} "
+            f"right {row['accuracy']:.1%} ({row['accuracy_low']:.1%} to "
+            f"{row['accuracy_high']:.1%})  loss {row['loss']:.2f}"
+        )
+    typer.echo(f"written: {out}")
 
 
 @app.command()
 def toy(
     seeds: Annotated[int, typer.Option(help="Training runs for each direction.", min=1)] = 5,
-    out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path("data/results/toy.csv"),
+    out: Table = Path("data/results/toy.csv"),
     threads: Annotated[int, typer.Option(help="CPU threads; so small a model needs one.")] = 1,
 ) -> None:
     """Train on the toy language, beside the exact limits. Some 40 seconds a run.
@@ -443,21 +432,19 @@ def toy(
     """
     import torch
 
-    from bertedu.pretraining.loop import describe_machine
-    from bertedu.pretraining.report import write_rows
-    from bertedu.pretraining.run import current_commit
     from bertedu.pretraining.toy import compare_with_limits
-    from bertedu.pretraining.toy_sides import score_sides
+    from bertedu.results.files import write_csv
+    from bertedu.results.origin import origin
+    from bertedu.studies.toy_sides import score_sides
 
     torch.set_num_threads(threads)
-    commit, machine = current_commit() or "", describe_machine(torch.device("cpu"))
-    origin = {"commit": commit, "device": f"{machine['device']} {machine['hardware']}"}
-    with plain_errors(OSError, ValueError), plain_interrupt():
+    made = origin()  # before it runs: the code may be edited meanwhile
+    with plain_interrupt():
         curves, trained = compare_with_limits(seeds)
-        rows = [row | origin for row in curves]
-        write_rows(rows, out)
+        rows = [row | made for row in curves]
+        write_csv(out, rows)
         by_side = out.with_name(f"{out.stem}_sides.csv")
-        write_rows([row | origin for row in score_sides(trained)], by_side)
+        write_csv(by_side, [row | made for row in score_sides(trained)])
         last = max(int(str(row["step"])) for row in rows)
         for row in rows:
             if row["step"] == last:
@@ -474,16 +461,14 @@ def tasks(
 ) -> None:
     """List the tasks for fine-tuning: sizes, and what needs no model."""
     from bertedu.finetuning.tasks import TASKS, describe_task, load_task
-    from bertedu.text.sources import SourceError
 
-    with plain_errors(SourceError, ValueError, OSError):
-        typer.echo(f"{'':<15}{'train':>7}{'dev':>6}{'test':>6}  chance  majority")
-        for name in names or TASKS:
-            task, splits = load_task(name)
-            about = describe_task(task, splits)
-            sizes = f"{about['train']:>7,}{about['dev']:>6,}{about['test']:>6,}"
-            known = "".join(f"{about[k]:>9.1%}" for k in ("chance", "majority") if k in about)
-            typer.echo(f"{name:<15}{sizes}{known:<18}  {task.about}")
+    typer.echo(f"{'':<15}{'train':>7}{'dev':>6}{'test':>6}  chance  majority")
+    for name in names or TASKS:
+        task, splits = load_task(name)
+        about = describe_task(task, splits)
+        sizes = f"{about['train']:>7,}{about['dev']:>6,}{about['test']:>6,}"
+        known = "".join(f"{about[k]:>9.1%}" for k in ("chance", "majority") if k in about)
+        typer.echo(f"{name:<15}{sizes}{known:<18}  {task.about}")
 
 
 @app.command()
@@ -517,7 +502,7 @@ def finetune(
     out: Annotated[
         Path | None, typer.Option(help="Save the model of the seed that is best on dev.")
     ] = None,
-    results: Annotated[Path, typer.Option(help="Folder of the record.")] = Path("data/results"),
+    results: Results = Path("data/results"),
     again: Annotated[bool, typer.Option("--again", help="Run what is recorded, too.")] = False,
     threads: Annotated[int | None, typer.Option(help="CPU threads; none: 1.", min=1)] = None,
 ) -> None:
@@ -527,12 +512,13 @@ def finetune(
     """
     import torch
 
-    from bertedu.finetuning.loop import FineTuningDiverged, Recipe
-    from bertedu.finetuning.run import Book, Setup, run_task
+    from bertedu.finetuning.finetune import Setup
+    from bertedu.finetuning.record import RunRecord
     from bertedu.finetuning.saving import save_finetuned
+    from bertedu.finetuning.search import run_task
     from bertedu.finetuning.tasks import load_task
-    from bertedu.pretraining.run import check_numbers
-    from bertedu.text.sources import SourceError
+    from bertedu.finetuning.training import Hyperparameters
+    from bertedu.pretraining.options import check_number
 
     if threads:
         torch.set_num_threads(threads)
@@ -543,14 +529,14 @@ def finetune(
     if out and out.exists() and not out.is_dir():
         raise typer.BadParameter(f"--out names a folder, and {out} is a file")
     with (
-        plain_errors(SourceError, ValueError, OSError, FineTuningDiverged),
         plain_interrupt("stopped; what is recorded is not run again"),
     ):
-        check_numbers({"--learning-rate": learning_rate, "--dropout": dropout})
+        check_number("--learning-rate", learning_rate)
+        check_number("--dropout", dropout)
         setup = Setup(model, method, examples)
         rate = setup.rates[1] if learning_rate is None else learning_rate
-        recipe = Recipe(rate, batch_size, epochs, dropout=dropout)
-        book = Book(results)
+        recipe = Hyperparameters(rate, batch_size, epochs, dropout=dropout)
+        book = RunRecord(results)
         loaded = [load_task(name, folder) for name in tasks]  # a wrong name shows before any work
         for task, splits in loaded:
             made = run_task(
@@ -594,18 +580,17 @@ def predict(
 
     if bool(texts) == bool(file):
         raise typer.BadParameter("give texts, or a --file with an input a line")
-    with plain_errors(ValueError, OSError):
-        lines = lines_of(file) if file else []  # before a model is loaded
-        texts = readable(texts or [])
-        found = load_finetuned(folder)
-        if texts:
-            typer.echo(say_answer(found, texts, found.ask(*texts)))
-        for number, line in enumerate(lines, start=1):
-            parts = line.split("\t")
-            try:
-                typer.echo(say_answer(found, parts, found.ask(*parts)))
-            except ValueError as error:
-                raise ValueError(f"{file}, line {number}: {error}") from None
+    lines = lines_of(file) if file else []  # before a model is loaded
+    texts = readable(texts or [])
+    found = load_finetuned(folder)
+    if texts:
+        typer.echo(say_answer(found, texts, found.ask(*texts)))
+    for number, line in enumerate(lines, start=1):
+        parts = line.split("\t")
+        try:
+            typer.echo(say_answer(found, parts, found.ask(*parts)))
+        except ValueError as error:
+            raise ValueError(f"{file}, line {number}: {error}") from None
 
 
 @app.command()
@@ -616,15 +601,22 @@ def summary(
     ] = None,
 ) -> None:
     """Write the table task × model with its intervals, from the record of `bertedu finetune`."""
-    from bertedu.finetuning.report import summarize
+    from bertedu.finetuning.summary import summarize
 
-    with plain_errors(ValueError, OSError):
-        for row in summarize(results, reference):
-            typer.echo(
-                f"{row['task']:<15}{row['model']:<14}{row['method']:<12}{row['train_examples']:<6}"
-                f"{row['mean']} ({row['low']} to {row['high']})  {row.get('verdict', '')}"
-            )
-        typer.echo(f"written: {results / 'finetuning_summary.csv'}")
+    for row in summarize(results, reference):
+        typer.echo(
+            f"{row['task']:<15}{row['model']:<14}{row['method']:<12}{row['train_examples']:<6}"
+            f"{_mean(row)}"
+        )
+    typer.echo(f"written: {results / 'finetuning_summary.csv'}")
+
+
+def _mean(row: Row) -> str:
+    """Write a mean with its interval, and how far it is from the reference."""
+    said = f"{row['mean']} ({row['low']} to {row['high']})"
+    if not row.get("minus_low"):
+        return said
+    return f"{said}  {float(row['minus_low']):+.4f} to {float(row['minus_high']):+.4f}"
 
 
 @app.command()
@@ -640,16 +632,14 @@ def ablate(
         int | None, typer.Option(help="Of the grid's seeds, the first so many.", min=1)
     ] = None,
     jobs: Annotated[int, typer.Option(help="Runs at the same time.", min=1)] = 1,
-    results: Annotated[Path, typer.Option(help="Folder of the record.")] = Path("data/results"),
+    results: Results = Path("data/results"),
 ) -> None:
     """Compare variants of pre-training on small tasks: the paper's ablations.
 
     Stop it as you like: what `ablations.csv` has already is not run again.
     """
-    from bertedu.analysis.ablations import GRIDS, write_summary
-    from bertedu.analysis.ablations import ablate as run
-    from bertedu.finetuning.loop import FineTuningDiverged
-    from bertedu.text.sources import SourceError
+    from bertedu.studies.ablations import GRIDS, write_summary
+    from bertedu.studies.ablations import ablate as run
 
     chosen = ["quick"] if quick else grids or [name for name in GRIDS if name != "quick"]
     unknown = [name for name in chosen if name not in GRIDS]
@@ -661,7 +651,6 @@ def ablate(
     if not chosen:
         raise typer.BadParameter("no such task in these grids: leave --tasks out to see all")
     with (
-        plain_errors(SourceError, ValueError, OSError, FineTuningDiverged),
         plain_interrupt("stopped; what is recorded is not run again"),
     ):
         for name in chosen:
@@ -669,10 +658,7 @@ def ablate(
             run(GRIDS[name], results, jobs, tasks, seeds, say=typer.echo)
         for row in write_summary(results):
             if row["grid"] in chosen:
-                typer.echo(
-                    f"{row['task']:<13}{row['variant']:<32}{row['mean']} "
-                    f"({row['low']} to {row['high']})  {row.get('verdict', '')}"
-                )
+                typer.echo(f"{row['task']:<13}{row['variant']:<32}{_mean(row)}")
         typer.echo(f"written: {results / 'ablations.csv'}")
 
 
@@ -682,11 +668,10 @@ def shrink(
     out: Annotated[Path, typer.Argument(help="File for the copy, in 16 bits a number.")],
 ) -> None:
     """Halve a training state, to pass it on; what goes on from it is near, not equal."""
-    from bertedu.pretraining.loop import shrink_state
+    from bertedu.pretraining.state import shrink_state
 
-    with plain_errors(ValueError, OSError):
-        shrink_state(state, out)
-        typer.echo(f"written: {out}, {_megabytes(out.stat().st_size)}")
+    shrink_state(state, out)
+    typer.echo(f"written: {out}, {_megabytes(out.stat().st_size)}")
 
 
 @app.command()
@@ -694,18 +679,15 @@ def curves(
     runs: Annotated[
         list[Path] | None, typer.Argument(help="Folders of finished runs; none: all committed.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path(
-        "data/results/pretraining_curves.csv"
-    ),
+    out: Table = Path("data/results/pretraining_curves.csv"),
 ) -> None:
     """Write the loss curves of finished runs into one table."""
-    from bertedu.pretraining.report import curves as collect
-    from bertedu.pretraining.report import write_rows
+    from bertedu.results.files import write_csv
+    from bertedu.studies.pretraining import curves as collect
 
-    with plain_errors(ValueError, OSError):
-        rows = collect(runs or committed_checkpoints())
-        write_rows(rows, out)
-        typer.echo(f"written: {out}, {len(rows):,} rows")
+    rows = collect(runs or committed_checkpoints())
+    write_csv(out, rows)
+    typer.echo(f"written: {out}, {len(rows):,} rows")
 
 
 def committed_checkpoints() -> list[Path]:
@@ -729,24 +711,22 @@ def fill(
     import bertedu
     from bertedu.analysis.fill import fill_blanks
     from bertedu.model.loading import ENCODERS_ALONE, is_published
-    from bertedu.text.sources import SourceError
 
     # A CheckpointError is a ValueError; OSError: the picture cannot be written.
-    with plain_errors(SourceError, ValueError, OSError):
-        readable([text])
-        if checkpoint in ENCODERS_ALONE and is_published(checkpoint):  # before it is fetched
-            raise ValueError(
-                f"{checkpoint} is an encoder alone: it was published without the head that fills "
-                "blanks. Choose another checkpoint, such as bert-mini"
-            )
-        model, tokenizer = bertedu.load(checkpoint)
-        blanks = fill_blanks(model, tokenizer, text, top)
-        if picture:
-            from bertedu.analysis.views import guess_bars
+    readable([text])
+    if checkpoint in ENCODERS_ALONE and is_published(checkpoint):  # before it is fetched
+        raise ValueError(
+            f"{checkpoint} is an encoder alone: it was published without the head that fills "
+            "blanks. Choose another checkpoint, such as bert-mini"
+        )
+    model, tokenizer = bertedu.load(checkpoint)
+    blanks = fill_blanks(model, tokenizer, text, top)
+    if picture:
+        from bertedu.analysis.views import guess_bars
 
-            guess_bars({text: blanks[0]}, f"The best guesses for {text}").save(picture)
-        for number, guesses in enumerate(blanks, start=1):
-            typer.echo(f"blank {number}")
-            for guess in guesses:
-                bar = "█" * round(40 * guess.probability)
-                typer.echo(f"  {guess.word:<14} {guess.probability:6.1%} {bar}")
+        guess_bars({text: blanks[0]}, f"The best guesses for {text}").save(picture)
+    for number, guesses in enumerate(blanks, start=1):
+        typer.echo(f"blank {number}")
+        for guess in guesses:
+            bar = "█" * round(40 * guess.probability)
+            typer.echo(f"  {guess.word:<14} {guess.probability:6.1%} {bar}")

@@ -30,6 +30,10 @@ class Attention:
     weights: Tensor  # (layers, heads, S, S); row = query, column = key; each row sums to 1
     direction: Direction = "bidirectional"  # where a query may look
 
+    def head(self, layer: int, head: int) -> Tensor:
+        """Return the weights (S, S) of one head, layer and head from 1."""
+        return self.weights[self.layers.index(layer), head - 1]
+
 
 @torch.no_grad()
 def attend(
@@ -42,13 +46,8 @@ def attend(
 ) -> Attention:
     """Run a model on a text, or on a pair of texts, and keep its attention weights.
 
-    ``layers`` are counted from 1, as in the paper; all of them if left out.
-
-    Raises
-    ------
-    ValueError
-        The text is longer than the model's positions, or there is no such layer.
-
+    ``layers`` are counted from 1, as in the paper; all of them if left out. Raises ValueError if
+    there is no such layer, or the text is longer than the model's positions.
     """
     encoding = tokenizer.encode(text, pair)
     depth = bert.config.num_hidden_layers
@@ -84,17 +83,13 @@ class AttentionView:
         """Show one model, or several side by side, starting at a layer and head, both from 1.
 
         ``starts`` gives each model a (layer, head) of its own to start with. ``query``, a place
-        in the text from 0, is the token that is held at the start, in every model.
-
-        Raises
-        ------
-        ValueError
-            Nothing to show, no such layer, head or token, or more weights than a notebook should
-            hold.
-
+        in the text from 0, is the token that is held at the start, in every model. Raises
+        ValueError if there is nothing to show, no such layer, head or token, or if there are more
+        weights than a notebook should hold.
         """
         if not shown:
             raise ValueError("there is nothing to show: give one Attention or more, from attend(…)")
+        self.shown, self.query = shown, query
         self.starts = [(layer, head)] * len(shown) if starts is None else list(starts)
         if len(self.starts) != len(shown):
             raise ValueError(f"{len(self.starts)} starts for {len(shown)} models: one for each")
@@ -118,7 +113,6 @@ class AttentionView:
                 f"{total:,} weights are too many for one view ({MOST_BYTES:,} at most): show a "
                 "shorter text, or fewer layers with attend(…, layers=[1, 2])"
             )
-        self.shown, self.query = shown, query
 
     def data(self) -> dict[str, Any]:
         """Return what the script draws: for each model its tokens, and each weight in one byte."""
@@ -145,51 +139,38 @@ class AttentionView:
 
         Models with different numbers of layers or tokens get one large map each instead.
         """
-        names: list[str] = []
-        blocks, chosen = [], []
-        for one, (layer, head) in zip(self.shown, self.starts, strict=True):
-            chosen.append((one.layers.index(layer), len(names) + head - 1))
-            heads = range(1, one.weights.shape[1] + 1)
-            many = len(self.shown) > 1
-            names += [f"{one.name},\nhead {n}" if many else f"head {n}" for n in heads]
-            blocks.append(one.weights)
         first = self.shown[0]
-        if all(one.layers == first.layers and one.tokens == first.tokens for one in self.shown):
-            rows = [f"layer {number}" for number in first.layers]
-            maps = torch.cat(blocks, dim=1)
-            return head_grid(maps, rows, names, self.alt, first.tokens, chosen)
-        return attention_maps(
-            {
-                f"{one.name}: layer {layer}, head {head}": (
-                    one.weights[one.layers.index(layer), head - 1],
-                    one.tokens,
-                )
-                for one, (layer, head) in zip(self.shown, self.starts, strict=True)
-            },
-            self.alt,
-        )
+        names: list[str] = []
+        frames, large = [], {}
+        for one, (layer, head) in zip(self.shown, self.starts, strict=True):
+            large[f"{one.name}: layer {layer}, head {head}"] = one.head(layer, head), one.tokens
+            frames.append((one.layers.index(layer), len(names) + head - 1))
+            whose = f"{one.name},\n" if len(self.shown) > 1 else ""
+            names += [f"{whose}head {n}" for n in range(1, one.weights.shape[1] + 1)]
+        if any((one.layers, one.tokens) != (first.layers, first.tokens) for one in self.shown):
+            return attention_maps(large, self.alt)
+        rows = [f"layer {number}" for number in first.layers]
+        maps = torch.cat([one.weights for one in self.shown], dim=1)
+        return head_grid(maps, rows, names, self.alt, first.tokens, frames)
 
     @property
     def alt(self) -> str:
         """Say in words what the view shows at the start, for those who cannot see it."""
         parts = []
         for one, (layer, head) in zip(self.shown, self.starts, strict=True):
-            weights = one.weights[one.layers.index(layer), head - 1]
+            weights, tokens = one.head(layer, head), one.tokens
             if self.query is None:
-                query, key = divmod(int(weights.argmax()), len(one.tokens))
-                told = f"the strongest is from {one.tokens[query]} to {one.tokens[key]}."
+                query, key = divmod(int(weights.argmax()), len(tokens))
+                most = f"the strongest is from {tokens[query]} to {tokens[key]}."
             else:
                 key = int(weights[self.query].argmax())
-                told = f"{one.tokens[self.query]} gives most to {one.tokens[key]}."
-            parts.append(
-                f"Attention of {one.name}, layer {layer}, head {head}, over "
-                f"{len(one.tokens)} tokens; {told}"
-            )
+                most = f"{tokens[self.query]} gives most to {tokens[key]}."
+            where = f"{one.name}, layer {layer}, head {head}"
+            parts.append(f"Attention of {where}, over {len(tokens)} tokens; {most}")
         return " ".join(parts)
 
     def _repr_html_(self) -> str:
-        # "<" is escaped, so that no token can end the script
-        data = json.dumps(self.data(), sort_keys=True).replace("<", "\\u003c")
+        data = for_script(self.data())
         name = "attention-" + hashlib.sha256(data.encode()).hexdigest()[:12]
         return (
             f'<div class="bertedu-attention" data-view="{name}">'
@@ -212,21 +193,22 @@ class AttentionView:
 
         Needed only where Python wants to know what the reader chose; the plain view is lighter.
         """
-        return attention_widget(self.data())
+        import anywidget  # slow, so the class is made late
+        import traitlets
+
+        class AttentionWidget(anywidget.AnyWidget):
+            _esm = SCRIPT
+            data = traitlets.Dict().tag(sync=True)
+            layer = traitlets.Int().tag(sync=True)
+            head = traitlets.Int().tag(sync=True)
+            side = traitlets.Unicode("").tag(sync=True)  # "queries", "keys", or "" for none
+            token = traitlets.Int(-1).tag(sync=True)
+
+        data = self.data()
+        layer, head = data["views"][0]["start"]
+        return AttentionWidget(data=data, layer=layer, head=head)
 
 
-def attention_widget(data: dict[str, Any]) -> Any:
-    """Make an anywidget of the same script. The class is made late: anywidget is slow to import."""
-    import anywidget
-    import traitlets
-
-    class AttentionWidget(anywidget.AnyWidget):
-        _esm = SCRIPT
-        data = traitlets.Dict().tag(sync=True)
-        layer = traitlets.Int().tag(sync=True)
-        head = traitlets.Int().tag(sync=True)
-        side = traitlets.Unicode("").tag(sync=True)  # "queries", "keys", or "" for none
-        token = traitlets.Int(-1).tag(sync=True)
-
-    layer, head = data["views"][0]["start"]
-    return AttentionWidget(data=data, layer=layer, head=head)
+def for_script(value: object) -> str:
+    """Write a value into a script; "<" is escaped, so that no token can end the script."""
+    return json.dumps(value, sort_keys=True).replace("<", "\\u003c")

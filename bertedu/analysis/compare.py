@@ -1,6 +1,7 @@
 """Models of three directions on one text: where may a query look, and where does it look?"""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from matplotlib import pyplot as plt
@@ -9,8 +10,8 @@ from matplotlib.patches import Rectangle
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from bertedu.analysis.attention import encoder_of
 from bertedu.analysis.attention_view import Attention, attend
+from bertedu.analysis.bertviz import encoder_of
 from bertedu.analysis.views import ORANGE, Picture, heat_map, style
 from bertedu.model.attention import attention_mask
 from bertedu.model.bert import Bert, BertForPreTraining
@@ -22,11 +23,7 @@ def attend_all(
 ) -> list[Attention]:
     """Run every model on the same text and keep its weights, under its name.
 
-    Raises
-    ------
-    ValueError
-        A model has no attention, or the text is too long for one of them.
-
+    Raises ValueError if a model has no attention, or the text is too long for one of them.
     """
     return [attend(encoder_of(m), tokenizer, text, name=name) for name, m in models.items()]
 
@@ -52,11 +49,7 @@ def sides(weights: Tensor, query: int) -> Tensor:
 
 
 def direction_maps(
-    shown: Sequence[Attention],
-    heads: Sequence[tuple[int, int]],
-    query: int,
-    title: str,
-    alt: str,
+    shown: Sequence[Attention], heads: Sequence[tuple[int, int]], query: int, title: str, alt: str
 ) -> Picture:
     """Draw one head of each model, (layer, head) from 1, as a map beside the others.
 
@@ -64,17 +57,27 @@ def direction_maps(
     small. The row of token ``query`` is framed, and says its weights in %. One scale for all: the
     darkness is the square root of the weight, so that an even fan can be seen.
     """
-    maps = [
-        one.weights[one.layers.index(layer), head - 1]
-        for one, (layer, head) in zip(shown, heads, strict=True)
-    ]
+    maps = [one.head(*place) for one, place in zip(shown, heads, strict=True)]
     top = max(float(weights.max()) for weights in maps)
     with style():
         figure, panels = plt.subplots(1, len(shown), figsize=(6.1 * len(shown), 7.2), squeeze=False)
         for axes, one, weights, (layer, head) in zip(panels[0], shown, maps, heads, strict=True):
+            size = len(one.tokens)
             heat_map(axes, weights.sqrt(), one.tokens, top=top**0.5)
-            _hatch(axes, ~_may_see(len(one.tokens), one.direction))
-            _frame(axes, weights[query], query, top)
+            for row, column in (~_may_see(size, one.direction)).nonzero().tolist():
+                _box(axes, row, column, fc="#EEEEEE", ec="#AAAAAA", hatch="///", linewidth=0)
+            _box(axes, query, 0, size, fill=False, edgecolor=ORANGE, linewidth=3, zorder=3)
+            for column, weight in enumerate(weights[query].tolist()):
+                if weight >= 0.005:
+                    axes.text(
+                        column,
+                        query,
+                        f"{100 * weight:.0f}",
+                        fontsize=11,
+                        color="white" if weight > 0.3 * top else "black",
+                        ha="center",
+                        va="center",
+                    )
             axes.set_title(f"{one.name}: layer {layer}, head {head}", fontsize=17)
             axes.set_xlabel("is attended to (key)")
             axes.tick_params(labelsize=14)
@@ -83,27 +86,10 @@ def direction_maps(
         return Picture(figure, alt)
 
 
-def _hatch(axes: Axes, hidden: Tensor) -> None:
-    for row, column in hidden.nonzero().tolist():
-        corner = (column - 0.5, row - 0.5)
-        axes.add_patch(
-            Rectangle(corner, 1, 1, fc="#EEEEEE", ec="#AAAAAA", hatch="///", linewidth=0)
-        )
-
-
-def _frame(axes: Axes, weights: Tensor, row: int, top: float) -> None:
-    corner = (-0.5, row - 0.5)
-    axes.add_patch(
-        Rectangle(corner, len(weights), 1, fill=False, edgecolor=ORANGE, linewidth=3, zorder=3)
-    )
-    for column, weight in enumerate(weights.tolist()):
-        if weight >= 0.005:
-            color = "white" if weight > 0.3 * top else "black"
-            percent = f"{100 * weight:.0f}"
-            axes.text(column, row, percent, fontsize=11, color=color, ha="center", va="center")
+def _box(axes: Axes, row: int, column: int, width: int = 1, **looks: Any) -> None:
+    axes.add_patch(Rectangle((column - 0.5, row - 0.5), width, 1, **looks))
 
 
 def _may_see(size: int, direction: Direction) -> Tensor:
     mask = attention_mask(torch.ones(1, size, dtype=torch.bool), direction)
-    everything = torch.ones(size, size, dtype=torch.bool)
-    return everything if mask is None else everything & mask[0, 0]
+    return torch.ones(size, size, dtype=torch.bool) if mask is None else mask[0, 0]

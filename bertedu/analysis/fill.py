@@ -39,14 +39,9 @@ def fill_blanks(
     A blank is two or more underscores, or `[MASK]`. ``side`` asks one half of an ELMo alone; what
     each kind of model reads, and how the halves are joined: see `blank_logits`.
 
-    Raises
-    ------
-    TypeError
-        ``text`` is not a string.
-    ValueError
-        There is no blank, the text is longer than the model's positions, ``top`` is not between 1
-        and the number of word pieces, the model has no halves to ask, or it is an encoder alone.
-
+    Raises TypeError if ``text`` is not a string; ValueError if there is no blank, the text is
+    longer than the model's positions, ``top`` is not between 1 and the number of word pieces, the
+    model has no halves to ask, or it is an encoder alone.
     """
     if isinstance(model, Bert):
         raise ValueError(
@@ -76,8 +71,8 @@ def ask_readers(
     answers = {}
     for name, model in models.items():
         if isinstance(model, ElmoForPreTraining):
-            answers[f"{name}, left half"] = fill_blanks(model, tokenizer, text, top, "left")
-            answers[f"{name}, right half"] = fill_blanks(model, tokenizer, text, top, "right")
+            for half in ("left", "right"):
+                answers[f"{name}, {half} half"] = fill_blanks(model, tokenizer, text, top, half)
             name = f"{name}, joined"
         answers[name] = fill_blanks(model, tokenizer, text, top)
     return answers
@@ -134,10 +129,10 @@ def unreadable(tokenizer: Tokenizer, text: str) -> list[str]:
 
 def _number(tokenizer: Tokenizer, token: str) -> int:
     """Look up a special token: `[MASK]` is 4 in our vocabulary, and 103 in most published ones."""
-    found = tokenizer.token_to_id(token)
-    if found is None:
+    number = tokenizer.token_to_id(token)
+    if number is None:
         raise ValueError(f"the vocabulary of this model has no {token}")
-    return found
+    return number
 
 
 def score_blanks(
@@ -148,16 +143,14 @@ def score_blanks(
     ``ids`` and bool ``blank`` are (B, S); ``unknown`` is the id of `[UNK]`.
     """
     if isinstance(model, BertForPreTraining) and model.config.direction == "bidirectional":
-        both: Tensor = model(ids, selected=blank)[0]
-        return both
+        return model(ids, selected=blank)[0]  # type: ignore[no-any-return]
     ids = ids.masked_fill(blank, unknown)
     # Nothing rolls around an end: [CLS] and [SEP] stand there.
     before, behind = blank.roll(-1, dims=1), blank.roll(1, dims=1)
     if isinstance(model, BertForPreTraining):
         to_right = model.config.direction == "left-to-right"
-        one_way: Tensor = model(ids, selected=before if to_right else behind)[0]
-        return one_way
+        return model(ids, selected=before if to_right else behind)[0]  # type: ignore[no-any-return]
     left, right = model(ids, next_at=before, previous_at=behind)
-    halves: dict[Side, Tensor]
-    halves = {"left": left, "right": right, "both": left + right - model.decoder.bias}
-    return halves[side]
+    if side != "both":
+        return left if side == "left" else right  # type: ignore[no-any-return]
+    return left + right - model.decoder.bias  # type: ignore[no-any-return]

@@ -11,7 +11,7 @@ from matplotlib import pyplot as plt
 from torch import Tensor
 
 from bertedu.analysis.views import Picture, heat_map, style
-from bertedu.model.features import Encoder, Features
+from bertedu.model.features import Encoder
 
 States = Callable[[Tensor], Tensor]  # ids (B, S) -> (B, S, D)
 MOVED = 1e-4  # of its length: less is rounding
@@ -23,9 +23,8 @@ def states_of(encoder: Encoder) -> States:
 
     @torch.inference_mode()
     def states(ids: Tensor) -> Tensor:
-        features: Features
-        features = encoder(ids, torch.zeros_like(ids), torch.ones_like(ids, dtype=torch.bool))
-        return features.tokens
+        real = torch.ones_like(ids, dtype=torch.bool)
+        return encoder(ids, torch.zeros_like(ids), real).tokens  # type: ignore[no-any-return]
 
     return states
 
@@ -36,33 +35,18 @@ def _refuse_known(ids: Tensor, new_id: int) -> None:
 
 
 def movement(states: States, ids: Tensor, new_id: int) -> Tensor:
-    """Say how far the state of each token moves when each token is replaced.
+    """Say how far the state of each token moves when each token of ``ids`` (S,) becomes ``new_id``.
 
-    Parameters
-    ----------
-    ids
-        (S,), one text.
-    new_id
-        What a token is replaced by.
-
-    Returns
-    -------
-    (S, S): row i, column j is the length of the change of state i when token j changes, in lengths
-    of the state. Rows are readers and columns what is read, as in attention.
-
-    Raises
-    ------
-    ValueError
-        ``new_id`` stands in the text: there nothing would change, and nothing be seen.
-
+    Returns (S, S): row i, column j is the length of the change of state i when token j changes, in
+    lengths of the state. Rows are readers and columns what is read, as in attention. Raises
+    ValueError if ``new_id`` stands in the text: there nothing would change, and nothing be seen.
     """
     _refuse_known(ids, new_id)
     before = states(ids[None])[0]  # (S, D)
     changed = ids.repeat(len(ids), 1)
     changed.fill_diagonal_(new_id)  # row j: token j is another
     moved = (states(changed) - before).norm(dim=-1)  # (changed, state)
-    relative: Tensor = moved / before.norm(dim=-1)
-    return relative.T
+    return (moved / before.norm(dim=-1)).T  # type: ignore[no-any-return]
 
 
 def beyond_sum(states: States, ids: Tensor, at: int, new_id: int) -> Tensor:
@@ -71,31 +55,21 @@ def beyond_sum(states: States, ids: Tensor, at: int, new_id: int) -> Tensor:
     If a state is a function of the left plus a function of the right, as in a pair of one-way
     models side by side, a change on the left and one on the right add up exactly.
 
-    Returns
-    -------
-    (S, S): row j, column k is the length of h(jk) - h(j) - h(k) + h at state ``at``, in lengths of
-    the state h; 0 on the diagonal.
-
-    Raises
-    ------
-    ValueError
-        ``new_id`` stands in the text.
-
+    Returns (S, S): row j, column k is the length of h(jk) - h(j) - h(k) + h at state ``at``, in
+    lengths of the state h; 0 on the diagonal. Raises ValueError if ``new_id`` stands in the text.
     """
     _refuse_known(ids, new_id)
     size = len(ids)
-    j, k = torch.meshgrid(torch.arange(size), torch.arange(size), indexing="ij")
-    both = ids.repeat(size * size, 1)
-    rows = torch.arange(size * size)
-    both[rows, j.flatten()] = new_id
-    both[rows, k.flatten()] = new_id
-    found = torch.stack([states(row[None])[0, at] for row in both]).view(size, size, -1)
+    both = ids.repeat(size, size, 1)
+    both[range(size), :, range(size)] = new_id  # j
+    both[:, range(size), range(size)] = new_id  # k
+    changed = torch.stack([states(row[None])[0, at] for row in both.view(-1, size)])
+    changed = changed.view(size, size, -1)
     before = states(ids[None])[0, at]  # (D,)
-    alone = found.diagonal().T  # (S, D): j and k are the same token
-    more = found - alone[:, None] - alone[None] + before
+    alone = changed.diagonal().T  # (S, D): j and k are the same token
+    more = changed - alone[:, None] - alone[None] + before
     more[range(size), range(size)] = 0
-    length: Tensor = more.norm(dim=-1) / before.norm()
-    return length
+    return more.norm(dim=-1) / before.norm()  # type: ignore[no-any-return]
 
 
 def movement_maps(
@@ -109,9 +83,8 @@ def movement_maps(
     columns = min(2, len(maps))
     lines = -(-len(maps) // columns)
     with style():
-        figure, panels = plt.subplots(
-            lines, columns, figsize=(5.6 * columns, 5.4 * lines), squeeze=False
-        )
+        size = (5.6 * columns, 5.4 * lines)
+        figure, panels = plt.subplots(lines, columns, figsize=size, squeeze=False)
         for axes in panels.flat[len(maps) :]:
             axes.set_axis_off()
         for axes, (name, table) in zip(panels.flat, maps.items(), strict=False):

@@ -6,19 +6,21 @@ with the layer below it.
 """
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 import torch
 from sklearn.linear_model import LogisticRegression
 from tokenizers import Encoding, Tokenizer
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.pretraining.batches import Batch
+from bertedu.results.bootstrap import Floats
 from bertedu.text.corpus import Document
 from bertedu.text.tokenization import MASK_ID
 
@@ -68,17 +70,15 @@ def read_texts(
 
 
 def _capitals(encoding: Encoding, line: str, sentences: Sequence[str]) -> list[bool | None]:
-    starts, at = set(), 0
-    for sentence in sentences:
-        starts.add(at)
-        at += len(sentence) + 1
-    found: list[bool | None] = []
+    starts = {0, *accumulate(len(sentence) + 1 for sentence in sentences)}
+    capitals: list[bool | None] = []
     for (begin, _), word, token in zip(
         encoding.offsets, encoding.word_ids, encoding.tokens, strict=True
     ):
-        asked = word is not None and begin not in starts and line[begin : begin + 1].isalpha()
-        found.append(line[begin].isupper() if asked and not token.startswith("##") else None)
-    return found
+        asked = word is not None and begin not in starts and not token.startswith("##")
+        letter = line[begin : begin + 1]
+        capitals.append(letter.isupper() if asked and letter.isalpha() else None)
+    return capitals
 
 
 # -- relations
@@ -91,41 +91,37 @@ def pairs_of(text: Text, relation: str) -> list[tuple[int, list[int]]]:
     - "title again": from a later mention of a word of the title to an earlier one.
     - "determiner → noun": from a, an, the to the last word before the noun phrase ends, and back.
 
-    Raises
-    ------
-    ValueError
-        There is no such relation.
-
+    Raises ValueError if there is no such relation.
     """
-    pieces: dict[int, list[int]] = {}
+    if relation not in RELATIONS:
+        raise ValueError(f"no relation {relation!r}: choose one of {', '.join(RELATIONS)}")
+    pieces: dict[int, list[int]] = defaultdict(list)
     for place, word in enumerate(text.words):
         if word is not None:
-            pieces.setdefault(word, []).append(place)
+            pieces[word].append(place)
     order = [pieces[word] for word in sorted(pieces)]
     names = ["".join(text.tokens[p].removeprefix("##") for p in places) for places in order]
     if relation == "previous word":
         return [(after[0], before) for before, after in pairwise(order)]
+    pairs = []
     if relation == "title again":
         title = {word for word in text.title.lower().split() if len(word) > 3}
-        seen: dict[str, list[int]] = {}
-        found = []
+        seen: dict[str, list[int]] = defaultdict(list)
         for name, places in zip(names, order, strict=True):
             if name in title:
                 if name in seen:
-                    found.append((places[0], list(seen[name])))
-                seen.setdefault(name, []).extend(places)
-        return found
-    if relation not in RELATIONS:
-        raise ValueError(f"no relation {relation!r}: choose one of {', '.join(RELATIONS)}")
-    found = []
+                    pairs.append((places[0], list(seen[name])))
+                seen[name] += places
+        return pairs
     for i, name in enumerate(names):
         if name in ("a", "an", "the"):
-            end = next((j for j in range(i + 1, len(names)) if names[j] in ENDS), None)
-            if end is not None and 2 <= end - i <= 4:  # one to three words
-                noun = order[end - 1]
-                back = relation == "noun → determiner"
-                found.append((noun[0], order[i]) if back else (order[i][0], noun))
-    return found
+            end = next((j for j in range(i + 1, len(names)) if names[j] in ENDS), i)
+            if 2 <= end - i <= 4:  # one to three words
+                query, key = order[i], order[end - 1]
+                if relation == "noun → determiner":
+                    query, key = key, query
+                pairs.append((query[0], key))
+    return pairs
 
 
 def hits_of_heads(weights: Tensor, pairs: Sequence[tuple[int, list[int]]]) -> Tensor:
@@ -175,48 +171,37 @@ def probe(
     probe: the control task, with labels drawn once for each word type, and two that see no states:
     "look-up", the usual answer for the word, and "majority".
 
-    Returns
-    -------
-    For each: how many words of each other text it gets right, and how many it is asked, (texts,).
-
+    Returns for each how many words of each other text it gets right, and how many it is asked,
+    both (texts,).
     """
-    asked = [[i for i, c in enumerate(text.capital) if c is not None] for text in texts]
-    true = [np.array([bool(t.capital[i]) for i in p]) for t, p in zip(texts, asked, strict=True)]
-    share = float(np.concatenate(true[:train]).mean())
-    drawn = [
-        np.array([control_label(t.tokens[i], share) for i in p])
-        for t, p in zip(texts, asked, strict=True)
+    places = [[i for i, c in enumerate(text.capital) if c is not None] for text in texts]
+    rows = np.concatenate([s[p].numpy() for s, p in zip(states, places, strict=True)])
+    words = [
+        (number, text.tokens[i], bool(text.capital[i]))
+        for number, (text, p) in enumerate(zip(texts, places, strict=True))
+        for i in p
     ]
-    rows = [s[p].numpy() for s, p in zip(states, asked, strict=True)]
-    mean, spread = np.concatenate(rows[:train]).mean(0), np.concatenate(rows[:train]).std(0) + 1e-6
-    rows = [(row - mean) / spread for row in rows]
-    counts = torch.tensor([float(len(p)) for p in asked[train:]])
-    found = {}
-    for name, labels in (("probe", true), ("control", drawn)):
-        learner = LogisticRegression(max_iter=300, C=0.1)
-        learner.fit(np.concatenate(rows[:train]), np.concatenate(labels[:train]))
-        right = [
-            float((learner.predict(row) == label).sum()) if len(row) else 0.0
-            for row, label in zip(rows[train:], labels[train:], strict=True)
-        ]
-        found[name] = (torch.tensor(right), counts)
-    usual: dict[str, Counter[bool]] = {}
-    for text, places, labels_here in zip(texts[:train], asked[:train], true[:train], strict=True):
-        for i, label in zip(places, labels_here.tolist(), strict=True):
-            usual.setdefault(text.tokens[i], Counter())[label] += 1
+    numbers, tokens, labels = (np.array(column) for column in zip(*words, strict=True))
+    known = numbers < train
+    share = float(labels[known].mean())
+    drawn = np.array([control_label(token, share) for token in tokens])
+    rows = (rows - rows[known].mean(0)) / (rows[known].std(0) + 1e-6)
+    right = {}
+    for name, target in (("probe", labels), ("control", drawn)):
+        learner = LogisticRegression(max_iter=300, C=0.1).fit(rows[known], target[known])
+        right[name] = learner.predict(rows[~known]) == target[~known]
+    usual: dict[str, Counter[bool]] = defaultdict(Counter)
+    for token, label in zip(tokens[known], labels[known].tolist(), strict=True):
+        usual[token][label] += 1
     majority = share > 0.5
-    for name in ("look-up", "majority"):
-        right = []
-        for text, places, label in zip(texts[train:], asked[train:], true[train:], strict=True):
-            said = [
-                usual[text.tokens[i]].most_common(1)[0][0]
-                if name == "look-up" and text.tokens[i] in usual
-                else majority
-                for i in places
-            ]
-            right.append(float(sum(a == b for a, b in zip(said, label.tolist(), strict=True))))
-        found[name] = (torch.tensor(right), counts)
-    return found
+    said = [usual[t].most_common(1)[0][0] if t in usual else majority for t in tokens[~known]]
+    right |= {"look-up": said == labels[~known], "majority": majority == labels[~known]}
+    others = numbers[~known] - train
+
+    def count(weights: Floats | None = None) -> Tensor:
+        return torch.from_numpy(np.bincount(others, weights, len(texts) - train)).float()
+
+    return {name: (count(each), count()) for name, each in right.items()}
 
 
 # -- the logit lens
@@ -236,12 +221,12 @@ def lens(model: BertForPreTraining, batch: Batch) -> Tensor:
         blank = blank & (batch.ids == MASK_ID)
     labels = batch.labels[blank[batch.selected]]
     row = blank.nonzero()[:, 0]
-    found = torch.zeros(len(states), len(batch.ids), 3)
+    sums = torch.zeros(len(states), len(batch.ids), 3)
     for layer, state in enumerate(states):
         if 0 < layer < len(states) - 1:
             state = model.bert.encoder.final_norm(state)  # the last has it already
         scores = model.mlm(state[blank]).float()
-        loss = torch.nn.functional.cross_entropy(scores, labels, reduction="none")
+        loss = cross_entropy(scores, labels, reduction="none")
         right = (scores.argmax(-1) == labels).float()
-        found[layer].index_add_(0, row, torch.stack([torch.ones_like(loss), loss, right], dim=1))
-    return found.transpose(0, 1)
+        sums[layer].index_add_(0, row, torch.stack([torch.ones_like(loss), loss, right], dim=1))
+    return sums.transpose(0, 1)

@@ -57,27 +57,25 @@ def style() -> AbstractContextManager[None]:
     return mpl.rc_context(fname=STYLE)
 
 
+def guess_panel(axes: Axes, guesses: Sequence[Guess]) -> None:
+    """Draw guesses as bars, the first on top, each with its number in %."""
+    bars = axes.barh(range(len(guesses)), [100 * g.probability for g in guesses], color=BLUE)
+    axes.bar_label(bars, fmt="%.0f %%", padding=4)
+    axes.set_yticks(range(len(guesses)), [guess.word for guess in guesses])
+    axes.invert_yaxis()
+
+
 def guess_bars(answers: Mapping[str, Sequence[Guess]], alt: str) -> Picture:
     """Draw the best guesses for some blanks, one panel a sentence."""
     with style():
-        tallest = max(len(guesses) for guesses in answers.values())
-        figure, panels = plt.subplots(
-            len(answers),
-            figsize=(9, len(answers) * (0.9 + 0.42 * tallest)),
-            squeeze=False,
-            sharex=True,
-        )
+        size = (9, len(answers) * (0.9 + 0.42 * max(map(len, answers.values()))))
+        figure, panels = plt.subplots(len(answers), figsize=size, squeeze=False, sharex=True)
         for axes, (sentence, guesses) in zip(panels[:, 0], answers.items(), strict=True):
-            words = [guess.word for guess in guesses]
-            shares = [100 * guess.probability for guess in guesses]
-            bars = axes.barh(range(len(words)), shares, color=BLUE)
-            axes.bar_label(bars, fmt="%.0f %%", padding=4)
-            axes.set_yticks(range(len(words)), words)
-            axes.invert_yaxis()
+            guess_panel(axes, guesses)
             axes.set_title(sentence, fontsize=15)
         highest = max(guess.probability for guesses in answers.values() for guess in guesses)
-        panels[-1, 0].set_xlim(0, 118 * highest)  # room for the number behind the longest bar
-        panels[-1, 0].set_xlabel("probability, %")
+        axes.set_xlim(0, 118 * highest)  # room for the number behind the longest bar
+        axes.set_xlabel("probability, %")
         return Picture(figure, alt)
 
 
@@ -138,7 +136,7 @@ def head_grid(
     rows: Sequence[str],
     columns: Sequence[str],
     alt: str,
-    tokens: Sequence[str] | None = None,
+    tokens: Sequence[str],
     chosen: Sequence[tuple[int, int]] = (),
 ) -> Picture:
     """Draw every head as a small map: ``weights`` (rows, columns, S, S), often a row a layer.
@@ -148,15 +146,11 @@ def head_grid(
     rows and columns, from 0, that get an orange frame.
     """
     few = len(columns) <= 8
-    named = tokens is not None and len(tokens) * len(columns) <= 150  # below, names would touch
+    named = len(tokens) * len(columns) <= 150  # beyond, names would touch
     size = 3.1 if named and len(columns) <= 4 else 2.2 if few else 1.1
+    page = (size * len(columns) + 1.6, size * len(rows) + 1.3)
     with style():
-        figure, panels = plt.subplots(
-            len(rows),
-            len(columns),
-            figsize=(size * len(columns) + 1.6, size * len(rows) + 1.3),
-            squeeze=False,
-        )
+        figure, panels = plt.subplots(len(rows), len(columns), figsize=page, squeeze=False)
         for row, line in enumerate(panels):
             for column, axes in enumerate(line):
                 axes.imshow(weights[row, column].sqrt().numpy(), cmap="Blues", vmin=0, vmax=1)
@@ -167,7 +161,7 @@ def head_grid(
                 if row == 0:
                     axes.set_title(columns[column], fontsize=13 if few else 11)
             line[0].set_ylabel(rows[row], fontsize=13)
-        if tokens is not None and named:
+        if named:
             letters = min(12.0, 58 * size / len(tokens))
             for axes in panels[:, 0]:
                 axes.set_yticks(range(len(tokens)), tokens, fontsize=letters)
@@ -183,23 +177,21 @@ def neuron_maps(
 
     Purple numbers are positive and orange ones negative, on one scale for queries and keys.
     """
+    letters = min(13.0, 300 / len(tokens))
     with style():
-        figure, panels = plt.subplots(
-            1, 3, figsize=(16, 0.3 * len(tokens) + 2), width_ratios=(1.4, 1.4, 1)
-        )
-        size = min(13.0, 300 / len(tokens))
+        size = (16, 0.3 * len(tokens) + 2)
+        figure, (left, middle, right) = plt.subplots(1, 3, figsize=size, width_ratios=(1.4, 1.4, 1))
         top = float(torch.cat([queries, keys]).abs().max())
-        for axes, numbers in zip(panels, (queries, keys), strict=False):
+        for axes, numbers in ((left, queries), (middle, keys)):
             axes.imshow(numbers.numpy(), cmap="PuOr", vmin=-top, vmax=top, aspect="auto")
-            axes.set_yticks(range(len(tokens)), tokens, fontsize=size)
+            axes.set_yticks(range(len(tokens)), tokens, fontsize=letters)
             axes.set_xlabel("number of the vector")
             axes.grid(False)
-        panels[0].set_title("queries, a row a token")
-        panels[1].set_title("keys")
-        heat_map(panels[2], weights, tokens, top=float(weights.max()))
-        panels[2].set_aspect("auto")
-        panels[2].set_title("weights: softmax of q · k / √d")
-        panels[2].tick_params(labelsize=size)
+        left.set_title("queries, a row a token")
+        middle.set_title("keys")
+        heat_map(right, weights, tokens, top=float(weights.max()))
+        right.set(aspect="auto", title="weights: softmax of q · k / √d")
+        right.tick_params(labelsize=letters)
         return Picture(figure, alt)
 
 
@@ -215,11 +207,7 @@ def curve(
 ) -> None:
     """Draw a curve with its interval as a band, and its name at its right end or in the legend.
 
-    Raises
-    ------
-    ValueError
-        The four differ in length, or a value lies outside its interval.
-
+    Raises ValueError if the four differ in length, or a value lies outside its interval.
     """
     if not len(x) == len(values) == len(low) == len(high):
         raise ValueError("x, values, low and high must have the same length")
@@ -227,14 +215,13 @@ def curve(
         raise ValueError(f"{label}: a value lies outside its interval")
     axes.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
     axes.plot(x, values, color=color, marker="o", label=label)
-    if not name_at_end:
-        return
-    axes.annotate(
-        label,
-        (x[-1], values[-1]),
-        xytext=(10, 0),
-        textcoords="offset points",
-        va="center",
-        color=color,
-        annotation_clip=False,
-    )
+    if name_at_end:
+        axes.annotate(
+            label,
+            (x[-1], values[-1]),
+            xytext=(10, 0),
+            textcoords="offset points",
+            va="center",
+            color=color,
+            annotation_clip=False,
+        )

@@ -1,7 +1,8 @@
-"""What notebook 00 plays with: a box for a sentence, readers side by side, a guessing game."""
+"""What a reader types into or clicks on: a sentence box, example after example, a guessing game."""
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import ipywidgets as widgets
@@ -10,9 +11,50 @@ from matplotlib import pyplot as plt
 from tokenizers import Tokenizer
 
 from bertedu.analysis.fill import BLANK, Guess, ask_readers, fill_blanks, unreadable
-from bertedu.analysis.views import BLUE, Picture, guess_bars, style
+from bertedu.analysis.views import BLUE, Picture, guess_bars, guess_panel, style
 from bertedu.pretraining.evaluation import PreTrainingModel
 from bertedu.text.corpus import Document
+
+Readers = PreTrainingModel | Mapping[str, PreTrainingModel]  # one model, or several by name
+
+
+def text_box(page: Callable[[str], str], text: str) -> list[widgets.Widget]:
+    """Return a text field and its answer: press Enter, and ``page`` of the text is shown as HTML.
+
+    A ValueError is shown as a sentence.
+    """
+    field = widgets.Text(
+        value=text,
+        continuous_update=False,  # the value arrives when Enter is pressed
+        description="Sentence:",
+        layout=widgets.Layout(width="95%"),
+    )
+    answer = widgets.HTML()
+
+    def show(_: object = None) -> None:
+        try:
+            answer.value = page(field.value)
+        except ValueError as error:
+            answer.value = f"<p>{html.escape(str(error))}</p>"
+
+    field.observe(show, names="value")
+    show()
+    return [field, answer]
+
+
+def show_one(page: Callable[[int], str], order: Sequence[int]) -> widgets.VBox:
+    """Return a button that shows the next ``page`` (HTML) each time, in that order, over and over.
+
+    Nothing is shown before the first click, so that no text of others is saved with a notebook.
+    """
+    button = widgets.Button(description="Show one", disabled=not order)
+    shown, numbers = widgets.HTML(), cycle(order)
+
+    def show(_: object = None) -> None:
+        shown.value = page(next(numbers))
+
+    button.on_click(show)
+    return widgets.VBox([button, shown])
 
 
 class Playable(widgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
@@ -67,23 +109,17 @@ def reader_bars(answers: Mapping[str, Mapping[str, Sequence[Guess]]], alt: str) 
         figure = plt.figure(figsize=(2.8 * len(readers), 3.3 * len(answers)))
         # one grid for all, so that the columns stand below each other: a thin row for a sentence,
         # then a row of panels
-        grid = figure.add_gridspec(
-            2 * len(answers), len(readers), height_ratios=[1, 8] * len(answers)
-        )
+        heights = [1, 8] * len(answers)
+        grid = figure.add_gridspec(len(heights), len(readers), height_ratios=heights)
         for row, (sentence, columns) in enumerate(answers.items()):
             head = figure.add_subplot(grid[2 * row, :])
             head.text(0, 0, sentence, weight="bold", fontsize=17).set_in_layout(False)
             head.set_axis_off()
             for column, reader in enumerate(readers):
                 axes = figure.add_subplot(grid[2 * row + 1, column])
-                words = [guess.word for guess in columns[reader]]
-                shares = [100 * guess.probability for guess in columns[reader]]
-                bars = axes.barh(range(len(words)), shares, color=BLUE)
-                axes.bar_label(bars, fmt="%.0f %%", padding=4)
+                guess_panel(axes, columns[reader])
                 axes.set_xlim(0, 150)  # the same for all readers, with room for "100 %"
                 axes.set_xticks([])  # each bar says its number
-                axes.set_yticks(range(len(words)), words)
-                axes.invert_yaxis()
                 axes.grid(False)
                 axes.spines["bottom"].set_visible(False)
                 axes.set_title(reader.replace(", ", ",\n"))
@@ -94,87 +130,65 @@ def reader_bars(answers: Mapping[str, Mapping[str, Sequence[Guess]]], alt: str) 
         return Picture(figure, f"{alt} Best guesses. {'. '.join(best)}.")
 
 
-def fill_box(
-    model: PreTrainingModel | Mapping[str, PreTrainingModel],
-    tokenizer: Tokenizer,
-    text: str,
-    top: int = 5,
-) -> Playable:
+def fill_box(model: Readers, tokenizer: Tokenizer, text: str, top: int = 5) -> Playable:
     """Return a text field; press Enter, and the guesses for every blank appear below it.
 
     With several models by name, their guesses stand beside each other. Where no kernel runs, a
     picture of the guesses for ``text`` stands there. Words that the model cannot read are named.
     """
-    field = widgets.Text(
-        value=text,
-        continuous_update=False,
-        description="Sentence:",
-        layout=widgets.Layout(width="95%"),
-    )
-    answer = widgets.HTML()
 
-    def ask() -> list[str]:
-        if not isinstance(model, Mapping):
-            return [
-                bars_html(guesses) for guesses in fill_blanks(model, tokenizer, field.value, top)
-            ]
-        answers = ask_readers(model, tokenizer, field.value, top)
-        at_blanks = zip(*answers.values(), strict=True)
-        return [columns_html(dict(zip(answers, at, strict=True))) for at in at_blanks]
-
-    def show(_: object = None) -> None:
-        try:
-            blanks = ask()
-        except ValueError as error:
-            answer.value = f"<p>{html.escape(str(error))}</p>"
-            return
-        answer.value = _cannot_read(tokenizer, field.value) + "".join(
+    def page(text: str) -> str:
+        if isinstance(model, Mapping):
+            blanks = [columns_html(at) for at in _ask(model, tokenizer, text, top)]
+        else:
+            blanks = [bars_html(guesses) for guesses in fill_blanks(model, tokenizer, text, top)]
+        return _cannot_read(tokenizer, text) + "".join(
             f"<p>blank {number}</p>{shown}" for number, shown in enumerate(blanks, start=1)
         )
 
-    field.observe(show, names="value")
-    show()
+    box = text_box(page, text)
     try:
         picture = _answers_picture(model, tokenizer, text, top)
     except ValueError as error:  # the box says it, and so does the page
-        return Playable([field, answer], answer.value, str(error))
+        return Playable(box, box[1].value, str(error))
     still = f"{picture._repr_html_()}<p>Run this cell, and type a sentence of your own.</p>"
-    return Playable([field, answer], still, repr(picture))
+    return Playable(box, still, repr(picture))
+
+
+def _ask(
+    models: Mapping[str, PreTrainingModel], tokenizer: Tokenizer, text: str, top: int
+) -> Iterator[dict[str, list[Guess]]]:
+    """Return what `ask_readers` does, blank by blank: name -> guesses."""
+    answers = ask_readers(models, tokenizer, text, top)
+    return (dict(zip(answers, at, strict=True)) for at in zip(*answers.values(), strict=True))
 
 
 def _cannot_read(tokenizer: Tokenizer, text: str) -> str:
     """Name the words that are only `[UNK]` to the model, in a paragraph; none: nothing."""
-    words = unreadable(tokenizer, text)
+    words = dict.fromkeys(unreadable(tokenizer, text))
     if not words:
         return ""
-    named = ", ".join(f"<b>{html.escape(word)}</b>" for word in dict.fromkeys(words))
+    named = ", ".join(f"<b>{html.escape(word)}</b>" for word in words)
     return (
         f"<p>The model cannot read {named}: its vocabulary lacks a character. It sees [UNK], "
         "for <i>unknown</i>, and guesses from the other words.</p>"
     )
 
 
-def _answers_picture(
-    model: PreTrainingModel | Mapping[str, PreTrainingModel],
-    tokenizer: Tokenizer,
-    text: str,
-    top: int,
-) -> Picture:
+def _answers_picture(model: Readers, tokenizer: Tokenizer, text: str, top: int) -> Picture:
     """Draw the guesses for every blank of a sentence, and say the best ones in the alt text."""
-    if not isinstance(model, Mapping):
-        blanks = fill_blanks(model, tokenizer, text, top)
-        best = ", ".join(guesses[0].word for guesses in blanks)
-        titles = [f"{text}  (blank {number})" for number in range(1, len(blanks) + 1)]
-        if len(blanks) == 1:
-            titles = [text]
-        alt = f"The {top} best guesses for each blank of: {text} The best: {best}."
-        return guess_bars(dict(zip(titles, blanks, strict=True)), alt)
-    answers = ask_readers(model, tokenizer, text, top)
-    rows = {
-        f"{text}  (blank {number})" if number > 1 else text: dict(zip(answers, at, strict=True))
-        for number, at in enumerate(zip(*answers.values(), strict=True), start=1)
-    }
-    return reader_bars(rows, f"The {top} best guesses of each reader.")
+    if isinstance(model, Mapping):
+        rows = {
+            f"{text}  (blank {number})" if number > 1 else text: answers
+            for number, answers in enumerate(_ask(model, tokenizer, text, top), start=1)
+        }
+        return reader_bars(rows, f"The {top} best guesses of each reader.")
+    blanks = fill_blanks(model, tokenizer, text, top)
+    best = ", ".join(guesses[0].word for guesses in blanks)
+    alt = f"The {top} best guesses for each blank of: {text} The best: {best}."
+    if len(blanks) == 1:
+        return guess_bars({text: blanks[0]}, alt)
+    return guess_bars({f"{text}  (blank {n})": at for n, at in enumerate(blanks, start=1)}, alt)
 
 
 HOW_TO_PLAY = (
@@ -189,13 +203,7 @@ def beat_bert(
     """Return a game: a sentence of a held-out document, one word hidden; you guess, BERT guesses.
 
     Enter guesses, as the button does. An empty guess does not count. The first word to guess is a
-    long one.
-
-    Raises
-    ------
-    ValueError
-        The documents have no sentence of 8 to 40 words to play with.
-
+    long one. Raises ValueError if no sentence of the documents has 8 to 40 words to play with.
     """
     puzzles = make_puzzles(tokenizer, documents, seed)
     if not puzzles:
@@ -209,30 +217,30 @@ def beat_bert(
     field = widgets.Text(placeholder="your guess", description="Word:", continuous_update=False)
     check = widgets.Button(description="Guess", disabled=True)  # nothing to guess before Start
     skip = widgets.Button(description="Start / next")
-    state = {"at": -1, "you": 0, "bert": 0, "rounds": 0}
+    upcoming, current = cycle(puzzles), ("", "")
+    you = bert = rounds = 0
 
     def next_puzzle(_: object = None) -> None:
-        state["at"] = (state["at"] + 1) % len(puzzles)
-        sentence.value = f"<p style='font-size:120%'>{html.escape(puzzles[state['at']][0])}</p>"
+        nonlocal current
+        current = next(upcoming)
+        sentence.value = f"<p style='font-size:120%'>{html.escape(current[0])}</p>"
         field.value, answer.value, check.disabled = "", "", False
         field.focus()
 
     def guess(_: object = None) -> None:
+        nonlocal you, bert, rounds
         if check.disabled:  # Enter before Start, or a second click before the page shows the first
             return
-        mine = field.value.strip().lower()
-        if not mine:
+        word = field.value.strip().lower()
+        if not word:
             answer.value = "<p>Type a word first.</p>"
             return
-        text, truth = puzzles[state["at"]]
+        text, truth = current
         guesses = fill_blanks(model, tokenizer, text)[0]
-        state["you"] += mine == truth
-        state["bert"] += guesses[0].word == truth
-        state["rounds"] += 1
-        answer.value = f"<p>It was <b>{html.escape(truth)}</b>. BERT thought:</p>" + bars_html(
-            guesses, truth
-        )
-        score.value = f"<p>you {state['you']}, BERT {state['bert']}, of {state['rounds']}</p>"
+        you, bert, rounds = you + (word == truth), bert + (guesses[0].word == truth), rounds + 1
+        bars = bars_html(guesses, truth)
+        answer.value = f"<p>It was <b>{html.escape(truth)}</b>. BERT thought:</p>{bars}"
+        score.value = f"<p>you {you}, BERT {bert}, of {rounds}</p>"
         check.disabled = True
 
     field.observe(guess, names="value")  # Enter

@@ -1,7 +1,8 @@
 """What a sceptic would try first: no model at all, and counted words with a linear model."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -10,53 +11,44 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import normalize
 
-from bertedu.finetuning.examples import (
-    AnyExample,
-    Choice,
-    Example,
-    Question,
-    Splits,
-    Tagged,
-    Task,
-)
+from bertedu.finetuning.examples import Question, Splits, Task
 from bertedu.finetuning.kinds import Answer
 from bertedu.finetuning.metrics import best_threshold
+from bertedu.finetuning.tagging import iob2
 from bertedu.text.corpus import split_sentences
 
+BASELINES = ("majority", "word counts")
 STRENGTHS = (0.1, 1.0, 10.0, 100.0)  # of LogisticRegression, C; chosen on dev
+SCORED = ("dev", "test")
+Answers = dict[str, list[Answer]]  # of dev and test
 
 
-# -- no model at all
+def baseline_answers(name: str, task: Task, splits: Splits) -> Answers:
+    """Return the answers of one of `BASELINES` on dev and test."""
+    return _majority(task, splits) if name == "majority" else word_count_answers(task, splits)
 
 
-def majority_answers(task: Task, splits: Splits, split: str) -> list[Answer]:
+def _majority(task: Task, splits: Splits) -> Answers:
     """Always give the most frequent answer of the training split.
 
     For a number its mean, for tags "no entity", for a span the first word of the text (or "none",
     where it can be).
     """
-    examples = splits[split]
     train = splits["train"]
-    if task.kind == "regression":
-        mean = float(np.mean([e.label for e in train if isinstance(e, Example)]))
-        return [Answer(mean)] * len(examples)
     if task.kind == "tagging":
-        return [Answer((task.labels[0],) * len(e.words)) for e in examples if isinstance(e, Tagged)]
+        return {s: [Answer((task.labels[0],) * len(e.words)) for e in splits[s]] for s in SCORED}
     if task.kind == "span":
-        none = any(isinstance(e, Question) and not e.answers for e in train)
-        return [
-            Answer("" if none else e.context.split()[0])
-            for e in examples
-            if isinstance(e, Question)
-        ]
-    counts = Counter(int(e.label) for e in train if isinstance(e, Example | Choice))
-    return [Answer(counts.most_common(1)[0][0])] * len(examples)
+        if any(not e.answers for e in train):
+            return {s: [Answer("")] * len(splits[s]) for s in SCORED}
+        return {s: [Answer(e.context.split()[0]) for e in splits[s]] for s in SCORED}
+    if task.kind == "regression":
+        answer = Answer(float(np.mean([e.label for e in train])))
+    else:
+        answer = Answer(Counter(int(e.label) for e in train).most_common(1)[0][0])
+    return {s: [answer] * len(splits[s]) for s in SCORED}
 
 
-# -- counted words
-
-
-def word_count_answers(task: Task, splits: Splits) -> dict[str, list[Answer]]:
+def word_count_answers(task: Task, splits: Splits) -> Answers:
     """Answer dev and test by counted words and a linear model.
 
     TF-IDF of words and word pairs and logistic regression; for two texts also the words that they
@@ -90,137 +82,102 @@ def _together(
     return sp.hstack([a, b, normalize(both), 10 * alike]).tocsr()
 
 
-def _classes(task: Task, splits: Splits) -> dict[str, list[Answer]]:
-    texts = {s: [e.text for e in some if isinstance(e, Example)] for s, some in splits.items()}
-    pairs = {
-        s: [e.pair or "" for e in some if isinstance(e, Example)] for s, some in splits.items()
-    }
-    labels = {
-        s: np.array([e.label for e in some if isinstance(e, Example)]) for s, some in splits.items()
+def _logistic(strength: float) -> LogisticRegression:
+    return LogisticRegression(C=strength, max_iter=1000)
+
+
+def _best_on_dev(
+    make: Callable[[float], Any],
+    x: Mapping[str, Any],
+    y: Mapping[str, Any],
+    strengths: Sequence[float] = STRENGTHS,
+) -> Any:
+    """Fit a model of each strength, and return the one that scores best on dev."""
+    models = [make(strength).fit(x["train"], y["train"]) for strength in strengths]
+    return max(models, key=lambda model: model.score(x["dev"], y["dev"]))
+
+
+def _classes(task: Task, splits: Splits) -> Answers:
+    numbers = task.kind == "regression"
+    texts = {s: [e.text for e in some] for s, some in splits.items()}
+    pairs = {s: [e.pair or "" for e in some] for s, some in splits.items()}
+    y = {
+        s: np.array([e.label for e in some], float if numbers else int)
+        for s, some in splits.items()
     }
     vectorizer = _vectorizer(texts["train"] + [pair for pair in pairs["train"] if pair])
     if any(pairs["train"]):
         x = {s: _together(vectorizer, texts[s], pairs[s]) for s in splits}
     else:
         x = {s: vectorizer.transform(texts[s]) for s in splits}
-    if task.kind == "regression":
-        models = [Ridge(1 / strength).fit(x["train"], labels["train"]) for strength in STRENGTHS]
-        best = max(models, key=lambda m: m.score(x["dev"], labels["dev"]))
-        return {s: [Answer(float(v)) for v in best.predict(x[s])] for s in ("dev", "test")}
-    best = max(
-        (
-            _logistic(strength).fit(x["train"], labels["train"].astype(int))
-            for strength in STRENGTHS
-        ),
-        key=lambda m: m.score(x["dev"], labels["dev"].astype(int)),
-    )
-    return {s: [Answer(int(v)) for v in best.predict(x[s])] for s in ("dev", "test")}
+    best = _best_on_dev((lambda c: Ridge(1 / c)) if numbers else _logistic, x, y)
+    return {s: [Answer(value) for value in best.predict(x[s]).tolist()] for s in SCORED}
 
 
-def _logistic(strength: float) -> LogisticRegression:
-    return LogisticRegression(C=strength, max_iter=1000)
-
-
-def _endings(splits: Splits) -> dict[str, list[Answer]]:
+def _endings(splits: Splits) -> Answers:
     """Is this the ending that follows? Asked of each alone; the likeliest wins."""
-    rows = {
-        s: [
-            (e.text, end, i == e.label)
-            for e in some
-            if isinstance(e, Choice)
-            for i, end in enumerate(e.endings)
-        ]
-        for s, some in splits.items()
-    }
-    vectorizer = _vectorizer([text for a, b, _ in rows["train"] for text in (a, b)])
-    x = {
-        s: _together(vectorizer, [r[0] for r in some], [r[1] for r in some])
-        for s, some in rows.items()
-    }
-    right = np.array([r[2] for r in rows["train"]])
-    labels = {
-        s: np.array([e.label for e in some if isinstance(e, Choice)]) for s, some in splits.items()
-    }
-    found = {}
-    for strength in STRENGTHS:
-        model = _logistic(strength).fit(x["train"], right)
-        found[strength] = {
-            s: _argmax_by_example(model.decision_function(x[s]), splits[s]) for s in ("dev", "test")
-        }
-    best = max(STRENGTHS, key=lambda c: float(np.mean(found[c]["dev"] == labels["dev"])))
-    return {s: [Answer(int(v)) for v in found[best][s]] for s in ("dev", "test")}
+    pairs = {s: [(e.text, end) for e in some for end in e.endings] for s, some in splits.items()}
+    vectorizer = _vectorizer([text for pair in pairs["train"] for text in pair])
+    x = {s: _together(vectorizer, *zip(*some, strict=True)) for s, some in pairs.items()}
+    right = [i == e.label for e in splits["train"] for i in range(len(e.endings))]
 
+    def chosen(model: LogisticRegression, split: str) -> list[int]:
+        ends = np.cumsum([len(e.endings) for e in splits[split]])
+        parts = np.split(model.decision_function(x[split]), ends[:-1])
+        return [int(part.argmax()) for part in parts]
 
-def _argmax_by_example(
-    scores: np.ndarray[tuple[int], np.dtype[np.float64]], examples: Sequence[AnyExample]
-) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    sizes = [len(e.endings) for e in examples if isinstance(e, Choice)]
-    return np.array([int(part.argmax()) for part in np.split(scores, np.cumsum(sizes)[:-1])])
+    best = max(
+        (_logistic(strength).fit(x["train"], right) for strength in STRENGTHS),
+        key=lambda m: np.mean(np.equal(chosen(m, "dev"), [e.label for e in splits["dev"]])),
+    )
+    return {s: [Answer(number) for number in chosen(best, s)] for s in SCORED}
 
 
 def _word_facts(words: Sequence[str], i: int) -> dict[str, str | bool]:
-    def at(j: int) -> str:
-        return words[j] if 0 <= j < len(words) else "(edge)"
-
-    word = words[i]
+    before, word, after = ("(edge)", *words, "(edge)")[i : i + 3]
     return {
         "word": word.lower(),
-        "before": at(i - 1).lower(),
-        "after": at(i + 1).lower(),
+        "before": before.lower(),
+        "after": after.lower(),
         "ending": word[-3:].lower(),
         "capital": word[:1].isupper(),
-        "capital before": at(i - 1)[:1].isupper(),
-        "capital after": at(i + 1)[:1].isupper(),
+        "capital before": before[:1].isupper(),
+        "capital after": after[:1].isupper(),
         "first": i == 0,
     }
 
 
-def _tags(splits: Splits) -> dict[str, list[Answer]]:
-    facts, tags = {}, {}
-    for split, some in splits.items():
-        sentences = [e for e in some if isinstance(e, Tagged)]
-        facts[split] = [_word_facts(e.words, i) for e in sentences for i in range(len(e.words))]
-        tags[split] = [tag for e in sentences for tag in e.tags]
+def _tags(splits: Splits) -> Answers:
+    facts = {
+        s: [_word_facts(e.words, i) for e in some for i in range(len(e.words))]
+        for s, some in splits.items()
+    }
+    tags = {s: [tag for e in some for tag in e.tags] for s, some in splits.items()}
     vectorizer = DictVectorizer().fit(facts["train"])
-    x = {split: vectorizer.transform(some) for split, some in facts.items()}
-    best = max(
-        (_logistic(strength).fit(x["train"], tags["train"]) for strength in (1.0, 10.0)),
-        key=lambda m: m.score(x["dev"], tags["dev"]),
-    )
+    x = {s: vectorizer.transform(some) for s, some in facts.items()}
+    best = _best_on_dev(_logistic, x, tags, strengths=(1.0, 10.0))
     answers = {}
-    for split in ("dev", "test"):
-        found = iter(best.predict(x[split]).tolist())
-        answers[split] = [
-            Answer(_repaired([next(found) for _ in e.words]))
-            for e in splits[split]
-            if isinstance(e, Tagged)
-        ]
+    for split in SCORED:
+        predicted = iter(best.predict(x[split]).tolist())
+        # word by word, a linear model does not see to it that an entity begins with B-
+        answers[split] = [Answer(iob2([next(predicted) for _ in e.words])) for e in splits[split]]
     return answers
 
 
-def _repaired(tags: list[str]) -> tuple[str, ...]:
-    """Let an entity begin with B-: word by word, a linear model does not see to it."""
-    for i, tag in enumerate(tags):
-        if tag.startswith("I-") and (i == 0 or tags[i - 1][2:] != tag[2:]):
-            tags[i] = "B-" + tag[2:]
-    return tuple(tags)
-
-
-def _spans(splits: Splits) -> dict[str, list[Answer]]:
-    train = [e for e in splits["train"] if isinstance(e, Question)]
+def _spans(splits: Splits) -> Answers:
+    train = splits["train"]
     vectorizer = TfidfVectorizer(sublinear_tf=True).fit(
         [text for e in train for text in (e.question, e.context)]
     )
     answers, threshold = {}, np.inf
-    for split in ("dev", "test"):  # dev first: it sets the threshold
-        questions = [e for e in splits[split] if isinstance(e, Question)]
-        found = {e.name: _nearest_capitals(e, vectorizer) for e in questions}
+    for split in SCORED:  # dev first: it sets the threshold
+        nearest = {e.name: _nearest_capitals(e, vectorizer) for e in splits[split]}
         if split == "dev" and any(not e.answers for e in train):
-            texts = {name: text for name, (text, _) in found.items()}
-            none = {name: -alike for name, (_, alike) in found.items()}
-            threshold = best_threshold(questions, texts, none)
+            texts = {name: text for name, (text, _) in nearest.items()}
+            none = {name: -alike for name, (_, alike) in nearest.items()}
+            threshold = best_threshold(splits[split], texts, none)
         answers[split] = [
-            Answer("" if -alike > threshold else text) for text, alike in found.values()
+            Answer("" if -alike > threshold else text) for text, alike in nearest.values()
         ]
     return answers
 
@@ -228,28 +185,15 @@ def _spans(splits: Splits) -> dict[str, list[Answer]]:
 def _nearest_capitals(question: Question, vectorizer: TfidfVectorizer) -> tuple[str, float]:
     """Return the first words in capitals of the likest sentence, and how alike it is."""
     sentences = split_sentences(question.context) or [question.context]
-    alike = (
-        vectorizer.transform(sentences) @ vectorizer.transform([question.question]).T
-    ).toarray()
-    best = sentences[int(alike.argmax())]
-    words = best.split()
-    starts = [
+    asked = vectorizer.transform([question.question])
+    alike = (vectorizer.transform(sentences) @ asked.T).toarray()
+    words = sentences[int(alike.argmax())].split()
+    starts = (
         i
         for i, word in enumerate(words)
         if word[:1].isupper() and word.lower() not in ENGLISH_STOP_WORDS
-    ]
-    first = starts[0] if starts else 0
-    last = first
+    )
+    last = first = next(starts, 0)
     while last + 1 < len(words) and words[last + 1][:1].isupper() and not words[last].endswith(","):
         last += 1
     return " ".join(words[first : last + 1]).strip(",.;:()"), float(alike.max())
-
-
-BASELINES = {"majority", "word counts"}
-
-
-def baseline_answers(name: str, task: Task, splits: Splits) -> dict[str, list[Answer]]:
-    """Return the answers of one of `BASELINES` on dev and test."""
-    if name == "majority":
-        return {split: majority_answers(task, splits, split) for split in ("dev", "test")}
-    return word_count_answers(task, splits)

@@ -15,7 +15,7 @@ only.
 import csv
 import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,33 +26,28 @@ from bertedu.finetuning.examples import (
     AnyExample,
     Choice,
     Example,
-    Kind,
+    KindName,
     Question,
     Splits,
     Tagged,
     Task,
     TaskError,
+    collect,
+    split_by,
 )
-from bertedu.finetuning.tasks import _collect, split_by
+from bertedu.finetuning.tagging import iob2
+from bertedu.results.files import Row  # with the columns of the Hub
 
-Row = dict[str, Any]  # with the columns of the Hub
+Source = tuple[str, Iterable[Row]]  # what to call it in a message, and its rows
 # Labels and tags are in the order of the Hub, where they are numbers.
 CONLL_TAGS = ("O", *(f"{part}-{kind}" for kind in ("PER", "ORG", "LOC", "MISC") for part in "BI"))
-_ENTAILMENT = ("entailment", "not_entailment")
-_MNLI = ("entailment", "neutral", "contradiction")
-# columns of the Hub -> the same in the published files
-_ONE = {"sentence": "sentence", "label": "label"}
-_PAIR = {"sentence1": "sentence1", "sentence2": "sentence2", "label": "label"}
-_QUESTIONS = {"question1": "question1", "question2": "question2", "label": "is_duplicate"}
-_PREMISE = {"premise": "sentence1", "hypothesis": "sentence2", "label": "gold_label"}
-_MRPC = {"sentence1": "#1 String", "sentence2": "#2 String", "label": "Quality"}
 
 
 @dataclass(frozen=True)
 class Benchmark:
     """What a benchmark is, where it is found, and what its columns are called."""
 
-    kind: Kind
+    kind: KindName
     about: str
     metric: str  # the one that the paper reports
     hub: tuple[str, str | None]  # dataset and configuration
@@ -63,22 +58,37 @@ class Benchmark:
     columns: dict[str, str] = field(default_factory=dict)  # of GLUE
 
 
-def _glue(
-    config: str,
-    about: str,
-    metric: str,
-    labels: tuple[str, ...],
-    columns: dict[str, str],
-    dev: str = "",  # of MNLI, which has two: matched or mismatched
-) -> Benchmark:
-    kind: Kind = "classification" if labels else "regression"
+# columns of the Hub -> the same in the published files
+_ONE = {"sentence": "sentence", "label": "label"}
+_PAIR = {"sentence1": "sentence1", "sentence2": "sentence2", "label": "label"}
+_QNLI = {"question": "question", "sentence": "sentence", "label": "label"}
+_QUESTIONS = {"question1": "question1", "question2": "question2", "label": "is_duplicate"}
+_PREMISE = {"premise": "sentence1", "hypothesis": "sentence2", "label": "gold_label"}
+_MRPC = {"sentence1": "#1 String", "sentence2": "#2 String", "label": "Quality"}
+_FOLLOWS = "entailment not_entailment"
+_MNLI = "entailment neutral contradiction"
+_GLUE: tuple[tuple[str, str, str, str, dict[str, str]], ...] = (
+    ("cola", "is a sentence grammatical?", "matthews", "unacceptable acceptable", _ONE),
+    ("sst2", "film reviews, good or bad", "accuracy", "negative positive", _ONE),
+    ("mrpc", "do two sentences say the same?", "binary_f1", "not_equivalent equivalent", _MRPC),
+    ("qqp", "do two questions ask the same?", "binary_f1", "not_duplicate duplicate", _QUESTIONS),
+    ("stsb", "how similar are they, 0 to 5?", "spearman", "", _PAIR | {"label": "score"}),
+    ("mnli", "does it follow? Matched texts", "accuracy", _MNLI, _PREMISE),
+    ("mnli-mm", "does it follow? Other kinds of text", "accuracy", _MNLI, _PREMISE),
+    ("qnli", "does a sentence answer a question?", "accuracy", _FOLLOWS, _QNLI),
+    ("rte", "does it follow? A small set", "accuracy", _FOLLOWS, _PAIR),
+)
+
+
+def _glue(name: str, about: str, metric: str, labels: str, columns: dict[str, str]) -> Benchmark:
+    kind: KindName = "classification" if labels else "regression"
+    dev = {"mnli": "_matched", "mnli-mm": "_mismatched"}.get(name, "")
     home, files = "https://gluebenchmark.com/tasks", ("train.tsv", f"dev{dev}.tsv")
-    if config == "mrpc":  # GLUE may not pass it on: its dev set is a list of pairs of train
+    if name == "mrpc":  # GLUE may not pass it on: its dev set is a list of pairs of train
         home = "https://dl.fbaipublicfiles.com/ (senteval/senteval_data and glue/data)"
         files = ("msr_paraphrase_train.txt", "mrpc_dev_ids.tsv")
-    splits = ("train", f"validation{dev}")
-    hub = ("nyu-mll/glue", config)
-    return Benchmark(kind, about, metric, hub, home, files, splits, labels, columns)
+    hub, splits = ("nyu-mll/glue", name.removesuffix("-mm")), ("train", f"validation{dev}")
+    return Benchmark(kind, about, metric, hub, home, files, splits, tuple(labels.split()), columns)
 
 
 def _span(about: str, hub: str, home: str, files: str, metric: str = "f1") -> Benchmark:
@@ -88,43 +98,7 @@ def _span(about: str, hub: str, home: str, files: str, metric: str = "f1") -> Be
 
 _SQUAD = "https://rajpurkar.github.io/SQuAD-explorer/"
 BENCHMARKS = {
-    "glue/cola": _glue(
-        "cola", "is a sentence grammatical?", "matthews", ("unacceptable", "acceptable"), _ONE
-    ),
-    "glue/sst2": _glue(
-        "sst2", "film reviews, good or bad", "accuracy", ("negative", "positive"), _ONE
-    ),
-    "glue/mrpc": _glue(
-        "mrpc",
-        "do two sentences say the same?",
-        "binary_f1",
-        ("not_equivalent", "equivalent"),
-        _MRPC,
-    ),
-    "glue/qqp": _glue(
-        "qqp",
-        "do two questions ask the same?",
-        "binary_f1",
-        ("not_duplicate", "duplicate"),
-        _QUESTIONS,
-    ),
-    "glue/stsb": _glue(
-        "stsb", "how similar are they, 0 to 5?", "spearman", (), _PAIR | {"label": "score"}
-    ),
-    "glue/mnli": _glue(
-        "mnli", "does it follow? Matched texts", "accuracy", _MNLI, _PREMISE, "_matched"
-    ),
-    "glue/mnli-mm": _glue(
-        "mnli", "does it follow? Other kinds of text", "accuracy", _MNLI, _PREMISE, "_mismatched"
-    ),
-    "glue/qnli": _glue(
-        "qnli",
-        "does a sentence answer a question?",
-        "accuracy",
-        _ENTAILMENT,
-        {"question": "question", "sentence": "sentence", "label": "label"},
-    ),
-    "glue/rte": _glue("rte", "does it follow? A small set", "accuracy", _ENTAILMENT, _PAIR),
+    **{f"glue/{row[0]}": _glue(*row) for row in _GLUE},
     "squad": _span("SQuAD 1.1: mark the answer", "rajpurkar/squad", _SQUAD, "{}-v1.1.json"),
     "squad_v2": _span(
         "SQuAD 2.0: mark the answer, if any", "rajpurkar/squad_v2", _SQUAD, "{}-v2.0.json"
@@ -158,21 +132,11 @@ BENCHMARKS = {
 
 
 def benchmark(name: str, folder: str | Path | None = None) -> Task:
-    """Return a benchmark as a task. Nothing is loaded before its ``load`` is called.
+    """Return one of `BENCHMARKS` as a task. Nothing is loaded before its ``load`` is called.
 
-    Parameters
-    ----------
-    name
-        One of `BENCHMARKS`.
-    folder
-        Where the published files are; without it, they come from the Hugging Face Hub.
-
-    Raises
-    ------
-    TaskError
-        There is no such benchmark. Its ``load`` raises one if files or network are missing, or if
-        what is found is not laid out as published.
-
+    ``folder`` is where the published files are; without it, they come from the Hugging Face Hub.
+    Raises TaskError if there is no such benchmark; its ``load`` raises one if files or network are
+    missing, or if what is found is not laid out as published.
     """
     if name not in BENCHMARKS:
         raise TaskError(f"no benchmark {name!r}: choose one of {', '.join(BENCHMARKS)}")
@@ -183,20 +147,13 @@ def benchmark(name: str, folder: str | Path | None = None) -> Task:
 
 
 def _load(name: str, folder: Path | None) -> Splits:
-    spec = BENCHMARKS[name]
     sources = _from_hub(name) if folder is None else _from_folder(name, folder)
-
-    def pairs() -> Iterator[tuple[str, object]]:
-        for number, (source, rows) in enumerate(sources):
-            for example in _examples(spec, source, rows, lenient=folder is None):
-                if len(sources) == len(SPLITS):
-                    yield SPLITS[number], example
-                elif number:
-                    yield "test", example
-                else:
-                    yield "dev" if split_by(example.source) == "dev" else "train", example
-
-    return _collect(pairs())
+    splits = SPLITS if len(sources) == len(SPLITS) else ("", "test")  # "": train and dev, by hash
+    return collect(
+        (splits[number] or ("dev" if split_by(example.source) == "dev" else "train"), example)
+        for number, source in enumerate(sources)
+        for example in _examples(BENCHMARKS[name], *source, lenient=folder is None)
+    )
 
 
 # -- rows, from the Hub or from files
@@ -209,7 +166,7 @@ def _by_hand(spec: Benchmark) -> str:
     )
 
 
-def _from_hub(name: str) -> list[tuple[str, Iterable[Row]]]:
+def _from_hub(name: str) -> list[Source]:
     spec = BENCHMARKS[name]
     try:
         import datasets
@@ -237,7 +194,7 @@ def _from_hub(name: str) -> list[tuple[str, Iterable[Row]]]:
         ) from None
     finally:
         datasets.config.HF_HUB_OFFLINE = before
-    sources: list[tuple[str, Iterable[Row]]] = []
+    sources: list[Source] = []
     for split in spec.splits:
         source = " ".join(filter(None, (*spec.hub, split)))
         if split not in found:
@@ -253,7 +210,7 @@ def _from_hub(name: str) -> list[tuple[str, Iterable[Row]]]:
     return sources
 
 
-def _from_folder(name: str, folder: Path) -> list[tuple[str, Iterable[Row]]]:
+def _from_folder(name: str, folder: Path) -> list[Source]:
     spec = BENCHMARKS[name]
     missing = [file for file in spec.files if not (folder / file).is_file()]
     if missing:
@@ -268,16 +225,20 @@ def _from_folder(name: str, folder: Path) -> list[tuple[str, Iterable[Row]]]:
             (f"{paths[0]} ({part})", _tsv_rows(paths[0], name, dev, part == "dev"))
             for part in ("train", "dev")
         ]
-    if spec.columns:
-        return [(str(path), _tsv_rows(path, name)) for path in paths]
-    read = {"span": _squad_rows, "tagging": _conll_rows, "choice": _csv_rows}[spec.kind]
-    return [(str(path), read(path)) for path in paths]
+    read = {"span": _squad_rows, "tagging": _conll_rows, "choice": _csv_rows}
+    rows_of = read.get(spec.kind, partial(_tsv_rows, name=name))
+    return [(str(path), rows_of(path)) for path in paths]
 
 
 def _lines(path: Path) -> Iterator[str]:
     with path.open(encoding="utf-8-sig") as stream:  # str.splitlines would split at more signs
         for line in stream:
             yield line.rstrip("\n")
+
+
+def _csv_rows(path: Path, header: Sequence[str] | None = None, **form: Any) -> Iterator[Row]:
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        yield from csv.DictReader(stream, header, **form)
 
 
 def _tsv_rows(
@@ -288,15 +249,9 @@ def _tsv_rows(
     ``dev``: the pairs of MRPC that are its dev set, of which either these or the others are read.
     """
     header = ["source", "label", "star", "sentence"] if name == "glue/cola" else None
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        for row in csv.DictReader(stream, header, delimiter="\t", quoting=csv.QUOTE_NONE):
-            if dev is None or ((row["#1 ID"], row["#2 ID"]) in dev) == in_dev:
-                yield {ours: row[theirs] for ours, theirs in BENCHMARKS[name].columns.items()}
-
-
-def _csv_rows(path: Path) -> Iterator[Row]:
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        yield from csv.DictReader(stream)
+    for row in _csv_rows(path, header, delimiter="\t", quoting=csv.QUOTE_NONE):
+        if dev is None or ((row["#1 ID"], row["#2 ID"]) in dev) == in_dev:
+            yield {ours: row[theirs] for ours, theirs in BENCHMARKS[name].columns.items()}
 
 
 def _conll_rows(path: Path) -> Iterator[Row]:
@@ -335,36 +290,32 @@ def _squad_rows(path: Path) -> Iterator[Row]:
 # -- from rows to examples
 
 
-def _examples(
-    spec: Benchmark, source: str, rows: Iterable[Row], lenient: bool
-) -> Iterator[AnyExample]:
+def _examples(spec: Benchmark, source: str, rows: Iterable[Row], lenient: bool) -> list[AnyExample]:
     """Convert rows; a few are known to be broken, and are left out with a word."""
-    total = left_out = 0
+    total, examples = 0, []
     try:
         for row in rows:
             total += 1
-            found = _CONVERT[spec.kind](row, spec, lenient)
-            if found is None:
-                left_out += 1
-            else:
-                yield found
+            if example := _CONVERT[spec.kind](row, spec, lenient):
+                examples.append(example)
     except KeyError as error:
         raise TaskError(
             f"{source} has no {error}: it is not laid out as published at {spec.home}"
         ) from None
     except (ValueError, TypeError, csv.Error) as error:
         raise TaskError(f"{source}, row {total}: {error}") from None
-    if left_out == total:
+    if not examples:
         raise TaskError(
             f"{source}: none of its {total} rows has both texts and a label. The published test "
             "sets have no labels: use the dev set"
         )
-    if left_out:
+    if len(examples) < total:
         warnings.warn(
-            f"{source}: {left_out} of {total} rows are left out: a text or label is missing, or an "
-            "answer does not stand in its text",
+            f"{source}: {total - len(examples)} of {total} rows are left out: a text or label is "
+            "missing, or an answer does not stand in its text",
             stacklevel=2,
         )
+    return examples
 
 
 def _label(value: object, labels: tuple[str, ...]) -> int | None:
@@ -379,7 +330,7 @@ def _label(value: object, labels: tuple[str, ...]) -> int | None:
     raise ValueError(f"label {text!r} is none of {', '.join(labels)}")
 
 
-def _example(row: Row, spec: Benchmark, lenient: bool) -> AnyExample | None:
+def _example(row: Row, spec: Benchmark, lenient: bool) -> Example | None:
     texts = [row[column] for column in spec.columns if column != "label"]
     label: float | None
     if spec.kind == "regression" and row["label"] not in (None, ""):
@@ -395,7 +346,7 @@ def _example(row: Row, spec: Benchmark, lenient: bool) -> AnyExample | None:
     return Example(text, pair[0] if pair else None, label, text)
 
 
-def _question(row: Row, spec: Benchmark, lenient: bool) -> AnyExample | None:
+def _question(row: Row, spec: Benchmark, lenient: bool) -> Question | None:
     """Answers of several people are kept once each. White space around texts goes.
 
     The Hub's copy of KorQuAD has lost white space at the head of contexts, so that there an answer
@@ -422,23 +373,16 @@ def _question(row: Row, spec: Benchmark, lenient: bool) -> AnyExample | None:
     return Question(row["id"], question, context, kept, row["title"].strip())
 
 
-def _tagged(row: Row, spec: Benchmark, lenient: bool) -> AnyExample | None:
+def _tagged(row: Row, spec: Benchmark, lenient: bool) -> Tagged | None:
     tags = [spec.labels[tag] if isinstance(tag, int) else tag for tag in row["ner_tags"]]
     if not tags:
         return None
-    # The Hub does not tell which document a sentence is of.
-    return Tagged(tuple(row["tokens"]), tuple(_iob2(tags)), " ".join(row["tokens"]))
+    # As published (IOB1), an entity begins with I-; and the Hub does not tell which document a
+    # sentence is of.
+    return Tagged(tuple(row["tokens"]), iob2(tags), " ".join(row["tokens"]))
 
 
-def _iob2(tags: Iterable[str]) -> Iterator[str]:
-    """Begin every entity with B-. As published (IOB1), only one right after its like does."""
-    before = "O"
-    for tag in tags:
-        yield f"B-{tag[2:]}" if tag.startswith("I-") and before[2:] != tag[2:] else tag
-        before = tag
-
-
-def _choice(row: Row, spec: Benchmark, lenient: bool) -> AnyExample | None:
+def _choice(row: Row, spec: Benchmark, lenient: bool) -> Choice | None:
     label = _label(row["label"], ("0", "1", "2", "3"))
     begin = row["sent2"].strip()  # the second sentence begins alike, and ends in four ways
     endings = [row[f"ending{i}"].strip() for i in range(4)]
@@ -448,7 +392,7 @@ def _choice(row: Row, spec: Benchmark, lenient: bool) -> AnyExample | None:
     return Choice(row["sent1"].strip(), tuple(endings), label, row["video-id"])
 
 
-_CONVERT: dict[Kind, Callable[[Row, Benchmark, bool], AnyExample | None]] = {
+_CONVERT: dict[KindName, Callable[[Row, Benchmark, bool], AnyExample | None]] = {
     "classification": _example,
     "regression": _example,
     "span": _question,

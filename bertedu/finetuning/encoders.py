@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import torch
 from tokenizers import Tokenizer
+from torch import Tensor
 
+from bertedu.finetuning.collation import TaskBatch
 from bertedu.model.bert import Bert
 from bertedu.model.elmo import Elmo, ElmoForPreTraining
 from bertedu.model.features import (
@@ -12,6 +14,7 @@ from bertedu.model.features import (
     BiLSTMFeatures,
     ElmoFeatures,
     Encoder,
+    Features,
     LayerFeatures,
     PairFeatures,
 )
@@ -25,25 +28,14 @@ def load_encoder(
 ) -> tuple[Encoder, Tokenizer]:
     """Load an encoder and its tokenizer.
 
-    Parameters
-    ----------
-    name
-        What `bertedu.load` takes, or two one-way checkpoints with a plus between them: the
-        ELMo-style pair. A pooler that was not published is drawn by ``seed``.
-    dropout
-        While it is fine-tuned; it may have been pre-trained with another.
-    untrained
-        The same architecture with random weights, drawn by ``seed``.
+    ``name`` is what `bertedu.load` takes, or two one-way checkpoints with a plus between them: the
+    ELMo-style pair. ``dropout`` is that of fine-tuning; it may have been pre-trained with another.
+    ``untrained``: the same architecture with random weights, drawn by ``seed``, as is a pooler that
+    was not published.
 
-    Raises
-    ------
-    CheckpointError
-        There is no such checkpoint, or a file of it is broken.
-    bertedu.text.sources.SourceError
-        A published encoder cannot be fetched.
-    ValueError
-        The two of a pair do not read in opposite directions, or other word pieces.
-
+    Raises CheckpointError if there is no such checkpoint, or a file of it is broken; SourceError if
+    a published encoder cannot be fetched; ValueError if the two of a pair do not read in opposite
+    directions, or other word pieces.
     """
     if "+" in name:
         first, second = name.split("+", 1)
@@ -54,14 +46,17 @@ def load_encoder(
         return PairFeatures(left, right), tokenizer
     torch.manual_seed(seed)  # a part that its file lacks
     model, tokenizer, *_ = find_model(name)
-    if not isinstance(model, ElmoForPreTraining):
-        bert = model if isinstance(model, Bert) else model.bert
-        return BertFeatures(_with_dropout(bert, dropout, untrained, seed)), tokenizer
     torch.manual_seed(seed)
-    elmo = Elmo(replace(model.config, dropout=dropout), model.elmo.sizes)
+    if isinstance(model, ElmoForPreTraining):
+        elmo = Elmo(replace(model.config, dropout=dropout), model.elmo.sizes)
+        if not untrained:
+            elmo.load_state_dict(model.elmo.state_dict())
+        return ElmoFeatures(elmo), tokenizer
+    trained = model if isinstance(model, Bert) else model.bert
+    bert = Bert(replace(trained.config, dropout=dropout))
     if not untrained:
-        elmo.load_state_dict(model.elmo.state_dict())
-    return ElmoFeatures(elmo), tokenizer
+        bert.load_state_dict(trained.state_dict())
+    return BertFeatures(bert), tokenizer
 
 
 def _load_bert(name: str, dropout: float, untrained: bool, seed: int) -> tuple[Bert, Tokenizer]:
@@ -69,14 +64,6 @@ def _load_bert(name: str, dropout: float, untrained: bool, seed: int) -> tuple[B
     if not isinstance(encoder, BertFeatures):
         raise ValueError(f"{name} is an ELMo; a pair is made of two Transformers")
     return encoder.bert, tokenizer
-
-
-def _with_dropout(bert: Bert, dropout: float, untrained: bool, seed: int) -> Bert:
-    torch.manual_seed(seed)
-    copy = Bert(replace(bert.config, dropout=dropout))
-    if not untrained:
-        copy.load_state_dict(bert.state_dict())
-    return copy
 
 
 def with_bilstm(encoder: Encoder) -> BiLSTMFeatures:
@@ -92,14 +79,9 @@ def with_bilstm(encoder: Encoder) -> BiLSTMFeatures:
 def frozen_features(encoder: Encoder, reads: str) -> BiLSTMFeatures:
     """Put a new two-layer BiLSTM on a frozen BERT (paper, section 5.3) or ELMo.
 
-    ELMo is read in its own way only: "sum of all", a weighted sum whose weights learn.
-
-    Raises
-    ------
-    ValueError
-        The encoder is neither one BERT nor ELMo, or ``reads`` is none of
-        `bertedu.model.features.READS`, or not ELMo's.
-
+    ELMo is read in its own way only: "sum of all", a weighted sum whose weights learn. Raises
+    ValueError if the encoder is neither one BERT nor ELMo, or ``reads`` is none of
+    `bertedu.model.features.READS`, or not ELMo's.
     """
     if isinstance(encoder, ElmoFeatures):
         if reads != "sum of all":
@@ -111,4 +93,41 @@ def frozen_features(encoder: Encoder, reads: str) -> BiLSTMFeatures:
         raise ValueError(
             f"features are read off the layers of one BERT, not of {type(encoder).__name__}"
         )
-    return BiLSTMFeatures(LayerFeatures(encoder.bert, reads, keep=True), LSTM_SIZE, layers=2)
+    return BiLSTMFeatures(LayerFeatures(encoder.bert, reads), LSTM_SIZE, layers=2)
+
+
+class KeptStates:
+    """The states of a frozen BERT, for whoever reads the same rows again: epochs, and dev.
+
+    They are computed once for each row of tokens and stay in memory (paper, section 5.3).
+    """
+
+    def __init__(self, encoder: BiLSTMFeatures, below: LayerFeatures) -> None:
+        self.encoder, self.below = encoder, below
+        self.rows: dict[tuple[int, ...], Tensor] = {}  # ids and segments -> (layers, tokens, H)
+
+    def states(self, batch: TaskBatch) -> Tensor:
+        """Return the (layers, R, S, H) of `LayerFeatures.states`; only new rows go through BERT."""
+        rows = [row for item in batch.items for row in item.rows]
+        keys = [(*row.ids, *row.type_ids) for row in rows]
+        new = [i for i, key in enumerate(keys) if key not in self.rows]
+        if new:
+            given = (batch.ids[new], batch.segment_ids[new], batch.padding_mask[new])
+            for i, states in zip(new, self.below.states(*given).unbind(1), strict=True):
+                self.rows[keys[i]] = states[:, : len(rows[i].ids)].clone()
+        first = self.rows[keys[0]]
+        padded = first.new_zeros(len(first), *batch.ids.shape, first.shape[-1])
+        for i, key in enumerate(keys):
+            padded[:, i, : len(rows[i].ids)] = self.rows[key]
+        return padded
+
+    def features(self, batch: TaskBatch) -> Features:
+        """Encode a batch as the encoder itself does."""
+        return self.encoder.read(self.below.combine(self.states(batch)), batch.padding_mask)
+
+
+def kept_states(encoder: Encoder) -> KeptStates | None:
+    """Return an empty store if the encoder reads the layers of a frozen BERT, else None."""
+    if isinstance(encoder, BiLSTMFeatures) and isinstance(encoder.below, LayerFeatures):
+        return KeptStates(encoder, encoder.below)
+    return None

@@ -2,14 +2,17 @@
 
 The ``source`` of an example is where its text is from: an article, a film. Examples of one source
 share words, so they are never split between training and test, and an interval that forgets it is
-too short: `bertedu.finetuning.report` draws whole sources.
+too short: `bertedu.finetuning.summary` draws whole sources.
 """
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-Kind = Literal["classification", "regression", "span", "tagging", "choice"]
+import numpy as np
+
+KindName = Literal["classification", "regression", "span", "tagging", "choice"]
 SPLITS = ("train", "dev", "test")
 
 
@@ -61,7 +64,8 @@ class Choice:
 
 
 AnyExample = Example | Question | Tagged | Choice
-Splits = dict[str, Sequence[AnyExample]]
+Examples = Sequence[Any]  # of one of these shapes, which the kind of task decides
+Splits = dict[str, Examples]
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,7 @@ class Task:
     """
 
     name: str
-    kind: Kind
+    kind: KindName
     about: str
     labels: tuple[str, ...]
     metric: str
@@ -84,19 +88,14 @@ class Task:
 def check_examples(task: Task, splits: Splits) -> None:
     """Refuse what cannot be trained on, before any time is spent.
 
-    Raises
-    ------
-    TaskError
-        A split is missing or empty, a text is empty, a label is unknown, an answer does not stand
-        where it should, or words and tags do not match.
-
+    Raises TaskError if a split is missing or empty, a text is empty, a label is unknown, an answer
+    does not stand where it should, or words and tags do not match.
     """
     for split in SPLITS:
         if not splits.get(split):
             raise TaskError(f"task {task.name}: the {split} split is empty")
         for number, example in enumerate(splits[split]):
-            where = f"task {task.name}, {split} example {number}"
-            _check(task, example, where)
+            _check(task, example, f"task {task.name}, {split} example {number}")
 
 
 def _check(task: Task, example: AnyExample, where: str) -> None:
@@ -114,11 +113,11 @@ def _check(task: Task, example: AnyExample, where: str) -> None:
     elif isinstance(example, Question):
         texts = (example.question, example.context)
         for text, start in example.answers:
-            found = example.context[start : start + len(text)]
-            if found != text or not text:
+            there = example.context[start : start + len(text)]
+            if there != text or not text:
                 raise TaskError(
                     f"{where}: the answer {text!r} does not stand at character {start} of its "
-                    f"context; there stands {found!r}"
+                    f"context; there stands {there!r}"
                 )
     elif isinstance(example, Tagged):
         texts = example.words or ("",)
@@ -137,3 +136,19 @@ def _check(task: Task, example: AnyExample, where: str) -> None:
             )
     if not all(isinstance(text, str) and text.strip() for text in texts):
         raise TaskError(f"{where}: a text is empty, or no text at all")
+
+
+def split_by(name: str) -> str:
+    """Return train (80 %), dev or test (10 % each) by a hash: for texts nobody pre-trains on."""
+    bucket = int.from_bytes(hashlib.sha256(name.encode("utf-8")).digest()[:8], "big") % 10
+    return "train" if bucket < 8 else "dev" if bucket == 8 else "test"
+
+
+def collect(pairs: Iterable[tuple[str, AnyExample]]) -> Splits:
+    """(split, example) pairs -> examples by split, each split in an order that tells nothing."""
+    splits: dict[str, list[AnyExample]] = {split: [] for split in SPLITS}
+    for split, example in pairs:
+        splits[split].append(example)
+    for split, examples in splits.items():
+        np.random.default_rng(len(split)).shuffle(examples)
+    return {**splits}

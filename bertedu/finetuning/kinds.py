@@ -10,13 +10,15 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertedu.finetuning.examples import AnyExample, Choice, Example, TaskError
-from bertedu.finetuning.inputs import Batch, Item, truncating
-from bertedu.finetuning.metrics import Scores, classification_scores, regression_scores
+from bertedu.finetuning.collation import Item, TaskBatch, truncating
+from bertedu.finetuning.examples import Examples, TaskError
+from bertedu.finetuning.metrics import TaskScores, classification_scores, regression_scores
 from bertedu.model.features import Features
 from bertedu.model.heads import ClassificationHead, MultipleChoiceHead
 
 Outcomes = np.ndarray[tuple[int, int], np.dtype[np.float64]]
+Items = Sequence[Item]
+ItemScores = Sequence[Tensor]  # as the head gives them, of one item each
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,7 @@ class Kind(ABC):
     columns: tuple[str, ...]  # of the outcomes
 
     @abstractmethod
-    def encode(
-        self, examples: Sequence[AnyExample], tokenizer: Tokenizer, max_length: int
-    ) -> list[Item]:
+    def encode(self, examples: Examples, tokenizer: Tokenizer, max_length: int) -> list[Item]:
         """Cut into word pieces and place the target."""
 
     @abstractmethod
@@ -54,30 +54,26 @@ class Kind(ABC):
         """Make the new layer on features of that size."""
 
     @abstractmethod
-    def scores(self, head: nn.Module, features: Features, batch: Batch) -> Tensor:
+    def scores(self, head: nn.Module, features: Features, batch: TaskBatch) -> Tensor:
         """Apply the head to what it reads; the first axis of the result is the item."""
 
     @abstractmethod
-    def loss(self, scores: Tensor, batch: Batch) -> Tensor:
+    def loss(self, scores: Tensor, batch: TaskBatch) -> Tensor:
         """Return the mean loss of a batch."""
 
     @abstractmethod
-    def answers(
-        self, examples: Sequence[AnyExample], items: Sequence[Item], scores: Sequence[Tensor]
-    ) -> list[Answer]:
+    def answers(self, examples: Examples, items: Items, scores: ItemScores) -> list[Answer]:
         """Turn the scores of all items into one answer for each example."""
 
     @abstractmethod
-    def outcomes(self, examples: Sequence[AnyExample], answers: Sequence[Answer]) -> Outcomes:
+    def outcomes(self, examples: Examples, answers: Sequence[Answer]) -> Outcomes:
         """Compare answers with the truth: (examples, columns)."""
 
     @abstractmethod
-    def metrics(self, outcomes: Outcomes) -> Scores:
+    def metrics(self, outcomes: Outcomes) -> TaskScores:
         """Return the scores of some examples, resampled or not."""
 
-    def calibrate(
-        self, examples: Sequence[AnyExample], items: Sequence[Item], scores: Sequence[Tensor]
-    ) -> None:
+    def calibrate(self, examples: Examples, items: Items, scores: ItemScores) -> None:
         """Set on dev what training does not; most kinds have nothing to set."""
         del examples, items, scores
 
@@ -89,48 +85,39 @@ class Classification(Kind):
     labels: tuple[str, ...]
     columns: tuple[str, ...] = field(default=("label", "found"), init=False)
 
-    def encode(
-        self, examples: Sequence[AnyExample], tokenizer: Tokenizer, max_length: int
-    ) -> list[Item]:
+    def encode(self, examples: Examples, tokenizer: Tokenizer, max_length: int) -> list[Item]:
         """One row for each example: one text, or two with their segments."""
         with truncating(tokenizer, max_length):
             return [
-                Item(number, (tokenizer.encode(e.text, e.pair),), self._target(e))
+                Item(number, (tokenizer.encode(e.text, e.pair),), self._target(e.label))
                 for number, e in enumerate(examples)
-                if isinstance(e, Example)
             ]
 
-    def _target(self, example: Example) -> float:
-        return int(example.label)
+    def _target(self, label: float) -> float:
+        return int(label)
 
     def head(self, size: int, dropout: float) -> nn.Module:
         """K scores from C."""
         return ClassificationHead(size, len(self.labels), dropout)
 
-    def scores(self, head: nn.Module, features: Features, batch: Batch) -> Tensor:
+    def scores(self, head: nn.Module, features: Features, batch: TaskBatch) -> Tensor:
         """(B, K)."""
         return head(features.whole)  # type: ignore[no-any-return]
 
-    def loss(self, scores: Tensor, batch: Batch) -> Tensor:
+    def loss(self, scores: Tensor, batch: TaskBatch) -> Tensor:
         """Cross entropy."""
         return F.cross_entropy(scores, batch.target)
 
-    def answers(
-        self, examples: Sequence[AnyExample], items: Sequence[Item], scores: Sequence[Tensor]
-    ) -> list[Answer]:
+    def answers(self, examples: Examples, items: Items, scores: ItemScores) -> list[Answer]:
         """Answer with the class that has the highest score."""
         return [Answer(int(s.argmax()), tuple(s.softmax(-1).tolist())) for s in scores]
 
-    def outcomes(self, examples: Sequence[AnyExample], answers: Sequence[Answer]) -> Outcomes:
+    def outcomes(self, examples: Examples, answers: Sequence[Answer]) -> Outcomes:
         """Pair the right class of each example with the class that was found."""
-        pairs = [
-            (e.label, a.value)
-            for e, a in zip(examples, answers, strict=True)
-            if isinstance(e, Example | Choice)
-        ]
-        return np.array(pairs, float)
+        pairs = zip(examples, answers, strict=True)
+        return np.array([(example.label, answer.value) for example, answer in pairs], float)
 
-    def metrics(self, outcomes: Outcomes) -> Scores:
+    def metrics(self, outcomes: Outcomes) -> TaskScores:
         """Accuracy and macro F1."""
         return classification_scores(*outcomes.astype(int).T)
 
@@ -142,20 +129,18 @@ class Regression(Classification):
     labels: tuple[str, ...] = field(default=("value",), init=False)
     columns: tuple[str, ...] = field(default=("value", "found"), init=False)
 
-    def _target(self, example: Example) -> float:
-        return float(example.label)
+    def _target(self, label: float) -> float:
+        return float(label)
 
-    def loss(self, scores: Tensor, batch: Batch) -> Tensor:
+    def loss(self, scores: Tensor, batch: TaskBatch) -> Tensor:
         """Mean squared error."""
         return F.mse_loss(scores.squeeze(-1), batch.target)
 
-    def answers(
-        self, examples: Sequence[AnyExample], items: Sequence[Item], scores: Sequence[Tensor]
-    ) -> list[Answer]:
+    def answers(self, examples: Examples, items: Items, scores: ItemScores) -> list[Answer]:
         """Answer with the number itself."""
         return [Answer(float(s)) for s in scores]
 
-    def metrics(self, outcomes: Outcomes) -> Scores:
+    def metrics(self, outcomes: Outcomes) -> TaskScores:
         """Correlations of Pearson and Spearman."""
         return regression_scores(*outcomes.T)
 
@@ -166,11 +151,9 @@ class MultipleChoice(Classification):
 
     labels: tuple[str, ...] = field(default=(), init=False)
 
-    def encode(
-        self, examples: Sequence[AnyExample], tokenizer: Tokenizer, max_length: int
-    ) -> list[Item]:
+    def encode(self, examples: Examples, tokenizer: Tokenizer, max_length: int) -> list[Item]:
         """A row for each ending: the beginning is segment A, the ending B."""
-        counts = {len(e.endings) for e in examples if isinstance(e, Choice)}
+        counts = {len(e.endings) for e in examples}
         if len(counts) > 1:
             raise TaskError(
                 f"an example has {min(counts)} endings and another {max(counts)}: give all of them "
@@ -180,14 +163,13 @@ class MultipleChoice(Classification):
             return [
                 Item(number, tuple(tokenizer.encode(e.text, end) for end in e.endings), e.label)
                 for number, e in enumerate(examples)
-                if isinstance(e, Choice)
             ]
 
     def head(self, size: int, dropout: float) -> nn.Module:
         """One score from C."""
         return MultipleChoiceHead(size, dropout)
 
-    def scores(self, head: nn.Module, features: Features, batch: Batch) -> Tensor:
+    def scores(self, head: nn.Module, features: Features, batch: TaskBatch) -> Tensor:
         """(B, choices)."""
         per_choice = features.whole.view(len(batch.items), -1, features.whole.shape[-1])
         return head(per_choice)  # type: ignore[no-any-return]

@@ -1,8 +1,7 @@
 """Mark the answer in a text: a start and an end, or nothing (paper, sections 4.2 and 4.3)."""
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,11 +10,12 @@ from tokenizers import Encoding, Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertedu.finetuning.examples import AnyExample, Question
-from bertedu.finetuning.inputs import Batch, Item, truncating
-from bertedu.finetuning.kinds import Answer, Kind, Outcomes
+from bertedu.finetuning.collation import Item, TaskBatch, truncating
+from bertedu.finetuning.examples import Examples
+from bertedu.finetuning.kinds import Answer, Items, ItemScores, Kind, Outcomes
 from bertedu.finetuning.metrics import (
-    Scores,
+    F1,
+    TaskScores,
     best_threshold,
     character_f1,
     squad_scores,
@@ -52,9 +52,7 @@ def best_span(start: Tensor, end: Tensor, places: Sequence[int]) -> tuple[float,
     """
     allowed = torch.tensor(places)
     sums = start[allowed][:, None] + end[allowed][None, :]  # (P, P)
-    window = torch.ones_like(sums, dtype=torch.bool).triu() & ~torch.ones_like(
-        sums, dtype=torch.bool
-    ).triu(LONGEST_ANSWER)
+    window = torch.ones_like(sums, dtype=torch.bool).triu().tril(LONGEST_ANSWER - 1)
     sums = sums.masked_fill(~window, -math.inf)
     best = int(sums.argmax())
     first, last = divmod(best, len(places))
@@ -75,16 +73,12 @@ class QuestionAnswering(Kind):
     by_character: bool = False
     columns: tuple[str, ...] = field(default=("exact", "f1", "answerable"), init=False)
 
-    def encode(
-        self, examples: Sequence[AnyExample], tokenizer: Tokenizer, max_length: int
-    ) -> list[Item]:
+    def encode(self, examples: Examples, tokenizer: Tokenizer, max_length: int) -> list[Item]:
         """One row for each window: the question is segment A, a part of the context B."""
         items = []
         with truncating(tokenizer, max_length):
-            questions = [tokenizer.encode(e.question) for e in examples if isinstance(e, Question)]
-        for number, example in enumerate(examples):
-            assert isinstance(example, Question)
-            asked = questions[number]
+            questions = [tokenizer.encode(example.question) for example in examples]
+        for number, (example, asked) in enumerate(zip(examples, questions, strict=True)):
             length = len(asked.ids)
             if max_length - length - 1 < ROOM:
                 length = min(length, max_length // 2)
@@ -104,69 +98,59 @@ class QuestionAnswering(Kind):
         """A start and an end score for each token."""
         return SpanHead(size)
 
-    def scores(self, head: nn.Module, features: Features, batch: Batch) -> Tensor:
+    def scores(self, head: nn.Module, features: Features, batch: TaskBatch) -> Tensor:
         """(B, 2, S)."""
         scores = head(features.tokens).movedim(0, 1)
         return scores.masked_fill(~batch.padding_mask[:, None], torch.finfo(scores.dtype).min)  # type: ignore[no-any-return]
 
-    def loss(self, scores: Tensor, batch: Batch) -> Tensor:
+    def loss(self, scores: Tensor, batch: TaskBatch) -> Tensor:
         """Mean of the cross entropies of start and end, each over the tokens of its window."""
         return F.cross_entropy(scores.flatten(0, 1), batch.target.flatten())
 
-    def answers(
-        self, examples: Sequence[AnyExample], items: Sequence[Item], scores: Sequence[Tensor]
-    ) -> list[Answer]:
+    def answers(self, examples: Examples, items: Items, scores: ItemScores) -> list[Answer]:
         """Return the best span of all windows of each question, or "" where none is likelier."""
-        best: dict[int, tuple[float, int, int]] = {}
-        none: dict[int, float] = defaultdict(lambda: math.inf)
+        best = [(-math.inf, 0, 0)] * len(examples)  # score, first and last character
+        none = [math.inf] * len(examples)
         for item, (start, end) in zip(items, scores, strict=True):
-            (row,) = item.rows
+            (row,), number = item.rows, item.example
             # "none" must be likely in every window: one that holds the answer speaks against it
-            none[item.example] = min(none[item.example], float(start[0] + end[0]))
-            places = context_places(row)
-            if not places:
-                continue
-            score, first, last = best_span(start, end, places)
-            if item.example not in best or score > best[item.example][0]:
-                best[item.example] = score, row.offsets[first][0], row.offsets[last][1]
+            none[number] = min(none[number], float(start[0] + end[0]))
+            if places := context_places(row):
+                score, first, last = best_span(start, end, places)
+                if score > best[number][0]:
+                    best[number] = score, row.offsets[first][0], row.offsets[last][1]
         answers = []
-        for number, example in enumerate(examples):
-            assert isinstance(example, Question)
-            score, begins, ends = best.get(number, (-math.inf, 0, 0))
-            difference = none[number] - score
+        for example, (score, begins, ends), no_answer in zip(examples, best, none, strict=True):
+            difference = no_answer - score
             silent = self.can_be_none and difference > self.threshold
             text = "" if silent else example.context[begins:ends]
             answers.append(Answer(text, start=begins, no_answer=difference))
         return answers
 
-    def calibrate(
-        self, examples: Sequence[AnyExample], items: Sequence[Item], scores: Sequence[Tensor]
-    ) -> None:
+    def calibrate(self, examples: Examples, items: Items, scores: ItemScores) -> None:
         """Choose the threshold that gives the best F1."""
         if not self.can_be_none:
             return
         self.threshold = math.inf  # so that every question gets an answer to compare "none" with
         answers = self.answers(examples, items, scores)
-        questions = [e for e in examples if isinstance(e, Question)]
-        names = [question.name for question in questions]
+        names = [question.name for question in examples]
         found = {name: answer.value for name, answer in zip(names, answers, strict=True)}
         none = {name: answer.no_answer for name, answer in zip(names, answers, strict=True)}
-        self.threshold = best_threshold(questions, found, none, self._f1_of)
+        self.threshold = best_threshold(examples, found, none, self._f1_of)
 
     @property
-    def _f1_of(self) -> Callable[[str, str], float]:
+    def _f1_of(self) -> F1:
         return character_f1 if self.by_character else word_f1
 
-    def outcomes(self, examples: Sequence[AnyExample], answers: Sequence[Answer]) -> Outcomes:
+    def outcomes(self, examples: Examples, answers: Sequence[Answer]) -> Outcomes:
         """Exact match and F1 of each question (0 to 1), and whether it has an answer."""
         rows = []
         for example, answer in zip(examples, answers, strict=True):
-            assert isinstance(example, Question)
             scores = squad_scores([example], {example.name: answer.value}, self._f1_of)
             rows.append((scores["exact"] / 100, scores["f1"] / 100, bool(example.answers)))
         return np.array(rows, float)
 
-    def metrics(self, outcomes: Outcomes) -> Scores:
+    def metrics(self, outcomes: Outcomes) -> TaskScores:
         """Exact match and F1, 0 to 1; with both kinds of question there, each by itself as well."""
         exact, f1, answerable = outcomes.T
         name = "character_f1" if self.by_character else "f1"

@@ -9,28 +9,35 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from bertedu.finetuning.examples import AnyExample, Choice, Example, Question, Tagged, Task
-from bertedu.finetuning.examples import Kind as KindName
-from bertedu.finetuning.inputs import MAX_LENGTH
-from bertedu.finetuning.kinds import Answer, Classification, Kind, MultipleChoice, Regression
-from bertedu.finetuning.loop import TaskModel, score_items
+from bertedu.finetuning.collation import MAX_LENGTH
+from bertedu.finetuning.examples import (
+    AnyExample,
+    Choice,
+    Example,
+    Examples,
+    KindName,
+    Question,
+    Tagged,
+    Task,
+)
+from bertedu.finetuning.finetune import kind_with
+from bertedu.finetuning.kinds import Answer, Kind
 from bertedu.finetuning.question_answering import QuestionAnswering
-from bertedu.finetuning.tagging import Tagging
 from bertedu.finetuning.tasks import split_words
+from bertedu.finetuning.training import TaskModel, score_items
 from bertedu.model.bert import Bert, BertForPreTraining
-from bertedu.model.checkpoints import (
-    CheckpointError,
-    finite,
+from bertedu.model.checkpoints import load_weights
+from bertedu.model.elmo import ElmoForPreTraining
+from bertedu.model.features import BertFeatures
+from bertedu.model.hugging_face import (
+    export_bert,
     hugging_face_config,
     hugging_face_tensors,
-    load_tensors,
-    load_weights,
     read_config,
-    read_json,
+    refuse_inexpressible,
+    write_folder,
 )
-from bertedu.model.elmo import ElmoForPreTraining
-from bertedu.model.export import export_bert, refuse_inexpressible, write_folder
-from bertedu.model.features import BertFeatures
+from bertedu.model.weight_files import CheckpointError, finite, load_tensors, read_json
 
 # kind -> (the class of `transformers` that opens it, what it calls the new layer)
 _THEIRS: dict[KindName, tuple[str, str]] = {
@@ -56,7 +63,7 @@ class FineTuned:
     max_length: int = MAX_LENGTH
     pairs: bool = False
 
-    def answer(self, examples: Sequence[AnyExample]) -> list[Answer]:
+    def answer(self, examples: Examples) -> list[Answer]:
         """Answer examples; their labels are not looked at."""
         kind = self.model.kind
         items = kind.encode(examples, self.tokenizer, self.max_length)
@@ -67,18 +74,10 @@ class FineTuned:
 
         One text to classify or to rate, or two if the task is about pairs; a question and a text to
         find its answer in; a sentence to tag; a beginning and its endings to choose from.
-
-        Raises
-        ------
-        ValueError
-            Too few or too many texts for this kind of task, or an empty one.
-
+        Raises ValueError for too few or too many texts for this kind of task, or an empty one.
         """
-        wanted = {"span": (2, 2), "choice": (3, 100)}.get(self.kind, (1, 1))
-        if self.pairs:
-            wanted = (2, 2)
-        if not wanted[0] <= len(texts) <= wanted[1]:
-            usage = _USAGE["pairs"] if self.pairs else _USAGE[self.kind]
+        fewest, most, usage = _USAGE["pairs" if self.pairs else self.kind]
+        if not fewest <= len(texts) <= most:
             raise ValueError(f"{usage}, not {len(texts)}")
         if not all(isinstance(text, str) and text.strip() for text in texts):
             raise ValueError("a text is empty, or no text at all")
@@ -95,13 +94,13 @@ class FineTuned:
         return self.answer([example])[0]
 
 
-_USAGE = {
-    "classification": "give one text",
-    "regression": "give one text",
-    "pairs": "give two texts, in the order in which the task has them",
-    "span": "give two texts: the question, and the text that may hold its answer",
-    "tagging": "give one sentence",
-    "choice": "give a beginning, and two endings or more to choose from",
+_USAGE = {  # fewest and most texts to ask about, in words
+    "classification": (1, 1, "give one text"),
+    "regression": (1, 1, "give one text"),
+    "pairs": (2, 2, "give two texts, in the order in which the task has them"),
+    "span": (2, 2, "give two texts: the question, and the text that may hold its answer"),
+    "tagging": (1, 1, "give one sentence"),
+    "choice": (3, 100, "give a beginning, and two endings or more to choose from"),
 }
 
 
@@ -112,13 +111,9 @@ def save_hugging_face(
 ) -> None:
     """Write a folder for `transformers`; what `bertedu.save_hugging_face` does.
 
-    Raises
-    ------
-    CheckpointError
-        Their format cannot express this model, or ``folder`` cannot be written.
-    ValueError
-        ``tokenizer`` is left out, and the model is not a fine-tuned one, which has its own.
-
+    Raises CheckpointError if their format cannot express this model, or ``folder`` cannot be
+    written, and ValueError if ``tokenizer`` is left out, and the model is not a fine-tuned one,
+    which has its own.
     """
     folder = Path(folder)
     if isinstance(model, FineTuned):
@@ -143,62 +138,51 @@ def save_finetuned(
 ) -> None:
     """Write a folder that `load_finetuned` and, read both ways, `transformers` opens.
 
-    ``about`` goes to `finetuning.json`: recipe, seed, scores.
-
-    Raises
-    ------
-    CheckpointError
-        The encoder is not one BERT (an ELMo, a pair, with a BiLSTM), or ``folder`` cannot be
-        written.
-
+    ``about`` goes to `finetuning.json`: recipe, seed, scores. Raises CheckpointError if the encoder
+    is not one BERT (an ELMo, a pair, with a BiLSTM), or ``folder`` cannot be written.
     """
-    found = FineTuned(model, tokenizer, task.name, task.kind, task.labels, pairs=task.pairs)
-    _write(found, folder, {"finetuning.json": json.dumps(about, indent=1)})
+    tuned = FineTuned(model, tokenizer, task.name, task.kind, task.labels, pairs=task.pairs)
+    _write(tuned, folder, {"finetuning.json": json.dumps(about, indent=1)})
 
 
-def _write(found: FineTuned, folder: Path, more: dict[str, str] | None = None) -> None:
-    model = found.model
-    if not isinstance(model.encoder, BertFeatures):
+def _write(tuned: FineTuned, folder: Path, more: dict[str, str] | None = None) -> None:
+    encoder, kind = tuned.model.encoder, tuned.model.kind
+    if not isinstance(encoder, BertFeatures):
         raise CheckpointError(
             "only a single BERT with a new layer can be saved; this encoder is a "
-            f"{type(model.encoder).__name__}, which `transformers` does not have"
+            f"{type(encoder).__name__}, which `transformers` does not have"
         )
-    bert, (their_class, head) = model.encoder.bert, _THEIRS[found.kind]
+    bert, (their_class, head) = encoder.bert, _THEIRS[tuned.kind]
     tensors = {
         f"bert.{name}": tensor
         for name, tensor in hugging_face_tensors(bert).items()
-        if not (name.startswith("pooler.") and found.kind in _WITHOUT_POOLER)
+        if not (name.startswith("pooler.") and tuned.kind in _WITHOUT_POOLER)
     }
-    for name, tensor in model.head.state_dict().items():
+    for name, tensor in tuned.model.head.state_dict().items():
         tensors[name.replace("classifier.", head)] = tensor
-    labels = found.labels or (("value",) if found.kind == "regression" else ())
     config = hugging_face_config(bert.config) | {"architectures": [their_class]}
-    if labels:
+    regression = tuned.kind == "regression"
+    if labels := tuned.labels or (("value",) if regression else ()):
         config["id2label"] = {str(i): label for i, label in enumerate(labels)}
         config["label2id"] = {label: i for i, label in enumerate(labels)}
-    if found.kind == "regression":
+    if regression:
         config["problem_type"] = "regression"
     if bert.config.direction != "bidirectional" or bert.config.norm != "post":
         config["model_type"] = _OURS_ALONE  # `transformers` would open it and say something else
-    longest = min(found.max_length, bert.config.max_position_embeddings)
-    config["bertedu"] |= {"task": found.task, "kind": found.kind, "max_length": longest}
-    config["bertedu"]["pairs"] = found.pairs
-    if isinstance(model.kind, QuestionAnswering):
-        config["bertedu"]["by_character"] = model.kind.by_character
-        if model.kind.can_be_none:
-            threshold = model.kind.threshold
-            config["bertedu"]["threshold"] = threshold if math.isfinite(threshold) else None
-    write_folder(folder, tensors, config, found.tokenizer, longest, more)
+    longest = min(tuned.max_length, bert.config.max_position_embeddings)
+    own = config["bertedu"]
+    own |= {"task": tuned.task, "kind": tuned.kind, "max_length": longest, "pairs": tuned.pairs}
+    if isinstance(kind, QuestionAnswering):
+        own["by_character"] = kind.by_character
+        if kind.can_be_none:
+            own["threshold"] = kind.threshold if math.isfinite(kind.threshold) else None
+    write_folder(folder, tensors, config, tuned.tokenizer, longest, more)
 
 
 def load_finetuned(folder: Path | str) -> FineTuned:
     """Open what `save_finetuned` wrote.
 
-    Raises
-    ------
-    CheckpointError
-        It is another kind of folder, or a file of it is missing or broken.
-
+    Raises CheckpointError if it is another kind of folder, or a file of it is missing or broken.
     """
     folder = Path(folder)
     values = read_json(folder)
@@ -220,7 +204,7 @@ def load_finetuned(folder: Path | str) -> FineTuned:
             )
         named = values.get("id2label", {}).items()
         labels = tuple(label for _, label in sorted(named, key=lambda p: int(p[0])))
-        head = _THEIRS[own["kind"]][1]
+        _, head = _THEIRS[own["kind"]]
         model = TaskModel(BertFeatures(bert), _kind(own, labels))
         state = {
             name.replace(head, "classifier."): finite(tensor, name, str(folder))
@@ -242,14 +226,8 @@ def load_finetuned(folder: Path | str) -> FineTuned:
 
 
 def _kind(own: dict[str, Any], labels: tuple[str, ...]) -> Kind:
-    if own["kind"] == "classification":
-        return Classification(labels)
-    if own["kind"] == "tagging":
-        return Tagging(labels)
-    if own["kind"] == "regression":
-        return Regression()
-    if own["kind"] == "choice":
-        return MultipleChoice()
+    if own["kind"] != "span":
+        return kind_with(own["kind"], labels)
     threshold = own.get("threshold")
     return QuestionAnswering(
         "threshold" in own,
@@ -258,18 +236,18 @@ def _kind(own: dict[str, Any], labels: tuple[str, ...]) -> Kind:
     )
 
 
-def say_answer(found: FineTuned, texts: Sequence[str], answer: Answer) -> str:
+def say_answer(tuned: FineTuned, texts: Sequence[str], answer: Answer) -> str:
     """Put an answer into words, for a terminal."""
-    if found.kind == "classification":
-        return f"{found.labels[answer.value]} ({answer.shares[answer.value]:.0%})"
-    if found.kind == "regression":
+    if tuned.kind == "classification":
+        return f"{tuned.labels[answer.value]} ({answer.shares[answer.value]:.0%})"
+    if tuned.kind == "regression":
         return f"{answer.value:.2f}"
-    if found.kind == "choice":
+    if tuned.kind == "choice":
         return f"{texts[1 + answer.value]} ({answer.shares[answer.value]:.0%})"
-    if found.kind == "span":
+    if tuned.kind == "span":
         return answer.value or "(no answer)"
     words = split_words(texts[0])
     return " ".join(
-        word if tag == found.labels[0] else f"{word}/{tag}"
+        word if tag == tuned.labels[0] else f"{word}/{tag}"
         for word, tag in zip(words, answer.value, strict=True)
     )

@@ -1,7 +1,8 @@
 """A tag for each word, by a model that reads word pieces (paper, section 5.3)."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from seqeval.scheme import IOB2, Entities
@@ -9,10 +10,10 @@ from tokenizers import Encoding, Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertedu.finetuning.examples import AnyExample, Tagged
-from bertedu.finetuning.inputs import NO_TARGET, Batch, Item, truncating
-from bertedu.finetuning.kinds import Answer, Kind, Outcomes
-from bertedu.finetuning.metrics import Scores
+from bertedu.finetuning.collation import NO_TARGET, Item, TaskBatch, truncating
+from bertedu.finetuning.examples import Examples
+from bertedu.finetuning.kinds import Answer, Items, ItemScores, Kind, Outcomes
+from bertedu.finetuning.metrics import TaskScores
 from bertedu.model.features import Features
 from bertedu.model.heads import TaggingHead
 
@@ -33,15 +34,12 @@ class Tagging(Kind):
     labels: tuple[str, ...]  # the first is what a word gets that did not fit in
     columns: tuple[str, ...] = field(default=("right", "found", "there"), init=False)
 
-    def encode(
-        self, examples: Sequence[AnyExample], tokenizer: Tokenizer, max_length: int
-    ) -> list[Item]:
+    def encode(self, examples: Examples, tokenizer: Tokenizer, max_length: int) -> list[Item]:
         """One row for each sentence, with targets at first pieces only."""
         number_of = {tag: number for number, tag in enumerate(self.labels)}
         items = []
         with truncating(tokenizer, max_length):
             for number, example in enumerate(examples):
-                assert isinstance(example, Tagged)
                 row = tokenizer.encode(list(example.words), is_pretokenized=True)
                 target = [NO_TARGET] * len(row.ids)
                 for word, place in first_pieces(row).items():
@@ -53,11 +51,11 @@ class Tagging(Kind):
         """K scores for each token."""
         return TaggingHead(size, len(self.labels), dropout)
 
-    def scores(self, head: nn.Module, features: Features, batch: Batch) -> Tensor:
+    def scores(self, head: nn.Module, features: Features, batch: TaskBatch) -> Tensor:
         """(B, S, K)."""
         return head(features.tokens)  # type: ignore[no-any-return]
 
-    def loss(self, scores: Tensor, batch: Batch) -> Tensor:
+    def loss(self, scores: Tensor, batch: TaskBatch) -> Tensor:
         """Mean cross entropy over the words of the batch; 0 if none of them has a piece."""
         target = batch.target.flatten()
         words = (target != NO_TARGET).sum().clamp(min=1)
@@ -66,30 +64,26 @@ class Tagging(Kind):
         )
         return total / words
 
-    def answers(
-        self, examples: Sequence[AnyExample], items: Sequence[Item], scores: Sequence[Tensor]
-    ) -> list[Answer]:
+    def answers(self, examples: Examples, items: Items, scores: ItemScores) -> list[Answer]:
         """Give each word the best tag of its first piece, one that was cut off the first tag."""
-        found = []
+        answers = []
         for example, item, score in zip(examples, items, scores, strict=True):
-            assert isinstance(example, Tagged)
             best = score.argmax(-1).tolist()
             tags = [self.labels[0]] * len(example.words)
             for word, place in first_pieces(item.rows[0]).items():
                 tags[word] = self.labels[best[place]]
-            found.append(Answer(tuple(tags)))
-        return found
+            answers.append(Answer(tuple(tags)))
+        return answers
 
-    def outcomes(self, examples: Sequence[AnyExample], answers: Sequence[Answer]) -> Outcomes:
+    def outcomes(self, examples: Examples, answers: Sequence[Answer]) -> Outcomes:
         """Count entities for each sentence: found and right, found, there."""
         rows = []
         for example, answer in zip(examples, answers, strict=True):
-            assert isinstance(example, Tagged)
             there, found = entities(example.tags), entities(answer.value)
             rows.append((len(there & found), len(found), len(there)))
         return np.array(rows, float)
 
-    def metrics(self, outcomes: Outcomes) -> Scores:
+    def metrics(self, outcomes: Outcomes) -> TaskScores:
         """Precision, recall and F1 of whole entities, as seqeval counts them (strict, IOB2)."""
         right, found, there = outcomes.sum(axis=0).tolist()
         return {
@@ -103,3 +97,27 @@ def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
     """Return (type, first word, word after the last) of each entity; an I- without B- is none."""
     (some,) = Entities([list(tags)], IOB2).entities
     return {(entity.tag, entity.start, entity.end) for entity in some}
+
+
+def iob2(tags: Sequence[str]) -> tuple[str, ...]:
+    """Begin every entity with B-, where an I- follows no tag of its type."""
+    return tuple(
+        f"B-{tag[2:]}" if tag.startswith("I-") and last[2:] != tag[2:] else tag
+        for last, tag in pairwise(("O", *tags))
+    )
+
+
+def known_spans(
+    words: tuple[str, ...], known: Container[tuple[str, ...]], longest: int
+) -> Iterator[tuple[int, int]]:
+    """Yield (first word, word after the last) of what is known, from the left, the longest first.
+
+    ``longest`` is the number of words of the longest that is known.
+    """
+    start = 0
+    while start < len(words):
+        ends = range(min(start + longest, len(words)), start, -1)
+        end = next((end for end in ends if words[start:end] in known), None)
+        if end:
+            yield start, end
+        start = end or start + 1

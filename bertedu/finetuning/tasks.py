@@ -13,22 +13,29 @@ import io
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 
+from bertedu.finetuning.benchmarks import BENCHMARKS, benchmark
 from bertedu.finetuning.examples import (
     SPLITS,
+    AnyExample,
     Choice,
     Example,
+    KindName,
     Question,
     Splits,
     Tagged,
     Task,
     TaskError,
     check_examples,
+    collect,
+    split_by,
 )
+from bertedu.finetuning.tagging import known_spans
 from bertedu.text.corpus import Document, load_documents
 from bertedu.text.sources import read
 
@@ -48,129 +55,45 @@ TOPICS = (
 QUESTION_TYPES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 ENTITY_TYPES = {"Geography": "PLACE", "People": "PERSON", "Biology and health sciences": "LIFE"}
 TAGS = ("O", *(f"{part}-{kind}" for kind in ENTITY_TYPES.values() for part in "BI"))
+METRICS: dict[KindName, str] = {"regression": "pearson", "span": "f1", "tagging": "f1"}
+Rows = Iterator[tuple[str, AnyExample]]  # with the split of each
+Dice = np.random.Generator
+Articles = list[Document]
 
 
-# -- splits
-
-
-def split_by(name: str) -> str:
-    """Return train (80 %), dev or test (10 % each) by a hash: for texts nobody pre-trains on."""
-    bucket = int.from_bytes(hashlib.sha256(name.encode("utf-8")).digest()[:8], "big") % 10
-    return "train" if bucket < 8 else "dev" if bucket == 8 else "test"
-
-
-def _dice(*names: str) -> np.random.Generator:
-    digest = hashlib.sha256("\0".join(names).encode("utf-8")).digest()
-    return np.random.default_rng(int.from_bytes(digest[:8], "big"))
-
-
-def _collect(pairs: Iterator[tuple[str, object]]) -> Splits:
-    """(split, example) pairs -> examples by split, each split in an order that tells nothing."""
-    found: dict[str, list[object]] = {split: [] for split in SPLITS}
-    for split, example in pairs:
-        found[split].append(example)
-    for split, examples in found.items():
-        np.random.default_rng(len(split)).shuffle(examples)
-    return found  # type: ignore[return-value]
-
-
-# -- with labels that humans gave
-
-
-def _sentiment() -> Splits:
-    """Film reviews, fresh (1) or rotten (0); a film's reviews are all in one split."""
-
-    def rows() -> Iterator[tuple[str, object]]:
-        (content,) = read("sentiment").values()
-        seen: set[str] = set()
-        for row in csv.DictReader(io.StringIO(bz2.decompress(content).decode("utf-8"))):
-            text = " ".join(row["text"].split())
-            if row["category"] not in ("fresh", "rotten") or text in seen or not text:
-                continue  # a plot is no review; the same review twice could be in two splits
-            seen.add(text)
-            fresh, film = row["category"] == "fresh", row["movie_name"]
-            yield split_by(film), Example(text, None, fresh, film)
-
-    return _collect(rows())
-
-
-def _questions() -> Splits:
-    """TREC: what kind of answer does a question ask for?"""
-
-    def rows() -> Iterator[tuple[str, object]]:
-        (content,) = read("questions").values()
-        seen: set[str] = set()
-        for line in content.decode("utf-8", "replace").splitlines():
-            label, _, text = line.partition(" ")
-            kind = label.partition(":")[0]
-            if kind in QUESTION_TYPES and text not in seen:
-                seen.add(text)
-                yield split_by(text), Example(text, None, QUESTION_TYPES.index(kind), text)
-
-    return _collect(rows())
-
-
-def _valence() -> Splits:
-    """How good or bad does it sound, from -4 to 4? Means of some twenty people (Hutto, 2014)."""
-
-    def rows() -> Iterator[tuple[str, object]]:
-        seen: set[str] = set()
-        for member, content in sorted(read("valence").items()):
-            lines = content.decode("utf-8", "replace").splitlines()
-            for line in lines[1:]:
-                name, value, text = (line.split("\t", 2) + ["", ""])[:3]
-                text = " ".join(text.split())
-                if not text or text in seen:
-                    continue
-                seen.add(text)
-                source = f"{member} {name.partition('_')[0]}"  # the pieces of one review together
-                yield split_by(source), Example(text, None, float(value), source)
-
-    return _collect(rows())
-
-
-# -- derived from the encyclopedia, whose split is that of pre-training
+# -- examples out of the encyclopedia, whose split is that of pre-training
 
 
 @lru_cache(maxsize=1)
-def _articles() -> dict[str, list[Document]]:
+def _articles() -> dict[str, Articles]:
     """Articles with a topic, by split, in the order of their titles."""
-    found: dict[str, list[Document]] = {split: [] for split in SPLITS}
-    for document in load_documents("encyclopedia"):
+    articles: dict[str, Articles] = {split: [] for split in SPLITS}
+    for document in sorted(load_documents("encyclopedia"), key=lambda d: d.title):
         if document.topic in TOPICS:
-            found[document.split].append(document)
-    return {split: sorted(some, key=lambda d: d.title) for split, some in found.items()}
+            articles[document.split].append(document)
+    return articles
 
 
-def _by_topic(split: str) -> dict[str, list[Document]]:
-    found = defaultdict(list)
-    for document in _articles()[split]:
-        found[str(document.topic)].append(document)
-    return found
-
-
-Make = Callable[[Document, list[Document], int, np.random.Generator], object | None]
+Make = Callable[[Document, Articles, int, Dice], AnyExample | None]
 DRAWS = {"train": 1, "dev": 3, "test": 3}  # held-out articles are few: ask more of each
 
 
-def _per_article(make: Make, name: str) -> Splits:
+def _per_article(make: Make, name: str) -> Rows:
     """Make examples of each article, given the articles of its topic and split, and a number."""
-
-    def rows() -> Iterator[tuple[str, object]]:
-        for split in SPLITS:
-            for articles in _by_topic(split).values():
-                for article in articles:
-                    for draw in range(DRAWS[split]):
-                        dice = _dice(name, article.title, str(draw))
-                        example = make(article, articles, draw, dice)
-                        if example is not None:
-                            yield split, example
-
-    return _collect(rows())
+    for split, articles in _articles().items():
+        by_topic = defaultdict(list)
+        for article in articles:
+            by_topic[article.topic].append(article)
+        for some in by_topic.values():
+            for article, draw in product(some, range(DRAWS[split])):
+                example = make(article, some, draw, _dice(name, article.title, str(draw)))
+                if example is not None:
+                    yield split, example
 
 
-def _one(items: list[str], dice: np.random.Generator) -> str:
-    return items[int(dice.integers(len(items)))]
+def _dice(*names: str) -> Dice:
+    digest = hashlib.sha256("\0".join(names).encode("utf-8")).digest()
+    return np.random.default_rng(int.from_bytes(digest[:8], "big"))
 
 
 def _turn(count: int, title: str) -> list[int]:
@@ -178,120 +101,18 @@ def _turn(count: int, title: str) -> list[int]:
     return [int(i) for i in _dice("turn", title).permutation(count)]
 
 
-def _other(
-    article: Document, articles: list[Document], dice: np.random.Generator, need: int = 1
-) -> Document:
+def _other(article: Document, articles: Articles, dice: Dice, need: int = 1) -> Document:
     """Draw another article with at least ``need`` sentences."""
     for _ in range(1000):
-        found = articles[int(dice.integers(len(articles)))]
-        if found.title != article.title and len(found.sentences()) >= need:
-            return found
+        other = articles[int(dice.integers(len(articles)))]
+        if other.title != article.title and len(other.sentences()) >= need:
+            return other
     raise TaskError(f"no article beside {article.title!r} under {article.topic!r} is long enough")
 
 
 def _body(article: Document) -> list[str]:
     """Sentences of some length after the first, which names and defines."""
     return [s for s in article.sentences()[1:] if len(s.split()) >= 5]
-
-
-def _topic() -> Splits:
-    """Which of eleven headings is this sentence's article under?"""
-
-    def make(
-        article: Document, _: list[Document], draw: int, dice: np.random.Generator
-    ) -> object | None:
-        body = _body(article)
-        if draw >= len(body):
-            return None
-        text = body[_turn(len(body), article.title)[draw]]
-        return Example(text, None, TOPICS.index(str(article.topic)), article.title)
-
-    return _per_article(make, "topic")
-
-
-def _description() -> Splits:
-    """Does this description fit this text? If not, it is of another article under the heading."""
-
-    def make(
-        article: Document, articles: list[Document], draw: int, dice: np.random.Generator
-    ) -> object | None:
-        body = _body(article)[2 * draw : 2 * draw + 2]
-        if not body or not article.description:
-            return None
-        fits = bool(dice.random() < 0.5)
-        description: str | None = article.description
-        while not fits and (not description or description == article.description):
-            description = _other(article, articles, dice).description
-        return Example(str(description), " ".join(body), fits, article.title)
-
-    return _per_article(make, "description")
-
-
-def _next() -> Splits:
-    """Which of four sentences comes next? Three are of other articles under the heading."""
-
-    def make(
-        article: Document, articles: list[Document], draw: int, dice: np.random.Generator
-    ) -> object | None:
-        sentences = article.sentences()
-        if len(sentences) < 3 + draw:
-            return None
-        t = 1 + _turn(len(sentences) - 2, article.title)[draw]
-        endings = [sentences[t + 1]]
-        while len(endings) < 4:
-            # from the third sentence on, like the right one: else the place would tell
-            other = _one(_other(article, articles, dice, need=3).sentences()[2:], dice)
-            if other not in endings:
-                endings.append(other)
-        order = dice.permutation(4)
-        label = int(order.argmin())
-        return Choice(sentences[t], tuple(endings[i] for i in order), label, article.title)
-
-    return _per_article(make, "next")
-
-
-def title_places(title: str, text: str) -> list[int]:
-    """Return the characters at which a title begins in a text, as words of their own."""
-    return [m.start() for m in re.finditer(rf"(?<!\w){re.escape(title)}(?!\w)", text)]
-
-
-def _answer(none_share: float) -> Callable[[], Splits]:
-    """Who or what is described? Mark it in the openings of several articles, under any heading.
-
-    Of the articles under one heading, a model of our size can hardly tell which is described.
-    """
-    name = "answer" if not none_share else "answer or none"
-
-    def make(
-        article: Document, _: list[Document], draw: int, dice: np.random.Generator
-    ) -> object | None:
-        opening = " ".join(article.sentences()[:2])
-        if not article.description or not title_places(article.title, opening):
-            return None
-        if article.title.lower() in article.description.lower():
-            return None  # the question would contain its answer
-        question = f"{article.title} {draw + 1}"
-        texts = {article.title: opening}
-        while len(texts) < 4:
-            other = _other(article, _articles()[article.split], dice)
-            texts[other.title] = " ".join(other.sentences()[:2])
-        answerable = bool(dice.random() >= none_share)
-        titles = [t for t in texts if t != article.title][: 2 if answerable else 3]
-        if not answerable:
-            context = " ".join(texts[t] for t in titles)
-            if title_places(article.title, context):
-                return None  # mentioned by another article after all
-            return Question(question, article.description, context, (), article.title)
-        own = int(dice.integers(3))
-        titles.insert(own, article.title)
-        context = " ".join(texts[t] for t in titles)
-        begins = sum(len(texts[t]) + 1 for t in titles[:own])
-        ends = begins + len(opening)
-        starts = [s for s in title_places(article.title, context) if begins <= s < ends]
-        answers = tuple((article.title, start) for start in starts)
-        return Question(question, article.description, context, answers, article.title)
-
-    return lambda: _per_article(make, name)
 
 
 _WORD = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
@@ -302,147 +123,210 @@ def split_words(text: str) -> tuple[str, ...]:
     return tuple(_WORD.findall(text))
 
 
-def _entities() -> Splits:
+# -- the tasks
+
+
+def _sentiment() -> Rows:
+    """Film reviews, fresh (1) or rotten (0); a film's reviews are all in one split."""
+    (content,) = read("sentiment").values()
+    seen: set[str] = set()
+    for row in csv.DictReader(io.StringIO(bz2.decompress(content).decode("utf-8"))):
+        text = " ".join(row["text"].split())
+        if row["category"] not in ("fresh", "rotten") or text in seen or not text:
+            continue  # a plot is no review; the same review twice could be in two splits
+        seen.add(text)
+        fresh, film = row["category"] == "fresh", row["movie_name"]
+        yield split_by(film), Example(text, None, fresh, film)
+
+
+def _topic(article: Document, _: Articles, draw: int, dice: Dice) -> Example | None:
+    """Which of eleven headings is this sentence's article under?"""
+    body = _body(article)
+    if draw >= len(body):
+        return None
+    text = body[_turn(len(body), article.title)[draw]]
+    return Example(text, None, TOPICS.index(str(article.topic)), article.title)
+
+
+def _questions() -> Rows:
+    """TREC: what kind of answer does a question ask for?"""
+    (content,) = read("questions").values()
+    seen: set[str] = set()
+    for line in content.decode("utf-8", "replace").splitlines():
+        label, _, text = line.partition(" ")
+        kind = label.partition(":")[0]
+        if kind in QUESTION_TYPES and text not in seen:
+            seen.add(text)
+            yield split_by(text), Example(text, None, QUESTION_TYPES.index(kind), text)
+
+
+def _valence() -> Rows:
+    """How good or bad does it sound, from -4 to 4? Means of some twenty people (Hutto, 2014)."""
+    seen: set[str] = set()
+    for member, content in sorted(read("valence").items()):
+        for line in content.decode("utf-8", "replace").splitlines()[1:]:
+            name, value, text = (line.split("\t", 2) + ["", ""])[:3]
+            text = " ".join(text.split())
+            if text and text not in seen:
+                seen.add(text)
+                source = f"{member} {name.partition('_')[0]}"  # the pieces of one review together
+                yield split_by(source), Example(text, None, float(value), source)
+
+
+def _description(article: Document, articles: Articles, draw: int, dice: Dice) -> Example | None:
+    """Does this description fit this text? If not, it is of another article under the heading."""
+    body = _body(article)[2 * draw : 2 * draw + 2]
+    if not body or not article.description:
+        return None
+    fits = bool(dice.random() < 0.5)
+    description: str | None = article.description
+    while not fits and (not description or description == article.description):
+        description = _other(article, articles, dice).description
+    return Example(str(description), " ".join(body), fits, article.title)
+
+
+def _next(article: Document, articles: Articles, draw: int, dice: Dice) -> Choice | None:
+    """Which of four sentences comes next? Three are of other articles under the heading."""
+    sentences = article.sentences()
+    if len(sentences) < 3 + draw:
+        return None
+    t = 1 + _turn(len(sentences) - 2, article.title)[draw]
+    endings = [sentences[t + 1]]
+    while len(endings) < 4:
+        # from the third sentence on, like the right one: else the place would tell
+        others = _other(article, articles, dice, need=3).sentences()[2:]
+        other = others[int(dice.integers(len(others)))]
+        if other not in endings:
+            endings.append(other)
+    order = dice.permutation(4)
+    label = int(order.argmin())
+    return Choice(sentences[t], tuple(endings[i] for i in order), label, article.title)
+
+
+def title_places(title: str, text: str) -> list[int]:
+    """Return the characters at which a title begins in a text, as words of their own."""
+    return [m.start() for m in re.finditer(rf"(?<!\w){re.escape(title)}(?!\w)", text)]
+
+
+def _answer(
+    article: Document, _: Articles, draw: int, dice: Dice, none_share: float = 0.0
+) -> Question | None:
+    """Who or what is described? Mark it in the openings of several articles, under any heading.
+
+    Of the articles under one heading, a model of our size can hardly tell which is described.
+    """
+    opening = " ".join(article.sentences()[:2])
+    if not article.description or not title_places(article.title, opening):
+        return None
+    if article.title.lower() in article.description.lower():
+        return None  # the question would contain its answer
+    texts = {article.title: opening}
+    while len(texts) < 4:
+        other = _other(article, _articles()[article.split], dice)
+        texts[other.title] = " ".join(other.sentences()[:2])
+    titles = list(texts)[1:]
+    name, answers = f"{article.title} {draw + 1}", []
+    if dice.random() >= none_share:
+        own = int(dice.integers(3))
+        titles = [*titles[:own], article.title, *titles[own:2]]
+        begins = sum(len(texts[t]) + 1 for t in titles[:own])
+        answers = [(article.title, begins + s) for s in title_places(article.title, opening)]
+    context = " ".join(texts[t] for t in titles)
+    if not answers and title_places(article.title, context):
+        return None  # mentioned by another article after all
+    return Question(name, article.description, context, tuple(answers), article.title)
+
+
+def _entities() -> Rows:
     """Mark places, people and living things; those of the test articles occur in no training text.
 
     A mention is the title of an article, word for word. Titles of one common word in lower case
-    are left alone, since they are seldom meant.
+    are left alone, since they are seldom meant; so is a single word at the head of a sentence.
     """
-    kinds, split_of_title = {}, {}
+    known = {
+        split_words(article.title): (ENTITY_TYPES[article.topic], split)
+        for split, articles in _articles().items()
+        for article in articles
+        if article.topic in ENTITY_TYPES and article.title[:1].isupper() and len(article.title) > 3
+    }
+    longest = max(map(len, known), default=0)
     for split, articles in _articles().items():
         for article in articles:
-            title = article.title
-            if article.topic in ENTITY_TYPES and title[:1].isupper() and len(title) > 3:
-                words = split_words(title)
-                kinds[words] = ENTITY_TYPES[str(article.topic)]
-                split_of_title[words] = split
-    longest = max(map(len, kinds), default=0)
-
-    def tag(sentence: str, source: str) -> tuple[Tagged, list[tuple[str, ...]]]:
-        words = split_words(sentence)
-        tags, mentions, i = ["O"] * len(words), [], 0
-        while i < len(words):
-            for size in range(min(longest, len(words) - i), 0, -1):
-                span = words[i : i + size]
-                if span in kinds and (i > 0 or size > 1):
-                    kind = kinds[span]
-                    tags[i : i + size] = [f"B-{kind}", *[f"I-{kind}"] * (size - 1)]
-                    mentions.append(span)
-                    i += size - 1
-                    break
-            i += 1
-        return Tagged(words, tuple(tags), source), mentions
-
-    def rows() -> Iterator[tuple[str, object]]:
-        for split, articles in _articles().items():
-            for article in articles:
-                for sentence in article.sentences():
-                    example, mentions = tag(sentence, article.title)
-                    if not mentions or len(example.words) > 60:
-                        continue
-                    if split == "train" and any(split_of_title[m] != "train" for m in mentions):
-                        continue  # its entity is to be met for the first time in the test
-                    yield split, example
-
-    return _collect(rows())
+            for sentence in article.sentences():
+                words = split_words(sentence)
+                spans = [span for span in known_spans(words, known, longest) if span != (0, 1)]
+                if not spans or len(words) > 60:
+                    continue
+                met = [known[words[start:end]] for start, end in spans]
+                if split == "train" and any(of != "train" for _, of in met):
+                    continue  # its entity is to be met for the first time in the test
+                tags = ["O"] * len(words)
+                for (start, end), (kind, _) in zip(spans, met, strict=True):
+                    tags[start:end] = [f"B-{kind}", *[f"I-{kind}"] * (end - start - 1)]
+                yield split, Tagged(words, tuple(tags), article.title)
 
 
+# -- the table
+
+ABOUT = {
+    "sentiment": "film reviews, fresh or rotten (the role of SST-2)",
+    "topic": "the heading of a sentence's article, of eleven; derived",
+    "questions": "what kind of answer a question asks for (TREC), of six",
+    "valence": "how good it sounds, -4 to 4, as people rated it (the role of STS-B)",
+    "description": "does a description fit a text? (the role of QNLI); derived",
+    "next": "which of four sentences comes next? (the role of SWAG); derived",
+    "answer": "who or what is described? Mark it in a text (the role of SQuAD 1.1); derived",
+    "answer-or-none": (
+        "the same, where one text in three has no answer (the role of SQuAD 2.0); derived"
+    ),
+    "entities": (
+        "places, people and living things, those of the test unseen (CoNLL's role); derived"
+    ),
+}
+
+
+def _task(
+    name: str,
+    rows: Callable[[], Rows],
+    labels: tuple[str, ...] = (),
+    kind: KindName = "classification",
+    pairs: bool = False,
+) -> Task:
+    metric = METRICS.get(kind, "accuracy")
+    return Task(name, kind, ABOUT[name], labels, metric, lambda: collect(rows()), pairs)
+
+
+_topics = partial(_per_article, _topic, "topic")
+_descriptions = partial(_per_article, _description, "description")
+_endings = partial(_per_article, _next, "next")
+_answers = partial(_per_article, _answer, "answer")
+_answers_or_none = partial(_per_article, partial(_answer, none_share=1 / 3), "answer or none")
 TASKS = {
     task.name: task
     for task in (
-        Task(
-            "sentiment",
-            "classification",
-            "film reviews, fresh or rotten (the role of SST-2)",
-            ("rotten", "fresh"),
-            "accuracy",
-            _sentiment,
-        ),
-        Task(
-            "topic",
-            "classification",
-            "the heading of a sentence's article, of eleven; derived",
-            TOPICS,
-            "accuracy",
-            _topic,
-        ),
-        Task(
-            "questions",
-            "classification",
-            "what kind of answer a question asks for (TREC), of six",
-            QUESTION_TYPES,
-            "accuracy",
-            _questions,
-        ),
-        Task(
-            "valence",
-            "regression",
-            "how good it sounds, -4 to 4, as people rated it (the role of STS-B)",
-            (),
-            "pearson",
-            _valence,
-        ),
-        Task(
-            "description",
-            "classification",
-            "does a description fit a text? (the role of QNLI); derived",
-            ("no", "yes"),
-            "accuracy",
-            _description,
-            pairs=True,
-        ),
-        Task(
-            "next",
-            "choice",
-            "which of four sentences comes next? (the role of SWAG); derived",
-            (),
-            "accuracy",
-            _next,
-        ),
-        Task(
-            "answer",
-            "span",
-            "who or what is described? Mark it in a text (the role of SQuAD 1.1); derived",
-            (),
-            "f1",
-            _answer(0.0),
-        ),
-        Task(
-            "answer-or-none",
-            "span",
-            "the same, where one text in three has no answer (the role of SQuAD 2.0); derived",
-            (),
-            "f1",
-            _answer(1 / 3),
-        ),
-        Task(
-            "entities",
-            "tagging",
-            "places, people and living things, those of the test unseen (CoNLL's role); derived",
-            TAGS,
-            "f1",
-            _entities,
-        ),
+        _task("sentiment", _sentiment, ("rotten", "fresh")),
+        _task("topic", _topics, TOPICS),
+        _task("questions", _questions, QUESTION_TYPES),
+        _task("valence", _valence, kind="regression"),
+        _task("description", _descriptions, ("no", "yes"), pairs=True),
+        _task("next", _endings, kind="choice"),
+        _task("answer", _answers, kind="span"),
+        _task("answer-or-none", _answers_or_none, kind="span"),
+        _task("entities", _entities, TAGS, kind="tagging"),
     )
 }
+
+
+# -- any task by its name
 
 
 def load_task(name: str, folder: Path | None = None) -> tuple[Task, Splits]:
     """Return a task, ours or a benchmark of the paper, and its checked examples by split.
 
     A benchmark (see `bertedu.finetuning.benchmarks`) is read from the network, or from its
-    published files in ``folder``.
-
-    Raises
-    ------
-    TaskError
-        There is no such task, or its data cannot be used.
-    bertedu.text.sources.SourceError
-        Its source cannot be fetched.
-
+    published files in ``folder``. Raises TaskError if there is no such task, or its data cannot be
+    used, and SourceError if its source cannot be fetched.
     """
-    from bertedu.finetuning.benchmarks import BENCHMARKS, benchmark  # it imports this module
-
     if name not in TASKS and name not in BENCHMARKS:
         raise TaskError(f"no task {name!r}: choose one of {', '.join((*TASKS, *BENCHMARKS))}")
     task = TASKS[name] if name in TASKS else benchmark(name, folder)
@@ -459,14 +343,9 @@ def describe_task(task: Task, splits: Splits) -> dict[str, object]:
     """
     about: dict[str, object] = {"task": task.name, "kind": task.kind}
     about |= {split: len(splits[split]) for split in SPLITS}
-    if task.metric != "accuracy":
-        return about
-    labels = {
-        split: [int(e.label) for e in splits[split] if isinstance(e, Example | Choice)]
-        for split in SPLITS
-    }
-    sizes = [len(e.endings) for e in splits["test"] if isinstance(e, Choice)]
-    classes = len(task.labels) or sizes[0]
-    most = max(range(classes), key=labels["train"].count)
-    test = labels["test"]
-    return about | {"chance": 1 / classes, "majority": test.count(most) / len(test)}
+    if task.metric == "accuracy":
+        train, test = ([int(e.label) for e in splits[split]] for split in ("train", "test"))
+        classes = len(task.labels) or len(splits["test"][0].endings)
+        most = max(range(classes), key=train.count)
+        about |= {"chance": 1 / classes, "majority": test.count(most) / len(test)}
+    return about

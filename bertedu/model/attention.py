@@ -34,6 +34,14 @@ def attention_mask(padding_mask: Tensor, direction: Direction) -> Tensor | None:
     return keys & (square.tril() if direction == "left-to-right" else square.triu())
 
 
+def attention_weights(query: Tensor, key: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Compute softmax(Q Kᵀ / √d): (B, A, S, d), (B, A, S, d) -> (B, A, S, S), rows sum to one."""
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    return scores.softmax(dim=-1)  # each query shares out one unit of attention
+
+
 def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0
 ) -> tuple[Tensor, Tensor]:
@@ -42,10 +50,7 @@ def scaled_dot_product_attention(
     query, key, value are (B, A, S, d). Returns the mixed values (B, A, S, d) and the weights
     (B, A, S, S), *before* dropout: each row sums to one.
     """
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])  # (B, A, S, S)
-    if mask is not None:
-        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
-    weights = scores.softmax(dim=-1)  # each query shares out one unit of attention
+    weights = attention_weights(query, key, mask)
     return F.dropout(weights, dropout, training=dropout > 0) @ value, weights
 
 
@@ -61,23 +66,37 @@ class SelfAttention(nn.Module):
         self.value = nn.Linear(config.hidden_size, config.hidden_size)
         self.output = nn.Linear(config.hidden_size, config.hidden_size)
 
+    def weights(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Share out each token's attention: (B, S, H) -> (B, A, S, S), before dropout."""
+        query, key = self.split_heads(self.query(x)), self.split_heads(self.key(x))
+        return attention_weights(query, key, mask)
+
+    def mix(self, weights: Tensor, x: Tensor) -> Tensor:
+        """Mix the values of x (B, S, H) by weights (B, A, S, S), with dropout: (B, S, H)."""
+        weights = F.dropout(weights, self.dropout, self.training)
+        return self.join_heads(weights @ self.split_heads(self.value(x)))
+
     def forward(
         self, x: Tensor, mask: Tensor | None, return_weights: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         """(B, S, H) -> (B, S, H) and, if asked for, the weights (B, A, S, S)."""
-        heads = (self.num_heads, x.shape[-1] // self.num_heads)
         if torch.is_autocast_enabled(x.device.type):  # round once; autocast would, three times
             x = x.to(torch.get_autocast_dtype(x.device.type))
-        query, key, value = (
-            project(x).unflatten(-1, heads).transpose(1, 2)  # (B, S, H) -> (B, A, S, d)
-            for project in (self.query, self.key, self.value)
-        )
-        dropout = self.dropout if self.training else 0.0
-        weights: Tensor | None = None
         # PyTorch's fused kernel never holds the weights, so it serves when nobody asks for them;
         # on a CPU its bfloat16 backward pass is slower than the formula written out.
-        if return_weights or (query.dtype == torch.bfloat16 and query.device.type == "cpu"):
-            mixed, weights = scaled_dot_product_attention(query, key, value, mask, dropout)
-        else:
-            mixed = F.scaled_dot_product_attention(query, key, value, mask, dropout)
-        return self.output(mixed.transpose(1, 2).flatten(2)), weights  # (B, A, S, d) -> (B, S, H)
+        if return_weights or (x.dtype == torch.bfloat16 and x.device.type == "cpu"):
+            weights = self.weights(x, mask)
+            return self.mix(weights, x), weights
+        query, key, value = (self.split_heads(p(x)) for p in (self.query, self.key, self.value))
+        dropout = self.dropout if self.training else 0.0
+        mixed = F.scaled_dot_product_attention(query, key, value, mask, dropout)
+        return self.join_heads(mixed), None
+
+    def split_heads(self, x: Tensor) -> Tensor:
+        """Cut H numbers into a run of d for each head: (B, S, H) -> (B, A, S, d)."""
+        heads = (self.num_heads, x.shape[-1] // self.num_heads)
+        return x.unflatten(-1, heads).transpose(1, 2)  # type: ignore[no-untyped-call,no-any-return]
+
+    def join_heads(self, x: Tensor) -> Tensor:
+        """Put the heads side by side and let them mix: (B, A, S, d) -> (B, S, H)."""
+        return self.output(x.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]

@@ -10,7 +10,7 @@ from bertedu.model.config import BertConfig, Direction
 from bertedu.model.embeddings import Embeddings
 from bertedu.model.encoder import Encoder
 from bertedu.model.heads import ClassificationHead, MLMHead, Pooler
-from bertedu.model.inputs import check_input
+from bertedu.model.input_check import check_input
 
 
 @dataclass
@@ -50,18 +50,11 @@ class Bert(nn.Module):
 
         ``segment_ids`` (B, S) are zeros if left out; ``padding_mask`` (B, S) is true at real
         tokens, all of them if left out. With ``keep``, bool (B, S), true at least where
-        `reads_all` is, the last state is (k, H): the k true places only, in reading order.
-
-        Raises
-        ------
-        ValueError
-            Too long an input, ids out of range, or a row with nothing but padding.
-
+        `reads_all` is, the last state is (k, H): the k true places only, in reading order. Raises
+        ValueError if the input is too long, ids are out of range, or a row is nothing but padding.
         """
         segment_ids = torch.zeros_like(ids) if segment_ids is None else segment_ids
-        if padding_mask is None:
-            padding_mask = torch.ones_like(ids, dtype=torch.bool)
-        padding_mask = padding_mask.bool()
+        padding_mask = (torch.ones_like(ids) if padding_mask is None else padding_mask).bool()
         check_input(self.config, ids, segment_ids, padding_mask)
         mask = attention_mask(padding_mask, self.config.direction)
         x = self.embeddings(ids, segment_ids)
@@ -113,14 +106,14 @@ class BertForPreTraining(nn.Module):
         selected: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return what `forward` does, with H numbers at each place in place of V word scores."""
-        if selected is not None and (selected.shape != ids.shape or selected.dtype != torch.bool):
+        if selected is None:
+            output = self.bert(ids, segment_ids, padding_mask)
+            return self.mlm.before_decoder(output.last), self.nsp(output.pooled)
+        if selected.shape != ids.shape or selected.dtype != torch.bool:
             raise ValueError(
                 f"selected must be bool {tuple(ids.shape)} like ids, not {selected.dtype} "
                 f"{tuple(selected.shape)}"
             )
-        if selected is None:
-            output = self.bert(ids, segment_ids, padding_mask)
-            return self.mlm.before_decoder(output.last), self.nsp(output.pooled)
         mask = torch.ones_like(selected) if padding_mask is None else padding_mask.bool()
         keep = selected | reads_all(mask, self.config.direction)  # the two heads read nothing else
         output = self.bert(ids, segment_ids, padding_mask, keep=keep)

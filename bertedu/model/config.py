@@ -24,13 +24,8 @@ class BertConfig:
     """Sizes of a BERT under Hugging Face's names; the defaults are BERT-base.
 
     ``direction`` says which keys a query may see, ``norm`` where the layer norm stands:
-    "post" as in BERT, after each residual sum, or "pre", before each sub-layer.
-
-    Raises
-    ------
-    ValueError
-        A size is not positive, the heads do not divide the hidden size, or a word is unknown.
-
+    "post" as in BERT, after each residual sum, or "pre", before each sub-layer. Raises ValueError
+    if a size is not positive, the heads do not divide the hidden size, or a word is unknown.
     """
 
     vocab_size: int = 30522
@@ -66,10 +61,7 @@ class BertConfig:
 
     @classmethod
     def preset(cls, name: str, vocab_size: int = 30522) -> "BertConfig":
-        """Return one of `PRESETS`, or a size by its numbers: "L4 H128", with heads of 64.
-
-        The feed-forward layer is always four times the hidden size.
-        """
+        """Return one of `PRESETS`, or a size by its numbers: "L4 H128", with heads of 64."""
         numbers = re.fullmatch(r"L(\d+) ?H(\d+)", name)
         if numbers:
             layers, hidden = map(int, numbers.groups())
@@ -80,14 +72,11 @@ class BertConfig:
             raise ValueError(
                 f"no preset {name!r}; there are {', '.join(PRESETS)}, and sizes such as L4H128"
             )
-        return cls(vocab_size, hidden, layers, heads, 4 * hidden)
+        return cls(vocab_size, hidden, layers, heads, 4 * hidden)  # the inner layer is always 4 H
 
 
 def count_parameters(config: BertConfig) -> dict[str, int]:
-    """Count the parameters of each part by arithmetic alone; `tests` compare with the real model.
-
-    The decoder of the MLM head is the token embedding again, so only its bias counts.
-    """
+    """Count the parameters of each part by arithmetic alone; tests compare with the real model."""
     hidden, inner = config.hidden_size, config.intermediate_size
     norm = 2 * hidden  # a scale and a shift for each dimension
     rows = config.vocab_size + config.max_position_embeddings + config.type_vocab_size
@@ -98,6 +87,6 @@ def count_parameters(config: BertConfig) -> dict[str, int]:
         "encoder": config.num_hidden_layers * (attention + norm + feed_forward + norm)
         + (norm if config.norm == "pre" else 0),  # pre-norm: one more behind the last layer
         "pooler": hidden * hidden + hidden,
-        "mlm": hidden * hidden + hidden + norm + config.vocab_size,
+        "mlm": hidden * hidden + hidden + norm + config.vocab_size,  # the decoder's bias alone
         "nsp": 2 * hidden + 2,
     }

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from bertedu.model.config import BertConfig
-from bertedu.model.inputs import check_input
+from bertedu.model.input_check import check_input
 
 # True, and nothing that a reader could act on: it would stand in every notebook.
 warnings.filterwarnings("ignore", message="LSTM with projections is not supported with oneDNN")
@@ -77,16 +77,9 @@ class Elmo(nn.Module):
 
         Row 0 of both is the token embedding. In the first, row t of a layer has read tokens 0 to
         t; in the second, t to the last real one. Nothing has read both sides together.
-
-        Raises
-        ------
-        ValueError
-            Too long an input, ids out of range, or a row with nothing but padding.
-
+        Raises ValueError if the input is too long, ids are out of range, or a row is all padding.
         """
-        if padding_mask is None:
-            padding_mask = torch.ones_like(ids, dtype=torch.bool)
-        padding_mask = padding_mask.bool()
+        padding_mask = (torch.ones_like(ids) if padding_mask is None else padding_mask).bool()
         check_input(self.config, ids, torch.zeros_like(ids), padding_mask)
         x = self.dropout(self.token(ids))
         back = turn_around(padding_mask)[..., None].expand_as(x)  # (B, S, H)

@@ -40,19 +40,16 @@ class PairFeatures(nn.Module):
 
     def __init__(self, left_to_right: Bert, right_to_left: Bert) -> None:
         super().__init__()
-        found = (left_to_right.config.direction, right_to_left.config.direction)
-        if found != ("left-to-right", "right-to-left"):
-            raise ValueError(f"a pair is a left-to-right and a right-to-left model, not {found}")
+        given = (left_to_right.config.direction, right_to_left.config.direction)
+        if given != ("left-to-right", "right-to-left"):
+            raise ValueError(f"a pair is a left-to-right and a right-to-left model, not {given}")
         self.halves = nn.ModuleList([BertFeatures(left_to_right), BertFeatures(right_to_left)])
         self.size = left_to_right.config.hidden_size + right_to_left.config.hidden_size
 
     def forward(self, ids: Tensor, segment_ids: Tensor, padding_mask: Tensor) -> Features:
         """Encode with both halves; neither knows what the other has seen."""
-        left, right = (half(ids, segment_ids, padding_mask) for half in self.halves)
-        return Features(
-            torch.cat([left.tokens, right.tokens], dim=-1),
-            torch.cat([left.whole, right.whole], dim=-1),
-        )
+        halves = zip(*(half(ids, segment_ids, padding_mask) for half in self.halves), strict=True)
+        return Features(*(torch.cat(pair, dim=-1) for pair in halves))
 
 
 class ElmoFeatures(nn.Module):
@@ -92,17 +89,11 @@ class LayerFeatures(nn.Module):
     """Hidden states of a frozen BERT, side by side or as a learned weighted sum.
 
     Nothing of the BERT is trained: no gradient enters it, and its dropout stays off. So its states
-    of a text are always the same; with ``keep`` they are computed once, and kept in memory. Only
-    the weights of a sum learn.
-
-    Raises
-    ------
-    ValueError
-        ``reads`` is none of `READS`, or the model has fewer layers than that reads.
-
+    of a text are always the same. Only the weights of a sum learn. Raises ValueError if ``reads``
+    is none of `READS`, or the model has fewer layers than that reads.
     """
 
-    def __init__(self, bert: Bert, reads: str, keep: bool = False) -> None:
+    def __init__(self, bert: Bert, reads: str) -> None:
         super().__init__()
         if reads not in READS:
             raise ValueError(f"features cannot be {reads!r}: choose one of {', '.join(READS)}")
@@ -112,7 +103,6 @@ class LayerFeatures(nn.Module):
             raise ValueError(f"{reads!r} needs a model of two layers or more; this one has one")
         self.bert, self.reads, count = bert.requires_grad_(False).eval(), reads, len(numbers)
         self.mix = ScalarMix(count) if how == "sum" else None
-        self.kept: dict[tuple[int, ...], Tensor] | None = {} if keep else None
         self.size = bert.config.hidden_size * (1 if how == "sum" else count)
 
     def train(self, mode: bool = True) -> "LayerFeatures":
@@ -121,36 +111,15 @@ class LayerFeatures(nn.Module):
         self.bert.eval()
         return self
 
+    @torch.no_grad()
     def states(self, ids: Tensor, segment_ids: Tensor, padding_mask: Tensor) -> Tensor:
         """Return the chosen hidden states, (layers, B, S, H): all that this reads of an input."""
-        if self.kept is None:
-            return self._compute(ids, segment_ids, padding_mask)
-        sizes = padding_mask.sum(dim=1).tolist()
-        names = [
-            (*ids[i, :size].tolist(), *segment_ids[i, :size].tolist())
-            for i, size in enumerate(sizes)
-        ]
-        new = [i for i, name in enumerate(names) if name not in self.kept]
-        if new:
-            states = self._compute(ids[new], segment_ids[new], padding_mask[new])
-            for place, i in enumerate(new):
-                self.kept[names[i]] = states[:, place, : sizes[i]].clone()
-        rows = [self.kept[name] for name in names]
-        found = rows[0].new_zeros(len(rows[0]), *ids.shape, rows[0].shape[-1])
-        for i, row in enumerate(rows):
-            found[:, i, : sizes[i]] = row
-        return found
-
-    @torch.no_grad()
-    def _compute(self, ids: Tensor, segment_ids: Tensor, padding_mask: Tensor) -> Tensor:
         output = self.bert(ids, segment_ids, padding_mask)
         return torch.stack(output.hidden_states[self.chosen])
 
     def combine(self, states: Tensor) -> Tensor:
         """(layers, B, S, H) -> (B, S, D)."""
-        if self.mix is not None:
-            return self.mix(states)  # type: ignore[no-any-return]
-        return torch.cat(list(states), dim=-1)
+        return torch.cat(list(states), dim=-1) if self.mix is None else self.mix(states)
 
     def forward(self, ids: Tensor, segment_ids: Tensor, padding_mask: Tensor) -> Features:
         """Encode; the whole is what stands at the token that has read everything."""

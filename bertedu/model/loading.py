@@ -10,15 +10,10 @@ from typing import Any, NamedTuple
 from tokenizers import BertWordPieceTokenizer, Tokenizer, normalizers
 
 from bertedu.model.bert import Bert, BertForPreTraining
-from bertedu.model.checkpoints import (
-    ELMO,
-    CheckpointError,
-    load_bert,
-    load_elmo,
-    only_a_pickle,
-    read_json,
-)
+from bertedu.model.checkpoints import load_bert, load_elmo
 from bertedu.model.elmo import ElmoForPreTraining
+from bertedu.model.hugging_face import ELMO
+from bertedu.model.weight_files import CheckpointError, only_a_pickle, read_json
 from bertedu.text.sources import read, shipped
 from bertedu.text.tokenization import SPECIAL_TOKENS
 
@@ -30,6 +25,11 @@ _WANTED = (  # of a repository; never a pickle, never code
     *("config.json", "model*.safetensors", "model.safetensors.index.json"),
     *("tokenizer.json", "tokenizer_config.json", "vocab.txt"),
 )
+_NORMALIZER = {  # settings of the normalizer: as `transformers` and as `tokenizers` call them
+    "do_lower_case": "lowercase",
+    "tokenize_chinese_chars": "handle_chinese_chars",
+    "strip_accents": "strip_accents",
+}
 _PADDED = 128  # a table of embeddings may be made longer than the vocabulary, to a round number
 
 
@@ -38,7 +38,7 @@ class FromChance(UserWarning):
 
 
 class Loaded(NamedTuple):
-    """A model and what belongs to it; see `bertedu.model.checkpoints.Found`."""
+    """A model and what belongs to it; see `bertedu.model.checkpoints.LoadedBert`."""
 
     model: AnyModel
     tokenizer: Tokenizer
@@ -48,22 +48,22 @@ class Loaded(NamedTuple):
 
 def load_named(name: str | Path) -> tuple[AnyModel, Tokenizer]:
     """Load a model and its tokenizer; what `bertedu.load` does."""
-    found = find_model(name)
-    if found.absent:
+    model, tokenizer, absent, unused = find_model(name)
+    if absent:
         warnings.warn(
-            f"{name} has no {' and no '.join(found.absent)}: there the model starts from chance. "
+            f"{name} has no {' and no '.join(absent)}: there the model starts from chance. "
             "Train it before you believe what it says; all else is as published.",
             FromChance,
             stacklevel=3,
         )
-    if found.unused:
+    if unused:
         warnings.warn(
-            f"{name} also holds {', '.join(found.unused)}, which have no place in a pre-trained "
+            f"{name} also holds {', '.join(unused)}, which have no place in a pre-trained "
             "BERT and were left out (the head of another task?).",
             FromChance,
             stacklevel=3,
         )
-    return found.model, found.tokenizer
+    return model, tokenizer
 
 
 def find_model(name: str | Path) -> Loaded:
@@ -72,9 +72,9 @@ def find_model(name: str | Path) -> Loaded:
     A folder comes before a checkpoint of that name in `data/checkpoints` or `runs`, before a
     published encoder, before the Hub.
     """
-    own = _folder(name)
-    if own is not None:
-        return load_folder(own)
+    folder = _folder(name)
+    if folder is not None:
+        return load_folder(folder)
     if str(name) in PUBLISHED:
         with TemporaryDirectory() as unpacked:
             folder = Path(unpacked) / str(name)
@@ -93,11 +93,7 @@ def find_model(name: str | Path) -> Loaded:
 def find_checkpoint(name: str | Path) -> Path:
     """Return the folder of a checkpoint: itself, or one below `data/checkpoints` or `runs`.
 
-    Raises
-    ------
-    CheckpointError
-        There is none of that name.
-
+    Raises CheckpointError if there is none of that name.
     """
     folder = _folder(name)
     if folder is None:
@@ -127,11 +123,7 @@ def is_published(name: str) -> bool:
 def load_folder(folder: Path) -> Loaded:
     """Load a folder of ours or of Hugging Face: weights, `config.json` and vocabulary.
 
-    Raises
-    ------
-    CheckpointError
-        A file is missing or broken, or it is another kind of model.
-
+    Raises CheckpointError if a file is missing or broken, or it is another kind of model.
     """
     if read_json(folder).get("model_type") == ELMO:
         elmo = load_elmo(folder)
@@ -144,19 +136,17 @@ def read_tokenizer(folder: Path, rows: int) -> Tokenizer:
     """Open `tokenizer.json`, or `vocab.txt` with the settings of `tokenizer_config.json`.
 
     It neither cuts nor pads, whatever its author had set. ``rows`` is the number of word
-    embeddings, which must fit.
-
-    Raises
-    ------
-    CheckpointError
-        There is no vocabulary, it is broken, or it is that of another model.
-
+    embeddings, which must fit. Raises CheckpointError if there is no vocabulary, it is broken, or
+    it is that of another model.
     """
-    whole, settings = folder / "tokenizer.json", folder / "tokenizer_config.json"
+    whole, config = folder / "tokenizer.json", folder / "tokenizer_config.json"
     try:
-        told = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
-        tokenizer = Tokenizer.from_file(str(whole)) if whole.is_file() else _cut(folder, told)
-        _apply(told, tokenizer)
+        settings = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
+        if whole.is_file():
+            tokenizer = Tokenizer.from_file(str(whole))
+        else:
+            tokenizer = _read_vocabulary(folder, settings)
+        _apply_settings(tokenizer, settings)
     except Exception as error:  # tokenizers raises nothing narrower
         raise CheckpointError(f"{folder} has no usable vocabulary: {error}") from None
     tokenizer.no_truncation()
@@ -170,9 +160,9 @@ def read_tokenizer(folder: Path, rows: int) -> Tokenizer:
     return tokenizer
 
 
-def _cut(folder: Path, told: dict[str, Any]) -> Tokenizer:
+def _read_vocabulary(folder: Path, settings: dict[str, Any]) -> Tokenizer:
     """Make a WordPiece tokenizer of the lines of `vocab.txt`."""
-    kind = told.get("tokenizer_class", "BertTokenizer")
+    kind = settings.get("tokenizer_class", "BertTokenizer")
     if kind not in ("BertTokenizer", "BertTokenizerFast", "PreTrainedTokenizerFast"):
         raise ValueError(f"its words are cut by a {kind}, not by WordPiece alone")
     try:
@@ -188,26 +178,22 @@ def _cut(folder: Path, told: dict[str, Any]) -> Tokenizer:
     return Tokenizer.from_str(BertWordPieceTokenizer(ids).to_str())
 
 
-def _apply(told: dict[str, Any], tokenizer: Tokenizer) -> None:
+def _apply_settings(tokenizer: Tokenizer, settings: dict[str, Any]) -> None:
     """Let `tokenizer_config.json` have the last word, as in `transformers`."""
     normalizer = tokenizer.normalizer
     if not isinstance(normalizer, normalizers.BertNormalizer):
         return
-    names = {"do_lower_case": "lowercase", "tokenize_chinese_chars": "handle_chinese_chars"}
-    for theirs, ours in (names | {"strip_accents": "strip_accents"}).items():
-        if theirs in told:
-            setattr(normalizer, ours, told[theirs])
+    for theirs, ours in _NORMALIZER.items():
+        if theirs in settings:
+            setattr(normalizer, ours, settings[theirs])
     tokenizer.normalizer = normalizer
 
 
 def download(name: str) -> Path:
     """Fetch a model of the Hub, or find it among those fetched before; return its folder.
 
-    Raises
-    ------
-    CheckpointError
-        There is no network, no such model or no safetensors, or its authors must be asked first.
-
+    Raises CheckpointError if there is no network, no such model or no safetensors, or its authors
+    must be asked first.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError

@@ -28,24 +28,15 @@ class PackedLinear(nn.Module):
         self.packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach())
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., in) -> (..., out).
-
-        Raises
-        ------
-        RuntimeError
-            A gradient is wanted: call it under `torch.inference_mode()`.
-
-        """
+        """(..., in) -> (..., out). Raises RuntimeError where a gradient is wanted."""
         if torch.is_grad_enabled() and x.requires_grad:
             raise RuntimeError(
                 "a packed model only answers, it cannot be trained: train the model it was made "
                 "from, or call this one under torch.inference_mode()"
             )
         x = F.gelu(x) if self.gelu else x
-        result: Tensor = torch.ops.mkldnn._linear_pointwise(
-            x, self.packed, self.bias, "none", [], ""
-        )
-        return result
+        pointwise = torch.ops.mkldnn._linear_pointwise
+        return pointwise(x, self.packed, self.bias, "none", [], "")  # type: ignore[no-any-return]
 
     def _save_to_state_dict(self, *_: Any) -> NoReturn:
         """Refuse: without these weights a checkpoint would look whole, and be none."""
@@ -56,13 +47,8 @@ def pack(model: AnyBert) -> AnyBert:
     """Return a copy for inference whose encoder has packed weights; the same answers, sooner.
 
     Later changes of ``model`` do not reach the copy, and to save it raises RuntimeError. Where
-    PyTorch comes without oneDNN (on Apple silicon, for one) the copy is a plain one.
-
-    Raises
-    ------
-    ValueError
-        The model is not in float32 on a CPU, or is packed already.
-
+    PyTorch comes without oneDNN (on Apple silicon, for one) the copy is a plain one. Raises
+    ValueError if the model is not in float32 on a CPU, or is packed already.
     """
     if any(isinstance(module, PackedLinear) for module in model.modules()):
         raise ValueError("this model is packed already")

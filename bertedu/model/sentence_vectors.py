@@ -9,15 +9,13 @@ from torch import Tensor
 
 from bertedu.model.bert import Bert, BertForPreTraining
 
-Pooling = Literal["mean", "cls"]
-
 
 @torch.inference_mode()
 def encode(
     model: Bert | BertForPreTraining,
     tokenizer: Tokenizer,
     texts: Sequence[str],
-    pooling: Pooling = "mean",
+    pooling: Literal["mean", "cls"] = "mean",
     batch_size: int = 32,
 ) -> Tensor:
     """Return a vector for each text, (texts, H), in the order of the texts.
@@ -27,13 +25,8 @@ def encode(
     meet in a batch, so that little is padded. What is longer than the model's positions is cut.
     On a CPU, `bertedu.model.packing.pack` makes of a model one that answers sooner.
 
-    Raises
-    ------
-    TypeError
-        ``texts`` is one string.
-    ValueError
-        ``pooling`` is another word, or ``batch_size`` is not positive.
-
+    Raises TypeError if ``texts`` is one string; ValueError if ``pooling`` is another word, or
+    ``batch_size`` is not positive.
     """
     if isinstance(texts, str):
         raise TypeError("encode takes several texts, and got one str. Put it in a list: [text].")

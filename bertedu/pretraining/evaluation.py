@@ -112,21 +112,3 @@ def sum_by_pair(batch: Batch, logits: Tensor) -> Tensor:
     values = torch.stack([torch.ones_like(loss), loss, right], dim=1)  # (n, 3)
     row = batch.selected.nonzero()[:, 0]  # (n,): which pair each token stands in
     return values.new_zeros(len(batch.ids), 3).index_add(0, row, values)
-
-
-def bootstrap_interval(
-    numerator: Tensor, denominator: Tensor, draws: int = 2000, seed: int = 0
-) -> tuple[float, float]:
-    """Return the 95 % interval of sum(numerator) / sum(denominator), both (N,).
-
-    Pairs are drawn again with replacement, whole pairs, since tokens of one pair are not
-    independent. It says how far another held-out text might differ, not another training run.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    count = len(numerator)
-    ratios = []
-    for _ in range(draws):
-        rows = torch.randint(count, (count,), generator=generator)
-        ratios.append(float(numerator[rows].sum() / denominator[rows].sum()))
-    low, high = torch.tensor(ratios).quantile(torch.tensor([0.025, 0.975])).tolist()
-    return low, high

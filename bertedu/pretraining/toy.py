@@ -19,11 +19,13 @@ from tqdm.auto import tqdm
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import DIRECTIONS, BertConfig, Direction
 from bertedu.pretraining.batches import Batch
-from bertedu.pretraining.loop import Recipe, make_optimizer, pretraining_loss
+from bertedu.pretraining.loop import make_optimizer
 from bertedu.pretraining.masking import mask_tokens
 from bertedu.pretraining.next_word import next_words
+from bertedu.pretraining.objective import pretraining_loss
+from bertedu.pretraining.recipe import Recipe
 from bertedu.text.tokenization import CLS_ID, MASK_ID, PAD_ID, SEP_ID, SPECIAL_TOKENS
-from bertedu.text.toy import ToyLanguage
+from bertedu.text.toy_language import ToyLanguage
 
 STEPS, BATCH, LEARNING_RATE, MASK_RATE = 3000, 64, 3e-3, 0.30
 TRAINING, HELD_OUT = 20_000, 1_000  # sentences

@@ -64,31 +64,26 @@ def split_of(title: str) -> str:
 
 def by_split(documents: Iterable[Document]) -> dict[str, list[Document]]:
     """Sort documents into train, dev and test, in order; what is "left out" is in none."""
-    found: dict[str, list[Document]] = {split: [] for split in SPLITS}
-    for document in documents:
-        if document.split in found:
-            found[document.split].append(document)
-    return found
+    documents = list(documents)
+    return {split: [d for d in documents if d.split == split] for split in SPLITS}
 
 
 # A period after one of these does not end a sentence, whatever follows.
-_TITLES = (
+_NEVER = frozenset(
     "mr mrs ms dr prof gen col lt maj capt sgt adm gov sen rep rev hon pres st ste mt ft "
-    "messrs mme mlle fr sr jr vs cf e.g i.e viz lit fl ca approx esp incl b d r c"
+    "messrs mme mlle fr sr jr vs cf e.g i.e viz lit fl ca approx esp incl b d r c".split()
 )
 # After one of these it does not when a number follows ("No. 5", "pp. 12").
-_BEFORE_NUMBERS = (
-    "no nos vol vols pp p ch art sec fig op jan feb mar apr jun jul aug sep sept oct nov dec"
+_NOT_BEFORE_DIGIT = frozenset(
+    "no nos vol vols pp p ch art sec fig op "
+    "jan feb mar apr jun jul aug sep sept oct nov dec".split()
 )
 # "U.S. The law" ends a sentence, "U.S. Army" does not: only these words show a new start.
-_STARTER_WORDS = (
+_STARTERS = frozenset(
     "the a an it its in on at he she they we i this that these those there his her their our "
     "but and for from as by when while after before since if to with under all no some many most "
-    "however although during"
+    "however although during".split()
 )
-_NEVER = frozenset(_TITLES.split())
-_NOT_BEFORE_DIGIT = frozenset(_BEFORE_NUMBERS.split())
-_STARTERS = frozenset(_STARTER_WORDS.split())
 # End mark, closing quotes or brackets, space, then something that can start a sentence.
 _BOUNDARY = re.compile(r"(?<![.!?…])([.!?…]+)[\"'”’)\]]*\s+(?=[\"'“‘(\[]*[^\W_a-z])")
 _LAST_WORD = re.compile(r"[\w.&-]*$")
@@ -140,13 +135,8 @@ def _period_ends(before: str, next_word: str) -> bool:
 def _encyclopedia() -> Iterator[Document]:
     for content in read("encyclopedia").values():
         for title, article in json.loads(content).items():
-            yield Document(
-                title,
-                "encyclopedia",
-                article["extract"],
-                article["topic"],
-                article["description"] or None,
-            )
+            labels = article["topic"], article["description"] or None
+            yield Document(title, "encyclopedia", article["extract"], *labels)
 
 
 def _speeches() -> Iterator[Document]:
@@ -154,27 +144,18 @@ def _speeches() -> Iterator[Document]:
         yield Document(Path(member).stem, "speeches", content.decode("utf-8"))
 
 
+_READERS = {"encyclopedia": _encyclopedia, "speeches": _speeches}
+
+
 def load_documents(corpus: str) -> list[Document]:
     """Read a corpus, in a fixed order.
 
-    Parameters
-    ----------
-    corpus
-        "encyclopedia", "speeches", or the path of a UTF-8 text file or of a folder of them
-        (each file is a document).
-
-    Raises
-    ------
-    CorpusError
-        The name is neither a corpus nor a path, or a file is empty, binary, not UTF-8, or huge.
-    bertedu.text.sources.SourceError
-        The corpus could not be fetched.
-
+    ``corpus`` is "encyclopedia", "speeches", or the path of a UTF-8 text file or of a folder of
+    them (each file is a document). Raises CorpusError if it is neither a corpus nor a path, or a
+    file is empty, binary, not UTF-8, or huge; SourceError if the corpus could not be fetched.
     """
-    if corpus == "encyclopedia":
-        return [document for document in _encyclopedia() if document.text.strip()]
-    if corpus == "speeches":
-        return [document for document in _speeches() if document.text.strip()]
+    if corpus in _READERS:
+        return [document for document in _READERS[corpus]() if document.text.strip()]
     path = Path(corpus)
     if not path.exists():
         raise CorpusError(
@@ -190,11 +171,7 @@ def load_documents(corpus: str) -> list[Document]:
 def read_text(file: Path) -> str:
     """Read one text file, strictly as UTF-8.
 
-    Raises
-    ------
-    CorpusError
-        The file cannot be read, is empty, binary, not UTF-8, or over `MAX_FILE_BYTES`.
-
+    Raises CorpusError if it cannot be read, is empty, binary, not UTF-8, or over `MAX_FILE_BYTES`.
     """
     try:
         size = file.stat().st_size

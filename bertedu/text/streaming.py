@@ -18,23 +18,14 @@ _FORMATS = {".txt": "text", ".jsonl": "json", ".json": "json", ".parquet": "parq
 
 
 class DocumentStream:
-    """The documents of a stream, one window at a time.
+    """The documents of a stream, one window of ``size`` documents at a time.
 
-    Parameters
-    ----------
-    where
-        A file, a glob of files (`.txt`: an empty line ends a document; `.jsonl`, `.csv`,
-        `.parquet`: a column `text` and, if there is one, `title`), or the name of a dataset on the
-        Hugging Face Hub, "wikimedia/wikipedia" or "wikimedia/wikipedia:20231101.en".
-    size
-        Documents in a window.
+    ``where`` is a file, a glob of files (`.txt`: an empty line ends a document; `.jsonl`, `.csv`,
+    `.parquet`: a column `text` and, if there is one, `title`), or the name of a dataset on the
+    Hugging Face Hub, "wikimedia/wikipedia" or "wikimedia/wikipedia:20231101.en".
 
-    Raises
-    ------
-    CorpusError
-        `datasets` is missing, nothing is found, the files are of another kind, or rows have no
-        text.
-
+    Raises CorpusError if `datasets` is missing, nothing is found, the files are of another kind, or
+    rows have no text.
     """
 
     def __init__(self, where: str, size: int = WINDOW) -> None:
@@ -51,22 +42,22 @@ class DocumentStream:
         """Return a window; after the last comes the first. Reading on in order is quickest."""
         if self._windows is not None:
             number %= self._windows
-        found = self._read(number)
-        if not found:  # beyond the end: count the windows, once
+        documents = self._read(number)
+        if not documents:  # beyond the end: count the windows, once
             self._windows = 0
             while self._read(self._windows):
                 self._windows += 1
-            found = self._read(number % self._windows)
-        return found
+            documents = self._read(number % self._windows)
+        return documents
 
     def _read(self, number: int) -> list[Document]:
         if number != self._position:
             self._next = iter(self._rows.skip(number * self.size))
         first = number * self.size
         rows = islice(self._next, self.size)
-        found = [self._document(first + i, row) for i, row in enumerate(rows)]
-        self._position = number + 1 if found else number
-        return found
+        documents = [self._document(first + i, row) for i, row in enumerate(rows)]
+        self._position = number + 1 if documents else number
+        return documents
 
     def _document(self, number: int, row: dict[str, Any]) -> Document:
         text = row.get("text")
@@ -98,13 +89,12 @@ def _open(where: str) -> Any:
         if not files:
             name, _, config = where.partition(":")
             return datasets.load_dataset(name, config or None, **options)
-        kinds = {_FORMATS.get(Path(file).suffix) for file in files}
-        if len(kinds) > 1 or None in kinds:
+        kind, *others = {_FORMATS.get(Path(file).suffix) for file in files}
+        if others or kind is None:
             raise CorpusError(
                 f"{where} names files of several kinds, or of none that can be streamed: choose "
                 f"one of {', '.join(_FORMATS)}"
             )
-        (kind,) = kinds
         if kind == "text":
             options["sample_by"] = "paragraph"
         return datasets.load_dataset(kind, data_files=files, **options)

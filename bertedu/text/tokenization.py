@@ -1,38 +1,27 @@
 """WordPiece: from text to the integers BERT reads, and back (paper section 3).
 
-Read from top to bottom, the first part is the whole story: normalize a text, split it into words,
-train a vocabulary of word pieces, cut words into pieces, pack one or two texts. `WordPiece` is
-written to be read. The last part asks the `tokenizers` library for the same thing: the tests hold
-both to the same ids, offsets and segments, and everything else in bertedu uses the fast one.
+Read from top to bottom this is the whole story: normalize a text, split it into words, train a
+vocabulary of word pieces, cut words into pieces, pack one or two texts. Everything else in bertedu
+uses `bertedu.text.fast_tokenizer`; the tests hold both to the same ids, offsets and segments.
 """
 
 import itertools
-import json
-import os
 import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
-
-import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
-
-from bertedu.text.sources import shipped
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PAD_ID, UNK_ID, CLS_ID, SEP_ID, MASK_ID = range(len(SPECIAL_TOKENS))
 MAX_CHARACTERS_PER_WORD = 100  # a longer word is [UNK]: matching takes time quadratic in its length
-MAX_ALPHABET = 400  # single characters that a trained vocabulary may hold; others are [UNK]
-RAREST_CHARACTER = 1e-6  # a character below this share of the text is not worth its two entries
 # The fifth range starts at 2B820 in Google's code. The library says 2B920, and so do we.
 CJK = (
     (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x2A6DF),
     (0x2A700, 0x2B81F), (0x2B920, 0x2CEAF), (0x2F800, 0x2FA1F),
 )  # fmt: skip
+_SPECIAL = re.compile("(" + "|".join(re.escape(token) for token in SPECIAL_TOKENS) + ")")
 
 
 # --- From text to words -------------------------------------------------------------------------
@@ -97,12 +86,6 @@ def split_words(characters: Iterable[Character]) -> list[list[Character]]:
     return [word for word in words if word]
 
 
-def count_words(texts: Iterable[str]) -> Counter[str]:
-    """Count the normalized words of some texts: what a vocabulary is trained on."""
-    words = (word for text in _checked(texts) for word in split_words(normalize(text)))
-    return Counter("".join(c.text for c in word) for word in words)
-
-
 # --- Training: which pieces deserve a place? ----------------------------------------------------
 
 
@@ -124,10 +107,9 @@ def train_wordpiece(
 
         score(a, b) = count(ab) / (count(a) · count(b))
 
-    that is, how much more often b follows a than two unrelated pieces would meet. A frequent pair
-    of frequent pieces can lose against a rarer one that always comes together. Alone, the score
-    loves pairs seen once; so a pair must occur `min_count` times. Of equal scores the more
-    frequent pair wins, then the first in the alphabet.
+    that is, how much more often b follows a than two unrelated pieces would meet. Alone, the score
+    loves pairs seen once; so a pair must occur `min_count` times. Of equal scores the more frequent
+    pair wins, then the first in the alphabet.
 
     Google never published its trainer. The library's, which made the vocabulary that our models
     use (`train_vocabulary`), joins the most *frequent* pair, as BPE does. What makes both WordPiece
@@ -135,9 +117,7 @@ def train_wordpiece(
 
     Raises ValueError if `vocab_size` cannot hold the special tokens and the single characters.
     """
-    spelling = {
-        word: [piece_name(word, i, i + 1) for i in range(len(word))] for word in word_counts
-    }
+    spelling = {w: [piece_name(w, i, i + 1) for i in range(len(w))] for w in word_counts}
     alphabet = sorted({piece for pieces in spelling.values() for piece in pieces})
     vocab = [*SPECIAL_TOKENS, *alphabet]
     if vocab_size < len(vocab):
@@ -146,10 +126,8 @@ def train_wordpiece(
             f"of these words alone take {len(vocab)}. Ask for at least that many."
         )
     merges: list[Merge] = []
-    while len(vocab) < vocab_size:
-        best = best_merge(spelling, word_counts, min_count)
-        if best is None:
-            break  # every word is one piece, or no pair is frequent enough
+    # until it is full, or every word is one piece, or no pair is frequent enough
+    while len(vocab) < vocab_size and (best := best_merge(spelling, word_counts, min_count)):
         merges.append(best)
         if best.piece not in vocab:  # a word spelled [PAD] must not add a second [PAD]
             vocab.append(best.piece)
@@ -161,18 +139,14 @@ def best_merge(
     spelling: Mapping[str, list[str]], word_counts: Mapping[str, int], min_count: int
 ) -> Merge | None:
     """Score all neighboring pieces and return the best pair, or None if there is none."""
-    singles: Counter[str] = Counter()
-    pairs: Counter[tuple[str, str]] = Counter()
+    singles, pairs = Counter[str](), Counter[tuple[str, str]]()
     for word, pieces in spelling.items():
         for piece in pieces:
             singles[piece] += word_counts[word]
         for pair in itertools.pairwise(pieces):
             pairs[pair] += word_counts[word]
-    scores = {
-        (a, b): count / (singles[a] * singles[b])
-        for (a, b), count in pairs.items()
-        if count >= min_count
-    }
+    enough = {pair: count for pair, count in pairs.items() if count >= min_count}
+    scores = {(a, b): count / (singles[a] * singles[b]) for (a, b), count in enough.items()}
     if not scores:
         return None
     a, b = min(scores, key=lambda pair: (-scores[pair], -pairs[pair], pair))
@@ -201,8 +175,7 @@ class Piece(NamedTuple):
     end: int
 
 
-@dataclass(frozen=True)
-class Encoding:
+class Encoding(NamedTuple):
     """What BERT reads: four lists of one length. Special tokens that were added cover (0, 0)."""
 
     ids: list[int]
@@ -217,27 +190,23 @@ def piece_name(word: str, start: int, end: int) -> str:
 
 
 def longest_first(a: int, b: int, room: int) -> tuple[int, int]:
-    """Decide how many of `a` and `b` tokens to keep so that both fit into `room`.
-
-    Cutting the longer text until both fit comes to this: the shorter may keep up to half of the
-    room, the longer gets the rest.
-    """
+    """Decide how many of `a` and `b` tokens fit into `room`: the longer is cut until both do."""
     if a + b <= room:
         return a, b
-    shorter = min(a, b, room // 2)
+    shorter = min(a, b, room // 2)  # it may keep up to half of the room
     return (room - shorter, shorter) if a > b else (shorter, room - shorter)
 
 
 class WordPiece:
     """A tokenizer written to be read; a token's id is its place in `vocab`.
 
-    It takes accents off one character after the other, and so never reorders two marks, as the
-    library does. Where somebody types rare ones in an unusual order, the two differ.
+    It takes accents off one character after the other, and never reorders two marks, as the library
+    does: where somebody types rare ones in an unusual order, the two differ.
     """
 
     def __init__(self, vocab: Sequence[str]) -> None:
         """Raise ValueError if `vocab` does not start with SPECIAL_TOKENS or repeats a token."""
-        _check_vocabulary(vocab, "This vocabulary")
+        check_vocabulary(vocab, "This vocabulary")
         self.vocab = list(vocab)
         self.ids = {token: i for i, token in enumerate(vocab)}
 
@@ -273,10 +242,7 @@ class WordPiece:
         )
 
     def decode(self, ids: Iterable[int], skip_special: bool = True) -> str:
-        """Put pieces together again. Case, accents and spacing of the original are lost.
-
-        Raises ValueError if an id is not in the vocabulary.
-        """
+        """Put pieces together; case, accents, spacing are lost. Raises ValueError at a wrong id."""
         words: list[str] = []
         for i in ids:
             if not 0 <= i < len(self.vocab):
@@ -295,7 +261,7 @@ class WordPiece:
 
     def pieces(self, text: str) -> list[Piece]:
         """Cut `text` into pieces with their offsets."""
-        _check_text(text)
+        check_text(text)
         pieces: list[Piece] = []
         start = 0
         for part in _SPECIAL.split(text):  # "the [MASK] barked": the token itself, not [ mask ]
@@ -332,32 +298,21 @@ class WordPiece:
         return start
 
 
-_SPECIAL = re.compile("(" + "|".join(re.escape(token) for token in SPECIAL_TOKENS) + ")")
-
-
-def _check_text(text: object) -> None:
+def check_text(text: object) -> None:
+    """Raise TypeError if it is no str, ValueError if it holds half a surrogate pair."""
     if not isinstance(text, str):
-        hint = "One call takes one text; loop over several."
-        if isinstance(text, bytes):
-            hint = "Decode it first: data.decode('utf-8')."
+        several = "One call takes one text; loop over several."
+        hint = "Decode it first: data.decode('utf-8')." if isinstance(text, bytes) else several
         raise TypeError(f"A tokenizer reads a str, not {type(text).__name__}. {hint}")
-    half = re.search("[\ud800-\udfff]", text)
-    if half:
+    if half := re.search("[\ud800-\udfff]", text):
         raise ValueError(
             f"Character {half.start()} of this text is half a surrogate pair ({half[0]!a}), which "
             "is not Unicode text. Read the file with encoding='utf-8', errors='replace'."
         )
 
 
-def _checked(texts: Iterable[str]) -> Iterator[str]:
-    if isinstance(texts, str):
-        raise TypeError("This takes several texts, and got one str. Put it in a list: [text].")
-    for text in texts:
-        _check_text(text)
-        yield text
-
-
-def _check_vocabulary(vocab: Sequence[str], name: str) -> None:
+def check_vocabulary(vocab: Sequence[str], name: str) -> None:
+    """Raise ValueError if it does not start with the special tokens, or repeats a token."""
     if not vocab:
         raise ValueError(f"{name} is empty. Restore it or train a new one.")
     start = tuple(vocab[: len(SPECIAL_TOKENS)])
@@ -369,141 +324,6 @@ def _check_vocabulary(vocab: Sequence[str], name: str) -> None:
         )
     if "" in vocab:
         raise ValueError(f"{name} has an empty token at place {list(vocab).index('')}. Remove it.")
-    repeated = [token for token, count in Counter(vocab).items() if count > 1]
-    if repeated:
-        raise ValueError(f"{name} lists {repeated[0]!r} twice; a token has one id. Remove one.")
-
-
-# --- The fast tokenizer: the same rules in the `tokenizers` library -------------------------------
-
-
-def train_vocabulary(texts: Iterable[str], size: int = 8192) -> list[str]:
-    """Train a lower-cased WordPiece vocabulary of at most `size` entries, special tokens first.
-
-    The same texts give the same vocabulary in every process and on every machine.
-    Raises ValueError if there is no text or `size` cannot hold the alphabet.
-    """
-    normalizer = _bert_normalizer()
-    normalized = [normalizer.normalize_str(text) for text in _checked(texts)]
-    pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    counts: Counter[str] = Counter()
-    for text in normalized:
-        counts.update(text)
-    rarest = RAREST_CHARACTER * counts.total()
-    seen = [c for c in counts if counts[c] >= rarest and not c.isspace()]
-    alphabet = sorted(sorted(seen, key=lambda c: (-counts[c], c))[:MAX_ALPHABET])
-    # Punctuation and CJK characters are always words of their own: they need no ## version.
-    inner = ["##" + c for c in alphabet if not (is_cjk(c) or is_punctuation(c))]
-    # The library numbers the characters in the order of a hash map, which differs from run to run,
-    # and breaks ties between equally frequent pairs by number. Named as special tokens, the
-    # characters get fixed numbers, so ties always break the same way.
-    fixed = [*SPECIAL_TOKENS, *alphabet, *inner]
-    if not alphabet:
-        raise ValueError("No text to train a vocabulary on: `texts` holds no visible character.")
-    if size < len(fixed):
-        raise ValueError(
-            f"A vocabulary of {size} is too small: special tokens and single characters alone "
-            f"take {len(fixed)}. Ask for a larger size."
-        )
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=size,
-        min_frequency=2,
-        special_tokens=fixed,
-        initial_alphabet=alphabet,
-        limit_alphabet=len(alphabet),
-        show_progress=False,
-    )
-    tokenizer = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizer
-    tokenizer.train_from_iterator(normalized, trainer)
-    ids = tokenizer.get_vocab()
-    return sorted(ids, key=ids.__getitem__)
-
-
-def fast_tokenizer(vocab: Sequence[str]) -> tokenizers.Tokenizer:
-    """Build the `tokenizers` tokenizer of a vocabulary; a token's id is its place in `vocab`.
-
-    `[MASK]` and the other special tokens are recognized where they are written in a text. Asked for
-    what is no text, half a surrogate pair, too, it raises TypeError, where `WordPiece` says more.
-    Raises ValueError if `vocab` does not start with the special tokens or repeats a token.
-    """
-    _check_vocabulary(vocab, "This vocabulary")
-    ids = {token: i for i, token in enumerate(vocab)}
-    tokenizer = tokenizers.Tokenizer(
-        models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=MAX_CHARACTERS_PER_WORD)
-    )
-    tokenizer.normalizer = _bert_normalizer()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=True)
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS]:0 $A:0 [SEP]:0",
-        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", CLS_ID), ("[SEP]", SEP_ID)],
-    )
-    tokenizer.add_special_tokens(
-        [tokenizers.AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS]
-    )
-    return tokenizer
-
-
-def save_tokenizer(vocab: Sequence[str], folder: Path) -> None:
-    """Write vocab.txt, tokenizer.json and tokenizer_config.json, as Hugging Face reads them."""
-    tokenizer = fast_tokenizer(vocab)
-    config = {
-        "tokenizer_class": "BertTokenizer",
-        "do_lower_case": True,
-        "strip_accents": True,
-        "tokenize_chinese_chars": True,
-        "model_max_length": 512,
-        "pad_token": "[PAD]",
-        "unk_token": "[UNK]",
-        "cls_token": "[CLS]",
-        "sep_token": "[SEP]",
-        "mask_token": "[MASK]",
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    _write(folder / "tokenizer.json", tokenizer.to_str(pretty=True) + "\n")
-    _write(folder / "tokenizer_config.json", json.dumps(config, indent=2) + "\n")
-    _write(folder / "vocab.txt", "".join(token + "\n" for token in vocab))
-
-
-def load_vocabulary(folder: Path | None = None) -> list[str]:
-    """Read vocab.txt of `folder` (default: the course's own tokenizer).
-
-    Raises FileNotFoundError if it is not there, ValueError if it is not a BERT vocabulary.
-    """
-    path = (shipped("tokenizer") if folder is None else folder) / "vocab.txt"
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise FileNotFoundError(
-            f"There is no vocabulary at {path}. Train one with train_vocabulary() and "
-            "write it with save_tokenizer(), or restore the file from the repository."
-        ) from None
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text. Restore it from the repository.") from error
-    # Not splitlines(): it would also split at characters that may be part of a token.
-    vocab = text.removesuffix("\n").split("\n") if text else []
-    _check_vocabulary(vocab, str(path))
-    return vocab
-
-
-def load_tokenizer(folder: Path | None = None) -> tokenizers.Tokenizer:
-    """Open the fast tokenizer of `folder` (default: the course's); raises as load_vocabulary."""
-    return fast_tokenizer(load_vocabulary(folder))
-
-
-def _bert_normalizer() -> normalizers.BertNormalizer:
-    return normalizers.BertNormalizer(
-        clean_text=True, handle_chinese_chars=True, strip_accents=True, lowercase=True
-    )
-
-
-def _write(path: Path, text: str) -> None:
-    # To another name first: whatever happens, the file is the old one or the new one, never half.
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    for token, count in Counter(vocab).items():
+        if count > 1:
+            raise ValueError(f"{name} lists {token!r} twice; a token has one id. Remove one.")

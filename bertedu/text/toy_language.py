@@ -12,77 +12,36 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-# slot -> (chance that it is left out, topic -> words with weights; "*" suits every topic)
-_SLOTS: tuple[tuple[str, float, dict[str, str]], ...] = (
-    ("determiner", 0.0, {"*": "the:6 a:3 every:1"}),
-    (
-        "adjective",
-        0.5,
-        {
-            "*": "old:2 young:2 small:2 happy:2",
-            "dog": "loyal:2",
-            "cat": "shy:2",
-            "bird": "yellow:2",
-            "horse": "fast:2",
-            "baby": "hungry:2",
-            "singer": "famous:2",
-        },
-    ),
-    (
-        "noun",
-        0.0,
-        {
-            "dog": "dog:8 puppy:2",
-            "cat": "cat:8 kitten:2",
-            "bird": "bird:7 parrot:3",
-            "horse": "horse:8 pony:2",
-            "baby": "baby:7 child:3",
-            "singer": "singer:6 woman:4",
-        },
-    ),
-    (
-        "verb",
-        0.0,
-        {
-            "*": "slept:1 waited:1",
-            "dog": "barked:7 ran:1",
-            "cat": "purred:6 jumped:2",
-            "bird": "sang:4 flew:4",
-            "horse": "ran:4 jumped:3",
-            "baby": "cried:7 laughed:1",
-            "singer": "sang:6 laughed:2",
-        },
-    ),
-    (
-        "adverb",
-        0.4,
-        {
-            "*": "loudly:1 quietly:1",
-            "dog": "loudly:3",
-            "cat": "softly:3",
-            "bird": "sweetly:3",
-            "horse": "quickly:3",
-            "baby": "loudly:3",
-            "singer": "sweetly:3",
-        },
-    ),
-    ("preposition", 0.2, {"*": "in:3 near:1"}),
-    ("article", 0.0, {"*": "the:1"}),
-    (
-        "place",
-        0.0,
-        {
-            "*": "garden:1",
-            "dog": "yard:5",
-            "cat": "kitchen:5",
-            "bird": "tree:5",
-            "horse": "field:5",
-            "baby": "bedroom:5",
-            "singer": "theater:5",
-        },
-    ),
-)
-TOPICS = ("dog", "cat", "bird", "horse", "baby", "singer")
+# slot -> chance that it is left out, and the words with weights that suit every topic
+_SLOTS = {
+    "determiner": (0.0, "the:6 a:3 every:1"),
+    "adjective": (0.5, "old:2 young:2 small:2 happy:2"),
+    "noun": (0.0, ""),
+    "verb": (0.0, "slept:1 waited:1"),
+    "adverb": (0.4, "loudly:1 quietly:1"),
+    "preposition": (0.2, "in:3 near:1"),
+    "article": (0.0, "the:1"),
+    "place": (0.0, "garden:1"),
+}
+_OF_TOPICS = {  # the words that suit one topic, by slot
+    "dog": ("loyal:2", "dog:8 puppy:2", "barked:7 ran:1", "loudly:3", "yard:5"),
+    "cat": ("shy:2", "cat:8 kitten:2", "purred:6 jumped:2", "softly:3", "kitchen:5"),
+    "bird": ("yellow:2", "bird:7 parrot:3", "sang:4 flew:4", "sweetly:3", "tree:5"),
+    "horse": ("fast:2", "horse:8 pony:2", "ran:4 jumped:3", "quickly:3", "field:5"),
+    "baby": ("hungry:2", "baby:7 child:3", "cried:7 laughed:1", "loudly:3", "bedroom:5"),
+    "singer": ("famous:2", "singer:6 woman:4", "sang:6 laughed:2", "sweetly:3", "theater:5"),
+}
+_SLOTS_OF_TOPICS = ("adjective", "noun", "verb", "adverb", "place")
+_NAMES = tuple(_SLOTS)
+TOPICS = tuple(_OF_TOPICS)
+
+
+def _words(slot: str, topic: str) -> list[tuple[str, float]]:
+    """List the words of a slot that suit a topic, with their weights."""
+    entries = _SLOTS[slot][1].split()
+    if slot in _SLOTS_OF_TOPICS:
+        entries += _OF_TOPICS[topic][_SLOTS_OF_TOPICS.index(slot)].split()
+    return [(word, float(weight)) for word, weight in (entry.split(":") for entry in entries)]
 
 
 class ToyLanguage:
@@ -94,25 +53,22 @@ class ToyLanguage:
 
     def __init__(self) -> None:
         """Fill the matrices from the table of slots."""
-        states = [(slot, topic) for topic in TOPICS for slot in range(len(_SLOTS))]
-        words = {w.split(":")[0] for s in _SLOTS for line in s[2].values() for w in line.split()}
-        self.words = sorted(words)
+        states = [(topic, slot) for topic in TOPICS for slot in _SLOTS]
+        self.words = sorted({word for topic, slot in states for word, _ in _words(slot, topic)})
         size = len(states)
         self.start = torch.zeros(size, dtype=torch.float64)
         self.move = torch.zeros(size, size, dtype=torch.float64)
         self.stop = torch.zeros(size, dtype=torch.float64)
         self.emit = torch.zeros(size, len(self.words), dtype=torch.float64)
-        for k, (slot, topic) in enumerate(states):
-            for line in (_SLOTS[slot][2].get("*", ""), _SLOTS[slot][2].get(topic, "")):
-                for word, weight in (entry.split(":") for entry in line.split()):
-                    self.emit[k, self.words.index(word)] += float(weight)
-            first_of_topic = k - slot
-            for next_slot, share in _next_slots(slot):
-                if next_slot == len(_SLOTS):
+        for k, (topic, slot) in enumerate(states):
+            for word, weight in _words(slot, topic):
+                self.emit[k, self.words.index(word)] += weight
+            for following, share in _next_slots(slot):
+                if following is None:
                     self.stop[k] += share
                 else:
-                    self.move[k, first_of_topic + next_slot] += share
-            if slot == 0:
+                    self.move[k, states.index((topic, following))] += share
+            if slot == "determiner":
                 self.start[k] = 1 / len(TOPICS)
         self.emit /= self.emit.sum(dim=1, keepdim=True)
 
@@ -141,11 +97,8 @@ class ToyLanguage:
         place itself, the first word, the second: position embeddings tell. So a reader of the
         right side alone knows how many words came before, though not which.
 
-        Raises
-        ------
-        ValueError
-            The position is outside the sentence, or the sentence is not of this language.
-
+        Raises ValueError if the position is outside the sentence, or the sentence is not of this
+        language.
         """
         if not 0 <= position < len(sentence):
             raise ValueError(f"position {position} is outside a sentence of {len(sentence)} words")
@@ -153,14 +106,9 @@ class ToyLanguage:
         unknown = {*words_before, *words_after} - set(self.words)
         if unknown:
             raise ValueError(f"not a word of the toy language: {', '.join(sorted(unknown))}")
-        if left:  # forward: P(words before, state here)
-            before = self.start
-            for column in map(self.words.index, words_before):
-                before = (before * self.emit[:, column]) @ self.move
-        else:  # how often a sentence is in each state at this place
-            before = self.start
-            for _ in words_before:
-                before = before @ self.move
+        before = self.start  # forward: P(words before, state here), or without them P(state here)
+        for column in map(self.words.index, words_before):
+            before = (before * self.emit[:, column] if left else before) @ self.move
         after = torch.ones_like(self.stop)
         if right:  # backward: P(words after, end | state here)
             after = self.stop
@@ -172,15 +120,19 @@ class ToyLanguage:
         return joint / joint.sum()
 
 
-def _next_slots(slot: int) -> list[tuple[int, float]]:
-    """Say which slot can follow, and how often. No preposition, no article and place either."""
-    following, share = [], 1.0
-    for candidate in range(slot + 1, len(_SLOTS)):
-        skip = _SLOTS[candidate][1]
+def _next_slots(slot: str) -> list[tuple[str | None, float]]:
+    """Say which slot can follow, and how often; None is the end of the sentence.
+
+    Without a preposition there is no article and no place either.
+    """
+    following: list[tuple[str | None, float]] = []
+    share = 1.0
+    for candidate in _NAMES[_NAMES.index(slot) + 1 :]:
+        skip = _SLOTS[candidate][0]
         following.append((candidate, share * (1 - skip)))
         share *= skip
-        if _SLOTS[candidate][0] == "preposition":
+        if candidate == "preposition":
             break
         if skip == 0:
             return following
-    return [*following, (len(_SLOTS), share)]
+    return [*following, (None, share)]

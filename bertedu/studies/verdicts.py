@@ -2,29 +2,28 @@
 
 import html
 from collections.abc import Mapping
-from typing import Literal
 
 from bertedu.analysis.views import BLUE, LIMIT, ORANGE
+from bertedu.results.bootstrap import Verdict, verdict_of
 
-Verdict = Literal["supported", "undecided", "contradicted"]
 Ends = tuple[float, float]  # low, high
 _COLORS: dict[Verdict, str] = {"supported": BLUE, "undecided": LIMIT, "contradicted": ORANGE}
 
 
-def verdict_of(low: float, high: float, than: float = 0.0) -> Verdict:
-    """Say what an interval makes of the claim that a value is above ``than``.
+def say(text: str, low: float, high: float, digits: int = 1, within: float | None = None) -> None:
+    """Print what the interval of a difference makes of a claim, with its ends.
 
-    "supported" if the whole interval is above it, "contradicted" if the whole is below it,
-    "undecided" if it holds it.
+    The claim is that the difference is above 0; with ``within``, that it is at most so large.
+    That is "supported" if the whole interval is so near to 0, "contradicted" if no part of it is:
+    to be undecided which of two is better is not enough, since the interval may be long.
     """
-    return "supported" if low > than else "contradicted" if high < than else "undecided"
-
-
-def say(text: str, low: float, high: float, digits: int = 1) -> Verdict:
-    """Print and return what the interval of a difference makes of a claim, with its ends."""
-    word = verdict_of(low, high)
+    if within is None:
+        word = verdict_of(low, high)
+    elif -within < low and high < within:
+        word = "supported"
+    else:
+        word = "contradicted" if low > within or high < -within else "undecided"
     print(f"{word:<15}{text}: {low:+.{digits}f} to {high:+.{digits}f}")
-    return word
 
 
 class VerdictTable:
@@ -43,13 +42,8 @@ class VerdictTable:
         """Take claim -> task -> ends of the interval; all claims have the same tasks.
 
         ``beside`` is heading -> claim -> text: more columns, before the tasks. Without
-        ``intervals`` the words stand alone.
-
-        Raises
-        ------
-        ValueError
-            There is no claim, a claim has other tasks than the first, or the caption is empty.
-
+        ``intervals`` the words stand alone. Raises ValueError if there is no claim, a claim has
+        other tasks than the first, or the caption is empty.
         """
         tasks = {tuple(cells) for cells in rows.values()}
         if len(tasks) != 1:
@@ -61,13 +55,11 @@ class VerdictTable:
         self.headings = ["", *self.beside, *next(iter(tasks))]
 
     def _line(self, claim: str) -> list[tuple[str, Verdict | None]]:
-        line: list[tuple[str, Verdict | None]] = [
-            (texts.get(claim, ""), None) for texts in self.beside.values()
+        ends = self.rows[claim].values()
+        return [(texts.get(claim, ""), None) for texts in self.beside.values()] + [
+            (f"{low:+.1f} to {high:+.1f}" if self.intervals else "", verdict_of(low, high))
+            for low, high in ends
         ]
-        for low, high in self.rows[claim].values():
-            text = f"{low:+.1f} to {high:+.1f}" if self.intervals else ""
-            line.append((text, verdict_of(low, high)))
-        return line
 
     def __repr__(self) -> str:
         """Return the table as text, columns aligned."""
@@ -76,10 +68,7 @@ class VerdictTable:
             cells = [" ".join(filter(None, (word, text))) for text, word in self._line(claim)]
             table.append([claim, *cells])
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = (
-            "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-            for line in table
-        )
+        lines = ("  ".join(map(str.ljust, line, widths)).rstrip() for line in table)
         return "\n".join([self.caption, *lines])
 
     def _repr_html_(self) -> str:

@@ -35,7 +35,7 @@ class Item:
 
 
 @dataclass
-class Batch:
+class TaskBatch:
     """Padded token rows; with choices, those of one item follow one another."""
 
     ids: Tensor  # (R, S), R rows
@@ -44,21 +44,17 @@ class Batch:
     target: Tensor  # (B,), (B, 2) or (B, S), by the kind of task
     items: Sequence[Item]
 
-    def to(self, device: torch.device) -> "Batch":
+    def to(self, device: torch.device) -> "TaskBatch":
         """Copy to a device."""
-        return Batch(
-            self.ids.to(device),
-            self.segment_ids.to(device),
-            self.padding_mask.to(device),
-            self.target.to(device),
-            self.items,
-        )
+        tensors = (self.ids, self.segment_ids, self.padding_mask, self.target)
+        ids, segment_ids, padding_mask, target = (tensor.to(device) for tensor in tensors)
+        return TaskBatch(ids, segment_ids, padding_mask, target, self.items)
 
 
 NO_TARGET = -100  # where nothing is asked: padding, and the second and later pieces of a word
 
 
-def collate(items: Sequence[Item]) -> Batch:
+def collate(items: Sequence[Item]) -> TaskBatch:
     """Pad some items to the longest of them."""
     rows = [row for item in items for row in item.rows]
     length = max(len(row.ids) for row in rows)
@@ -67,20 +63,19 @@ def collate(items: Sequence[Item]) -> Batch:
         return torch.tensor([some + [filler] * (length - len(some)) for some in values])
 
     targets = [item.target for item in items]
-    if isinstance(targets[0], list):  # a tag for each token
-        target = padded(targets, NO_TARGET)
-    else:
-        target = torch.tensor(targets)
-    return Batch(
+    tagged = isinstance(targets[0], list)  # a tag for each token
+    return TaskBatch(
         padded([row.ids for row in rows], 0),
         padded([row.type_ids for row in rows], 0),
         padded([[1] * len(row.ids) for row in rows], 0).bool(),
-        target,
+        padded(targets, NO_TARGET) if tagged else torch.tensor(targets),
         items,
     )
 
 
-def training_batches(items: Sequence[Item], size: int, seed: int, epoch: int) -> Iterator[Batch]:
+def training_batches(
+    items: Sequence[Item], size: int, seed: int, epoch: int
+) -> Iterator[TaskBatch]:
     """Yield all items once, in an order that the seed and the epoch decide.
 
     Rows of like length meet in a batch, so that little is padded: items are shuffled, sorted
@@ -96,11 +91,11 @@ def training_batches(items: Sequence[Item], size: int, seed: int, epoch: int) ->
         yield collate([items[j] for j in groups[i]])
 
 
-def scoring_batches(items: Sequence[Item], size: int = 64) -> Iterator[tuple[list[int], Batch]]:
+def scoring_batches(items: Sequence[Item], size: int = 64) -> Iterator[tuple[list[int], TaskBatch]]:
     """Yield all items once, sorted by length, with the places they had."""
     order = sorted(range(len(items)), key=lambda i: items[i].length)
-    for begin in range(0, len(order), size):
-        chosen = order[begin : begin + size]
+    for i in range(0, len(order), size):
+        chosen = order[i : i + size]
         yield chosen, collate([items[i] for i in chosen])
 
 
@@ -110,13 +105,8 @@ def truncating(
 ) -> Iterator[Tokenizer]:
     """Cut what is too long, or with ``stride`` keep it in ``Encoding.overflowing``.
 
-    Afterwards the tokenizer cuts as it did before.
-
-    Raises
-    ------
-    TaskError
-        ``max_length`` leaves no room for text beside `[CLS]` and `[SEP]`.
-
+    Afterwards the tokenizer cuts as it did before. Raises TaskError if ``max_length`` leaves no
+    room for text beside `[CLS]` and `[SEP]`.
     """
     if max_length < 8:
         raise TaskError(f"max_length {max_length} is too short: there is no room for two texts")

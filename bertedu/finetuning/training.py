@@ -9,18 +9,23 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from bertedu.finetuning.examples import AnyExample, TaskError
-from bertedu.finetuning.inputs import Batch, Item, scoring_batches, training_batches
+from bertedu.finetuning.collation import Item, TaskBatch, scoring_batches, training_batches
+from bertedu.finetuning.encoders import KeptStates, kept_states
+from bertedu.finetuning.examples import Examples, TaskError
 from bertedu.finetuning.kinds import Kind
 from bertedu.model.features import Encoder
+from bertedu.pretraining.loop import make_optimizer
+from bertedu.pretraining.recipe import scheduled_rate
+
+ADAM_EPS = 1e-6  # as in the code that the paper's authors published; torch's own is 1e-8
 
 
-class FineTuningDiverged(RuntimeError):
+class FineTuningDiverged(FloatingPointError):
     """The loss became NaN or infinite."""
 
 
 @dataclass(frozen=True)
-class Recipe:
+class Hyperparameters:
     """How to fine-tune. Our models are small and bear a ten times higher rate than the paper's.
 
     The paper's grid: batches of 16 or 32, learning rate 5e-5, 3e-5 or 2e-5, 2 to 4 epochs,
@@ -40,10 +45,7 @@ class Recipe:
 
     def learning_rate_at(self, step: int, steps: int) -> float:
         """Rise linearly during warm-up, then fall linearly to 0."""
-        warmup = max(1, round(self.warmup_share * steps))
-        return self.learning_rate * min(
-            (step + 1) / warmup, (steps - step) / max(1, steps - warmup), 1
-        )
+        return scheduled_rate(step, steps, self.learning_rate, self.warmup_share)
 
 
 class TaskModel(nn.Module):
@@ -70,9 +72,12 @@ class TaskModel(nn.Module):
             self.encoder.eval()
         return self
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: TaskBatch, kept: KeptStates | None = None) -> Tensor:
         """Return the scores that the kind of task asks for, the first axis being the item."""
-        features = self.encoder(batch.ids, batch.segment_ids, batch.padding_mask)
+        if kept is None:
+            features = self.encoder(batch.ids, batch.segment_ids, batch.padding_mask)
+        else:
+            features = kept.features(batch)
         return self.kind.scores(self.head, features, batch)
 
 
@@ -87,33 +92,38 @@ class History:
 
 
 @torch.no_grad()
-def score_items(model: TaskModel, items: Sequence[Item], bfloat16: bool = False) -> list[Tensor]:
+def score_items(
+    model: TaskModel,
+    items: Sequence[Item],
+    bfloat16: bool = False,
+    kept: KeptStates | None = None,
+) -> list[Tensor]:
     """Return the scores of each item, float32 on the CPU, in the order of ``items``."""
     device = next(model.parameters()).device
-    found: list[Tensor] = [torch.empty(0)] * len(items)
+    scores: dict[int, Tensor] = {}
     was_training = model.training
     model.eval()
     try:
         for places, batch in scoring_batches(items):
             with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
-                scores = model(batch.to(device))
-            for place, row in zip(places, scores.float().cpu(), strict=True):
-                found[place] = row
+                rows = model(batch.to(device), kept)
+            scores |= zip(places, rows.float().cpu(), strict=True)
     finally:
         model.train(was_training)
-    return found
+    return [scores[place] for place in range(len(items))]
 
 
 def dev_metric(
     model: TaskModel,
     metric: str,
-    examples: Sequence[AnyExample],
+    examples: Examples,
     items: Sequence[Item],
     bfloat16: bool = False,
+    kept: KeptStates | None = None,
 ) -> float:
     """Score a model on dev, where it may set what it needs to set (see `Kind.calibrate`)."""
     kind = model.kind
-    scores = score_items(model, items, bfloat16)
+    scores = score_items(model, items, bfloat16, kept)
     kind.calibrate(examples, items, scores)
     return kind.metrics(kind.outcomes(examples, kind.answers(examples, items, scores)))[metric]
 
@@ -121,10 +131,10 @@ def dev_metric(
 def finetune(
     model: TaskModel,
     train_items: Sequence[Item],
-    dev_examples: Sequence[AnyExample],
+    dev_examples: Examples,
     dev_items: Sequence[Item],
     metric: str,
-    recipe: Recipe,
+    recipe: Hyperparameters,
     bfloat16: bool = False,
     progress: bool = True,
 ) -> History:
@@ -133,26 +143,17 @@ def finetune(
     All chance (order, dropout) comes from the recipe's seed; the head is drawn by whoever made
     ``model``. The test split is not needed here, and is not asked for.
 
-    Raises
-    ------
-    FineTuningDiverged
-        The loss became NaN or infinite.
-    TaskError
-        There is nothing to train on or to select on.
-
+    Raises FineTuningDiverged if the loss became NaN or infinite, and TaskError if there is nothing
+    to train on or to select on.
     """
     if not train_items or not dev_items:
         raise TaskError("fine-tuning needs at least one training and one dev example")
     device = next(model.parameters()).device
     began = time.perf_counter()
-    learning = [p for p in model.parameters() if p.requires_grad]
-    groups = [
-        {"params": [p for p in learning if p.ndim > 1], "weight_decay": recipe.weight_decay},
-        {"params": [p for p in learning if p.ndim <= 1], "weight_decay": 0.0},
-    ]
-    optimizer = torch.optim.AdamW(groups, lr=0.0, eps=1e-6, fused=True)
+    optimizer = make_optimizer(model, recipe.weight_decay, ADAM_EPS)
     steps = recipe.epochs * math.ceil(len(train_items) / recipe.batch_size)
-    history, best, kept = History(), -math.inf, {}
+    history, best, best_state = History(), -math.inf, {}
+    kept = kept_states(model.encoder)
     model.train()
     with tqdm(total=steps, desc="fine-tuning", unit="step", disable=not progress) as bar:
         for epoch in range(recipe.epochs):
@@ -164,7 +165,7 @@ def finetune(
                     group["lr"] = recipe.learning_rate_at(step, steps)
                 batch = batch.to(device)
                 with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
-                    scores = model(batch)
+                    scores = model(batch, kept)
                 loss = model.kind.loss(scores.float(), batch)
                 history.losses.append(float(loss.detach()))
                 if not math.isfinite(history.losses[-1]):
@@ -174,19 +175,20 @@ def finetune(
                     )
                 optimizer.zero_grad(set_to_none=True)
                 loss.backward()  # type: ignore[no-untyped-call]
-                nn.utils.clip_grad_norm_(learning, recipe.clip_norm)
+                nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
                 optimizer.step()
                 bar.update()
             mean = sum(history.losses[first:]) / (len(history.losses) - first)
-            history.dev.append(dev_metric(model, metric, dev_examples, dev_items, bfloat16))
+            history.dev.append(dev_metric(model, metric, dev_examples, dev_items, bfloat16, kept))
             if history.dev[-1] > best:
                 best, history.best_epoch = history.dev[-1], epoch + 1
-                kept = {name: value.clone() for name, value in model.state_dict().items()}
+                best_state = {name: value.clone() for name, value in model.state_dict().items()}
             bar.set_postfix_str(f"loss {mean:.3f}, dev {metric} {history.dev[-1]:.3f}")
             if epoch + 1 - history.best_epoch >= recipe.patience:
                 break
-    model.load_state_dict(kept)
+    model.load_state_dict(best_state)
     model.eval()
-    dev_metric(model, metric, dev_examples, dev_items, bfloat16)  # calibrated for what was kept
+    # once more, to be calibrated for these weights
+    dev_metric(model, metric, dev_examples, dev_items, bfloat16, kept)
     history.seconds = time.perf_counter() - began
     return history

@@ -1,14 +1,16 @@
 """The study of notebook 15: what heads and layers do on held-out text, and what that is worth.
 
-    python -m bertedu.analysis.heads_study                    # the two directions, and MiniLM
-    python -m bertedu.analysis.heads_study --model bert-mini  # any checkpoint, by name or folder
+    python -m bertedu.studies.head_study                    # the two directions, and MiniLM
+    python -m bertedu.studies.head_study --model bert-mini  # any checkpoint, by name or folder
 
 Writes ``data/results/heads.csv``. What stands there is not measured again. Intervals (95 %) draw
 whole documents: how far other texts might differ, not other training runs.
 """
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,8 +20,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from bertedu.analysis.attention import encoder_of
-from bertedu.analysis.heads import (
+from bertedu.analysis.attention_heads import (
     MEASURES,
     another_attention,
     changed_attention,
@@ -30,6 +31,7 @@ from bertedu.analysis.heads import (
     total_variation,
     word_shares,
 )
+from bertedu.analysis.bertviz import encoder_of
 from bertedu.analysis.probes import (
     OFFSETS,
     RELATIONS,
@@ -42,49 +44,36 @@ from bertedu.analysis.probes import (
     read_texts,
     states_of,
 )
-from bertedu.finetuning.run import read_csv, write_csv
 from bertedu.model.bert import Bert, BertForPreTraining
+from bertedu.model.device import default_device
 from bertedu.model.loading import load_named
 from bertedu.pretraining.batches import Batch, fixed_batches
-from bertedu.pretraining.loop import default_device, describe_machine
 from bertedu.pretraining.next_sentence import encode_documents
-from bertedu.pretraining.run import current_commit
+from bertedu.results.bootstrap import ratio_intervals
+from bertedu.results.files import Row, read_csv, write_csv
+from bertedu.results.origin import origin
 from bertedu.text.corpus import Document, load_documents
 
 MODELS = ("bert-L4H128", "ltr-L4H128", "minilm")
-Row = dict[str, Any]
 Measured = tuple[str, Any, Any, Tensor, Tensor]  # statistic, layer, head, sums and counts (N,)
-
-
-def intervals(sums: Tensor, counts: Tensor, draws: int = 1000, seed: int = 0) -> Tensor:
-    """Draw documents again: (N, K) and (N, K) -> (2, K), 95 % intervals of the ratios of sums."""
-    generator = torch.Generator().manual_seed(seed)
-    chosen = torch.randint(len(sums), (draws, len(sums)), generator=generator)
-    times = torch.zeros(draws, len(sums), dtype=torch.double)
-    times.scatter_add_(1, chosen, torch.ones_like(chosen, dtype=torch.double))
-    ratios = (times @ sums.double()) / (times @ counts.double())
-    return ratios.nanquantile(torch.tensor([0.025, 0.975], dtype=torch.double), dim=0)
 
 
 # -- the parts of the study: each gives its statistics, document by document
 
 
-def where_heads_look(
-    bert: Bert, texts: Sequence[Text], weights: Sequence[Tensor]
-) -> list[Measured]:
+def where_heads_look(texts: Sequence[Text], weights: Sequence[Tensor]) -> list[Measured]:
     """Every head's patterns, entropy and distance."""
-    found = torch.stack([measure(w, t.tokens) for w, t in zip(weights, texts, strict=True)])
+    values = torch.stack([measure(w, t.tokens) for w, t in zip(weights, texts, strict=True)])
     ones = torch.ones(len(texts))
-    layers, heads = found.shape[1:3]
+    layers, heads = values.shape[1:3]
     return [
-        (name, layer + 1, head + 1, found[:, layer, head, k], ones)
-        for layer in range(layers)
-        for head in range(heads)
+        (name, layer + 1, head + 1, values[:, layer, head, k], ones)
+        for layer, head in product(range(layers), range(heads))
         for k, name in enumerate(MEASURES)
     ]
 
 
-def relations(bert: Bert, texts: Sequence[Text], weights: Sequence[Tensor]) -> list[Measured]:
+def relations(texts: Sequence[Text], weights: Sequence[Tensor]) -> list[Measured]:
     """Every head's score on each relation, and the best head beside the best fixed offset.
 
     Both are chosen on every second document, and scored on the others.
@@ -96,17 +85,18 @@ def relations(bert: Bert, texts: Sequence[Text], weights: Sequence[Tensor]) -> l
         hits = torch.stack([hits_of_heads(w, p) for w, p in zip(weights, pairs, strict=True)])
         fixed = torch.stack([hits_of_offsets(p) for p in pairs])
         layers, heads = hits.shape[1:]
-        chosen = int(hits[::2].sum(0).argmax())
-        layer, head = divmod(chosen, heads)
+        layer, head = divmod(int(hits[::2].sum(0).argmax()), heads)
         offset = int(fixed[::2].sum(0).argmax())
-        test = asked[1::2]
-        for i in range(layers):
-            for j in range(heads):
-                rows.append((name, i + 1, j + 1, hits[1::2, i, j], test))
-        best, rule = hits[1::2, layer, head], fixed[1::2, offset]
-        rows.append((f"{name}: best head", layer + 1, head + 1, best, test))
-        rows.append((f"{name}: offset {OFFSETS[offset]:+d}", "", "", rule, test))
-        rows.append((f"{name}: head minus offset", layer + 1, head + 1, best - rule, test))
+        test, best, rule = asked[1::2], hits[1::2, layer, head], fixed[1::2, offset]
+        rows += [
+            (name, i + 1, j + 1, hits[1::2, i, j], test)
+            for i, j in product(range(layers), range(heads))
+        ]
+        rows += [
+            (f"{name}: best head", layer + 1, head + 1, best, test),
+            (f"{name}: offset {OFFSETS[offset]:+d}", "", "", rule, test),
+            (f"{name}: head minus offset", layer + 1, head + 1, best - rule, test),
+        ]
     return rows
 
 
@@ -114,21 +104,18 @@ def heads_changed(model: BertForPreTraining, batches: Sequence[Batch]) -> list[M
     """Word loss with a head switched off, and answers kept with a head spread evenly."""
     losses, answers, counts = _answers(model, batches)
     rows: list[Measured] = [("word loss", "", "", losses, counts)]
-    config = model.config
-    for layer in range(1, config.num_hidden_layers + 1):
-        for head in range(1, config.num_attention_heads + 1):
-            with changed_attention(model, switch_off(layer, head)):
-                off, other, _ = _answers(model, batches)
-            rows.append(("loss added without the head", layer, head, off - losses, counts))
-            rows.append(
-                ("same answer without the head", layer, head, _same(answers, other), counts)
-            )
-            with changed_attention(model, spread_evenly(layer, head)):
-                even, other, _ = _answers(model, batches)
-            rows.append(("loss added by even weights", layer, head, even - losses, counts))
-            rows.append(
-                ("same answer with even weights", layer, head, _same(answers, other), counts)
-            )
+    layers, heads = model.config.num_hidden_layers, model.config.num_attention_heads
+    for layer, head in product(range(1, layers + 1), range(1, heads + 1)):
+        for change, added, kept in (
+            (switch_off, "loss added without the head", "same answer without the head"),
+            (spread_evenly, "loss added by even weights", "same answer with even weights"),
+        ):
+            with changed_attention(model, change(layer, head)):
+                changed, others, _ = _answers(model, batches)
+            pairs = zip(answers, others, strict=True)
+            same = torch.stack([(before == after).float().sum() for before, after in pairs])
+            rows.append((added, layer, head, changed - losses, counts))
+            rows.append((kept, layer, head, same, counts))
     return rows
 
 
@@ -148,32 +135,25 @@ def _answers(
     return torch.stack(losses), answers, torch.tensor(counts).float()
 
 
-def _same(one: Sequence[Tensor], other: Sequence[Tensor]) -> Tensor:
-    return torch.stack([(a == b).float().sum() for a, b in zip(one, other, strict=True)])
-
-
 def layers_probed(bert: Bert, texts: Sequence[Text]) -> list[Measured]:
     """Probe every layer for capitals, beside the control task, look-up and majority."""
     states = [states_of(bert, text) for text in texts]
     train = 2 * len(texts) // 3
     rows: list[Measured] = []
     for layer in range(len(states[0])):
-        found = probe([s[layer] for s in states], texts, train)
-        for name, (right, asked) in found.items():
-            if name in ("probe", "control"):
-                rows.append((f"capital: {name}", layer, "", right, asked))
-        gap = found["probe"][0] - found["control"][0]
-        rows.append(("capital: selectivity", layer, "", gap, found["probe"][1]))
-    rows += [(f"capital: {name}", "", "", *found[name]) for name in ("look-up", "majority")]
+        probes = probe([s[layer] for s in states], texts, train)
+        rows += [(f"capital: {name}", layer, "", *probes[name]) for name in ("probe", "control")]
+        (right, asked), (control, _) = probes["probe"], probes["control"]
+        rows.append(("capital: selectivity", layer, "", right - control, asked))
+    rows += [(f"capital: {name}", "", "", *probes[name]) for name in ("look-up", "majority")]
     return rows
 
 
 def layers_read(model: BertForPreTraining, batches: Sequence[Batch]) -> list[Measured]:
     """Let the word head read every layer."""
-    found = torch.cat([lens(model, batch) for batch in batches])  # (N, L + 1, 3)
+    scores = torch.cat([lens(model, batch) for batch in batches])  # (N, L + 1, 3)
     rows: list[Measured] = []
-    for layer in range(found.shape[1]):
-        counts, losses, right = found[:, layer].unbind(-1)
+    for layer, (counts, losses, right) in enumerate(scores.permute(1, 2, 0)):
         rows.append(("lens: loss", layer, "", losses, counts))
         rows.append(("lens: right", layer, "", right, counts))
     return rows
@@ -196,7 +176,7 @@ def answers_kept(model: BertForPreTraining, blanks: Sequence[tuple[Tensor, int]]
     rows: list[Measured] = []
     ones = torch.ones(len(blanks))
     for layer in range(1, model.config.num_hidden_layers + 1):
-        found: dict[str, list[Tensor]] = {}
+        values: dict[str, list[Tensor]] = defaultdict(list)
         for ids, place in tqdm(blanks, desc=f"other attention, layer {layer}", leave=False):
             own, new, before, after = another_attention(model, ids, place, layer, steps=40)
             shuffle = shuffle_keys(layer)
@@ -207,14 +187,12 @@ def answers_kept(model: BertForPreTraining, blanks: Sequence[tuple[Tensor, int]]
                 ("shuffled", shuffle(layer, own[None])[0], dealt),
             ):
                 moved = total_variation(own, weights)  # (A, S)
-                for what, value in (
-                    ("attention moved", moved.mean()),
-                    ("attention moved at the blank", moved[:, place].mean()),
-                    ("answer moved", total_variation(before, answer)),
-                    ("same answer", (before.argmax() == answer.argmax()).float()),
-                ):
-                    found.setdefault(f"{name}: {what}", []).append(value)
-        rows += [(name, layer, "", torch.stack(values), ones) for name, values in found.items()]
+                same = (before.argmax() == answer.argmax()).float()
+                values[f"{name}: attention moved"].append(moved.mean())
+                values[f"{name}: attention moved at the blank"].append(moved[:, place].mean())
+                values[f"{name}: answer moved"].append(total_variation(before, answer))
+                values[f"{name}: same answer"].append(same)
+        rows += [(name, layer, "", torch.stack(some), ones) for name, some in values.items()]
     return rows
 
 
@@ -224,11 +202,7 @@ def answers_kept(model: BertForPreTraining, blanks: Sequence[tuple[Tensor, int]]
 def load_model(name: str) -> tuple[Bert | BertForPreTraining, Tokenizer]:
     """Load one of our checkpoints by name or folder, or a published encoder.
 
-    Raises
-    ------
-    ValueError
-        It is made of LSTMs, and has no heads.
-
+    Raises ValueError if it is made of LSTMs, and has no heads.
     """
     model, tokenizer = load_named(name)
     encoder_of(model)
@@ -249,12 +223,12 @@ def study(
 
     @torch.no_grad()
     def weights() -> list[Tensor]:
-        found = (bert(text.ids[None], return_attention=True).attention for text in read)
-        return [torch.cat([w for w in one if w is not None]) for one in found]
+        layers = (bert(text.ids[None], return_attention=True).attention for text in read)
+        return [torch.cat([w for w in one if w is not None]) for one in layers]
 
     parts: dict[str, Callable[[], list[Measured]]] = {
-        "patterns": lambda: where_heads_look(bert, read, weights()),
-        "relations": lambda: relations(bert, read, weights()),
+        "patterns": lambda: where_heads_look(read, weights()),
+        "relations": lambda: relations(read, weights()),
         "probe": lambda: layers_probed(bert, read),
     }
     if isinstance(model, BertForPreTraining):
@@ -287,39 +261,33 @@ def run(names: Sequence[str], out: Path, texts: int = 200, blanks: int = 64) -> 
             if (short, part) in done:
                 continue
             begin = time.perf_counter()
-            found = measured()
+            values = measured()
             seconds = round(time.perf_counter() - begin, 1)
-            machine = describe_machine(default_device())
-            origin = {
-                "seed": 0,
-                "seconds": seconds,
-                "device": f"{machine['device']} {machine['hardware']}",
-                "commit": current_commit() or "",
-            }
-            rows = [{"model": short, "part": part} | row | origin for row in summarize(found)]
-            out.parent.mkdir(parents=True, exist_ok=True)
+            about = {"seed": 0, "seconds": seconds} | origin(default_device())
+            rows = [{"model": short, "part": part} | row | about for row in summarize(values)]
             write_csv(out, [*read_csv(out), *rows])
             print(f"{short}: {part}, {len(rows)} rows, {seconds:.0f} s")
 
 
-def summarize(found: Sequence[Measured]) -> list[Row]:
-    """Turn sums and counts of documents into values with intervals."""
-    bounds: list[tuple[float, float]] = [(0.0, 0.0)] * len(found)
-    for size in {len(one[3]) for one in found}:
-        mine = [i for i, one in enumerate(found) if len(one[3]) == size]
-        sums = torch.stack([found[i][3] for i in mine], dim=1)
-        counts = torch.stack([found[i][4] for i in mine], dim=1)
-        for i, low, high in zip(mine, *intervals(sums, counts).tolist(), strict=True):
-            bounds[i] = low, high
+def summarize(measured: Sequence[Measured]) -> list[Row]:
+    """Turn sums and counts of documents into values with intervals.
+
+    A relation that these texts do not hold (all counts 0) has no row.
+    """
+    measured = [one for one in measured if one[4].sum()]
+    ends: dict[int, tuple[float, float]] = {}
+    for size in {len(one[3]) for one in measured}:
+        alike = [i for i, one in enumerate(measured) if len(one[3]) == size]
+        sums = torch.stack([measured[i][3] for i in alike], dim=1)
+        counts = torch.stack([measured[i][4] for i in alike], dim=1)
+        bounds = ratio_intervals(sums, counts, draws=1000).T.tolist()
+        ends |= {i: (low, high) for i, (low, high) in zip(alike, bounds, strict=True)}
     rows = []
-    for (name, layer, head, sums, counts), (low, high) in zip(found, bounds, strict=True):
-        if counts.sum() == 0:
-            continue  # a relation that these texts do not hold
+    for i, (name, layer, head, sums, counts) in enumerate(measured):
         value = float(sums.double().sum() / counts.double().sum())
         row: Row = {"layer": layer, "head": head, "statistic": name, "value": round(value, 4)}
-        rows.append(
-            row | {"low": round(low, 4), "high": round(high, 4), "count": int(counts.sum())}
-        )
+        row |= {"low": round(ends[i][0], 4), "high": round(ends[i][1], 4)}
+        rows.append(row | {"count": int(counts.sum())})
     return rows
 
 
@@ -328,13 +296,10 @@ def main(
         list[str] | None, typer.Option(help="A checkpoint, a folder, or a published encoder.")
     ] = None,
     out: Annotated[Path, typer.Option(help="CSV file to add to.")] = Path("data/results/heads.csv"),
-    texts: Annotated[int, typer.Option(help="How many held-out documents.", min=6)] = 200,
-    blanks: Annotated[int, typer.Option(help="How many blanks get another attention.", min=1)] = 64,
-    threads: Annotated[int, typer.Option(help="CPU threads.", min=1)] = 1,
 ) -> None:
     """Run the study; about two minutes a model on one quiet core."""
-    torch.set_num_threads(threads)
-    run(model or MODELS, out, texts, blanks)
+    torch.set_num_threads(1)
+    run(model or MODELS, out)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,16 @@
 """The ablations: which part of the recipe makes the difference? (paper, sections 5.1, 5.2, C)
 
-`bertedu ablate GRID` fine-tunes pre-trained variants on small versions of the tasks, the same
-examples for all, and writes a row for each run to `data/results/ablations.csv`. What is there
-already is not run again, so a grid can be stopped and go on, and ``jobs`` processes share one.
+`bertedu ablate GRID` fine-tunes pre-trained variants on the same few examples of each task, and
+writes a row for each run to `data/results/ablations.csv`. What is there is not run again.
 """
 
 import json
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import combinations
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -20,32 +19,28 @@ from tqdm.auto import tqdm
 
 from bertedu.finetuning.baselines import BASELINES
 from bertedu.finetuning.examples import Splits, Task, TaskError
-from bertedu.finetuning.loop import Recipe
-from bertedu.finetuning.report import (
-    Drawn,
-    Floats,
-    System,
-    draw_systems,
-    drawn_reader,
-    summarize_task,
-)
-from bertedu.finetuning.run import Book, Row, Setup, run_once, write_csv
+from bertedu.finetuning.finetune import Setup, run_once
+from bertedu.finetuning.record import RunRecord
+from bertedu.finetuning.summary import System, SystemOf, draw_systems, drawn_reader, summarize_task
 from bertedu.finetuning.tasks import load_task
-from bertedu.model.checkpoints import CheckpointError
+from bertedu.finetuning.training import Hyperparameters
+from bertedu.model.device import default_device, has_fast_bfloat16
 from bertedu.model.loading import find_checkpoint
-from bertedu.pretraining.loop import default_device, has_fast_bfloat16
-from bertedu.pretraining.report import with_earlier_runs
+from bertedu.model.weight_files import CheckpointError
+from bertedu.results.bootstrap import BootstrapScores, Floats
+from bertedu.results.files import Row, write_csv
+from bertedu.studies.pretraining import with_earlier_runs
 
 NAME = "ablations"  # of the record
 EXAMPLES = 1500  # training examples of every task, so that no task is decided by its size
-RECIPE = Recipe(learning_rate=3e-4)
+RECIPE = Hyperparameters(learning_rate=3e-4)
 # Two tasks have a plateau that this rate does not leave in three epochs. "answer" has two epochs:
 # every question brings nearly three windows of text.
 RECIPES = {
     "entities": replace(RECIPE, learning_rate=1e-3, batch_size=16),
     "answer": replace(RECIPE, learning_rate=1e-3, batch_size=16, epochs=2),
 }
-FEATURES_RECIPE = Recipe(learning_rate=3e-3, batch_size=16, epochs=6)
+FEATURES_RECIPE = Hyperparameters(learning_rate=3e-3, batch_size=16, epochs=6)
 
 
 @dataclass(frozen=True)
@@ -69,11 +64,12 @@ class Grid:
 
     def cells(self) -> Iterator["Cell"]:
         """Yield every run, task by task, and of a task the first seed of every variant first."""
-        for task in self.tasks:
-            for seed in range(self.seeds):
-                for variant in self.variants:
-                    for checkpoint in variant.checkpoints:
-                        yield Cell(task, variant, checkpoint, seed, self.examples)
+        for task, seed, variant in product(self.tasks, range(self.seeds), self.variants):
+            for checkpoint in variant.checkpoints:
+                setup = Setup(checkpoint, variant.method, self.examples)
+                # the same for all variants; frozen features need a recipe of theirs
+                recipe = FEATURES_RECIPE if setup.reads else RECIPES.get(task, RECIPE)
+                yield Cell(task, variant.name, setup, replace(recipe, seed=seed))
 
 
 @dataclass(frozen=True)
@@ -81,25 +77,12 @@ class Cell:
     """One run of a grid."""
 
     task: str
-    variant: Variant
-    checkpoint: str
-    seed: int
-    examples: int
-
-    @property
-    def setup(self) -> Setup:
-        """Which model, how."""
-        return Setup(self.checkpoint, self.variant.method, self.examples)
-
-    @property
-    def recipe(self) -> Recipe:
-        """The recipe of the task, the same for all variants; frozen features need one of theirs."""
-        recipe = FEATURES_RECIPE if self.setup.reads else RECIPES.get(self.task, RECIPE)
-        return replace(recipe, seed=self.seed)
+    variant: str
+    setup: Setup
+    recipe: Hyperparameters
 
 
 BERT, LTR = ("bert-L4H128", "bert-L4H128-1"), ("ltr-L4H128", "ltr-L4H128-1")
-EVERY_KIND = ("topic", "valence", "description", "next", "answer", "entities")
 SIZES = {
     name: f"size-{name.replace(' ', '')}" for name in ("L2 H128", "L4 H128", "L4 H256", "L8 H256")
 }
@@ -109,12 +92,12 @@ LONGER = {  # the last with a recipe of its own: see data/README.md
     "L4 H256, longer": "bert-mini",
 }
 PROCEDURES = ("80/10/10", "100/0/0", "80/0/20", "80/20/0", "0/20/80", "0/0/100")
+MASKED = {procedure: f"masking-{procedure.replace('/', '-')}" for procedure in PROCEDURES}
 STEPS = (1500, 3000, 6000, 10500, 15000, 21000)
 
 
-def masked_by(procedure: str) -> str:
-    """Return the checkpoint that was pre-trained by a masking procedure, MASK/SAME/RND."""
-    return f"masking-{procedure.replace('/', '-')}"
+def _variants(checkpoints: dict[str, str], method: str = "fine-tuned") -> tuple[Variant, ...]:
+    return tuple(Variant(name, (folder,), method) for name, folder in checkpoints.items())
 
 
 GRIDS = {
@@ -130,34 +113,34 @@ GRIDS = {
             Variant("ELMo", ("elmo-L4H128",), "features:sum of all"),
             Variant("not pre-trained", BERT[:1], "untrained"),
         ),
-        EVERY_KIND,
+        ("topic", "valence", "description", "next", "answer", "entities"),
     ),
     "size": Grid(
         "layers and width (table 6), and three that have read five or six times as much",
-        tuple(Variant(name, (checkpoint,)) for name, checkpoint in (SIZES | LONGER).items()),
+        _variants(SIZES | LONGER),
         ("topic", "entities"),
         seeds=3,
     ),
     "masking": Grid(
         "what becomes of the selected words: MASK/SAME/RND (table 8)",
-        tuple(Variant(procedure, (masked_by(procedure),)) for procedure in PROCEDURES),
+        _variants(MASKED),
         ("topic", "entities"),
         seeds=3,
     ),
     "masking-frozen": Grid(
         "the same, with the pre-trained model frozen (table 8, last column)",
-        tuple(
-            Variant(procedure, (masked_by(procedure),), "features:last") for procedure in PROCEDURES
-        ),
+        _variants(MASKED, "features:last"),
         ("entities",),
         seeds=3,
     ),
     "steps": Grid(
         "the number of pre-training steps (figure 5)",
-        tuple(
-            Variant(f"{name}, {step} steps", (f"{run}/steps/{step:06d}",))
-            for name, run in [("BERT", "bert-L4H128"), ("LTR & No NSP", "ltr-L4H128")]
-            for step in STEPS
+        _variants(
+            {
+                f"{name}, {step} steps": f"{run}/steps/{step:06d}"
+                for name, run in (("BERT", BERT[0]), ("LTR & No NSP", LTR[0]))
+                for step in STEPS
+            }
         ),
         ("topic", "description"),
         seeds=3,
@@ -175,20 +158,13 @@ GRIDS = {
 def pretrained_with(name: str) -> Row:
     """Return the steps and tokens of pre-training of a checkpoint; of a pair, the sum of tokens.
 
-    Raises
-    ------
-    CheckpointError
-        There is no such checkpoint, or no record beside it.
-
+    Raises CheckpointError if there is no such checkpoint, or no record beside it.
     """
-    records = [_record(part) for part in name.split("+")]
-    return {
-        "pretraining_steps": records[0][0],
-        "pretraining_tokens": sum(tokens for _, tokens in records),
-    }
+    steps, tokens = zip(*map(_steps_and_tokens, name.split("+")), strict=True)
+    return {"pretraining_steps": steps[0], "pretraining_tokens": sum(tokens)}
 
 
-def _record(name: str) -> tuple[int, int]:
+def _steps_and_tokens(name: str) -> tuple[int, int]:
     folder = find_checkpoint(name)
     kept = folder.parent.name == "steps"  # weights of the middle of a run: its curve knows
     path = (folder.parent.parent if kept else folder) / "training.json"
@@ -214,17 +190,15 @@ def run_cell(
     if threads:
         torch.set_num_threads(threads)
     task, splits = _task(cell.task)
-    book = Book(folder, NAME)
-    known = book.find(task, cell.setup, cell.recipe, "score")
+    record = RunRecord(folder, NAME)
+    known = record.find(task, cell.setup, cell.recipe, "score")
     if known is not None:  # made meanwhile by a grid that shares it, in another window
         return known
     run = run_once(task, splits, cell.setup, cell.recipe, bfloat16=bfloat16, progress=False)
-    more = {"variant": cell.variant.name} | (
-        {"pretraining_steps": 0, "pretraining_tokens": 0}
-        if cell.setup.untrained
-        else pretrained_with(cell.checkpoint)
-    )
-    return book.add(task, splits, cell.setup, cell.recipe, run, "score", more)
+    more: Row = {"variant": cell.variant} | pretrained_with(cell.setup.model)
+    if cell.setup.untrained:
+        more |= {"pretraining_steps": 0, "pretraining_tokens": 0}
+    return record.add(task, splits, cell.setup, cell.recipe, run, "score", more)
 
 
 def ablate(
@@ -242,16 +216,10 @@ def ablate(
     those of ``tasks`` are run, and of its fine-tuning seeds the first ``seeds``. Baselines stand
     beside every task.
 
-    Raises
-    ------
-    CheckpointError
-        A checkpoint is missing or unfinished; said before anything is run.
-    TaskError
-        The grid has none of the tasks or fewer seeds, or something was run with another recipe
-        before: a mean over two recipes would be of neither.
-    SourceError
-        The data of a task cannot be loaded.
-
+    Raises CheckpointError, before anything is run, if a checkpoint is missing or unfinished;
+    SourceError if the data of a task cannot be loaded; TaskError if the grid has none of the tasks
+    or fewer seeds, or something was run with another recipe before: a mean over two recipes would
+    be of neither.
     """
     chosen = tuple(name for name in grid.tasks if tasks is None or name in tasks)
     if not chosen:
@@ -259,33 +227,26 @@ def ablate(
     if seeds and seeds > grid.seeds:
         raise TaskError(f"the grid has {grid.seeds} seeds: its table would not count more")
     grid = replace(grid, tasks=chosen, seeds=seeds or grid.seeds)
-    for name in sorted({cell.checkpoint for cell in grid.cells()}):
+    for name in sorted({cell.setup.model for cell in grid.cells()}):
         pretrained_with(name)
-    book = Book(folder, NAME)
+    record, loaded = RunRecord(folder, NAME), {}
     for name in grid.tasks:
-        task, splits = _task(name)
-        for baseline in sorted(BASELINES):
-            if not book.has_baseline(task, baseline, grid.examples):
-                book.add_baseline(task, splits, baseline, grid.examples)
-    loaded = {name: _task(name)[0] for name in grid.tasks}
+        loaded[name], splits = _task(name)
+        record.add_baselines(loaded[name], splits, grid.examples)
+    missing = []
     for cell in grid.cells():
-        if cell.seed == 0:
-            other = book.other_recipes(loaded[cell.task], cell.setup, cell.recipe)
-            if other:
-                raise TaskError(
-                    f"{cell.task}, {cell.checkpoint} was run with another recipe (learning rate "
-                    f"{other[0]['learning_rate']}): use another folder, --results FOLDER"
-                )
-    missing = [
-        cell
-        for cell in grid.cells()
-        if book.find(loaded[cell.task], cell.setup, cell.recipe, "score") is None
-    ]
+        if other := record.other_recipes(loaded[cell.task], cell.setup, cell.recipe):
+            raise TaskError(
+                f"{cell.task}, {cell.setup.model} was run with another recipe (learning rate "
+                f"{other[0]['learning_rate']}): use another folder, --results FOLDER"
+            )
+        if record.find(loaded[cell.task], cell.setup, cell.recipe, "score") is None:
+            missing.append(cell)
     with tqdm(total=len(missing), desc="runs", disable=not progress) as bar:
         for cell, row in _run_all(missing, folder, jobs):
             bar.update()
             say(
-                f"{cell.task}, {cell.variant.name}, {cell.checkpoint}, seed {cell.seed}: "
+                f"{cell.task}, {cell.variant}, {cell.setup.model}, seed {cell.recipe.seed}: "
                 f"test {row['metric']} {float(row['test']):.4f}"
             )
 
@@ -311,31 +272,29 @@ def summarize_grid(grid: Grid, folder: Path) -> list[Row]:
 
     The runs of checkpoints that differ by their pre-training seed are one variant.
     """
-    book, of = Book(folder, NAME), systems_of(grid)
+    record, system_of = RunRecord(folder, NAME), _systems_of(grid)
     first = (grid.variants[0].name, "", str(grid.examples))
-    rows = [row for task in grid.tasks for row in summarize_task(book, task, first, of)]
+    rows = [row for task in grid.tasks for row in summarize_task(record, task, first, system_of)]
     return [{"variant": row.pop("model"), **row} for row in rows]
 
 
-def systems_of(grid: Grid) -> Callable[[Row], System | None]:
+def _systems_of(grid: Grid) -> SystemOf:
     """Return the function that says which variant of a grid a row of the record belongs to."""
-    known = {
-        (checkpoint, variant.method): variant.name
+    examples = str(grid.examples)
+    # another grid may have the same cell, and more seeds: those are not this grid's
+    variants = {
+        (checkpoint, variant.method, str(seed)): (variant.name, "", examples)
         for variant in grid.variants
         for checkpoint in variant.checkpoints
+        for seed in range(grid.seeds)
     }
 
-    seeds = {str(seed) for seed in range(grid.seeds)}
-
     def system_of(row: Row) -> System | None:
-        if row["train_examples"] != str(grid.examples):
+        if row["train_examples"] != examples:
             return None
         if row["method"] == "baseline":
-            return row["model"], "baseline", row["train_examples"]
-        if row["seed"] not in seeds:  # of another grid that has the same cell, and more seeds
-            return None
-        name = known.get((row["model"], row["method"]))
-        return None if name is None else (name, "", row["train_examples"])
+            return row["model"], "baseline", examples
+        return variants.get((row["model"], row["method"], row["seed"]))
 
     return system_of
 
@@ -347,26 +306,10 @@ def difference(
 
     Both answered the same test examples, and draws of them are the same for both. Either may be a
     baseline. The interval holds for other test texts and fine-tuning seeds; of the luck of
-    pre-training it knows nothing.
-
-    Raises
-    ------
-    TaskError
-        One of them was not run on this task, or there is none of that name.
-
+    pre-training it knows nothing. Raises TaskError if one of them was not run on this task, or
+    there is none of that name.
     """
-    return differences(grid, task, (one, other), folder)[one, other]
-
-
-def differences(
-    grid: Grid, task: str, names: Sequence[str], folder: Path
-) -> dict[tuple[str, str], tuple[float, float, float]]:
-    """Return the `difference` of every two of ``names``; each is drawn once."""
-    drawn = [(name, _drawn(grid, task, name, folder)) for name in names]
-    return {
-        (one, other): first.minus(second)
-        for (one, first), (other, second) in combinations(drawn, 2)
-    }
+    return _drawn(grid, task, one, folder).minus(_drawn(grid, task, other, folder))
 
 
 def difference_from(
@@ -374,55 +317,43 @@ def difference_from(
 ) -> tuple[float, float, float]:
     """Return how much better a variant is than a reader of known ``scores``, and the interval.
 
-    Parameters
-    ----------
-    scores
-        (n,), from 0 to 1: the reader's score on each test example, in the order of the task; its
-        score is their mean. Both are drawn on the same texts, as in `difference`.
-
-    Raises
-    ------
-    TaskError
-        The variant was not run on this task, or there are more or fewer scores than examples.
-
+    ``scores`` (n,), from 0 to 1, are the reader's on each test example, in the order of the task;
+    its score is their mean. Both are drawn on the same texts, as in `difference`. Raises TaskError
+    if the variant was not run on this task, or there are more or fewer scores than examples.
     """
-    drawn = _drawn(grid, task, name, folder)
-    sources, _ = Book(folder, NAME).outcomes(task)
-    return drawn.minus(drawn_reader(scores, sources))
+    sources, _ = RunRecord(folder, NAME).outcomes(task)
+    return _drawn(grid, task, name, folder).minus(drawn_reader(scores, sources))
 
 
-def _drawn(grid: Grid, task: str, name: str, folder: Path) -> Drawn:
+def _drawn(grid: Grid, task: str, name: str, folder: Path) -> BootstrapScores:
     known = [*(variant.name for variant in grid.variants), *BASELINES]
     if name not in known:
         raise TaskError(f"no variant {name!r}: choose one of {', '.join(known)}")
     path = folder / NAME / f"{task}.csv"
     changed = path.stat().st_mtime_ns if path.exists() else 0
     system = (name, "baseline" if name in BASELINES else "", str(grid.examples))
-    found = _all_drawn(grid, task, folder, changed).get(system)
-    if found is None:
+    drawn = _all_drawn(grid, task, folder, changed)
+    if system not in drawn:
         raise TaskError(f"no runs of {name} on {task}: run it with bertedu ablate")
-    return found
+    return drawn[system]
 
 
 @lru_cache(maxsize=32)
-def _all_drawn(grid: Grid, task: str, folder: Path, _: int) -> dict[System, Drawn]:
+def _all_drawn(grid: Grid, task: str, folder: Path, _: int) -> dict[System, BootstrapScores]:
     """Draw all variants of a grid on a task; once, as long as the file of outcomes is the same."""
-    return draw_systems(Book(folder, NAME), task, systems_of(grid))
+    return draw_systems(RunRecord(folder, NAME), task, _systems_of(grid))
 
 
 def write_summary(folder: Path) -> list[Row]:
     """Summarize the tasks on which two variants of a grid were run: `ablations_summary.csv`."""
     rows: list[Row] = []
-    book = Book(folder, NAME)
+    record = RunRecord(folder, NAME).rows()
     for name, grid in GRIDS.items():
-        system_of, made = systems_of(grid), defaultdict(set)
-        for row in book.rows():
-            system = system_of(row)
-            if system and row["method"] != "baseline":
-                made[row["task"]].add(system)
-        tasks = [task for task in grid.tasks if len(made[task]) > 1]
-        if tasks:
-            some = summarize_grid(replace(grid, tasks=tuple(tasks)), folder)
-            rows += [{"grid": name, **row} for row in some]
+        system_of = _systems_of(grid)
+        runs = {(row["task"], system_of(row)) for row in record if row["method"] != "baseline"}
+        many = Counter(task for task, system in runs if system)
+        tasks = tuple(task for task in grid.tasks if many[task] > 1)
+        summary = summarize_grid(replace(grid, tasks=tasks), folder)
+        rows += [{"grid": name, **row} for row in summary]
     write_csv(folder / f"{NAME}_summary.csv", rows)
     return rows

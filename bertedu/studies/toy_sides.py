@@ -14,14 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from bertedu.pretraining.toy import (
-    Questions,
-    Trained,
-    held_out_questions,
-    toy_log_chances,
-)
+from bertedu.pretraining.toy import Questions, Trained, held_out_questions, toy_log_chances
+from bertedu.results.files import Row
 from bertedu.text.tokenization import SPECIAL_TOKENS
-from bertedu.text.toy import ToyLanguage
+from bertedu.text.toy_language import ToyLanguage
 
 TELLING = math.log(4)  # nats by which one side must tell more of a word than the other
 JOINED = "joined"
@@ -40,13 +36,12 @@ def exact_log_chances(
     language: ToyLanguage, sentences: Sequence[Sequence[str]], left: bool, right: bool
 ) -> Tensor:
     """(N, W) exact log probabilities of every word of some sentences, from the chosen sides."""
-    return torch.stack(
-        [
-            language.posterior(sentence, place, left, right)
-            for sentence in sentences
-            for place in range(len(sentence))
-        ]
-    ).log()
+    chances = [
+        language.posterior(sentence, place, left, right)
+        for sentence in sentences
+        for place in range(len(sentence))
+    ]
+    return torch.stack(chances).log()
 
 
 def told_by(questions: Questions) -> dict[str, Tensor]:
@@ -59,7 +54,7 @@ def told_by(questions: Questions) -> dict[str, Tensor]:
     return {"all": gain == gain, "left": gain >= TELLING, "right": gain <= -TELLING}
 
 
-def score_sides(trained: Trained) -> list[dict[str, object]]:
+def score_sides(trained: Trained) -> list[Row]:
     """Score trained models, and pairs of one-way ones of equal seed, by the side that tells.
 
     Columns: reader, seed, told_by, words, loss, and what a perfect reader of that kind pays on the
@@ -75,29 +70,25 @@ def score_sides(trained: Trained) -> list[dict[str, object]]:
     )
     perfect: dict[str, Tensor] = dict(questions.limits.items())
     perfect[JOINED] = F.nll_loss(join(from_left, from_right, neither), answers, reduction="none")
-    rows: list[dict[str, object]] = []
+    rows: list[Row] = []
     for seed in sorted({seed for _, seed in trained}):
-        said = {
+        chances: dict[str, Tensor] = {
             direction: toy_log_chances(model, questions)[:, len(SPECIAL_TOKENS) :].double()
             for (direction, of), model in trained.items()
             if of == seed
         }
-        paid: dict[str, Tensor] = {
-            reader: F.nll_loss(chances, answers, reduction="none")
-            for reader, chances in said.items()
-        }
-        pair = join(said["left-to-right"], said["right-to-left"], neither)
-        paid[JOINED] = F.nll_loss(pair, answers, reduction="none")
-        for reader, losses in paid.items():
-            for side, some in told_by(questions).items():
-                rows.append(
-                    {
-                        "reader": reader,
-                        "seed": seed,
-                        "told_by": side,
-                        "words": int(some.sum()),
-                        "loss": round(losses[some].mean().item(), 4),
-                        "perfect": round(perfect[reader][some].double().mean().item(), 4),
-                    }
-                )
+        chances[JOINED] = join(chances["left-to-right"], chances["right-to-left"], neither)
+        for reader, said in chances.items():
+            losses = F.nll_loss(said, answers, reduction="none")
+            rows += [
+                {
+                    "reader": reader,
+                    "seed": seed,
+                    "told_by": side,
+                    "words": int(some.sum()),
+                    "loss": round(losses[some].mean().item(), 4),
+                    "perfect": round(perfect[reader][some].double().mean().item(), 4),
+                }
+                for side, some in told_by(questions).items()
+            ]
     return rows

@@ -17,11 +17,13 @@ from tqdm.auto import tqdm
 
 from bertedu.model.bert import BertForPreTraining
 from bertedu.pretraining.batches import pack_pairs
-from bertedu.pretraining.evaluation import bootstrap_interval
 from bertedu.pretraining.next_sentence import IS_NEXT, NOT_NEXT, Pair, encode_documents
-from bertedu.pretraining.run import current_commit
+from bertedu.results.bootstrap import ratio_interval
+from bertedu.results.files import Row
+from bertedu.results.origin import origin
+from bertedu.studies.columns import with_interval
 from bertedu.text.corpus import DEFAULT_CORPORA, Document, load_documents
-from bertedu.text.tokenization import load_tokenizer
+from bertedu.text.fast_tokenizer import load_tokenizer
 
 # how the wrong B is chosen; "other document" is what pre-training does, openings included
 KINDS = ("other source", "an opening", "other document", "same topic", "same document", "swapped")
@@ -40,22 +42,17 @@ class SpoiledPairs:
     document: Tensor
 
 
-def spoil_pairs(documents: Sequence[Document], tokenizer: object, seed: int = 2018) -> SpoiledPairs:
+def spoil_pairs(documents: Sequence[Document], tokenizer: Any, seed: int = 2018) -> SpoiledPairs:
     """Make pairs of one sentence each, not too long, from documents that have a topic.
 
     No sentence is the first of its document, except in the kind "an opening": an opening says
-    what its document is about, which would give it away in all kinds.
-
-    Raises
-    ------
-    ValueError
-        No document has a topic and four sentences, or there is no second source, or no second
-        document of some topic.
-
+    what its document is about, which would give it away in all kinds. Raises ValueError if no
+    document has a topic and four sentences, or there is no second source, or no second document of
+    some topic.
     """
     rng = np.random.default_rng([seed])
     encoded: list[list[list[int]]] = [
-        [e.ids for e in tokenizer.encode_batch_fast(d.sentences(), add_special_tokens=False)]  # type: ignore[attr-defined]
+        [e.ids for e in tokenizer.encode_batch_fast(d.sentences(), add_special_tokens=False)]
         for d in documents
     ]
     usable = [
@@ -72,14 +69,17 @@ def spoil_pairs(documents: Sequence[Document], tokenizer: object, seed: int = 20
         sentences = encoded[candidates[int(rng.integers(len(candidates)))]]
         return sentences[0 if opening else int(rng.integers(1, len(sentences)))]
 
-    long_enough = [i for i, sentences in enumerate(encoded) if len(sentences) >= 2]
     real, document = [], []
     wrong: dict[str, list[Pair]] = {kind: [] for kind in KINDS}
     for i in usable:
         here, sentences = documents[i], encoded[i]
         others = [j for j in usable if j != i]
         topic = [j for j in others if documents[j].topic == here.topic]
-        foreign = [j for j in long_enough if documents[j].source != here.source]
+        foreign = [
+            j
+            for j, other in enumerate(documents)
+            if other.source != here.source and len(encoded[j]) >= 2
+        ]
         for t in range(1, len(sentences) - 1):
             a, b = sentences[t], sentences[t + 1]
             if max(len(a), len(b)) > _HALF:
@@ -131,36 +131,25 @@ def word_overlap(pairs: Sequence[Pair], weigh: TfidfVectorizer) -> Tensor:
 
 def score_kinds(
     name: str, real: Tensor, wrong: dict[str, Tensor], document: Tensor, threshold: float | None
-) -> list[dict[str, Any]]:
+) -> list[Row]:
     """Sum up a judge: how often it puts the real pair above the wrong one, by kind.
 
-    Parameters
-    ----------
-    real, wrong
-        (N,) scores, higher for "B follows A".
-    threshold
-        From which score on it says IsNext; None if its scores have no such place.
-
-    Returns
-    -------
-    A row for each kind: ``ranked_right`` (half a point for a tie; chance 0.5), ``called_next``
-    (share of the wrong pairs called IsNext) and, at "real", the share of the real ones; with 95 %
-    intervals that draw whole documents.
-
+    ``real`` and ``wrong`` are (N,) scores, higher for "B follows A". ``threshold`` is from which
+    score on it says IsNext; None if its scores have no such place. Returns a row for each kind:
+    ``ranked_right`` (half a point for a tie; chance 0.5), ``called_next`` (share of the wrong pairs
+    called IsNext) and, at "real", the share of the real ones; with 95 % intervals that draw whole
+    documents.
     """
     _, document = torch.unique(document, return_inverse=True)
-    count = torch.zeros(int(document.max()) + 1, dtype=torch.float64)
-    pairs = count.index_add(0, document, torch.ones(len(document), dtype=torch.float64))
 
-    def share(hits: Tensor, column: str) -> dict[str, Any]:
-        hits = hits.double()
-        low, high = bootstrap_interval(count.index_add(0, document, hits), pairs)
-        values = {column: hits.mean().item(), f"{column}_low": low, f"{column}_high": high}
-        return {key: round(value, 4) for key, value in values.items()}
+    def share(hits: Tensor, column: str) -> Row:
+        sums = torch.bincount(document, hits.double())
+        ends = ratio_interval(sums, torch.bincount(document))
+        return with_interval(column, hits.double().mean().item(), ends)
 
-    rows: list[dict[str, Any]] = []
+    rows = []
     for kind, scores in {"real": real, **wrong}.items():
-        row: dict[str, Any] = {"judge": name, "kind": kind, "pairs": len(scores)}
+        row: Row = {"judge": name, "kind": kind, "pairs": len(scores)}
         if kind != "real":
             row |= share((real > scores).double() + 0.5 * (real == scores), "ranked_right")
         if threshold is not None:
@@ -169,18 +158,14 @@ def score_kinds(
     return rows
 
 
-def judge_pairs(model: BertForPreTraining, name: str, split: str = "test") -> list[dict[str, Any]]:
-    """Judge the spoiled pairs of a held-out split by a model and by word overlap.
+def judge_pairs(model: BertForPreTraining, name: str) -> list[Row]:
+    """Judge the spoiled pairs of the test documents by a model and by word overlap.
 
-    Raises
-    ------
-    bertedu.text.sources.SourceError
-        The corpora cannot be fetched.
-
+    Raises `bertedu.text.sources.SourceError` if the corpora cannot be fetched.
     """
     documents = [d for corpus in DEFAULT_CORPORA for d in load_documents(corpus)]
     tokenizer = load_tokenizer()
-    pairs = spoil_pairs([d for d in documents if d.split == split], tokenizer)
+    pairs = spoil_pairs([d for d in documents if d.split == "test"], tokenizer)
     training = encode_documents([d for d in documents if d.split == "train"], tokenizer)
     bags = [[i for sentence in d.sentences for i in sentence] for d in training]
     weigh = TfidfVectorizer(analyzer=lambda ids: ids, sublinear_tf=True).fit(bags)
@@ -188,12 +173,11 @@ def judge_pairs(model: BertForPreTraining, name: str, split: str = "test") -> li
         name: (lambda some: chance_of_next(model, some), 0.5),
         "word overlap": (lambda some: word_overlap(some, weigh), None),
     }
-    origin = {"split": split, "commit": current_commit() or ""}
+    about = {"split": "test", "commit": origin()["commit"]}
     rows = []
     for judge, (score, threshold) in judges.items():
         wrong = {
             kind: score(some) for kind, some in tqdm(pairs.wrong.items(), desc=f"pairs: {judge}")
         }
-        for row in score_kinds(judge, score(pairs.real), wrong, pairs.document, threshold):
-            rows.append(row | origin)
-    return rows
+        rows += score_kinds(judge, score(pairs.real), wrong, pairs.document, threshold)
+    return [row | about for row in rows]

@@ -4,6 +4,7 @@ Such passage-only readers are the control of Kaushik and Lipton (2018), "How Muc
 Reading Comprehension Require?"
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache
 
@@ -11,58 +12,45 @@ import numpy as np
 
 from bertedu.finetuning.examples import Question
 from bertedu.finetuning.metrics import word_f1
-from bertedu.finetuning.report import Floats
 from bertedu.finetuning.tasks import title_places
+from bertedu.results.bootstrap import Floats
 from bertedu.text.corpus import load_documents
 
 
 @cache
 def _openings() -> dict[str, list[tuple[str, str]]]:
     """Return the openings of all articles, with their titles, by their first word."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    openings: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for document in load_documents("encyclopedia"):
         opening = " ".join(document.sentences()[:2])
-        found.setdefault(opening.split(" ")[0], []).append((opening, document.title))
-    return found
+        openings[opening.split(" ")[0]].append((opening, document.title))
+    return openings
 
 
 def articles_in(context: str) -> list[tuple[int, str, str]]:
     """Return the articles that a text of "answer" was put together from, in reading order.
 
-    Returns
-    -------
-    (begin, opening, title) of each: the character at which it begins, its first two sentences, and
-    its title.
-
-    Raises
-    ------
-    SourceError
-        The encyclopedia was not fetched.
-
+    Each is (begin, opening, title): the character at which it begins, its first two sentences,
+    and its title. Raises SourceError if the encyclopedia was not fetched.
     """
-    found = []
+    articles = []
     begin = 0
     for word in context.split(" "):
-        for opening, title in _openings().get(word, []):
-            if context.startswith(opening, begin):
-                found.append((begin, opening, title))
+        articles += [
+            (begin, opening, title)
+            for opening, title in _openings().get(word, [])
+            if context.startswith(opening, begin)
+        ]
         begin += len(word) + 1
-    return found
+    return articles
 
 
 def passage_only_f1(questions: Sequence[Question]) -> tuple[Floats, Floats]:
     """Return the expected F1, 0 to 1, of two readers who know all titles and read no question.
 
-    Returns
-    -------
     (n,) of one who picks any of the titles by lot; (n,) of one who picks among those that stand in
-    their own opening, as an answer of this task always does.
-
-    Raises
-    ------
-    ValueError
-        A question has no answer, or its text does not come from the encyclopedia.
-
+    their own opening, as an answer of this task always does. Raises ValueError if a question has
+    no answer, or its text does not come from the encyclopedia.
     """
     by_lot, among_named = [], []
     for question in questions:

@@ -8,8 +8,8 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from bertedu.analysis.attention import encoder_of
-from bertedu.model.attention import SelfAttention, scaled_dot_product_attention
+from bertedu.analysis.bertviz import encoder_of
+from bertedu.model.attention import SelfAttention
 from bertedu.model.bert import Bert, BertForPreTraining
 
 Change = Callable[[int, Tensor], Tensor]  # layer from 1, weights (B, A, S, S) -> other weights
@@ -27,8 +27,15 @@ def changed_attention(model: Bert | BertForPreTraining, change: Change) -> Itera
     ones to use. They are part of the graph, so a gradient with respect to them can be taken.
     """
     parts = [part for part in encoder_of(model).modules() if isinstance(part, SelfAttention)]
-    for number, part in enumerate(parts, start=1):
-        part.forward = partial(_forward, part, number, change)  # type: ignore[method-assign]
+
+    def forward(
+        layer: int, x: Tensor, mask: Tensor | None, return_weights: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        weights = change(layer, parts[layer - 1].weights(x, mask))
+        return parts[layer - 1].mix(weights, x), weights
+
+    for layer, part in enumerate(parts, start=1):
+        part.forward = partial(forward, layer)  # type: ignore[method-assign]
     try:
         yield
     finally:
@@ -36,62 +43,40 @@ def changed_attention(model: Bert | BertForPreTraining, change: Change) -> Itera
             del part.forward  # the method of the class comes back
 
 
-def _forward(
-    part: SelfAttention,
-    layer: int,
-    change: Change,
-    x: Tensor,
-    mask: Tensor | None,
-    return_weights: bool = False,
-) -> tuple[Tensor, Tensor | None]:
-    """Do what `SelfAttention.forward` does, with changed weights."""
-    sizes = (part.num_heads, x.shape[-1] // part.num_heads)
-    query, key, value = (
-        project(x).unflatten(-1, sizes).transpose(1, 2)
-        for project in (part.query, part.key, part.value)
-    )
-    weights = change(layer, scaled_dot_product_attention(query, key, value, mask)[1])
-    return part.output((weights @ value).transpose(1, 2).flatten(2)), weights
+def _only_in(layer: int, change: Callable[[Tensor], Tensor]) -> Change:
+    return lambda here, weights: change(weights) if here == layer else weights
+
+
+def _is_head(head: int, weights: Tensor) -> Tensor:
+    """Return bool (A, 1, 1), true at one head, from 1, of weights (B, A, S, S)."""
+    return (torch.arange(1, weights.shape[1] + 1, device=weights.device) == head)[:, None, None]
 
 
 def switch_off(layer: int, head: int) -> Change:
     """Return a change that lets one head, both from 1, pass on nothing (Michel et al., 2019)."""
-
-    def change(here: int, weights: Tensor) -> Tensor:
-        if here != layer:
-            return weights
-        kept = torch.ones(weights.shape[1], 1, 1, dtype=weights.dtype, device=weights.device)
-        kept[head - 1] = 0
-        return weights * kept
-
-    return change
+    return _only_in(layer, lambda weights: weights * ~_is_head(head, weights))
 
 
 def spread_evenly(layer: int, head: int) -> Change:
     """Return a change that lets one head share out evenly over all keys that it may see."""
 
-    def change(here: int, weights: Tensor) -> Tensor:
-        if here != layer:
-            return weights
+    def spread(weights: Tensor) -> Tensor:
         seen = (weights > 0).to(weights.dtype)
         even = seen / seen.sum(dim=-1, keepdim=True)
-        chosen = torch.arange(weights.shape[1], device=weights.device) == head - 1
-        return torch.where(chosen[:, None, None], even, weights)
+        return torch.where(_is_head(head, weights), even, weights)
 
-    return change
+    return _only_in(layer, spread)
 
 
-def shuffle_keys(layer: int, seed: int = 0) -> Change:
+def shuffle_keys(layer: int) -> Change:
     """Return a change that deals out each query's weights of one layer anew, at random."""
 
-    def change(here: int, weights: Tensor) -> Tensor:
-        if here != layer:
-            return weights
-        generator = torch.Generator().manual_seed(seed)
+    def shuffle(weights: Tensor) -> Tensor:
+        generator = torch.Generator().manual_seed(0)
         order = torch.rand(weights.shape, generator=generator).argsort(dim=-1)
         return weights.gather(-1, order.to(weights.device))
 
-    return change
+    return _only_in(layer, shuffle)
 
 
 def measure(weights: Tensor, tokens: Sequence[str]) -> Tensor:
@@ -100,24 +85,21 @@ def measure(weights: Tensor, tokens: Sequence[str]) -> Tensor:
     The first are mean shares over queries, from 0 to 1. "same word" is the same token elsewhere;
     entropy is in nats; distance is the mean number of tokens between query and key.
     """
-    size = len(tokens)
-    place = torch.arange(size)
+    place = torch.arange(len(tokens))
     apart = place[None, :] - place[:, None]  # row a query, column a key
     alike = torch.tensor([[a == b for b in tokens] for a in tokens])
-    marks = [not any(letter.isalnum() for letter in t) and len(t) == 1 for t in tokens]
     keys = {
-        "[CLS]": torch.tensor([t == "[CLS]" for t in tokens]).expand(size, size),
-        "[SEP]": torch.tensor([t == "[SEP]" for t in tokens]).expand(size, size),
+        "[CLS]": torch.tensor([t == "[CLS]" for t in tokens]),
+        "[SEP]": torch.tensor([t == "[SEP]" for t in tokens]),
         "previous": apart == -1,
         "next": apart == 1,
         "itself": apart == 0,
         "same word": alike & (apart != 0),
-        "punctuation": torch.tensor(marks).expand(size, size),
+        "punctuation": torch.tensor([len(t) == 1 and not t.isalnum() for t in tokens]),
     }
-    found = [(weights * keys[name]).sum(-1).mean(-1) for name in PATTERNS]
-    entropy = torch.special.entr(weights).sum(-1).mean(-1)
-    distance = (weights * apart.abs()).sum(-1).mean(-1)
-    return torch.stack([*found, entropy, distance], dim=-1)
+    shares = [weights * keys[name] for name in PATTERNS]
+    parts = (*shares, torch.special.entr(weights), weights * apart.abs())
+    return torch.stack([part.sum(-1).mean(-1) for part in parts], dim=-1)
 
 
 def rollout(weights: Tensor) -> Tensor:
@@ -141,13 +123,8 @@ def gradient_times_attention(
     """Weigh each attention weight by how much the score of ``word`` at the `[MASK]` hangs on it.
 
     Returns tokens and (L, A, S, S): weight × gradient of the log probability. To first order, it is
-    what would be lost if the weight were 0.
-
-    Raises
-    ------
-    ValueError
-        The text has not exactly one `[MASK]`, or the word is no single word piece.
-
+    what would be lost if the weight were 0. Raises ValueError if the text has not exactly one
+    `[MASK]`, or the word is no single word piece.
     """
     encoding = tokenizer.encode(text)
     if encoding.tokens.count("[MASK]") != 1:
@@ -155,27 +132,21 @@ def gradient_times_attention(
     target = tokenizer.token_to_id(word)
     if target is None:
         raise ValueError(f"{word!r} is no word piece of this vocabulary: take a more usual word")
-    caught: list[Tensor] = []
+    kept: list[Tensor] = []
 
-    def catch(layer: int, weights: Tensor) -> Tensor:
-        weights.retain_grad()
-        caught.append(weights)
+    def keep(layer: int, weights: Tensor) -> Tensor:
+        kept.append(weights)
         return weights
 
-    with torch.enable_grad(), changed_attention(model, catch):
+    with torch.enable_grad(), changed_attention(model, keep):
         scores = model(torch.tensor([encoding.ids]))[0][0, encoding.tokens.index("[MASK]")]
-        gradients = torch.autograd.grad(scores.log_softmax(-1)[target], caught)
-    products = [w.detach()[0] * g[0] for w, g in zip(caught, gradients, strict=True)]
+        gradients = torch.autograd.grad(scores.log_softmax(-1)[target], kept)
+    products = [w.detach()[0] * g[0] for w, g in zip(kept, gradients, strict=True)]
     return encoding.tokens, torch.stack(products)
 
 
 def another_attention(
-    model: BertForPreTraining,
-    ids: Tensor,
-    place: int,
-    layer: int,
-    steps: int = 60,
-    strength: float = 2.0,
+    model: BertForPreTraining, ids: Tensor, place: int, layer: int, steps: int = 60
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Look for weights of one layer that are far from the model's own and change no answer.
 
@@ -183,47 +154,43 @@ def another_attention(
     found by gradient descent: away from the own weights, with the answer held where it was (after
     Jain and Wallace, 2019, section 4.2.2, who search for one layer of an LSTM).
 
-    Returns
-    -------
-    Own and new weights, each (A, S, S); own and new probabilities of all words, each (V,).
-
+    Returns own and new weights, each (A, S, S); own and new probabilities of all words, each (V,).
     """
     own: list[Tensor] = []
 
-    def catch(here: int, weights: Tensor) -> Tensor:
-        if here == layer:
-            own.append(weights.detach())
+    def keep(weights: Tensor) -> Tensor:
+        own.append(weights.detach())
         return weights
 
-    with torch.no_grad(), changed_attention(model, catch):
-        before = model(ids[None], selected=_only(ids, place))[0][0].log_softmax(-1)
+    with torch.no_grad(), changed_attention(model, _only_in(layer, keep)):
+        before = _logits(model, ids, place).log_softmax(-1)
     visible = own[0] > 0
     scores = own[0].clamp(min=1e-6).log().requires_grad_()
     optimizer = torch.optim.Adam([scores], lr=0.2)
 
-    def change(here: int, weights: Tensor) -> Tensor:
-        return scores.masked_fill(~visible, -1e9).softmax(-1) if here == layer else weights
+    def searched() -> Tensor:
+        return scores.masked_fill(~visible, -1e9).softmax(-1)
 
-    with torch.enable_grad(), changed_attention(model, change):
-        for _ in range(steps):
-            after = model(ids[None], selected=_only(ids, place))[0][0].log_softmax(-1)
-            moved = (before.exp() * (before - after)).sum()  # KL divergence of the answers
-            share = total_variation(own[0], change(layer, own[0]))  # (1, A, S)
-            # in the last layer only the blank's own row counts, so it is weighed by itself, too
-            apart = 0.5 * (share.mean() + share[..., place].mean())
-            (strength * moved - apart).backward(inputs=[scores])
-            optimizer.step()
-            optimizer.zero_grad()
-    with torch.no_grad(), changed_attention(model, change):
-        after = model(ids[None], selected=_only(ids, place))[0][0].log_softmax(-1)
-        new = change(layer, own[0])
+    with changed_attention(model, _only_in(layer, lambda _: searched())):
+        with torch.enable_grad():
+            for _ in range(steps):
+                after = _logits(model, ids, place).log_softmax(-1)
+                moved = (before.exp() * (before - after)).sum()  # KL divergence of the answers
+                share = total_variation(own[0], searched())  # (1, A, S)
+                # in the last layer only the blank's own row counts, so it is weighed by itself, too
+                apart = 0.5 * (share.mean() + share[..., place].mean())
+                (2 * moved - apart).backward(inputs=[scores])  # type: ignore[no-untyped-call]
+                optimizer.step()
+                optimizer.zero_grad()
+        with torch.no_grad():
+            after, new = _logits(model, ids, place).log_softmax(-1), searched()
     return own[0][0], new[0], before.exp(), after.exp()
 
 
 @torch.no_grad()
 def word_shares(model: BertForPreTraining, ids: Tensor, place: int) -> Tensor:
     """Return the probability of every word at one place of a sequence (S,): (V,)."""
-    return model(ids[None], selected=_only(ids, place))[0][0].softmax(-1)  # type: ignore[no-any-return]
+    return _logits(model, ids, place).softmax(-1)
 
 
 def total_variation(one: Tensor, other: Tensor) -> Tensor:
@@ -231,5 +198,6 @@ def total_variation(one: Tensor, other: Tensor) -> Tensor:
     return 0.5 * (one - other).abs().sum(dim=-1)
 
 
-def _only(ids: Tensor, place: int) -> Tensor:
-    return (torch.arange(len(ids)) == place)[None]
+def _logits(model: BertForPreTraining, ids: Tensor, place: int) -> Tensor:
+    only = torch.arange(len(ids)) == place
+    return model(ids[None], selected=only[None])[0][0]  # type: ignore[no-any-return]

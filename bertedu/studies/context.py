@@ -17,11 +17,14 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import CheckpointError, load_checkpoint
+from bertedu.model.checkpoints import load_checkpoint
+from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining.batches import Batch, fixed_batches
-from bertedu.pretraining.evaluation import bootstrap_interval, score_pairs
+from bertedu.pretraining.evaluation import score_pairs
 from bertedu.pretraining.loop import initialize
-from bertedu.pretraining.run import load_splits
+from bertedu.pretraining.texts import load_splits
+from bertedu.results.files import Row
+from bertedu.studies.columns import word_columns
 from bertedu.text.corpus import read_text
 from bertedu.text.tokenization import SPECIAL_TOKENS
 
@@ -32,11 +35,7 @@ CONTEXTS = ("as it is", "shuffled", "another")
 def spoil(batch: Batch, context: str, generator: torch.Generator) -> Batch:
     """Change the words around the selected ones; these, and special tokens, stay in place.
 
-    Raises
-    ------
-    ValueError
-        The context is none of `CONTEXTS`.
-
+    Raises ValueError if the context is none of `CONTEXTS`.
     """
     if context not in CONTEXTS:
         raise ValueError(f"no context {context!r}: choose one of {', '.join(CONTEXTS)}")
@@ -61,44 +60,33 @@ def context_use(
     model: BertForPreTraining, batches: Sequence[Batch], seed: int = 0
 ) -> dict[str, Tensor]:
     """Score the same blanks in every context: (N, 3) of `score_pairs` for each."""
-    found = {}
+    scores = {}
     for context in CONTEXTS:
         generator = torch.Generator().manual_seed(seed)
-        found[context] = score_pairs(model, [spoil(b, context, generator) for b in batches])[0]
-    return found
+        scores[context] = score_pairs(model, [spoil(b, context, generator) for b in batches])[0]
+    return scores
 
 
-def follow(
-    models: Iterable[tuple[int, BertForPreTraining]], batches: Sequence[Batch]
-) -> list[dict[str, object]]:
+def follow(models: Iterable[tuple[int, BertForPreTraining]], batches: Sequence[Batch]) -> list[Row]:
     """Measure a run at several steps; a row for each step and context, with 95 % intervals."""
-    rows: list[dict[str, object]] = []
-    for step, model in models:
-        for context, table in context_use(model, batches).items():
-            row: dict[str, object] = {"step": step, "context": context}
-            for name, column in (("mlm_loss", 1), ("mlm_accuracy", 2)):
-                value = float(table[:, column].sum() / table[:, 0].sum())
-                low, high = bootstrap_interval(table[:, column], table[:, 0])
-                row |= {name: round(value, 4)}
-                row |= {f"{name}_low": round(low, 4), f"{name}_high": round(high, 4)}
-            rows.append(row)
-    return rows
+    return [
+        {"step": step, "context": context} | word_columns(scores)
+        for step, model in models
+        for context, scores in context_use(model, batches).items()
+    ]
 
 
-def follow_run(run: Path) -> list[dict[str, object]]:
+def follow_run(run: Path) -> list[Row]:
     """Measure every step whose weights a finished run has kept, and its start.
 
-    Raises
-    ------
-    CheckpointError
-        The folder holds no finished run of a bidirectional BERT, or no kept weights.
-
+    Raises CheckpointError if the folder holds no finished run of a bidirectional BERT, or no kept
+    weights.
     """
     steps = sorted((run / "steps").glob("[0-9]*"))
     if not steps:
         raise CheckpointError(f"{run} has kept no weights: pre-train with --keep-every")
-    known = json.loads(read_text(run / "training.json"))
-    config, recipe = load_checkpoint(steps[0]).config, known["recipe"]
+    record = json.loads(read_text(run / "training.json"))
+    config, recipe = load_checkpoint(steps[0]).config, record["recipe"]
     if config.direction != "bidirectional":
         raise CheckpointError(f"{run} reads {config.direction}: there are no blanks to ask for")
     splits = load_splits()
@@ -108,5 +96,5 @@ def follow_run(run: Path) -> list[dict[str, object]]:
     batches = fixed_batches(splits["dev"], LENGTH, 32, config.vocab_size)[:BATCHES]
     models = [(0, new), *((int(step.name), load_checkpoint(step)) for step in steps)]
     origin = {"run": run.name, "config": f"L{config.num_hidden_layers} H{config.hidden_size}"}
-    origin |= {"seed": recipe["seed"], "commit": known["commit"] or ""}
+    origin |= {"seed": recipe["seed"], "commit": record["commit"] or ""}
     return [row | origin for row in follow(tqdm(models, desc="steps"), batches)]

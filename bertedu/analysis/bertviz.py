@@ -11,16 +11,17 @@ import html
 import importlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from bertedu.analysis.attention_view import Attention, attend
+from bertedu.analysis.attention_view import Attention, attend, for_script
 from bertedu.analysis.views import Picture, head_grid, neuron_maps
 from bertedu.model.attention import SelfAttention
 from bertedu.model.bert import Bert, BertForPreTraining
@@ -42,30 +43,32 @@ class BertvizView:
     Where scripts may not run, in a notebook that is not trusted yet, a picture stands there.
     """
 
-    def __init__(self, kind: str, page: str, params: dict[str, Any], picture: Picture) -> None:
-        """Take what bertviz returned, its parameters, and the picture that stands in for it."""
-        self.kind, self.params, self._picture = kind, params, picture
-        self.alt = picture.alt
+    def __init__(
+        self,
+        kind: str,
+        page: str,
+        params: dict[str, Any],
+        picture: Picture,
+        offered: Sequence[str] = (),
+    ) -> None:
+        """Take what bertviz returned, its parameters, and the picture that stands in for it.
+
+        ``offered`` are names for a box that chooses whose attention a head view draws.
+        """
+        self.kind, self.params, self.picture, self.alt = kind, params, picture, picture.alt
         self._body, self._script = _parts(kind, page)
-
-    def offer(self, names: Sequence[str]) -> None:
-        """Put a box into a head view that chooses whose attention is drawn."""
-        options = "".join(
-            f'<option value="{i}">{html.escape(name)}</option>' for i, name in enumerate(names)
-        )
-        body = re.sub(r'Attention: <select id="filter">.*?</select>', "", self._body, flags=re.S)
-        box = f'{LAYERS} Model: <select id="filter">{options}</select>'
-        self._body = body.replace(LAYERS, box)
-
-    def picture(self) -> Picture:
-        """Return the picture that stands there where scripts do not run."""
-        return self._picture
+        if offered:
+            options = "".join(
+                f'<option value="{i}">{html.escape(name)}</option>'
+                for i, name in enumerate(offered)
+            )
+            box = f'{LAYERS} Model: <select id="filter">{options}</select>'
+            own_box = r'Attention: <select id="filter">.*?</select>'
+            self._body = re.sub(own_box, "", self._body, flags=re.S).replace(LAYERS, box)
 
     def _repr_html_(self) -> str:
-        # "<" is escaped, so that no token can end the script
-        data = json.dumps(self.params, sort_keys=True).replace("<", "\\u003c")
+        data = for_script(self.params)
         name = f"bertviz-{self.kind}-" + hashlib.sha256(data.encode()).hexdigest()[:12]
-        body = json.dumps(self._body).replace("<", "\\u003c")
         libraries = "\n".join(
             # a notebook page may have `exports`, `module` and `define`: not for these two
             f"(function (exports, module, define) {{ {_library(name)}\n}}).call(scope);"
@@ -73,7 +76,7 @@ class BertvizView:
         )
         return (
             f'<div class="bertedu-bertviz" data-view="{name}" role="group" '
-            f'aria-label="{html.escape(self.alt)}">{self._picture._repr_html_()}'
+            f'aria-label="{html.escape(self.alt)}">{self.picture._repr_html_()}'
             f"<p>A still picture. Run the cell in a notebook, and it becomes bertviz's {self.kind} "
             "view.</p></div>"
             f"{MARK}\n(function () {{\n"
@@ -84,8 +87,8 @@ class BertvizView:
             'root.dataset.drawn = "yes";\n'
             f"const scope = {{}};\n{libraries}\n"
             "const d3 = scope.d3, $ = window.jQuery.noConflict(true);\n"
-            f'root.innerHTML = {body};\nroot.style.cssText = "background: white; color: black; '
-            f'overflow-x: auto";\n'
+            f"root.innerHTML = {for_script(self._body)};\n"
+            'root.style.cssText = "background: white; color: black; overflow-x: auto";\n'
             f"{self._script}\n}})();\n</script>"
         )
 
@@ -107,45 +110,38 @@ def head_view(
     ``layers`` are counted from 1; all of them if left out. The first one is shown at the start.
     Several models of one size, by name, get a box to choose from; the first is shown at the start.
 
-    Raises
-    ------
-    ValueError
-        A model has no attention, there is no such layer, the models differ in layers or heads, or
-        there are too many tokens or numbers for a page.
-
+    Raises ValueError if a model has no attention, there is no such layer, the models differ in
+    layers or heads, or there are too many tokens or numbers for a page.
     """
     from bertviz import head_view as draw
 
     models = dict(model) if isinstance(model, Mapping) else {name: model}
+    several = len(models) > 1
     shown, parts = [], []
     for each, one in models.items():
-        found, start_b = _attend(one, tokenizer, text, pair, layers, each)
-        shown.append(found)
-        places = [layer - 1 for layer in found.layers]
-        page = draw(
-            _by_place(found), found.tokens, start_b, include_layers=places, html_action="return"
-        )
-        parts.append(_params(page.data))
-    if len({tuple(found.weights.shape) for found in shown}) != 1:
-        raise ValueError("the models differ in layers, heads or tokens: give models of one size")
+        attention, start_b = _attend(one, tokenizer, text, pair, layers, each)
+        page, params = _draw(draw, attention, start_b)
+        shown.append(attention)
+        parts.append(params)
     first = shown[0]
-    _check_size(first, len(shown) * first.weights.numel() * (2 if pair else 1))
+    if any(one.weights.shape != first.weights.shape for one in shown):
+        raise ValueError("the models differ in layers, heads or tokens: give models of one size")
+    numbers = len(shown) * first.weights.numel() * (2 if pair else 1)
+    _check_size(first, "numbers", numbers, MOST_NUMBERS)
     params = parts[0] | {"layer": first.layers[0] - 1}
-    if len(models) > 1:
+    if several:
         params["attention"] = [
             part | {"name": each if part["name"] is None else f"{each}, {part['name']}"}
-            for each, found in zip(models, parts, strict=True)
-            for part in found["attention"]
+            for each, own in zip(models, parts, strict=True)
+            for part in own["attention"]
         ]
-    names = ", ".join(models)
-    alt = f"bertviz head view of {names}, layer {first.layers[0]}, over {len(first.tokens)} tokens."
-    heads = [f"head {head}" for head in range(1, first.weights.shape[1] + 1)]
-    rows = list(models) if len(models) > 1 else [f"layer {first.layers[0]}"]
-    maps = torch.stack([found.weights[0] for found in shown])
-    view = BertvizView("head", page.data, params, head_grid(maps, rows, heads, alt, first.tokens))
-    if len(models) > 1:
-        view.offer([part["name"] for part in params["attention"]])
-    return view
+    layer = f"layer {first.layers[0]}"
+    alt = f"bertviz head view of {', '.join(models)}, {layer}, over {len(first.tokens)} tokens."
+    maps = torch.stack([one.weights[0] for one in shown])
+    rows = list(models) if several else [layer]
+    picture = head_grid(maps, rows, _head_names(first), alt, first.tokens)
+    offered = [part["name"] for part in params["attention"]] if several else ()
+    return BertvizView("head", page, params, picture, offered)
 
 
 def model_view(
@@ -164,31 +160,18 @@ def model_view(
 
     shown, start_b = _attend(model, tokenizer, text, pair, layers, name)
     lines = shown.weights.numel()
-    if lines > MOST_LINES:
-        raise ValueError(
-            f"{lines:,} lines are too many for one page ({MOST_LINES:,} at most): take a shorter "
-            f"text, or fewer layers with layers=[{shown.layers[0]}]"
-        )
-    _check_size(shown, lines * (2 if pair else 1))
-    places = [layer - 1 for layer in shown.layers]
-    page = draw(
-        _by_place(shown),
-        shown.tokens,
-        start_b,
-        include_layers=places,
-        display_mode="light",
-        html_action="return",
-    )
-    params = _params(page.data)
-    params["total_heads"] = max(6, shown.weights.shape[1])  # two heads would each fill the window
+    _check_size(shown, "lines", lines, MOST_LINES)
+    _check_size(shown, "numbers", lines * (2 if pair else 1), MOST_NUMBERS)
+    page, params = _draw(draw, shown, start_b, display_mode="light")
+    heads = _head_names(shown)
+    params["total_heads"] = max(6, len(heads))  # two heads would each fill the window
     alt = (
-        f"bertviz model view of {name}: {shown.weights.shape[1]} heads in each of the layers "
+        f"bertviz model view of {name}: {len(heads)} heads in each of the layers "
         f"{', '.join(map(str, shown.layers))}, over {len(shown.tokens)} tokens."
     )
     rows = [f"layer {number}" for number in shown.layers]
-    heads = [f"head {number}" for number in range(1, shown.weights.shape[1] + 1)]
     picture = head_grid(shown.weights, rows, heads, alt, shown.tokens)
-    return BertvizView("model", page.data, params, picture)
+    return BertvizView("model", page, params, picture)
 
 
 def neuron_view(
@@ -204,18 +187,13 @@ def neuron_view(
     """Show where a weight comes from: query, key, their products number by number, softmax.
 
     The view starts at ``layer`` (the first one shown, if left out) and ``head``, both from 1.
-
-    Raises
-    ------
-    ValueError
-        As `head_view`; or the view does not hold that layer or head.
-
+    Raises ValueError as `head_view` does, or if the view does not hold that layer or head.
     """
     from bertviz import neuron_view as bertviz_neuron
 
     shown, start_b = _attend(model, tokenizer, text, pair, layers, name)
     layer = shown.layers[0] if layer is None else layer
-    heads = shown.weights.shape[1]
+    heads, count = shown.weights.shape[1], len(shown.tokens)
     if layer not in shown.layers or not 1 <= head <= heads:
         raise ValueError(
             f"the view holds layers {shown.layers} with heads 1 to {heads}, "
@@ -223,45 +201,38 @@ def neuron_view(
         )
     vectors = queries_and_keys(encoder_of(model), tokenizer, text, pair)
     chosen = [vectors[number - 1] for number in shown.layers]
-    both = sum(queries.numel() + keys.numel() for queries, keys in chosen)
-    _check_size(shown, (shown.weights.numel() + both) * (2 if pair else 1))
-    records = [
+    numbers = shown.weights.numel() + sum(q.numel() + k.numel() for q, k in chosen)
+    _check_size(shown, "numbers", numbers * (2 if pair else 1), MOST_NUMBERS)
+    answer = _Answer(
         {"attn": weights[None], "queries": queries[None], "keys": keys[None]}
         for weights, (queries, keys) in zip(shown.weights, chosen, strict=True)
-    ]
-    cut = start_b or len(shown.tokens)
+    )
+    cut = start_b or count
+    place = shown.layers.index(layer)
     page = bertviz_neuron.show(
-        _Answer(records),
+        answer,
         "bert",
-        _Pieces(),
+        PIECES,
         shown.tokens[1 : cut - 1],  # bertviz puts [CLS] and [SEP] around them again
         shown.tokens[cut:-1] or None,
         display_mode="light",
-        layer=shown.layers.index(layer),
+        layer=place,
         head=head - 1,
         html_action="return",
-    )
-    params = _params(page.data)
+    ).data
+    params = _params(page)
     params["layer_names"] = shown.layers
-    params["bidirectional"] = encoder_of(model).config.direction != "left-to-right"
-    place = shown.layers.index(layer)
-    alt = (
-        f"bertviz neuron view of {name}, layer {layer}, head {head}, over {len(shown.tokens)} "
-        "tokens."
-    )
-    queries, keys = (numbers[head - 1] for numbers in chosen[place])
-    picture = neuron_maps(queries, keys, shown.weights[place, head - 1], shown.tokens, alt)
-    return BertvizView("neuron", page.data, params, picture)
+    params["bidirectional"] = shown.direction != "left-to-right"
+    alt = f"bertviz neuron view of {name}, layer {layer}, head {head}, over {count} tokens."
+    queries, keys = (vectors[head - 1] for vectors in chosen[place])
+    picture = neuron_maps(queries, keys, shown.head(layer, head), shown.tokens, alt)
+    return BertvizView("neuron", page, params, picture)
 
 
 def encoder_of(model: nn.Module) -> Bert:
     """Return the encoder of a model: itself, or what its heads stand on.
 
-    Raises
-    ------
-    ValueError
-        It has none. ELMo is made of LSTMs.
-
+    Raises ValueError if it has none. ELMo is made of LSTMs.
     """
     bert = model if isinstance(model, Bert) else getattr(model, "bert", None)
     if not isinstance(bert, Bert):
@@ -279,30 +250,27 @@ def queries_and_keys(
 
     softmax(queries keysᵀ / √d) gives the weights of the head back.
     """
-    caught: list[Tensor] = []
-    sizes = (bert.config.num_attention_heads, -1)
+    vectors: list[tuple[Tensor, Tensor]] = []
 
-    def catch(module: nn.Module, given: Any, made: Tensor) -> None:
-        heads: Tensor = made[0].unflatten(-1, sizes)  # type: ignore[no-untyped-call]
-        caught.append(heads.transpose(0, 1).float().cpu())
+    def keep(part: SelfAttention, given: tuple[Tensor, ...]) -> None:
+        query, key = part.split_heads(part.query(given[0])), part.split_heads(part.key(given[0]))
+        vectors.append((query[0].float().cpu(), key[0].float().cpu()))
 
     parts = [part for part in bert.modules() if isinstance(part, SelfAttention)]
-    hooks = [  # query is called before key
-        module.register_forward_hook(catch) for part in parts for module in (part.query, part.key)
-    ]
+    hooks = [part.register_forward_pre_hook(keep) for part in parts]
     try:
         attend(bert, tokenizer, text, pair)
     finally:
         for hook in hooks:
             hook.remove()
-    return list(zip(caught[::2], caught[1::2], strict=True))
+    return vectors
 
 
 def without_scripts(notebook: Path) -> int:
     """Take bertviz's script out of the outputs of a notebook file; the pictures stay.
 
     Returns how many outputs were changed. Run it before a commit:
-    ``python -m bertedu.analysis.attention notebooks/15_reading_attention.ipynb``.
+    ``python -m bertedu.analysis.bertviz notebooks/15_reading_attention.ipynb``.
     """
     content = json.loads(notebook.read_text(encoding="utf-8"))
     changed = 0
@@ -323,31 +291,24 @@ def without_scripts(notebook: Path) -> int:
 # -- what bertviz is given
 
 
-class _Answer:
+# in place of a tokenizer: the text is word pieces already, and nobody looks at their numbers
+PIECES = SimpleNamespace(
+    cls_token="[CLS]",
+    sep_token="[SEP]",
+    tokenize=list,
+    convert_tokens_to_ids=lambda p: [0] * len(p),
+)
+
+
+class _Answer(nn.Module):
     """In place of a model: bertviz calls it, and gets what ours has computed already."""
 
-    def __init__(self, records: list[dict[str, Tensor]]) -> None:
-        self.records = records
+    def __init__(self, records: Iterable[dict[str, Tensor]]) -> None:
+        super().__init__()
+        self.records = list(records)
 
-    def eval(self) -> None:
-        """Do nothing: the weights are there."""
-
-    def __call__(self, ids: Tensor, token_type_ids: Tensor | None = None) -> Any:
+    def forward(self, ids: Tensor, token_type_ids: Tensor | None = None) -> Any:
         return (self.records,)
-
-
-class _Pieces:
-    """In place of a tokenizer: the text is word pieces already."""
-
-    cls_token, sep_token = "[CLS]", "[SEP]"
-
-    def tokenize(self, pieces: list[str]) -> list[str]:
-        """Return the pieces."""
-        return pieces
-
-    def convert_tokens_to_ids(self, pieces: list[str]) -> list[int]:
-        """Return as many numbers; nobody looks at them."""
-        return [0] * len(pieces)
 
 
 def _attend(
@@ -372,21 +333,16 @@ def _attend(
     return shown, encoding.type_ids.index(1) if pair is not None else None
 
 
-def _check_size(shown: Attention, numbers: int) -> None:
-    if numbers > MOST_NUMBERS:
+def _check_size(shown: Attention, what: str, count: int, most: int) -> None:
+    if count > most:
         raise ValueError(
-            f"{numbers:,} numbers are too many for one page ({MOST_NUMBERS:,} at most): take a "
+            f"{count:,} {what} are too many for one page ({most:,} at most): take a "
             f"shorter text, or fewer layers with layers=[{shown.layers[0]}]"
         )
 
 
-def _by_place(shown: Attention) -> list[Tensor]:
-    """One tensor (1, A, S, S) for each layer from the first on: bertviz chooses by place."""
-    blank = torch.zeros_like(shown.weights[:1])
-    found = [blank] * max(shown.layers)
-    for layer, weights in zip(shown.layers, shown.weights, strict=True):
-        found[layer - 1] = weights[None]
-    return found
+def _head_names(shown: Attention) -> list[str]:
+    return [f"head {number}" for number in range(1, shown.weights.shape[1] + 1)]
 
 
 # -- what bertviz gives back
@@ -443,6 +399,15 @@ HELP = {
     "neuron": "Point at a token, then click on its plus sign: query × key, number by number, adds "
     "up to q · k; softmax makes it the weight.",
 }
+
+
+def _draw(
+    draw: Callable[..., Any], shown: Attention, start_b: int | None, **options: str
+) -> tuple[str, dict[str, Any]]:
+    """Return the page of bertviz's head or model view, and its parameters."""
+    weights = list(shown.weights[:, None])  # (1, A, S, S) for each layer
+    page = draw(weights, shown.tokens, start_b, html_action="return", **options).data
+    return page, _params(page) | {"include_layers": [layer - 1 for layer in shown.layers]}
 
 
 def _params(page: str) -> dict[str, Any]:

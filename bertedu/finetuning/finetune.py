@@ -1,0 +1,136 @@
+"""A fine-tuning run, from names to scores."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from tokenizers import Tokenizer
+
+from bertedu.finetuning.collation import MAX_LENGTH
+from bertedu.finetuning.encoders import frozen_features, load_encoder, with_bilstm
+from bertedu.finetuning.examples import KindName, Splits, Task, TaskError
+from bertedu.finetuning.kinds import Answer, Classification, Kind, MultipleChoice, Regression
+from bertedu.finetuning.question_answering import QuestionAnswering
+from bertedu.finetuning.tagging import Tagging
+from bertedu.finetuning.training import History, Hyperparameters, TaskModel, finetune, score_items
+from bertedu.model.device import default_device, has_fast_bfloat16
+from bertedu.model.features import READS, Encoder
+from bertedu.model.loading import is_published
+
+# "features:last" reads the last layer of the frozen model; "untrained features:last" is its control
+FEATURES = tuple(f"features:{reads}" for reads in READS)
+METHODS = (
+    "fine-tuned",
+    "frozen",
+    "untrained",
+    "fine-tuned + BiLSTM",
+    *FEATURES,
+    *(f"untrained {name}" for name in FEATURES),
+)
+Rates = tuple[float, float, float]
+# The paper's are for 110 million parameters; small models bear more, new layers alone still more.
+RATES: dict[str, Rates] = {
+    "fine-tuned": (1e-4, 3e-4, 1e-3),
+    "frozen": (1e-3, 3e-3, 1e-2),
+    "published": (3e-5, 1e-4, 3e-4),
+}
+
+
+def make_kind(task: Task, splits: Splits) -> Kind:
+    """Return the kind of a task, ready to encode its examples."""
+    if task.kind == "span":
+        can_be_none = any(not question.answers for question in splits["train"])
+        return QuestionAnswering(can_be_none, by_character=task.metric == "character_f1")
+    return kind_with(task.kind, task.labels)
+
+
+def kind_with(name: KindName, labels: tuple[str, ...]) -> Kind:
+    """Return a kind that is no "span": all that it needs is its labels, if any."""
+    if name == "classification":
+        return Classification(labels)
+    if name == "tagging":
+        return Tagging(labels)
+    return Regression() if name == "regression" else MultipleChoice()
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Which model, how: all that a run needs besides the task and the recipe."""
+
+    model: str
+    method: str = "fine-tuned"
+    train_examples: int | None = None  # none: all
+
+    def __post_init__(self) -> None:
+        """Refuse a method that is none."""
+        if self.method not in METHODS:
+            raise TaskError(f"no method {self.method!r}: choose one of {', '.join(METHODS)}")
+        if self.train_examples is not None and self.train_examples < 1:
+            raise TaskError(f"{self.train_examples} training examples: at least one is needed")
+
+    @property
+    def untrained(self) -> bool:
+        """Whether the encoder is drawn at random."""
+        return self.method.startswith("untrained")
+
+    @property
+    def reads(self) -> str:
+        """What is read off a frozen encoder (`READS`); empty if its last layer is trained on."""
+        return self.method.partition("features:")[2]
+
+    @property
+    def rates(self) -> Rates:
+        """Learning rates worth trying."""
+        if self.reads or self.method == "frozen":
+            return RATES["frozen"]
+        return RATES["published" if is_published(self.model) else "fine-tuned"]
+
+
+@dataclass
+class Run:
+    """A fine-tuned model and what it answered."""
+
+    model: TaskModel
+    tokenizer: Tokenizer
+    history: History
+    answers: dict[str, list[Answer]]
+    bfloat16: bool  # products in 16 bits
+
+
+def run_once(
+    task: Task,
+    splits: Splits,
+    setup: Setup,
+    recipe: Hyperparameters,
+    score: Sequence[str] = ("dev", "test"),
+    bfloat16: bool | None = None,
+    progress: bool = True,
+) -> Run:
+    """Fine-tune once, and answer the splits of ``score``.
+
+    Raises TaskError if the examples cannot be encoded, CheckpointError or SourceError if the
+    encoder cannot be loaded, and FineTuningDiverged if the loss became NaN.
+    """
+    device = default_device()
+    if bfloat16 is None:
+        bfloat16 = has_fast_bfloat16(device)
+    encoder: Encoder
+    encoder, tokenizer = load_encoder(setup.model, recipe.dropout, setup.untrained, recipe.seed)
+    kind = make_kind(task, splits)
+    splits = splits | {"train": splits["train"][: setup.train_examples]}
+    torch.manual_seed(recipe.seed)  # of the new layers
+    if setup.reads:
+        encoder = frozen_features(encoder, setup.reads)
+    elif setup.method == "fine-tuned + BiLSTM":
+        encoder = with_bilstm(encoder)
+    model = TaskModel(encoder, kind, recipe.dropout, setup.method == "frozen").to(device)
+    needed = {"train", "dev", *score}
+    items = {split: kind.encode(splits[split], tokenizer, MAX_LENGTH) for split in needed}
+    history = finetune(
+        model, items["train"], splits["dev"], items["dev"], task.metric, recipe, bfloat16, progress
+    )
+    answers = {
+        split: kind.answers(splits[split], items[split], score_items(model, items[split], bfloat16))
+        for split in score
+    }
+    return Run(model, tokenizer, history, answers, bfloat16)

@@ -1,0 +1,182 @@
+"""The table: task × model, with intervals, and what a difference is worth."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bertedu.finetuning.examples import TaskError
+from bertedu.finetuning.kinds import Outcomes
+from bertedu.finetuning.record import RunRecord
+from bertedu.results.bootstrap import (
+    BootstrapScores,
+    Floats,
+    Ints,
+    draw_runs,
+    draw_texts,
+    interval,
+    seed_interval,
+)
+from bertedu.results.files import Row, write_csv
+
+REFERENCE = "bert-L4H128"
+System = tuple[str, str, str]  # model, method, number of training examples
+SystemOf = Callable[[Row], System | None]  # of a row of outcomes; none: it is left out
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A score that follows from sums over examples, so that thousands of draws cost little."""
+
+    parts: Callable[[Outcomes], Floats]  # (n, columns) -> (n, k), what is summed
+    score: Callable[[Floats], Floats]  # sums (..., k) -> scores (...)
+
+    def __call__(self, outcomes: Outcomes) -> float:
+        """Return the score of all examples."""
+        return float(self.score(self.parts(outcomes).sum(axis=0)))
+
+
+def _share(right: Callable[[Outcomes], Floats]) -> Metric:
+    """Return the mean of a number that each example has."""
+
+    def parts(outcomes: Outcomes) -> Floats:
+        return np.stack([right(outcomes), np.ones(len(outcomes))], axis=1)
+
+    return Metric(parts, lambda sums: sums[..., 0] / sums[..., 1])
+
+
+def _products(outcomes: Outcomes) -> Floats:
+    x, y = outcomes.T - outcomes.mean(axis=0)[:, None]  # small numbers: nothing is rounded away
+    return np.stack([np.ones(len(x)), x, y, x * x, y * y, x * y], axis=1)
+
+
+def _pearson(sums: Floats) -> Floats:
+    count, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
+    of_x, of_y = xx / count - (x / count) ** 2, yy / count - (y / count) ** 2
+    fixed = (of_x < 1e-18) | (of_y < 1e-18)  # one of them never changes
+    together = xy / count - x * y / count**2
+    return np.where(fixed, 0.0, together / np.sqrt(np.where(fixed, 1.0, of_x * of_y)))
+
+
+def _entity_f1(sums: Floats) -> Floats:
+    right, found, there = np.moveaxis(sums, -1, 0)
+    return np.where(found + there > 0, 2 * right / np.maximum(found + there, 1), 0.0)
+
+
+# the columns of a kind's outcomes -> its main metric, without details
+METRICS = {
+    "label/found": _share(lambda outcomes: (outcomes[:, 0] == outcomes[:, 1]).astype(float)),
+    "value/found": Metric(_products, _pearson),
+    "right/found/there": Metric(lambda outcomes: outcomes, _entity_f1),
+    "exact/f1/answerable": _share(lambda outcomes: outcomes[:, 1]),
+}
+
+
+def paired_difference(
+    record: RunRecord, task: str, one: System, other: System
+) -> tuple[float, float, float]:
+    """Return mean(one) - mean(other) and its 95 % interval, on the same draws of texts.
+
+    Where both have the same number of seeds, seed i of one is drawn with seed i of the other.
+    Raises TaskError if one of them has no runs.
+    """
+    drawn = draw_systems(record, task)
+    for system in (one, other):
+        if system not in drawn:
+            raise TaskError(
+                f"no runs of {', '.join(system)} on {task}: run it with bertedu finetune"
+            )
+    return drawn[one].minus(drawn[other])
+
+
+def drawn_reader(scores: Floats, sources: Ints) -> BootstrapScores:
+    """Return what `draw_systems` would of a reader whose score on each example is known.
+
+    ``scores``: (n,), from 0 to 1; its score is their mean. ``sources``: (n,), as in a record.
+    Raises TaskError if there are more or fewer scores than examples.
+    """
+    if scores.shape != sources.shape:
+        raise TaskError(f"there are {len(sources)} test examples; scores: {scores.shape}")
+    means = np.array([scores[chosen].mean() for chosen in draw_texts(sources)])
+    return BootstrapScores([float(scores.mean())], means)
+
+
+def _system(row: Row) -> System:
+    return row["model"], row["method"], row["train_examples"]
+
+
+def draw_systems(
+    record: RunRecord, task: str, system_of: SystemOf = _system
+) -> dict[System, BootstrapScores]:
+    """Return every system of a task, all on the same draws of texts.
+
+    ``system_of`` says which system a row of outcomes belongs to: its model, method and number of
+    training examples, if nothing else is said.
+    """
+    sources, rows = record.outcomes(task)
+    systems: dict[System, list[tuple[Metric, Outcomes]]] = defaultdict(list)
+    for row, outcomes in rows:
+        if system := system_of(row):
+            systems[system].append((METRICS[row["columns"]], outcomes))
+    often = np.array([np.bincount(e, minlength=len(sources)) for e in draw_texts(sources)], float)
+    drawn = {}
+    for system, runs in systems.items():
+        scores = np.array([metric.score(often @ metric.parts(o)) for metric, o in runs])
+        chosen = np.array(draw_runs(len(runs), len(often)))  # (draws, runs), as scores.T
+        means = np.take_along_axis(scores.T, chosen, axis=1).mean(axis=1)
+        drawn[system] = BootstrapScores([metric(outcomes) for metric, outcomes in runs], means)
+    return drawn
+
+
+def summarize_task(
+    record: RunRecord, task: str, reference: System, system_of: SystemOf = _system
+) -> list[Row]:
+    """Return a row for each system: its mean over seeds, intervals, and how it differs.
+
+    ``low`` and ``high`` hold for other test texts and other fine-tuning seeds together;
+    ``seeds_low`` and ``seeds_high`` for other seeds on the same texts. None of them holds for other
+    pre-training runs: the checkpoints of a system are these. ``minus_reference`` is this system
+    minus ``reference`` on the same draws of texts, and, if both have the same seeds, of seeds.
+    ``system_of`` is that of `draw_systems`.
+    """
+    drawn = draw_systems(record, task, system_of)
+    rows = []
+    for system, scores in drawn.items():
+        numbers = {"mean": scores.mean}
+        numbers["low"], numbers["high"] = interval(scores.draws.tolist())
+        numbers["seeds_low"], numbers["seeds_high"] = seed_interval(scores.scores)
+        if reference in drawn and system != reference:
+            names = ("minus_reference", "minus_low", "minus_high")
+            numbers |= zip(names, scores.minus(drawn[reference]), strict=True)
+        row: Row = {"task": task, "model": system[0], "method": system[1]}
+        row |= {"train_examples": system[2], "seeds": len(scores.scores)}
+        rows.append(
+            row | {n: "" if np.isnan(value) else f"{value:.4f}" for n, value in numbers.items()}
+        )
+    return rows
+
+
+def summarize(
+    folder: Path, reference: str | None = None, tasks: Sequence[str] | None = None
+) -> list[Row]:
+    """Summarize all tasks of a folder of results, and write `finetuning_summary.csv` there.
+
+    Systems are compared with ``reference``, fine-tuned; if none is named, with `REFERENCE` where
+    it was run. Raises TaskError if the folder holds no outcomes, none of one of ``tasks``, or none
+    of the reference.
+    """
+    record = RunRecord(folder)
+    outcomes = record.outcomes_folder
+    names = tasks or sorted(
+        path.relative_to(outcomes).with_suffix("").as_posix() for path in outcomes.rglob("*.csv")
+    )
+    if not names:
+        raise TaskError(f"no outcomes in {folder}: run `bertedu finetune` first")
+    system = (reference or REFERENCE, "fine-tuned", "all")
+    rows = [row for name in names for row in summarize_task(record, name, system)]
+    if reference and not any((row["model"], row["method"]) == system[:2] for row in rows):
+        raise TaskError(f"no fine-tuned runs of {reference!r} in {folder} to compare with")
+    write_csv(folder / "finetuning_summary.csv", rows)
+    return rows

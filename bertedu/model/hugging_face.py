@@ -1,0 +1,273 @@
+"""Hugging Face's names, settings and files: what `transformers` writes, and what it opens."""
+
+import json
+import math
+import re
+from collections.abc import Collection, Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+
+from bertedu.model.bert import Bert, BertForPreTraining
+from bertedu.model.config import BertConfig, Direction
+from bertedu.model.weight_files import CheckpointError, read_json, write_tensors
+from bertedu.results.files import replacing
+from bertedu.text.fast_tokenizer import tokenizer_settings
+
+ELMO = "bertedu-elmo"  # model_type of a model that `transformers` does not have
+DECODER = "mlm.decoder.weight"  # one storage with the token embedding, if tied
+DECODER_BIAS = "cls.predictions.decoder.bias"  # cls.predictions.bias under a second name
+# ours -> Hugging Face's, applied one after the other to every name
+_TO_HUGGING_FACE = (
+    (r"embeddings\.token\.", "embeddings.word_embeddings."),
+    (r"embeddings\.position\.", "embeddings.position_embeddings."),
+    (r"embeddings\.segment\.", "embeddings.token_type_embeddings."),
+    (r"embeddings\.norm\.", "embeddings.LayerNorm."),
+    (r"encoder\.layers\.(\d+)\.", r"encoder.layer.\1."),
+    (r"\.attention_norm\.", ".attention.output.LayerNorm."),
+    (r"\.attention\.output\.(weight|bias)", r".attention.output.dense.\1"),
+    (r"\.attention\.(query|key|value)\.", r".attention.self.\1."),
+    (r"\.feed_forward_norm\.", ".output.LayerNorm."),
+    (r"\.feed_forward\.(intermediate|output)\.", r".\1.dense."),
+    (r"^mlm\.transform\.", "cls.predictions.transform.dense."),
+    (r"^mlm\.norm\.", "cls.predictions.transform.LayerNorm."),
+    (r"^mlm\.decoder\.bias", "cls.predictions.bias"),
+    (r"^mlm\.decoder\.weight", "cls.predictions.decoder.weight"),
+    (r"^nsp\.classifier\.", "cls.seq_relationship."),
+)
+# old files call scale and shift of a layer norm gamma and beta
+_OLD_NAMES = ((r"LayerNorm\.gamma$", "LayerNorm.weight"), (r"LayerNorm\.beta$", "LayerNorm.bias"))
+_SIZES = tuple(f.name for f in fields(BertConfig) if f.name not in ("dropout", "direction", "norm"))
+_OLD_SIZES = {"layer_norm_eps": 1e-12, "initializer_range": 0.02}  # not in the first configs
+# relatives of BERT on the Hub, and the first thing in which each is another model
+_RELATIVES = {
+    "roberta": "it counts positions from 2, has no segments, and cuts words into bytes",
+    "xlm-roberta": "it counts positions from 2, has no segments, and cuts words by SentencePiece",
+    "camembert": "it is a RoBERTa: positions from 2, no segments",
+    "distilbert": "it has no segments and no pooler, and other names for everything",
+    "albert": "its layers share one set of weights, and its embeddings are factorized",
+    "electra": "its head tells replaced words from real ones, and its embeddings may be narrower",
+    "deberta": "its attention uses relative positions",
+    "deberta-v2": "its attention uses relative positions",
+    "mpnet": "its attention uses relative positions",
+    "modernbert": "it turns queries and keys by their position, and norms come before",
+    "gpt2": "it reads from left to right, and its norms come before each sub-layer",
+}
+# settings of `transformers` that would make other numbers of the same weights
+_MUST_BE = {
+    "hidden_act": ("gelu", "only gelu is known"),
+    "position_embedding_type": ("absolute", "it must be 'absolute', a vector for each place"),
+    "add_cross_attention": (False, "there is no second text to attend to in BERT"),
+    "is_encoder_decoder": (False, "BERT has no decoder"),
+    "pruned_heads": ({}, "every layer must have all its heads: get the weights before pruning"),
+    "quantization_config": (None, "quantized weights are rounded: get the float ones"),
+}
+
+
+# --- Names --------------------------------------------------------------------------------------
+
+
+def hugging_face_name(name: str) -> str:
+    """Translate the name of one of our parameters, e.g. `bert.embeddings.token.weight`."""
+    for ours, theirs in _TO_HUGGING_FACE:
+        name = re.sub(ours, theirs, name)
+    return name
+
+
+def hugging_face_names(model: Bert | BertForPreTraining) -> dict[str, str]:
+    """Map our name of each tensor to what it is called in the file of a whole BERT."""
+    prefix = "" if isinstance(model, BertForPreTraining) else "bert."
+    return {name: hugging_face_name(prefix + name) for name in model.state_dict()}
+
+
+def canonical(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Give tensors of old files, and of encoders saved alone, the names of today's whole BERTs."""
+    alone = not any(name.startswith("bert.") for name in tensors)
+    renamed = {}
+    for name, tensor in tensors.items():
+        for old, new in _OLD_NAMES:
+            name = re.sub(old, new, name)
+        if alone and name.startswith(("embeddings.", "encoder.", "pooler.")):
+            name = f"bert.{name}"
+        renamed[name] = tensor
+    if DECODER_BIAS in renamed:
+        renamed["cls.predictions.bias"] = renamed[DECODER_BIAS]  # should they differ, this is used
+    return renamed
+
+
+def hugging_face_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Name all tensors as `transformers` does; a decoder that is the embedding is left out."""
+    state = model.state_dict()
+    if is_tied(model):
+        del state[DECODER]
+    tensors = {hugging_face_name(name): tensor for name, tensor in state.items()}
+    if hugging_face_name(DECODER) in tensors:  # then `transformers` reads the second name only
+        tensors[DECODER_BIAS] = tensors["cls.predictions.bias"].clone()
+    return tensors
+
+
+def is_tied(model: nn.Module) -> bool:
+    """Whether there is an MLM head whose decoder is the token embedding itself: BERT's own way."""
+    if not isinstance(model, BertForPreTraining):
+        return False
+    return model.mlm.decoder.weight is model.bert.embeddings.token.weight
+
+
+def tie_setting(model: nn.Module) -> dict[str, bool]:
+    """Say in a config that the decoder is a table of its own, if it is."""
+    apart = isinstance(model, BertForPreTraining) and not is_tied(model)
+    return {"tie_word_embeddings": False} if apart else {}
+
+
+# --- Settings -----------------------------------------------------------------------------------
+
+
+def hugging_face_config(config: BertConfig) -> dict[str, Any]:
+    """Write a config the way `transformers` does; `bertedu` holds what that cannot say."""
+    return {
+        "architectures": ["BertForPreTraining"],
+        "model_type": "bert",
+        "hidden_act": "gelu",
+        "pad_token_id": 0,
+        "hidden_dropout_prob": config.dropout,
+        "attention_probs_dropout_prob": config.dropout,
+        **{name: value for name, value in asdict(config).items() if name in _SIZES},
+        "is_decoder": config.direction == "left-to-right",  # else `transformers` looks ahead
+        "bertedu": {"direction": config.direction, "norm": config.norm},
+    }
+
+
+def read_config(folder: Path, kinds: Collection[str] = ("bert",)) -> BertConfig:
+    """Read `config.json`, ours or Hugging Face's; its `model_type` must be one of ``kinds``.
+
+    Raises CheckpointError if there is none, it is not JSON, it describes another kind of model, or
+    it has settings under which the weights mean others.
+    """
+    values, path = read_json(folder), folder / "config.json"
+    model_type = values.get("model_type")
+    if model_type == ELMO:
+        raise CheckpointError(f"{path} describes an ELMo: load it with load_elmo")
+    sizes_only = model_type is None and set(_SIZES) - set(_OLD_SIZES) <= set(values)
+    if model_type not in kinds and not sizes_only:
+        named = "" if model_type is None else f", and is {model_type!r}"
+        why = f": {_RELATIVES[model_type]}" if model_type in _RELATIVES else ""
+        raise CheckpointError(
+            f"{path} does not describe a BERT (model_type must be 'bert'{named}{why})"
+        )
+    values = _OLD_SIZES | values
+    _refuse_other_settings(values, path)
+    one_way: Direction = "left-to-right" if values.get("is_decoder") else "bidirectional"
+    own = values.get("bertedu", {})
+    try:
+        return BertConfig(
+            **{name: values[name] for name in _SIZES},
+            dropout=values.get("hidden_dropout_prob", 0.1),
+            direction=own.get("direction", one_way),
+            norm=own.get("norm", "post"),
+        )
+    except KeyError as error:
+        raise CheckpointError(f"{path} lacks {error.args[0]!r}") from None
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"{path} makes no model: {error}") from None
+
+
+def _refuse_other_settings(values: dict[str, Any], path: Path) -> None:
+    """Raise CheckpointError if the same weights would give other numbers here."""
+    for name, (wanted, why) in _MUST_BE.items():
+        value = values.get(name, wanted)
+        if value != wanted and (value or wanted):  # null and {} say no, too
+            raise CheckpointError(f"{path}: {name} is {value!r}; {why}")
+    for name in _OLD_SIZES:
+        size = values[name]
+        if type(size) not in (int, float) or not 0 < size < math.inf:
+            raise CheckpointError(f"{path}: {name} is {size!r}; it must be a number above 0")
+    hidden = values.get("hidden_dropout_prob", 0.1)
+    attention = values.get("attention_probs_dropout_prob", 0.1)
+    if hidden != attention:
+        raise CheckpointError(
+            f"{path}: hidden_dropout_prob is {hidden!r}, attention_probs_dropout_prob "
+            f"{attention!r}; here one rate holds for both. It matters in training only: write the "
+            "one you want into both"
+        )
+    if not isinstance(values.get("bertedu", {}), dict):
+        raise CheckpointError(
+            f"{path} makes no model: bertedu is {values['bertedu']!r}; it must hold direction and "
+            "norm, or be left out"
+        )
+
+
+# --- Out of the house ---------------------------------------------------------------------------
+
+
+def export_bert(model: Bert | BertForPreTraining, tokenizer: Tokenizer, folder: Path) -> None:
+    """Write an encoder, or a BERT with both heads of pre-training, for `transformers`.
+
+    Its answers are the same there. Trained on without a padding mask it is not: theirs freezes the
+    row of [PAD] in the word table (``padding_idx=0``), ours does not.
+
+    Raises CheckpointError if their format cannot express this model, the tokenizer is that of
+    another, or ``folder`` cannot be written.
+    """
+    refuse_inexpressible(model.config)
+    their_class = "BertModel" if isinstance(model, Bert) else "BertForPreTraining"
+    config = hugging_face_config(model.config) | tie_setting(model)
+    config["architectures"] = [their_class]
+    longest = model.config.max_position_embeddings
+    write_folder(folder, hugging_face_tensors(model), config, tokenizer, longest)
+
+
+def refuse_inexpressible(config: BertConfig) -> None:
+    """Raise CheckpointError if `transformers` would make another model of these weights."""
+    what = ""
+    if config.direction != "bidirectional":
+        what = f"This model reads {config.direction.replace('-', ' ')}, and theirs reads both sides"
+    if config.norm != "post":
+        what = "This model norms before each sub-layer, and theirs after it"
+    if what:
+        raise CheckpointError(
+            f"{what}: opened by `transformers` it would give other answers, without an error. "
+            "Keep it in our own format: bertedu.model.checkpoints.save_checkpoint, and "
+            "bertedu.finetuning.saving.save_finetuned once it is fine-tuned"
+        )
+
+
+def write_folder(
+    folder: Path,
+    tensors: dict[str, Tensor],
+    config: Mapping[str, Any],
+    tokenizer: Tokenizer,
+    max_length: int,
+    more: Mapping[str, str] | None = None,
+) -> None:
+    """Write weights, `config.json`, the tokenizer's two files, and ``more`` texts by name.
+
+    All are written under temporary names before any takes the place of an older one. Raises
+    CheckpointError if the tokenizer has word pieces that the model has no embedding for, or the
+    folder cannot be written.
+    """
+    pieces = max(tokenizer.get_vocab().values()) + 1
+    if pieces > config["vocab_size"]:
+        raise CheckpointError(
+            f"the tokenizer has {pieces} word pieces, the model {config['vocab_size']}: it is the "
+            "tokenizer of another model. bertedu.load gives both together"
+        )
+    plain = Tokenizer.from_str(tokenizer.to_str())  # cut and padded by who uses it, not by habit
+    plain.no_truncation()
+    plain.no_padding()
+    texts = {
+        "config.json": json.dumps(config, indent=2),
+        "tokenizer.json": plain.to_str(),
+        "tokenizer_config.json": json.dumps(tokenizer_settings(plain, max_length), indent=2),
+        **(more or {}),
+    }
+    with ExitStack() as files:
+        for name, text in texts.items():
+            part = files.enter_context(replacing(folder / name))
+            part.write_text(text + "\n", encoding="utf-8")
+        part = files.enter_context(replacing(folder / "model.safetensors"))
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        write_tensors(tensors, part, {"format": "pt"})

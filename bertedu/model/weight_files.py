@@ -1,0 +1,111 @@
+"""The files of a checkpoint, safetensors and JSON: what is wrong with one is said by its name."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from bertedu.results.files import FileError, replacing
+
+_WHOLE, _PARTS = "model.safetensors", "model.safetensors.index.json"
+
+
+class CheckpointError(FileError):
+    """A file that is not a checkpoint of this model; the message says which, why and what to do."""
+
+
+def read_json(folder: Path) -> dict[str, Any]:
+    """Read the `config.json` of a folder, whatever it describes.
+
+    Raises CheckpointError if there is none, or it is not JSON.
+    """
+    path = folder / "config.json"
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise CheckpointError(f"{folder} is not a checkpoint: it has no config.json") from None
+    except ValueError:
+        raise CheckpointError(f"{path} is not valid JSON; get the checkpoint again") from None
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error}") from None
+    return values if isinstance(values, dict) else {}
+
+
+def save_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
+    """Write a safetensors file under a temporary name, then rename it."""
+    with replacing(path) as part:
+        write_tensors(tensors, part, metadata)
+
+
+def write_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
+    """Write a safetensors file that others may read; safetensors itself lets only the owner."""
+    save_file(tensors, path, metadata)
+    path.chmod(0o644)
+
+
+def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Read all tensors of a safetensors file, and its metadata.
+
+    Raises CheckpointError if the file is missing, cut short, a pickle, or otherwise not
+    safetensors.
+    """
+    if not path.is_file():
+        raise CheckpointError(f"there is no file {path}")
+    if path.suffix != ".safetensors":
+        raise CheckpointError(
+            f"{path} is not a .safetensors file. Other formats hold pickles, which can run any "
+            "code on this machine when opened; ask the author for safetensors."
+        )
+    try:
+        with safe_open(path, framework="pt") as file:
+            names = list(file.keys())
+            return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(
+            f"{path} is broken or only half there ({error}); get or train it again"
+        ) from None
+
+
+def read_tensors(folder: Path) -> dict[str, Tensor]:
+    """Read the weights of a folder: `model.safetensors`, or the parts that its index lists.
+
+    Raises CheckpointError if there are none, they are a pickle, or a file is broken.
+    """
+    if (folder / _WHOLE).is_file() or not (folder / _PARTS).is_file():
+        pickles = [] if (folder / _WHOLE).is_file() else sorted(folder.glob("*.bin"))
+        if pickles:
+            raise CheckpointError(only_a_pickle(str(folder), pickles[0].name))
+        return load_tensors(folder / _WHOLE)[0]
+    try:
+        listed = json.loads((folder / _PARTS).read_text(encoding="utf-8"))["weight_map"].values()
+        names = sorted({Path(name).name for name in listed})  # never outside the folder
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{folder / _PARTS} lists no files: {error!r}") from None
+    tensors: dict[str, Tensor] = {}
+    for name in names:
+        tensors |= load_tensors(folder / name)[0]
+    return tensors
+
+
+def only_a_pickle(origin: str, name: str) -> str:
+    """Say why a pickle is not opened, and what to do."""
+    return (
+        f"{origin} has no model.safetensors, only a pickle ({name}). A pickle is a program: it may "
+        "do anything on this machine while it is opened, so bertedu opens none. Look on the Hub "
+        "for the same model with safetensors (copies; pull requests by the bot SFconvertbot). If "
+        "you trust its author, convert it once yourself: transformers.AutoModelForPreTraining"
+        ".from_pretrained(OLD).save_pretrained(NEW), and the same with AutoTokenizer"
+    )
+
+
+def finite(tensor: Tensor, name: str, origin: str) -> Tensor:
+    """Return ``tensor``; raise CheckpointError if a number in it is NaN or infinite."""
+    if not tensor.isfinite().all():
+        raise CheckpointError(
+            f"{origin}: {name} holds {int((~tensor.isfinite()).sum()):,} numbers that are NaN or "
+            "infinite: its training went wrong, or the file was damaged. Get or train it again"
+        )
+    return tensor

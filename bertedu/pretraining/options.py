@@ -1,0 +1,162 @@
+"""What a pre-training run is asked for, and what of it makes no sense."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from bertedu.model.config import BertConfig, Direction
+from bertedu.model.device import default_device
+from bertedu.pretraining.masking import PAPER
+from bertedu.pretraining.recipe import Phase, Recipe
+from bertedu.text.corpus import DEFAULT_CORPORA
+
+# name -> what a token may see, and whether the loss has a next-sentence part (paper, 5.1)
+VARIANTS: dict[str, tuple[Direction, bool]] = {
+    "bert": ("bidirectional", True),
+    "no-nsp": ("bidirectional", False),
+    "ltr": ("left-to-right", False),
+    "rtl": ("right-to-left", False),
+    "elmo": ("left-to-right", False),  # its text, too, is not masked; it reads it from both ends
+    # the question of no-nsp under another attention mask: same batches, same blanks, same loss
+    "mlm-ltr": ("left-to-right", False),
+    "mlm-rtl": ("right-to-left", False),
+}
+MASKED = {"bert", "no-nsp", "mlm-ltr", "mlm-rtl"}  # the others name the next word everywhere
+TOKENS_A_STEP = 2048  # of the default recipe
+
+# option -> what it may be, and in words
+NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
+    "--learning-rate": (lambda rate: 0 < rate < math.inf, "a number above zero, such as 0.001"),
+    "--dropout": (lambda share: 0 <= share < 1, "a share from 0 to below 1: 0.1 is 10 %"),
+    "--minutes": (lambda time: 0 < time < math.inf, "a number above zero"),
+    "--seed": (lambda seed: 0 <= seed < 2**32, f"a whole number from 0 to {2**32 - 1}"),
+    "--mask-rate": (lambda rate: 0 < rate <= 1, "above 0 and at most 1: 0.15 is 15 %"),
+}
+
+
+def check_number(option: str, value: float | None) -> None:
+    """Raise ValueError if a number is not what `NUMBERS` says of its option; None: not given."""
+    fits, wanted = NUMBERS[option]
+    if value is not None and not fits(value):
+        raise ValueError(f"{option} {value} should be {wanted}")
+
+
+@dataclass(frozen=True)
+class PreTrainingOptions:
+    """What `pretrain` is asked for. None: as a resumed run began, else the recipe's own.
+
+    A new model is made from ``config``; or there is none, and the run starts from the weights of
+    the finished checkpoint ``init``, with a fresh optimizer and learning rate.
+    """
+
+    out: Path  # receives the checkpoint; while the run lasts, its state
+    config: BertConfig | None = None
+    init: Path | None = None
+    steps: int | None = None  # or
+    minutes: float | None = None
+    corpora: Sequence[str] = DEFAULT_CORPORA
+    stream: str | None = None  # text too big for memory (`DocumentStream`), in place of corpora
+    variant: str = "bert"  # one of `VARIANTS`: what a token may see, and the loss
+    seed: int | None = None
+    learning_rate: float | None = None
+    dropout: float = 0.0
+    length: int | None = None  # tokens a sequence all the time, in place of the recipe's phases
+    mask_rate: float | None = None  # share of tokens that is selected, all the time
+    masking: tuple[float, float] | None = None  # of these, [MASK] and random words (table 8)
+    device: str | None = None
+    bfloat16: bool | None = None
+    compiled: bool = False  # `torch.compile`: the first step of each phase then takes a minute
+    measure_threads: bool = False  # begin with `use_threads_that_pay`
+    save_every: int = 200
+    keep_every: int | None = None  # keep the weights of every so many steps in `steps/NNNNNN`
+    stop_at: int | None = None  # stop after this step; ``resume`` goes on
+    resume: bool = False
+
+    def check(self) -> None:
+        """Refuse what makes no sense, before any work is done.
+
+        Raises
+        ------
+        ValueError
+            The message names the option, and what it should be.
+
+        """
+        for option in NUMBERS:
+            check_number(option, getattr(self, option.strip("-").replace("-", "_")))
+        if self.steps is not None and self.steps < 1:
+            raise ValueError(f"--steps {self.steps} should be a number above zero")
+        if (self.config is None) == (self.init is None):
+            raise ValueError(
+                "choose either --config, for a new model, or --init, to train one further"
+            )
+        if self.variant not in VARIANTS:
+            raise ValueError(f"no variant {self.variant!r}: choose one of {', '.join(VARIANTS)}")
+        for option, given in (("--masking", self.masking), ("--mask-rate", self.mask_rate)):
+            if self.variant not in MASKED and given is not None:
+                raise ValueError(
+                    f"the variant {self.variant} reads its text unmasked: leave out {option}"
+                )
+        if self.variant == "elmo" and self.init is not None:
+            raise ValueError("--init trains a BERT further; an ELMo starts from scratch")
+        if self.variant == "elmo" and self.compiled:
+            raise ValueError("an LSTM is one fused operation already: leave out --compile")
+
+    @property
+    def direction(self) -> Direction:
+        """What a token may see."""
+        return VARIANTS[self.variant][0]
+
+    def phases(self, config: BertConfig) -> tuple[Phase, ...]:
+        """Return the phases of training, for a model of that size.
+
+        Raises
+        ------
+        ValueError
+            The model has no positions for sequences so long, or they are too short.
+
+        """
+        phases = Recipe.phases
+        if self.length is not None:
+            phases = (Phase(1.0, self.length, max(1, TOKENS_A_STEP // self.length)),)
+        if self.mask_rate is not None:
+            phases = tuple(dataclasses.replace(phase, mask_rate=self.mask_rate) for phase in phases)
+        longest = max(phase.length for phase in phases)
+        if not 16 <= longest <= config.max_position_embeddings:
+            raise ValueError(
+                f"sequences of {longest} tokens do not fit: choose a --length from 16 to "
+                f"{config.max_position_embeddings}, the positions that the model has"
+            )
+        return phases
+
+    def recipe(self, config: BertConfig) -> Recipe:
+        """Return the recipe of a new run; without ``steps`` it has one, until a step is timed."""
+        return Recipe(
+            self.steps or 1,
+            Recipe.learning_rate if self.learning_rate is None else self.learning_rate,
+            seed=self.seed or 0,
+            next_sentence=VARIANTS[self.variant][1],
+            masking=self.masking or PAPER,
+            masked=self.variant in MASKED,
+            phases=self.phases(config),
+        )
+
+    def chosen_device(self) -> torch.device:
+        """Return the device to compute on.
+
+        Raises
+        ------
+        ValueError
+            It cannot be used here.
+
+        """
+        if self.device is None:
+            return default_device()
+        try:
+            return torch.empty(0, device=self.device).device
+        except (RuntimeError, AssertionError) as error:  # torch raises either
+            reason = str(error).splitlines()[0]
+            raise ValueError(f"device {self.device!r} cannot be used here: {reason}") from None

@@ -1,0 +1,89 @@
+"""How long a step takes here: how many fit into some minutes, and how many threads pay."""
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable
+
+import torch
+
+from bertedu.pretraining.batches import Text, batches
+from bertedu.pretraining.evaluation import PreTrainingModel
+from bertedu.pretraining.loop import make_optimizer
+from bertedu.pretraining.objective import pretraining_loss
+from bertedu.pretraining.recipe import Recipe
+
+
+def steps_for_minutes(
+    minutes: float,
+    model: PreTrainingModel,
+    documents: Text,
+    recipe: Recipe,
+    bfloat16: bool,
+) -> int:
+    """Time a few steps on a copy's behalf, and say how many of a recipe's fit.
+
+    The answer becomes part of the recipe: a resumed run keeps its number of steps, since the
+    learning rate depends on it.
+    """
+    return max(20, int(minutes * 60 / step_seconds(model, documents, recipe, bfloat16)))
+
+
+def step_seconds(
+    model: PreTrainingModel, documents: Text, recipe: Recipe, bfloat16: bool, tries: int = 8
+) -> float:
+    """Return how long a step of a recipe takes: each phase's median of some, by its share."""
+    device = next(model.parameters()).device
+    optimizer = make_optimizer(model, recipe.weight_decay)  # at learning rate 0: nothing moves
+    mean = 0.0
+    for phase in recipe.phases:
+        stream = batches(
+            documents,
+            phase.length,
+            phase.batch_size,
+            model.config.vocab_size,
+            recipe.seed,
+            phase.mask_rate,
+            direction=model.config.direction,
+            masked=recipe.masked,
+        )
+        times = []
+        for _ in range(tries):
+            batch = next(stream)[0].to(device)
+            began = time.perf_counter()
+            with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
+                loss, _ = pretraining_loss(model, batch)
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            loss.item()  # wait for a GPU
+            times.append(time.perf_counter() - began)
+        mean += phase.share * sorted(times)[len(times) // 2]
+    return mean
+
+
+def use_threads_that_pay(
+    model: PreTrainingModel,
+    documents: Text,
+    recipe: Recipe,
+    bfloat16: bool,
+    say: Callable[[str], None] = print,
+) -> int:
+    """Compute on one CPU thread, or on all cores if that makes a step a tenth shorter; say which.
+
+    A few steps of the first phase are timed on each. On a machine that is busy now, or that is
+    shared, one thread is the answer, and the right one: threads that wait for a core cost more
+    than they bring.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    beginning = dataclasses.replace(recipe.phases[0], share=1.0)
+    recipe = dataclasses.replace(recipe, phases=(beginning,))
+    seconds = {}
+    for threads in (1, cores or 1):
+        torch.set_num_threads(threads)
+        seconds[threads] = step_seconds(model, documents, recipe, bfloat16, tries=5)
+    best = threads if seconds[threads] < 0.9 * seconds[1] else 1
+    torch.set_num_threads(best)
+    times = ", ".join(f"{count}: {1000 * each:.0f} ms" for count, each in seconds.items())
+    say(f"CPU threads: {best} (a step takes, by threads, {times}); --threads N sets another number")
+    return best

@@ -1,0 +1,61 @@
+"""Text files and tables, written so that nobody ever reads half of one."""
+
+import csv
+import io
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+
+Row = dict[str, Any]
+
+
+class FileError(ValueError):
+    """A file that cannot be written or used; the message says which, why and what to do."""
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary name to write to; rename it to ``path`` if all went well."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield part
+        os.replace(part, path)
+    except (OSError, SafetensorError) as error:
+        raise FileError(
+            f"cannot write {path}: {error}. Free some space or choose another folder; "
+            "the file that was there is unharmed."
+        ) from error
+    finally:
+        with suppress(OSError):  # gone already if all went well
+            part.unlink()
+
+
+def write_atomically(path: Path, content: str) -> None:
+    """Write a text file so that a reader sees the old one or the new one, never half of it."""
+    with replacing(path) as part:
+        part.write_text(content, encoding="utf-8")
+
+
+def read_csv(path: Path) -> list[Row]:
+    """Return the rows of a CSV file, values as text; none if there is no file."""
+    csv.field_size_limit(10_000_000)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def write_csv(path: Path, rows: Sequence[Row]) -> None:
+    """Write rows in one rename; a column that a row lacks stays empty there."""
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_atomically(path, text.getvalue())

@@ -1,0 +1,1 @@
+"""Studies: each makes the rows of one result, or draws them."""

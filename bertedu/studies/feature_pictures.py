@@ -1,0 +1,89 @@
+"""The paper's table 7 beside ours: which layers to read, frozen or not."""
+
+from collections.abc import Mapping
+
+from matplotlib import pyplot as plt
+
+from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, style
+from bertedu.studies.pictures import Score, interval_bar, name_rows, note, score_of, scored_bar
+from bertedu.studies.task_pictures import summary
+
+# our method -> the name of its row; "two (four)": of our 4 layers, and of the paper's 12
+ROWS = {
+    "features:embeddings": "embeddings",
+    "features:second-to-last": "second-to-last layer",
+    "features:last": "last layer",
+    "features:sum of last two": "last two (four), weighted sum",
+    "features:concat of last two": "last two (four), side by side",
+    "features:sum of all": "all, weighted sum",
+    "features:concat of all": "all, side by side",
+    "fine-tuned": "everything fine-tuned",
+}
+# dev F1 on CoNLL-2003, BERT-base with 12 layers: Devlin et al. (2019), table 7
+PAPER = {
+    "features:embeddings": 91.0,
+    "features:second-to-last": 95.6,
+    "features:last": 94.9,
+    "features:sum of last two": 95.9,
+    "features:concat of last two": 96.1,
+    "features:sum of all": 95.5,
+    "fine-tuned": 96.4,
+}
+
+
+def feature_scores(task: str, model: str = "bert-L4H128") -> dict[str, Score]:
+    """Return method -> mean, low and high, times 100, of what the record has of `ROWS`.
+
+    The controls, with an encoder that began at random, stand under "untrained" and the method.
+    """
+    rows = {
+        "untrained fine-tuned" if method == "untrained" else method: row
+        for (name, method), row in summary(task).items()
+        if name == model
+    }
+    return {
+        method: score_of(row)
+        for method, row in rows.items()
+        if method.removeprefix("untrained ") in ROWS
+    }
+
+
+def table_seven(
+    scores: Mapping[str, Score], title: str, alt: str, limits: Mapping[str, float] | None = None
+) -> Picture:
+    """Draw the paper's F1 on the left and ours on the right, a row a method.
+
+    ``limits``, label -> F1 times 100, are readers without a network: dashed lines on the right.
+    """
+    with style():
+        figure, (left, right) = plt.subplots(1, 2, figsize=(14.5, 7), sharey=True)
+        for place, method in enumerate(ROWS):
+            color = BLUE if method == "fine-tuned" else GREEN
+            control = scores.get(f"untrained {method}")
+            if control:
+                interval_bar(right, place + 0.22, control, ORANGE, "s", size=8)
+            known = {method: (value, value, value) for method, value in PAPER.items()}
+            for axes, of, missing in (
+                (left, known, "not in the paper"),
+                (right, scores, "not run yet"),
+            ):
+                if method in of:
+                    scored_bar(axes, place, of[method], color)
+                else:
+                    middle, about = (0.5, place), axes.get_yaxis_transform()
+                    note(
+                        axes, missing, middle, xycoords=about, ha="center", va="center", fontsize=13
+                    )
+        for label, score in (limits or {}).items():
+            right.axvline(score, color=LIMIT, linestyle="--", linewidth=1.8)
+            below = len(ROWS) - 0.15  # the rows
+            note(right, label, (score, below), (-4, 0), ha="right", fontsize=13)
+        name_rows(left, list(ROWS.values()), above=0.7, below=1.0 if limits else 0.6)
+        left.set_title("the paper: 12 layers, CoNLL-2003", fontsize=15)
+        right.set_title("ours: 4 layers, entities", fontsize=15)
+        if any(name.startswith("untrained") for name in scores):
+            right.set_title("■ not pre-trained", fontsize=15, color=ORANGE, loc="right")
+        left.set(xlabel="F1 on dev", xlim=(90, 97.4))
+        right.set_xlabel("F1 on test")
+        figure.suptitle(title, fontsize=19)
+        return Picture(figure, alt)

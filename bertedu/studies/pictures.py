@@ -1,0 +1,103 @@
+"""What the pictures of committed results share: rows of a table, a value with its interval, words.
+
+The tables are those of ``data/results``, or of the folder that ``BERTEDU_DATA`` names.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from bertedu.analysis.views import LIMIT, curve
+from bertedu.results.bootstrap import Floats
+from bertedu.results.files import Row, read_csv
+from bertedu.text.sources import shipped
+
+Score = tuple[float, float, float]  # value, low, high
+
+
+def committed(table: str, **values: str) -> list[Row]:
+    """Return the rows of a table of results that have these values in these columns."""
+    rows = read_csv(shipped("results") / f"{table}.csv")
+    return [row for row in rows if all(row[name] == value for name, value in values.items())]
+
+
+def score_of(row: Row, columns: Sequence[str] = ("mean", "low", "high")) -> Score:
+    """Return a value and the ends of its interval, times 100."""
+    value, low, high = (100 * float(row[name]) for name in columns)
+    return value, low, high
+
+
+def print_score(name: str, row: Row, width: int, runs: str) -> None:
+    """Print a score and its interval, times 100, after a name in a column so wide."""
+    value, low, high = score_of(row)
+    print(f"{name:<{width}}{value:5.1f} ({low:.1f} to {high:.1f})  {runs}".rstrip())
+
+
+def interval_bar(
+    axes: Axes,
+    place: float,
+    score: Score,
+    color: str,
+    marker: str = "o",
+    size: float = 10,
+    upright: bool = False,
+) -> None:
+    """Draw a value and its interval: across at the height ``place``, or upright above it."""
+    value, low, high = score
+    (axes.vlines if upright else axes.hlines)(place, low, high, color=color, linewidth=4)
+    point = (place, value) if upright else (value, place)
+    axes.plot(*point, marker, color=color, markersize=size)
+
+
+def scored_bar(axes: Axes, place: float, score: Score, color: str, marker: str = "o") -> None:
+    """Draw a value and its interval across, and the value in figures above it."""
+    interval_bar(axes, place, score, color, marker, size=11)
+    white = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}  # over a line
+    note(axes, f"{score[0]:.1f}", (score[0], place), (0, 11), color, ha="center", bbox=white)
+
+
+def score_curve(
+    axes: Axes,
+    points: Iterable[tuple[float, Score]],
+    label: str,
+    color: str,
+    name_at_end: bool = True,
+) -> None:
+    """Draw scores over x as a curve, with their intervals as a band."""
+    x, scores = zip(*sorted(points), strict=True)
+    values, low, high = zip(*scores, strict=True)
+    curve(axes, x, values, low, high, label, color, name_at_end)
+
+
+def name_rows(axes: Axes, names: Sequence[str], above: float = 0.5, below: float = 0.5) -> None:
+    """Name the rows of a panel from the top down, with room above the first and below the last."""
+    axes.set(yticks=range(len(names)), yticklabels=names)
+    axes.set_ylim(len(names) - 1 + below, -above)
+
+
+def note(
+    axes: Axes,
+    text: str,
+    place: tuple[float, float],
+    shift: tuple[float, float] = (0, 0),
+    color: str = LIMIT,
+    **more: Any,
+) -> None:
+    """Write at a place, ``shift`` points away from it."""
+    axes.annotate(text, place, xytext=shift, textcoords="offset points", color=color, **more)
+
+
+def write_in_cells(
+    axes: Axes, table: Floats, digits: int, white_above: float, fontsize: int
+) -> None:
+    """Write the numbers of a heat map into its cells, in white where the cell is dark."""
+    for (row, column), value in np.ndenumerate(table):
+        axes.text(
+            *(column, row, f"{value:.{digits}f}"),
+            ha="center",
+            va="center",
+            color="white" if value > white_above else "black",
+            fontsize=fontsize,
+        )
