@@ -5,6 +5,9 @@ PYTHON ?= python3
 VENV ?= .venv
 # A folder with the data wheels, for a room without a network: make lab FROM=/media/usb/wheelhouse
 FROM ?=
+# How many tests, or notebooks, run at a time; each computes on one thread.
+JOBS ?= 2
+ONE_THREAD := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}
 # Extra words for JupyterLab, for example LAB_ARGS="--no-browser --port 8890"
 LAB_ARGS ?=
 
@@ -14,7 +17,7 @@ CHECKS := env data lint types unit notebooks
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env course data weights lab test lint types unit notebooks browser bench html clean
+.PHONY: help env course data weights lab test lint types unit nightly notebooks browser bench html clean
 
 help:  ## show this list
 	@echo "bertedu: BERT, taught by building it. Two commands: make lab, make test."
@@ -102,15 +105,18 @@ types: env  ## mypy: the package strictly, and that what the tests call exists
 	@$(PY) -m mypy
 	@$(PY) -m mypy --config-file tests/mypy.ini
 
-unit: env  ## the tests in tests/
-	@$(PY) -m pytest
+unit: env  ## the tests in tests/, two at a time
+	@$(ONE_THREAD) $(PY) -m pytest -n $(JOBS)
+
+nightly: env  ## what is too slow for every commit: more of the same tests
+	@$(ONE_THREAD) $(PY) -m pytest -n $(JOBS) -m nightly
 
 weights: course  ## fetch the published weights of notebook 16, 101 MB (then at once)
 	@$(PY) -m bertedu data fetch minilm bert-tiny $(if $(FROM),--from "$(FROM)")
 
 notebooks: env weights  ## run every notebook and compare each output with the committed one (nbval)
 	@if [ -z "$(NOTEBOOKS)" ]; then echo "notebooks: there is none in notebooks/ yet"; \
-	else $(PY) -m pytest --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg $(NOTEBOOKS); fi
+	else $(ONE_THREAD) $(PY) -m pytest -n $(JOBS) --dist loadfile --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg $(NOTEBOOKS); fi
 
 browser: env  ## every notebook in a real JupyterLab in Chromium, and the attention view by hand
 	@$(PY) -c 'import playwright' 2>/dev/null || \
@@ -126,5 +132,5 @@ html: course  ## the notebooks as web pages in build/html; formulas need a netwo
 
 clean:  ## remove caches and build/; .venv and data/ stay
 	@rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	@find bertedu tests benchmarks notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} + 2>/dev/null || true
+	@find bertedu exercises tests benchmarks notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} + 2>/dev/null || true
 	@echo "clean: caches and build/ are gone. To start anew, remove .venv as well."

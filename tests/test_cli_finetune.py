@@ -15,8 +15,8 @@ import torch
 from typer.testing import CliRunner, Result
 
 from bertedu.cli import app
-from bertedu.finetuning import run as running
-from bertedu.finetuning.run import RATES
+from bertedu.finetuning import search as running
+from bertedu.finetuning.finetune import RATES
 from bertedu.finetuning.saving import load_finetuned
 from bertedu.finetuning.tasks import TASKS
 
@@ -31,7 +31,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "current_commit", lambda: "abc1234")
+    monkeypatch.setattr("bertedu.results.origin.current_commit", lambda: "abc1234")
     for make in tiny.MAKERS.values():
         task, _ = make(SMALL)
         monkeypatch.setitem(TASKS, task.name, task)
@@ -98,9 +98,10 @@ def test_from_training_to_answers_to_the_table(tmp_path: Path, checkpoint: Path)
     table = {row["model"]: row for row in rows(tmp_path, "finetuning_summary")}
     assert table.keys() == {str(checkpoint), "majority", "word counts"}
     assert table[str(checkpoint)]["mean"] == f"{float(row['test']):.4f}"
-    assert table["majority"]["verdict"] == "lower"
+    assert float(table["majority"]["minus_high"]) < 0
     (line,) = [line for line in result.output.splitlines() if "majority" in line]
-    assert line.endswith("lower")
+    low, high = (f"{float(table['majority'][f'minus_{end}']):+.4f}" for end in ("low", "high"))
+    assert line.endswith(f"{low} to {high}")
 
 
 def test_the_best_of_the_seeds_is_saved_and_answers_as_it_did(
@@ -265,7 +266,7 @@ def tuned(tmp_path_factory: pytest.TempPathFactory, checkpoint: Path) -> Path:
     house = tmp_path_factory.mktemp("tuned")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(TASKS, "keyword", tiny.keyword_task(sizes=SMALL)[0])
-        patch.setattr(running, "current_commit", lambda: "abc1234")
+        patch.setattr("bertedu.results.origin.current_commit", lambda: "abc1234")
         assert finetune(house, checkpoint, "--out", house / "m").exit_code == 0
     return house / "m"
 

@@ -22,22 +22,21 @@ from typer.testing import CliRunner, Result
 
 from bertedu.cli import app
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import (
-    CheckpointError,
-    load_checkpoint,
-    load_elmo,
-    load_tensors,
-    save_tensors,
-)
+from bertedu.model.checkpoints import load_checkpoint, load_elmo
 from bertedu.model.config import PRESETS, BertConfig
 from bertedu.model.loading import load_named
-from bertedu.pretraining import loop
+from bertedu.model.weight_files import CheckpointError, load_tensors, save_tensors
+from bertedu.pretraining import objective, timing
 from bertedu.pretraining import run as running
-from bertedu.pretraining.loop import Recipe
 from bertedu.pretraining.next_sentence import EncodedDocument
-from bertedu.pretraining.run import RUN_FILE, STATE_FILE, VARIANTS, steps_for_minutes
+from bertedu.pretraining.options import MASKED, VARIANTS
+from bertedu.pretraining.recipe import Recipe
+from bertedu.pretraining.run_folder import RUN_FILE, STATE_FILE
+from bertedu.pretraining.texts import load_splits, with_company
+from bertedu.pretraining.timing import steps_for_minutes
+from bertedu.text.fast_tokenizer import save_tokenizer, train_vocabulary
 from bertedu.text.streaming import DocumentStream
-from bertedu.text.tokenization import MASK_ID, save_tokenizer, train_vocabulary
+from bertedu.text.tokenization import MASK_ID
 
 STEPS, BOUNDARY = 80, 56  # of the default recipe: 70 % of the steps at length 64, then 128
 OPTIONS = "--config tiny --threads 1 --no-bfloat16 --device cpu --dropout 0.1 --seed 5"
@@ -107,8 +106,8 @@ def kill_after(process: subprocess.Popen[str], out: Path, saved: int, delay: flo
 # The half of a state file is written, then the process is gone.
 DIE_WHILE_WRITING = """
 import os, signal
-import bertedu.model.checkpoints as checkpoints
-whole, count = checkpoints.save_file, []
+import bertedu.model.weight_files as weight_files
+whole, count = weight_files.save_file, []
 def save_file(tensors, part, metadata):
     whole(tensors, part, metadata)
     count.append(1)
@@ -116,18 +115,18 @@ def save_file(tensors, part, metadata):
         with open(part, "r+b") as file:
             file.truncate(part.stat().st_size // 2)
         os.kill(os.getpid(), signal.SIGKILL)
-checkpoints.save_file = save_file
+weight_files.save_file = save_file
 """
 # The state at the end of the first phase is the last that was saved.
 DIE_AT_THE_BOUNDARY = """
 import os, signal
-import bertedu.pretraining.loop as loop
-original = loop.save_state
+import bertedu.pretraining.watching as watching
+original = watching.save_state
 def save_state(path, model, optimizer, state, recipe):
     original(path, model, optimizer, state, recipe)
     if state.step == {step}:
         os.kill(os.getpid(), signal.SIGKILL)
-loop.save_state = save_state
+watching.save_state = save_state
 """
 
 
@@ -201,7 +200,7 @@ CACHE: dict[Path, dict[str, list[EncodedDocument]]] = {}
 
 def encoded(corpus: Path) -> dict[str, list[EncodedDocument]]:
     if corpus not in CACHE:
-        CACHE[corpus] = running.load_splits([str(corpus)], lambda line: None)
+        CACHE[corpus] = load_splits([str(corpus)], lambda line: None)
     return CACHE[corpus]
 
 
@@ -224,7 +223,7 @@ def refused(corpus: Path, out: Path, *more: object) -> str:
 def interrupted(corpus: Path, out: Path, monkeypatch: pytest.MonkeyPatch, step: int = 5) -> Result:
     """Run until Ctrl-C comes in the middle of a step."""
     steps = iter(range(10_000))
-    original = loop.pretraining_loss
+    original = objective.pretraining_loss
 
     def loss(*arguments: Any) -> Any:
         if next(steps) == step:
@@ -232,7 +231,7 @@ def interrupted(corpus: Path, out: Path, monkeypatch: pytest.MonkeyPatch, step: 
         return original(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "pretraining_loss", loss)
+        patch.setattr(objective, "pretraining_loss", loss)
         return invoke(corpus, out, "--steps", 8, "--save-every", 2)
 
 
@@ -569,7 +568,7 @@ def test_a_variant_is_one_switch(
     told_of_pairs = {name for name in record["curve"][-1] if "nsp" in name}
     assert bool(told_of_pairs) == next_sentence  # no score of a head that nothing has trained
     # and it is scored by the question that it learns to answer
-    batch, masked = held_out[0], variant in running.MASKED
+    batch, masked = held_out[0], variant in MASKED
     assert bool((batch.ids == MASK_ID).any()) == masked
     if not masked:
         asked = batch.selected.roll(-1 if variant == "rtl" else 1, dims=1)
@@ -583,7 +582,7 @@ def test_every_variant_resumes_bit_identical(
 ) -> None:
     options = ("--steps", 12, "--save-every", 2, "--variant", variant, "--threads", 1)
     assert invoke(corpus, tmp_path / "whole", *options).exit_code == 0
-    original = loop.pretraining_loss
+    original = objective.pretraining_loss
 
     def die(model: Any, batch: Any, *more: bool) -> Any:
         if next(steps) == 7:
@@ -592,7 +591,7 @@ def test_every_variant_resumes_bit_identical(
 
     steps = iter(range(100))
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "pretraining_loss", die)
+        patch.setattr(objective, "pretraining_loss", die)
         with pytest.raises(RuntimeError, match="out of power"):
             invoke(corpus, tmp_path / "broken", *options)
     assert invoke(corpus, tmp_path / "broken", *options, "--resume").exit_code == 0
@@ -605,13 +604,13 @@ def test_the_masked_question_is_the_same_under_three_attention_masks(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Direction is the only thing that differs: every tensor of every batch is equal."""
-    original, seen = loop.pretraining_loss, []
+    original, seen = objective.pretraining_loss, []
 
     def watch(model: Any, batch: Any, *more: bool) -> Any:
         seen[-1].append((model.config.direction, batch, next(iter(model.parameters())).clone()))
         return original(model, batch, *more)
 
-    monkeypatch.setattr(loop, "pretraining_loss", watch)
+    monkeypatch.setattr(objective, "pretraining_loss", watch)
     for variant in ("no-nsp", "mlm-ltr", "mlm-rtl"):
         seen.append([])
         out = tmp_path / variant
@@ -693,14 +692,14 @@ def test_a_broken_state_is_named(
 def test_nan_is_told_in_one_line_and_the_state_is_kept(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original, steps = loop.pretraining_loss, iter(range(100))
+    original, steps = objective.pretraining_loss, iter(range(100))
 
     def loss(model: BertForPreTraining, batch: Any, *more: bool) -> Any:
         if next(steps) == 5:
             torch.nn.init.constant_(model.bert.pooler.dense.bias, float("nan"))
         return original(model, batch, *more)
 
-    monkeypatch.setattr(loop, "pretraining_loss", loss)
+    monkeypatch.setattr(objective, "pretraining_loss", loss)
     message = refused(corpus, tmp_path / "run", "--steps", 8, "--save-every", 2)
     assert "NaN or infinite between steps 5 and 6" in message
     assert steps_on_disk(tmp_path / "run") == 4
@@ -808,8 +807,8 @@ def test_minutes_become_steps_that_take_that_long(
     Half of that is the way back; and whatever the first steps take, as on a GPU, does not count.
     """
     now, started = [0.0], set[int]()
-    monkeypatch.setattr(running.time, "perf_counter", lambda: now[0])
-    original = running.pretraining_loss
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
+    original = timing.pretraining_loss
 
     def loss(model: BertForPreTraining, batch: Any, *more: bool) -> Any:
         half = 1.0 if len(batch.ids) == 32 else 2.5
@@ -825,7 +824,7 @@ def test_minutes_become_steps_that_take_that_long(
         total.register_hook(back)
         return total, scores
 
-    monkeypatch.setattr(running, "pretraining_loss", loss)
+    monkeypatch.setattr(timing, "pretraining_loss", loss)
     torch.manual_seed(0)
     model = BertForPreTraining(BertConfig(100, 8, 1, 1, 16, 128))
     before = [p.detach().clone() for p in model.parameters()]
@@ -915,7 +914,7 @@ def test_a_document_alone_of_its_source_is_left_out_and_an_empty_one_is_no_compa
     words = [[7, 8, 9]] * 4
     two = [EncodedDocument("two", words), EncodedDocument("two", words)]
     alone = [EncodedDocument("one", words), EncodedDocument("one", [])]
-    assert running._with_company([*alone, *two]) == two
+    assert with_company([*alone, *two]) == two
 
 
 def test_the_commit_is_that_of_the_course_wherever_one_stands(

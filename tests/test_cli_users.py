@@ -19,7 +19,7 @@ from bertedu.model.bert import Bert
 from bertedu.model.config import PRESETS
 from bertedu.model.loading import ENCODERS_ALONE, PUBLISHED, find_model
 from bertedu.pretraining import run as running
-from bertedu.pretraining.run import LOCK_FILE, RUN_FILE
+from bertedu.pretraining.run_folder import LOCK_FILE, RUN_FILE, writing
 from bertedu.text.sources import find
 
 __all__ = ["corpus"]  # a fixture
@@ -105,7 +105,7 @@ def test_out_that_is_a_file_is_refused_at_once(corpus: Path, tmp_path: Path) -> 
 
 def test_only_a_full_disk_asks_for_space(tmp_path: Path) -> None:
     for number, asks in ((28, True), (13, False)):
-        with pytest.raises(running.CheckpointError) as caught, running._writing(tmp_path):
+        with pytest.raises(running.CheckpointError) as caught, writing(tmp_path):
             raise OSError(number, os.strerror(number))
         assert ("free some space" in str(caught.value)) == asks
         assert os.strerror(number) in str(caught.value)
@@ -209,7 +209,7 @@ def timed(monkeypatch: pytest.MonkeyPatch, slow: float, cores: list[int]) -> lis
         asked.append(1.0 if cores[-1] == 1 else slow)
         return asked[-1]
 
-    monkeypatch.setattr(running, "step_seconds", seconds)
+    monkeypatch.setattr("bertedu.pretraining.timing.step_seconds", seconds)
     return asked
 
 

@@ -20,12 +20,15 @@ import bertedu
 from bertedu.analysis.fill import fill_blanks
 from bertedu.cli import app
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import CheckpointError, read_config, save_checkpoint
+from bertedu.model.checkpoints import save_checkpoint
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining
+from bertedu.model.hugging_face import read_config
+from bertedu.model.weight_files import CheckpointError
 from bertedu.text.corpus import DEFAULT_CORPORA
+from bertedu.text.fast_tokenizer import save_tokenizer
 from bertedu.text.sources import find
-from bertedu.text.tokenization import SPECIAL_TOKENS, save_tokenizer
+from bertedu.text.tokenization import SPECIAL_TOKENS
 
 ROOT = Path(__file__).parent.parent
 SHIPPED = ROOT / "data" / "checkpoints"
@@ -262,7 +265,7 @@ def test_score_prints_and_writes_the_same_table(
         asked.append((checkpoint, split, tuple(lengths)))
         return rows
 
-    monkeypatch.setattr("bertedu.pretraining.report.report", fake)
+    monkeypatch.setattr("bertedu.studies.pretraining.report", fake)
     result = run("score", tiny, "--split", "dev", "--out", "results/t.csv")
     assert result.exit_code == 0, result.output
     assert run("score", tiny, "--length", 64, "--out", "results/u.csv").exit_code == 0

@@ -14,7 +14,7 @@ from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.checkpoints import save_checkpoint
 from bertedu.model.config import BertConfig, Direction
 from bertedu.model.elmo import ElmoForPreTraining, ElmoSizes
-from bertedu.text.tokenization import load_vocabulary, save_tokenizer
+from bertedu.text.fast_tokenizer import load_vocabulary, save_tokenizer
 
 VOCABULARY = load_vocabulary()
 FILLER = "the old man went to a house by river and saw some stone in small garden".split()

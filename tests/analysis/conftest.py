@@ -8,7 +8,7 @@ from tokenizers import Tokenizer
 
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
-from bertedu.text.tokenization import load_tokenizer
+from bertedu.text.fast_tokenizer import load_tokenizer
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,12 @@ from matplotlib import pyplot as plt
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from bertedu.analysis import ablation_results
-from bertedu.analysis.ablation_results import (
+from bertedu.studies import ablation_pictures as ablation_results
+from bertedu.studies.ablation_pictures import (
     TABLE_5,
     TABLE_6,
     TABLE_8,
     checkpoint_means,
-    claim_alike,
     difference_plot,
     pair_differences,
     results,
@@ -29,7 +27,8 @@ from bertedu.analysis.ablation_results import (
     task_intervals,
     twins,
 )
-from bertedu.analysis.ablations import GRIDS, NAME, Grid, Variant
+from bertedu.studies.ablations import GRIDS, NAME, Grid, Variant
+from bertedu.studies.verdicts import say
 
 GRID = Grid(
     "for tests",
@@ -65,6 +64,9 @@ def write(path: Path, rows: list[dict[str, Any]]) -> None:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setitem(GRIDS, "mine", GRID)
+    monkeypatch.setenv("BERTEDU_DATA", str(tmp_path))
+    folder = tmp_path / "results"
+    folder.mkdir()
     rows = [
         summary_row("mine", name, task, mean)
         for task in ("topic", "pairs")
@@ -80,8 +82,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     rows += [summary_row("steps", name, "topic", 0.2) for name in ("majority", "word counts")]
     rows += [summary_row("size", f"L{n} H128", "topic", 0.2 * n) for n in (2, 4)]
     rows.append(summary_row("size", "word counts", "topic", 0.5))
-    write(tmp_path / f"{NAME}_summary.csv", rows)
-    return tmp_path
+    write(folder / f"{NAME}_summary.csv", rows)
+    return folder
 
 
 @pytest.fixture
@@ -99,15 +101,15 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 
 
 def test_results_are_those_of_the_grid(folder: Path) -> None:
-    rows = results("mine", folder)
+    rows = results("mine")
     assert len(rows) == 12
     assert rows["worse", "pairs"]["minus_high"] == "-0.05"
     with pytest.raises(ValueError, match="no results of grid 'direction': run `bertedu ablate dir"):
-        results("direction", folder)
+        results("direction")
 
 
 def test_scores_are_listed_best_first(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    score_lines("mine", "topic", folder)
+    score_lines("mine", "topic")
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("  ")[0] for line in lines] == [
         "better",
@@ -137,23 +139,21 @@ def test_alike_is_more_than_undecided(
     ends: tuple[float, float], word: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     low, high = (100 * end for end in ends)
-    assert claim_alike("alike", low, high) == word
+    say("alike", low, high, within=2)
     assert capsys.readouterr().out == f"{word:<15}alike: {low:+.1f} to {high:+.1f}\n"
-    assert claim_alike("alike", low, high, points=40) == "supported"
+    say("alike", low, high, within=40)
+    assert capsys.readouterr().out.startswith("supported ")
 
 
 def test_every_two_variants_are_compared_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def planted(grid: Grid, task: str, names: list[str], where: Path) -> Any:
-        assert (task, where) == ("topic", folder)
-        return {
-            (one, other): (0.0, -0.00041 * len(one), 0.02 * len(other))
-            for one, other in combinations(names, 2)
-        }
+    def planted(grid: Grid, task: str, one: str, other: str, where: Path) -> Any:
+        assert (grid, task, where) == (GRID, "topic", folder)
+        return 0.0, -0.00041 * len(one), 0.02 * len(other)
 
-    monkeypatch.setattr(ablation_results, "differences", planted)
-    found = pair_differences("mine", "topic", folder)
+    monkeypatch.setattr(ablation_results, "difference", planted)
+    found = pair_differences("mine", "topic")
     assert len(found) == 6
     assert found["BERT", "better"] == pytest.approx((-0.164, 12.0))  # 0 is asked for: not rounded
     assert found["worse", "alike"] == pytest.approx((-0.205, 10.0))
@@ -167,7 +167,7 @@ def test_a_claim_is_asked_of_every_task_in_points(
         return {"topic": (0.1, 0.05, 0.2), "pairs": (0.0, -0.3, 0.1)}[task]
 
     monkeypatch.setattr(ablation_results, "difference", planted)
-    found = task_intervals(GRID, "better", "worse", folder)
+    found = task_intervals(GRID, "better", "worse")
     assert list(found) == ["topic", "pairs"]
     assert found["topic"] == pytest.approx((5, 20))
     assert found["pairs"] == pytest.approx((-30, 10))
@@ -206,16 +206,14 @@ def test_luck_in_pretraining_is_told_by_checkpoint(folder: Path) -> None:
     rows += [run("b-0", 0.0, task="pairs"), run("b-0", 0.0, method="untrained")]
     rows += [run("b-1", 0.0, train_examples=10), run("w", 0.0)]
     write(folder / f"{NAME}.csv", rows)
-    assert checkpoint_means("mine", "topic", "BERT", folder) == pytest.approx(
-        {"b-0": 60, "b-1": 80}
-    )
-    assert checkpoint_means("mine", "topic", "alike", folder) == {}
+    assert checkpoint_means("mine", "topic", "BERT") == pytest.approx({"b-0": 60, "b-1": 80})
+    assert checkpoint_means("mine", "topic", "alike") == {}
 
 
 def test_differences_stand_where_they_belong(folder: Path, drawn: list[Figure]) -> None:
     paper = {"BERT": {"MNLI": 80.0}, "worse": {"MNLI": 75.0}}
     tasks = {"topic": "Topics", "pairs": "Pairs"}
-    picture = difference_plot("mine", tasks, "t", "alt text", paper, {"pairs": "MNLI"}, folder)
+    picture = difference_plot("mine", tasks, "t", "alt text", paper, {"pairs": "MNLI"})
     assert repr(picture) == "alt text"
     (figure,) = drawn
     topic, pairs = figure.axes
@@ -232,7 +230,7 @@ def test_differences_stand_where_they_belong(folder: Path, drawn: list[Figure]) 
     assert len(middles) == 4
     assert not [line for line in topic.lines if line.get_marker() == "D"]
     with pytest.raises(ValueError, match="worse was not run on nothing: run `bertedu ablate mine`"):
-        difference_plot("mine", {"nothing": "N"}, "t", "alt", folder=folder)
+        difference_plot("mine", {"nothing": "N"}, "t", "alt")
     colors = [collection.get_edgecolor()[0].tolist() for collection in topic.collections]
     assert len({tuple(color) for color in colors}) == 3, "worse, better and undecided look alike"
     plt.close("all")
@@ -243,7 +241,6 @@ def test_a_difference_is_drawn_beside_the_luck_of_pretraining(
 ) -> None:
     difference_plot(
         *("mine", {"topic": "T", "pairs": "P"}, "t", "alt"),
-        folder=folder,
         variants=["better"],
         luck={"topic": -3.5},
         readers={"pairs": ("blind", 75.0)},
@@ -260,7 +257,7 @@ def test_a_difference_is_drawn_beside_the_luck_of_pretraining(
 
 
 def test_curves_go_through_the_steps_in_order(folder: Path, drawn: list[Figure]) -> None:
-    step_curves({"topic": "Topics"}, "t", "alt", folder)
+    step_curves({"topic": "Topics"}, "t", "alt")
     lines = {line.get_label(): line for line in drawn[0].axes[0].lines}
     assert list(lines["BERT"].get_xdata()) == [1.5, 3, 12]
     assert list(lines["BERT"].get_ydata()) == pytest.approx([31.5, 33, 42])
@@ -274,7 +271,7 @@ def test_curves_go_through_the_steps_in_order(folder: Path, drawn: list[Figure])
 
 
 def test_a_model_known_at_the_end_alone_stands_there(folder: Path, drawn: list[Figure]) -> None:
-    step_curves({"topic": "Topics"}, "t", "alt", folder, at_the_end=("mine", "better"))
+    step_curves({"topic": "Topics"}, "t", "alt", at_the_end=("mine", "better"))
     axes = drawn[0].axes[0]
     (diamond,) = (line for line in axes.lines if line.get_marker() == "D")
     assert (diamond.get_label(), *diamond.get_xydata()[0]) == ("better", 12, pytest.approx(80))
@@ -283,7 +280,7 @@ def test_a_model_known_at_the_end_alone_stands_there(folder: Path, drawn: list[F
 
 
 def test_sizes_stand_at_their_parameters(folder: Path, drawn: list[Figure]) -> None:
-    size_plot({"L2 H128": 1_500_000, "L4 H128": 1_900_000}, {"topic": "Topics"}, "t", "a", folder)
+    size_plot({"L2 H128": 1_500_000, "L4 H128": 1_900_000}, {"topic": "Topics"}, "t", "a")
     axes = drawn[0].axes[0]
     points = [
         (float(line.get_xdata()[0]), float(line.get_ydata()[0]))

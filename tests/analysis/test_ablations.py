@@ -12,12 +12,20 @@ import pytest
 import tiny_finetuning as tiny
 from typer.testing import CliRunner
 
-from bertedu.analysis import ablations
-from bertedu.analysis.ablations import (
+from bertedu.cli import app
+from bertedu.finetuning import finetune as running
+from bertedu.finetuning.examples import Splits, Task, TaskError
+from bertedu.finetuning.finetune import Setup
+from bertedu.finetuning.record import RunRecord
+from bertedu.finetuning.tasks import load_task
+from bertedu.finetuning.training import Hyperparameters
+from bertedu.model.config import BertConfig, count_parameters
+from bertedu.model.weight_files import CheckpointError
+from bertedu.studies import ablations
+from bertedu.studies.ablations import (
     FEATURES_RECIPE,
     GRIDS,
     NAME,
-    Cell,
     Grid,
     Variant,
     ablate,
@@ -27,14 +35,6 @@ from bertedu.analysis.ablations import (
     summarize_grid,
     write_summary,
 )
-from bertedu.cli import app
-from bertedu.finetuning import run as running
-from bertedu.finetuning.examples import Splits, Task, TaskError
-from bertedu.finetuning.loop import Recipe
-from bertedu.finetuning.run import Book, Setup
-from bertedu.finetuning.tasks import load_task
-from bertedu.model.checkpoints import CheckpointError
-from bertedu.model.config import BertConfig, count_parameters
 from bertedu.text.sources import shipped
 
 SMALL = {"train": 24, "dev": 6, "test": 8}
@@ -60,7 +60,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.fixture(autouse=True)
 def tiny_tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(ablations, "load_task", TASKS.__getitem__)
-    monkeypatch.setattr(running, "current_commit", lambda: "abc1234")
+    monkeypatch.setattr("bertedu.results.origin.current_commit", lambda: "abc1234")
     ablations._task.cache_clear()
     yield
     ablations._task.cache_clear()
@@ -88,7 +88,7 @@ def silent(_: str) -> None:
 
 def go(grid: Grid, folder: Path, **more: Any) -> list[dict[str, str]]:
     ablate(grid, folder, say=silent, progress=False, **more)
-    return [row for row in Book(folder, NAME).rows() if row["method"] != "baseline"]
+    return [row for row in RunRecord(folder, NAME).rows() if row["method"] != "baseline"]
 
 
 def test_a_grid_is_every_variant_checkpoint_task_and_seed(models: dict[str, str]) -> None:
@@ -96,7 +96,7 @@ def test_a_grid_is_every_variant_checkpoint_task_and_seed(models: dict[str, str]
     cells = list(grid.cells())
     assert len(cells) == len(set(cells)) == 2 * 3 * 6
     # stopped early, every variant has been run as often as the others
-    assert {cell.seed for cell in cells[:6]} == {0}
+    assert {cell.recipe.seed for cell in cells[:6]} == {0}
     assert {cell.task for cell in cells[:18]} == {"keyword"}
 
 
@@ -124,19 +124,19 @@ def test_the_record_has_a_row_for_every_run(models: dict[str, str], tmp_path: Pa
 def test_all_variants_get_the_same_examples_and_the_recipe_of_the_task(
     models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[tuple[str, Setup, Recipe]] = []
+    seen: list[tuple[str, Setup, Hyperparameters]] = []
     real = ablations.run_once
 
-    def spy(task: Task, splits: Splits, setup: Setup, recipe: Recipe, **more: Any) -> Any:
+    def spy(task: Task, splits: Splits, setup: Setup, recipe: Hyperparameters, **more: Any) -> Any:
         seen.append((task.name, setup, recipe))
         assert splits is TASKS[task.name][1]
         return real(task, splits, setup, recipe, **more)
 
     monkeypatch.setattr(ablations, "run_once", spy)
-    monkeypatch.setattr(ablations, "RECIPES", {"places": Recipe(1e-2, 8, 1)})
+    monkeypatch.setattr(ablations, "RECIPES", {"places": Hyperparameters(1e-2, 8, 1)})
     go(grid_of(models, ("keyword", "places")), tmp_path)
     assert {setup.train_examples for _, setup, _ in seen} == {16}
-    for name, expected in [("keyword", ablations.RECIPE), ("places", Recipe(1e-2, 8, 1))]:
+    for name, expected in [("keyword", ablations.RECIPE), ("places", Hyperparameters(1e-2, 8, 1))]:
         for _, setup, recipe in [one for one in seen if one[0] == name]:
             want = FEATURES_RECIPE if setup.reads else expected
             assert recipe == replace(want, seed=recipe.seed)
@@ -158,12 +158,12 @@ def test_stopped_it_goes_on_and_runs_nothing_twice(
     monkeypatch.setattr(ablations, "run_once", counted)
     with pytest.raises(KeyboardInterrupt):
         go(grid, tmp_path)
-    before = Book(tmp_path, NAME).rows()
+    before = RunRecord(tmp_path, NAME).rows()
     assert len([row for row in before if row["method"] != "baseline"]) == 5
     made = -100
     assert len(go(grid, tmp_path)) == 12
     assert made == -93, "ran other than what was missing"
-    after = Book(tmp_path, NAME).rows()
+    after = RunRecord(tmp_path, NAME).rows()
     assert [row for row in after if row in before] == before, "a row was overwritten"
     go(grid, tmp_path)
     assert made == -93
@@ -209,10 +209,10 @@ def test_two_recipes_are_not_mixed(
 ) -> None:
     grid = grid_of(models)
     before = go(grid, tmp_path)
-    monkeypatch.setattr(ablations, "RECIPE", Recipe(learning_rate=7e-4))
+    monkeypatch.setattr(ablations, "RECIPE", Hyperparameters(learning_rate=7e-4))
     with pytest.raises(TaskError, match=r"was run with another recipe \(learning rate 0.0003"):
         go(replace(grid, seeds=3), tmp_path)
-    assert [r for r in Book(tmp_path, NAME).rows() if r["method"] != "baseline"] == before
+    assert [r for r in RunRecord(tmp_path, NAME).rows() if r["method"] != "baseline"] == before
 
 
 def test_a_run_that_another_process_has_made_meanwhile_is_not_made_again(
@@ -283,9 +283,9 @@ def test_the_summary_compares_with_the_first_variant(
     rows = {row["variant"]: row for row in summarize_grid(grid, tmp_path)}
     assert rows.keys() == {*(v.name for v in grid.variants), "majority", "word counts"}
     assert int(rows["BERT"]["seeds"]) == 4, "two pre-training seeds are one variant"
-    scores = [float(r["test"]) for r in Book(tmp_path, NAME).rows() if r["variant"] == "BERT"]
+    scores = [float(r["test"]) for r in RunRecord(tmp_path, NAME).rows() if r["variant"] == "BERT"]
     assert float(rows["BERT"]["mean"]) == pytest.approx(sum(scores) / 4, abs=1e-4)
-    assert "verdict" not in rows["BERT"]
+    assert "minus_low" not in rows["BERT"]
     for name in rows.keys() - {"BERT"}:
         gap = float(rows[name]["mean"]) - float(rows["BERT"]["mean"])
         assert float(rows[name]["minus_reference"]) == pytest.approx(gap, abs=2e-4)
@@ -334,7 +334,7 @@ def test_a_difference_is_that_of_the_record_as_it_is_now(
     grid = grid_of(models, seeds=4)
 
     def tell() -> float:
-        book, names = Book(tmp_path, NAME), ("pair", "ELMo")
+        book, names = RunRecord(tmp_path, NAME), ("pair", "ELMo")
         means = [
             [float(row["test"]) for row in book.rows() if row["variant"] == name] for name in names
         ]
@@ -372,7 +372,7 @@ def test_a_grid_that_shares_a_cell_and_has_more_seeds_changes_nothing(
 def test_declared_grids_are_sound(name: str) -> None:
     grid = GRIDS[name]
     cells = list(grid.cells())
-    keys = {(c.task, c.checkpoint, c.variant.method, c.seed) for c in cells}
+    keys = {(c.task, c.setup.model, c.setup.method, c.recipe.seed) for c in cells}
     assert len(keys) == len(cells), "two variants would share a row"
     names = [variant.name for variant in grid.variants]
     assert len(set(names)) == len(names)
@@ -399,8 +399,8 @@ def test_the_equal_pair_has_as_many_parameters_as_bert() -> None:
 
 
 def test_a_cell_of_features_has_a_recipe_of_its_own() -> None:
-    frozen = Cell("entities", Variant("x", ("x",), "features:last"), "x", 3, 10)
-    tuned = Cell("entities", Variant("x", ("x",)), "x", 3, 10)
+    variants = Variant("frozen", ("x",), "features:last"), Variant("tuned", ("x",))
+    frozen, tuned = list(Grid("", variants, ("entities",), seeds=4).cells())[-2:]
     assert frozen.recipe == replace(FEATURES_RECIPE, seed=3)
     assert tuned.recipe == replace(ablations.RECIPES["entities"], seed=3)
 
@@ -418,7 +418,7 @@ def test_the_command_runs_a_grid_and_says_what_came_out(
     assert result.exit_code == 0, result.output
     assert "keyword      BERT" in result.output
     assert (tmp_path / "ablations_summary.csv").is_file()
-    assert len([r for r in Book(tmp_path, NAME).rows() if r["method"] != "baseline"]) == 6
+    assert len([r for r in RunRecord(tmp_path, NAME).rows() if r["method"] != "baseline"]) == 6
 
 
 def test_the_command_leaves_out_grids_that_lack_a_task(
@@ -429,7 +429,7 @@ def test_the_command_leaves_out_grids_that_lack_a_task(
     asked = ["ablate", "size", "steps", "--tasks", "places", "--results", str(tmp_path)]
     result = CliRunner().invoke(app, asked)
     assert result.exit_code == 0, result.output
-    assert {row["task"] for row in Book(tmp_path, NAME).rows()} == {"places"}
+    assert {row["task"] for row in RunRecord(tmp_path, NAME).rows()} == {"places"}
     assert "size: for tests" in result.output
     assert "steps: for tests" not in result.output
 
@@ -470,7 +470,7 @@ def test_a_committed_run_comes_out_again(tmp_path: Path, monkeypatch: pytest.Mon
     small = replace(grid, variants=grid.variants[:1])
     (row,) = go(small, tmp_path, seeds=1)
     committed = shipped("results")
-    known = Book(committed, NAME).rows()
+    known = RunRecord(committed, NAME).rows()
     key = ("task", "model", "method", "train_examples", "seed", "learning_rate", "epochs")
     (before,) = [old for old in known if all(old[name] == row[name] for name in key)]
     (summary,) = [r for r in summarize_grid(grid, committed) if r["variant"] == "BERT"]
@@ -484,13 +484,14 @@ def test_a_committed_run_comes_out_again(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("name", GRIDS)
 def test_the_committed_record_holds_the_whole_grid(name: str) -> None:
-    grid, book = GRIDS[name], Book(shipped("results"), NAME)
+    grid, book = GRIDS[name], RunRecord(shipped("results"), NAME)
     made = {
         (row["task"], row["model"], row["method"], row["train_examples"], row["seed"])
         for row in book.rows()
     }
     for cell in grid.cells():
-        key = (cell.task, cell.checkpoint, cell.variant.method, str(cell.examples), str(cell.seed))
+        model, method = cell.setup.model, cell.setup.method
+        key = (cell.task, model, method, str(grid.examples), str(cell.recipe.seed))
         assert key in made, f"{key}: run `bertedu ablate {name}`"
     steps = {row["pretraining_steps"] for row in book.rows() if row["method"] == "untrained"}
     assert steps <= {"0"}
@@ -499,7 +500,7 @@ def test_the_committed_record_holds_the_whole_grid(name: str) -> None:
 def test_known_scores_are_drawn_as_the_runs_are() -> None:
     """A baseline is a reader whose scores are known: both ways give one difference."""
     grid, committed = GRIDS["direction"], shipped("results")
-    _, rows = Book(committed, NAME).outcomes("answer")
+    _, rows = RunRecord(committed, NAME).outcomes("answer")
     (f1,) = (found[:, 1] for row, found in rows if row["model"] == "word counts")
     for variant in ("BERT", "ELMo"):
         wanted = difference(grid, "answer", variant, "word counts", committed)

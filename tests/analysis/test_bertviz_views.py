@@ -14,9 +14,9 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from bertedu.analysis import attention, views
-from bertedu.analysis.attention import BertvizView, head_view, model_view, neuron_view
+from bertedu.analysis import bertviz, views
 from bertedu.analysis.attention_view import attend
+from bertedu.analysis.bertviz import BertvizView, head_view, model_view, neuron_view
 from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining
@@ -167,16 +167,16 @@ def test_the_same_view_gives_the_same_page(draw: Any, bert: Bert, tokenizer: Tok
 def test_no_token_can_leave_the_script(
     draw: Any, token: str, bert: Bert, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = attention.attend
+    original = bertviz.attend
 
     def hostile(*args: Any, **kwargs: Any) -> Any:
         shown = original(*args, **kwargs)
         return dataclasses.replace(shown, tokens=[shown.tokens[0], token, *shown.tokens[2:]])
 
-    monkeypatch.setattr(attention, "attend", hostile)
+    monkeypatch.setattr(bertviz, "attend", hostile)
     view = draw(bert, tokenizer, TEXT)
     page = view._repr_html_()
-    assert page.count("</script") == page.count(attention.MARK) == 1
+    assert page.count("</script") == page.count(bertviz.MARK) == 1
     assert "<" not in page.partition("const params = ")[2].partition("\n")[0]
     data = on_page(view)["attention"]
     shown = data["all"] if draw is neuron_view else data[0]
@@ -209,8 +209,8 @@ def test_each_picture_shows_what_its_view_shows(
         neurons.append(given)
         return views.neuron_maps(*given)
 
-    monkeypatch.setattr(attention, "head_grid", grid)
-    monkeypatch.setattr(attention, "neuron_maps", neuron)
+    monkeypatch.setattr(bertviz, "head_grid", grid)
+    monkeypatch.setattr(bertviz, "neuron_maps", neuron)
     shown = attend(bert, tokenizer, TEXT)
     head_view(bert, tokenizer, TEXT, layers=[2, 3])
     assert torch.equal(grids[0][0], shown.weights[1:2])  # the layer that the view starts with
@@ -236,18 +236,18 @@ def test_a_notebook_is_committed_without_the_scripts(
     cells = [nbformat.v4.new_code_cell("x", outputs=[one]) for one in (result, other)]
     path = tmp_path / "a.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
-    assert attention.without_scripts(path) == 1
+    assert bertviz.without_scripts(path) == 1
     kept = nbformat.read(path, as_version=4)
     nbformat.validate(kept)
     assert kept.cells[0].outputs[0].data["text/html"] == html.partition("<script")[0]
     assert kept.cells[1].outputs[0].text == other.text
-    assert attention.without_scripts(path) == 0
+    assert bertviz.without_scripts(path) == 0
 
 
 def test_no_committed_notebook_holds_the_scripts() -> None:
     for path in (Path(__file__).parents[2] / "notebooks").glob("*.ipynb"):
         text = path.read_text(encoding="utf-8")
-        assert "data-bertviz" not in text, f"python -m bertedu.analysis.attention {path}"
+        assert "data-bertviz" not in text, f"python -m bertedu.analysis.bertviz {path}"
 
 
 # -- what is refused
@@ -270,11 +270,11 @@ def test_a_page_is_kept_small(
     bert: Bert, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     long = "ship " * 50  # 52 tokens: 3 layers of 2 heads make 16,224 weights
-    monkeypatch.setattr(attention, "MOST_LINES", 16_223)
+    monkeypatch.setattr(bertviz, "MOST_LINES", 16_223)
     with pytest.raises(ValueError, match=r"16,224 lines .* fewer layers with layers=\[1\]"):
         model_view(bert, tokenizer, long)
     model_view(bert, tokenizer, long, layers=[1])
-    monkeypatch.setattr(attention, "MOST_NUMBERS", 16_224)
+    monkeypatch.setattr(bertviz, "MOST_NUMBERS", 16_224)
     head_view(bert, tokenizer, long)
     for draw in (neuron_view,):  # queries and keys come on top
         with pytest.raises(ValueError, match=r"numbers are too many .* layers=\[1\]"):
@@ -294,9 +294,9 @@ def test_a_missing_library_and_a_new_bertviz_are_named(
     bert: Bert, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view = head_view(bert, tokenizer, TEXT)
-    monkeypatch.setattr(attention, "SCRIPTS", {"d3": ("no_such_package", "d3.js")})
+    monkeypatch.setattr(bertviz, "SCRIPTS", {"d3": ("no_such_package", "d3.js")})
     with pytest.raises(RuntimeError, match=r"d3 is missing.*pip install mpld3"):
         view._repr_html_()
-    monkeypatch.setattr(attention, "EDITS", {"head": [("no such line", "")]})
+    monkeypatch.setattr(bertviz, "EDITS", {"head": [("no such line", "")]})
     with pytest.raises(RuntimeError, match="bertviz has changed its script"):
         head_view(bert, tokenizer, TEXT)

@@ -6,13 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from bertedu.analysis import feature_scores as module
-from bertedu.analysis.feature_scores import PAPER, ROWS, feature_scores, table_seven
-from bertedu.finetuning.run import FEATURES, write_csv
+from bertedu.finetuning.finetune import FEATURES
+from bertedu.results.files import write_csv
+from bertedu.studies import feature_pictures as module
+from bertedu.studies.feature_pictures import PAPER, ROWS, feature_scores, table_seven
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("BERTEDU_DATA", str(tmp_path))
+
     def row(model: str, method: str, mean: float, train: str = "all") -> dict[str, object]:
         about = {"task": "entities", "model": model, "method": method, "train_examples": train}
         return about | {"mean": mean, "low": mean - 0.05, "high": mean + 0.04}
@@ -27,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
         row("minilm", "fine-tuned", 0.9),
         row("word counts", "baseline", 0.66),
     ]
-    write_csv(tmp_path / "finetuning_summary.csv", rows)
+    write_csv(tmp_path / "results" / "finetuning_summary.csv", rows)
     return tmp_path
 
 
@@ -37,14 +40,14 @@ def test_rows_are_those_of_the_methods() -> None:
 
 
 def test_scores_of_one_model_and_its_controls(folder: Path) -> None:
-    found = feature_scores("entities", folder=folder)
+    found = feature_scores("entities")
     assert {name: [round(v) for v in score] for name, score in found.items()} == {
         "features:last": [50, 45, 54],
         "untrained features:last": [30, 25, 34],
         "fine-tuned": [60, 55, 64],
         "untrained fine-tuned": [20, 15, 24],
     }
-    assert list(feature_scores("entities", "minilm", folder)) == ["fine-tuned"]
+    assert list(feature_scores("entities", "minilm")) == ["fine-tuned"]
 
 
 def test_the_picture_shows_each_number_in_its_row(
@@ -61,7 +64,8 @@ def test_the_picture_shows_each_number_in_its_row(
             for axes in (left, right)
         ]
         names = list(ROWS)
-        assert texts[0] == {(names.index(m), f"{v:.1f}") for m, v in PAPER.items()}
+        absent = (names.index("features:concat of all"), "not in the paper")
+        assert texts[0] == {absent, *((names.index(m), f"{v:.1f}") for m, v in PAPER.items())}
         assert texts[1] >= {(names.index("features:last"), "50.0"), (7, "60.0")}
         said = [t.get_text() for t in right.texts]
         assert "a list" in said
@@ -73,8 +77,6 @@ def test_the_picture_shows_each_number_in_its_row(
         return real(figure, alt)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module, "Picture", spy)
-    picture = table_seven(
-        feature_scores("entities", folder=folder), "title", "what one sees", {"a list": 73.9}
-    )
+    picture = table_seven(feature_scores("entities"), "title", "what one sees", {"a list": 73.9})
     assert picture.alt == "what one sees"  # type: ignore[union-attr]
     assert len(seen) == 1

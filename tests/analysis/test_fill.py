@@ -20,7 +20,8 @@ from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import ONE_WAY, BertConfig, Direction
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.pretraining.evaluation import PreTrainingModel
-from bertedu.text.tokenization import MASK_ID, SPECIAL_TOKENS, UNK_ID, fast_tokenizer
+from bertedu.text.fast_tokenizer import fast_tokenizer
+from bertedu.text.tokenization import MASK_ID, SPECIAL_TOKENS, UNK_ID
 
 WORDS = ["the", "a", "dog", "cat", "bird", "barked", "purred", "sang", "in", "near", "yard", "tree"]
 WORDS += ["loudly", ",", "."]

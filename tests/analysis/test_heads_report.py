@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from bertedu.analysis import heads_report
-from bertedu.analysis.heads import PATTERNS
-from bertedu.analysis.heads_report import (
+from bertedu.analysis.attention_heads import PATTERNS
+from bertedu.analysis.probes import RELATIONS
+from bertedu.results.files import write_csv
+from bertedu.studies import heads_pictures as heads_report
+from bertedu.studies.heads_pictures import (
     by_head,
-    claim,
     head_bars,
+    interval_of,
     layer_curves,
     models,
     pattern_map,
@@ -20,12 +22,12 @@ from bertedu.analysis.heads_report import (
     relation_plot,
     results,
 )
-from bertedu.analysis.probes import RELATIONS
-from bertedu.finetuning.run import write_csv
+from bertedu.studies.verdicts import say
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("BERTEDU_DATA", str(tmp_path))
     rows: list[dict[str, object]] = []
 
     def add(model: str, part: str, name: str, layer: object, head: object, value: float) -> None:
@@ -44,20 +46,20 @@ def folder(tmp_path: Path) -> Path:
             add(model, "relations", f"{name}: head minus offset", 2, 1, 0.2)
         for layer in (0, 1, 2):
             add(model, "lens", "right", layer, "", layer / 10)
-    write_csv(tmp_path / "heads.csv", rows)
+    write_csv(tmp_path / "results" / "heads.csv", rows)
     return tmp_path
 
 
 def test_tables_stand_by_layer_and_head(folder: Path) -> None:
-    table = by_head("small", "lost", folder)
+    table = by_head("small", "lost")
     torch.testing.assert_close(table, torch.tensor([[1.1, 1.2], [2.1, 2.2]]))
-    assert by_head("large", "lost", folder).shape == (2, 12)
-    assert models(folder) == ["small", "large"]
-    assert models(folder, "nothing") == []
+    assert by_head("large", "lost").shape == (2, 12)
+    assert models() == ["small", "large"]
+    assert models("nothing") == []
 
 
 def test_a_relation_finds_its_own_offset(folder: Path) -> None:
-    found = relation("small", RELATIONS[2], folder)
+    found = relation("small", RELATIONS[2])
     assert found["offset"]["statistic"] == f"{RELATIONS[2]}: offset -3"
     assert float(found["head"]["value"]) == 0.52
 
@@ -74,13 +76,14 @@ def test_a_relation_finds_its_own_offset(folder: Path) -> None:
 def test_claims_go_by_the_interval(
     low: float, high: float, word: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    claim("it is so", {"value": "0", "low": str(low), "high": str(high)})
+    row = {"value": "0", "low": str(low), "high": str(high)}
+    say("it is so", *interval_of(row)[1:], digits=2)
     assert capsys.readouterr().out.startswith(f"{word:<15}it is so")
 
 
 def test_what_is_missing_is_named(folder: Path) -> None:
-    with pytest.raises(ValueError, match="heads_study --model other"):
-        results("other", "lost", folder)
+    with pytest.raises(ValueError, match="head_study --model other"):
+        results("other", "lost")
 
 
 def test_pictures_show_all_heads_of_a_small_model_and_the_busiest_of_a_large(
@@ -91,7 +94,7 @@ def test_pictures_show_all_heads_of_a_small_model_and_the_busiest_of_a_large(
         heads_report, "heat_map", lambda axes, table, rows, columns: drawn.append((table, rows))
     )
     for model in ("small", "large"):
-        pattern_map(model, "t", "alt", folder)
+        pattern_map(model, "t", "alt")
     (small, rows), (large, layers) = drawn
     assert (len(rows), len(layers)) == (4, 2)
     assert rows[1] == "layer 1, head 2"
@@ -100,8 +103,8 @@ def test_pictures_show_all_heads_of_a_small_model_and_the_busiest_of_a_large(
 
 
 def test_the_other_pictures_are_drawn(folder: Path) -> None:
-    assert relation_plot(["small", "large"], "t", "two panels", folder).alt == "two panels"
-    assert len(head_bars("small", "lost", "x", "t", "a", folder).png) > 5000
-    one = layer_curves("small", {"h": [("right", "r")]}, ["y"], "t", "a", folder)
-    other = layer_curves("small", {"h": [("right", "r")]}, ["y"], "t", "a", folder, scale=100)
+    assert relation_plot(["small", "large"], "t", "two panels").alt == "two panels"
+    assert len(head_bars("small", "lost", "x", "t", "a").png) > 5000
+    one = layer_curves("small", {"h": [("right", "r")]}, ["y"], "t", "a")
+    other = layer_curves("small", {"h": [("right", "r")]}, ["y"], "t", "a", scale=100)
     assert one.png != other.png

@@ -11,16 +11,6 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from bertedu.analysis import heads_study
-from bertedu.analysis.heads_study import (
-    answers_kept,
-    heads_changed,
-    intervals,
-    one_blank_each,
-    relations,
-    study,
-    summarize,
-)
 from bertedu.analysis.probes import (
     OFFSETS,
     Text,
@@ -36,6 +26,16 @@ from bertedu.model.bert import BertForPreTraining
 from bertedu.pretraining.batches import fixed_batches
 from bertedu.pretraining.evaluation import score_pairs
 from bertedu.pretraining.next_sentence import encode_documents
+from bertedu.results.bootstrap import ratio_intervals
+from bertedu.studies import head_study as heads_study
+from bertedu.studies.head_study import (
+    answers_kept,
+    heads_changed,
+    one_blank_each,
+    relations,
+    study,
+    summarize,
+)
 from bertedu.text.corpus import Document
 from bertedu.text.tokenization import MASK_ID
 
@@ -134,7 +134,7 @@ def test_the_best_head_is_chosen_on_other_documents(text: Text) -> None:
     right[:, query, keys[0]] = wrong[:, query, keys[0] + 1] = 1
     first = torch.stack([right[0], wrong[0]])[None]
     second = torch.stack([wrong[0], right[0]])[None]
-    rows: Any = relations(None, [text] * 4, [second, first] * 2)  # type: ignore[arg-type]
+    rows: Any = relations([text] * 4, [second, first] * 2)
     found = {(row[0], row[2]): float(row[3].sum() / row[4].sum()) for row in rows if row[4].sum()}
     assert found["title again", 1] == 1
     assert found["title again", 2] == 0
@@ -254,7 +254,7 @@ def test_other_attention_is_measured_at_the_blank(
 def test_intervals_are_those_of_a_mean() -> None:
     generator = torch.Generator().manual_seed(0)
     values = torch.randn(400, 1, generator=generator)
-    low, high = intervals(values, torch.ones(400, 1)).squeeze(1).tolist()
+    low, high = ratio_intervals(values, torch.ones(400, 1)).squeeze(1).tolist()
     error = float(values.std()) / 20
     assert low == pytest.approx(float(values.mean()) - 1.96 * error, abs=0.02)
     assert high == pytest.approx(float(values.mean()) + 1.96 * error, abs=0.02)

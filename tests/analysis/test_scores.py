@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from bertedu.analysis import scores
-from bertedu.analysis.scores import (
+from bertedu.analysis.views import Picture
+from bertedu.finetuning.examples import TaskError
+from bertedu.finetuning.record import RunRecord
+from bertedu.finetuning.summary import summarize
+from bertedu.studies import task_pictures as scores
+from bertedu.studies.task_pictures import (
     best_with_all,
-    claim,
     confusion,
     difference_from,
     grid_map,
@@ -24,11 +27,9 @@ from bertedu.analysis.scores import (
     score_lines,
     score_plot,
     summary,
+    task_difference,
 )
-from bertedu.analysis.views import Picture
-from bertedu.finetuning.examples import TaskError
-from bertedu.finetuning.report import summarize
-from bertedu.finetuning.run import Book
+from bertedu.studies.verdicts import say
 
 TUNED, RAW = ("bert-L4H128", "fine-tuned"), ("bert-L4H128", "untrained")
 WORDS = ("word counts", "baseline")
@@ -52,8 +53,11 @@ def write(path: Path, rows: list[dict[str, object]]) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two tuned runs at 80 %, two untrained at 60 %, one of counted words at 79 %; and a grid."""
+    monkeypatch.setenv("BERTEDU_DATA", str(tmp_path))
+    folder = tmp_path / "results"
+    folder.mkdir()
     runs = [
         (*TUNED, "all", 0, 0.8),
         (*TUNED, "all", 1, 0.8),
@@ -89,18 +93,18 @@ def folder(tmp_path: Path) -> Path:
                         "dev": 0.7 + epochs / 100,
                     }
                 )
-    write(tmp_path / "finetuning.csv", table)
-    write(tmp_path / "outcomes" / "play.csv", outcomes)
-    summarize(tmp_path, TUNED[0])
-    return tmp_path
+    write(folder / "finetuning.csv", table)
+    write(folder / "outcomes" / "play.csv", outcomes)
+    summarize(folder, TUNED[0])
+    return folder
 
 
 def test_a_line_has_mean_interval_and_seeds(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = summary("play", folder)
+    rows = summary("play")
     assert set(rows) == {TUNED, RAW, WORDS}, "runs on a part of the data are no final results"
-    score_lines("play", folder=folder)
+    score_lines("play")
     lines = capsys.readouterr().out.splitlines()
     assert [line[:22].strip() for line in lines] == [
         "counted words",
@@ -119,54 +123,54 @@ def test_a_line_has_mean_interval_and_seeds(
 
 
 def test_claims_follow_the_interval(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    claim("one", "play", TUNED, RAW, folder=folder)
-    claim("two", "play", RAW, TUNED, folder=folder)
-    claim("three", "play", TUNED, WORDS, folder=folder)
+    say("one", *task_difference("play", TUNED, RAW))
+    say("two", *task_difference("play", RAW, TUNED))
+    say("three", *task_difference("play", TUNED, WORDS))
     said = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()]
     assert said == ["supported", "contradicted", "undecided"]
     with pytest.raises(TaskError, match=r"untrained, 100"):
-        claim("with 100", "play", TUNED, RAW, 100, folder)
+        task_difference("play", TUNED, RAW, 100)
 
 
 def test_confusion_counts_all_seeds(folder: Path) -> None:
-    table = confusion("play", TUNED, 2, folder)
+    table = confusion("play", TUNED, 2)
     assert table.sum() == 2 * TEXTS
     assert table.diag().sum() / table.sum() == pytest.approx(
-        float(summary("play", folder)[TUNED]["mean"]), abs=1e-3
+        float(summary("play")[TUNED]["mean"]), abs=1e-3
     )
     assert table.sum(1).tolist() == [TEXTS, TEXTS], "rows are the truth"
 
 
 def test_how_many_labels_reach_a_rival(folder: Path) -> None:
-    assert best_with_all("play", RAW, folder) == pytest.approx(60, abs=8)
-    assert labels_to_reach("play", TUNED, RAW, folder) == "100", "70 % with 100 is above 60 %"
-    assert labels_to_reach("play", TUNED, WORDS, folder) in ("all", "none of the numbers tried")
-    assert labels_to_reach("play", RAW, TUNED, folder) == "none of the numbers tried"
-    assert labels_to_reach("play", TUNED, TUNED, folder) == "all"
+    assert best_with_all("play", RAW) == pytest.approx(60, abs=8)
+    assert labels_to_reach("play", TUNED, RAW) == "100", "70 % with 100 is above 60 %"
+    assert labels_to_reach("play", TUNED, WORDS) in ("all", "none of the numbers tried")
+    assert labels_to_reach("play", RAW, TUNED) == "none of the numbers tried"
+    assert labels_to_reach("play", TUNED, TUNED) == "all"
 
 
 def test_runs_by_purpose(folder: Path) -> None:
-    assert len(runs_of("play", TUNED, folder=folder)) == 2
-    assert len(runs_of("play", TUNED, "grid", folder)) == 8
-    assert {row["seed"] for row in live_rows("play", 100, 3, folder=folder)} == {"0"}
+    assert len(runs_of("play", TUNED)) == 2
+    assert len(runs_of("play", TUNED, "grid")) == 8
+    assert {row["seed"] for row in live_rows("play", 100, 3)} == {"0"}
     with pytest.raises(ValueError, match=r"play --from bert-L4H128 --examples 50 --epochs 3"):
-        live_rows("play", 50, 3, folder=folder)
+        live_rows("play", 50, 3)
     with pytest.raises(ValueError, match=r"play --from minilm"):
-        live_rows("play", 100, 3, "minilm", folder)
+        live_rows("play", 100, 3, "minilm")
 
 
 def test_what_is_missing_is_named(folder: Path) -> None:
     with pytest.raises(ValueError, match="no results of task 'chess'"):
-        summary("chess", folder)
+        summary("chess")
     with pytest.raises(ValueError, match="--grid full"):
-        grid_map("play", "minilm", "title", "alt", folder)
+        grid_map("play", "minilm", "title", "alt")
 
 
 def test_pictures_are_drawn_of_what_is_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plot = score_plot({"play": "heading"}, "title", "what one sees", folder=folder)
-    grid = grid_map("play", TUNED[0], "title", "a grid", folder)
+    plot = score_plot({"play": "heading"}, "title", "what one sees")
+    grid = grid_map("play", TUNED[0], "title", "a grid")
     monkeypatch.setitem(scores.NAMES, TUNED, "ours")
-    curves = learning_curves("play", [WORDS, RAW, TUNED], "title", "curves", 900, folder)
+    curves = learning_curves("play", [WORDS, RAW, TUNED], "title", "curves", 900)
     assert (plot.alt, grid.alt, curves.alt) == ("what one sees", "a grid", "curves")
     assert all(picture.png.startswith(b"\x89PNG") for picture in (plot, grid, curves))
 
@@ -181,7 +185,7 @@ def test_a_system_that_was_never_run_has_no_row(
         return Picture(figure, alt)
 
     monkeypatch.setattr(scores, "Picture", keep)
-    score_plot({"play": ""}, "title", "alt", folder=folder)
+    score_plot({"play": ""}, "title", "alt")
     assert seen == [["counted words", "not pre-trained", "pre-trained, fine-tuned"]]
 
 
@@ -195,9 +199,7 @@ def test_a_reader_without_a_record_has_a_row_and_a_line(
         return Picture(figure, alt)
 
     monkeypatch.setattr(scores, "Picture", keep)
-    score_plot(
-        {"play": ""}, "title", "alt", [TUNED], folder, readers={"a list": {"play": (40, 30, 45)}}
-    )
+    score_plot({"play": ""}, "title", "alt", [TUNED], readers={"a list": {"play": (40, 30, 45)}})
     axes = figures[0].axes[0]
     assert axes.get_yticklabels()[0].get_text() == "a list"
     assert "40.0" in [text.get_text() for text in axes.texts]
@@ -205,25 +207,25 @@ def test_a_reader_without_a_record_has_a_row_and_a_line(
     assert bars[0].tolist() == [[30, 0], [45, 0]]
     assert bars[1][:, 1].tolist() == [1, 1], "the system has the next row"
     monkeypatch.setitem(scores.NAMES, TUNED, "ours")
-    learning_curves("play", [TUNED], "title", "alt", 900, folder, limits={"a list": 40})
+    learning_curves("play", [TUNED], "title", "alt", 900, limits={"a list": 40})
     axes = figures[1].axes[0]
     assert [40, 40] in [list(line.get_ydata()) for line in axes.lines]
     assert "a list: 40" in [text.get_text() for text in axes.texts]
 
 
 def test_a_reader_of_known_scores_meets_a_system_on_the_same_texts(folder: Path) -> None:
-    rows = Book(folder).outcomes("play")[1]
+    rows = RunRecord(folder).outcomes("play")[1]
     wanted = (*TUNED, "all")
     runs = [o for r, o in rows if (r["model"], r["method"], r["train_examples"]) == wanted]
     right = np.mean([o[:, 0] == o[:, 1] for o in runs], axis=0)
-    low, high = difference_from("play", TUNED, right - 0.1, folder=folder)
+    low, high = difference_from("play", TUNED, right - 0.1)
     assert low < 10 < high
-    few, _ = difference_from("play", TUNED, right - 0.1, 100, folder)
+    few, _ = difference_from("play", TUNED, right - 0.1, 100)
     assert few < low, "with 100 examples it is worse"
-    mean, down, up = reader_score("play", right, folder)
+    mean, down, up = reader_score("play", right)
     assert mean == pytest.approx(100 * right.mean())
     assert down < mean - 1 < mean + 1 < up, "other texts would give another score"
-    mean, low, high = reader_score("play", np.full(len(right), 0.25), folder)
+    mean, low, high = reader_score("play", np.full(len(right), 0.25))
     assert (mean, low, high) == pytest.approx((25, 25, 25))
     with pytest.raises(TaskError, match="test examples; scores"):
-        reader_score("play", right[1:], folder)
+        reader_score("play", right[1:])

@@ -10,20 +10,20 @@ import torch
 
 from bertedu.analysis import span_view as module
 from bertedu.analysis.span_view import (
-    Piece,
     SpanView,
+    TextPiece,
     question_browser,
     question_html,
     span_view,
 )
 from bertedu.finetuning.examples import Question
 from bertedu.finetuning.kinds import Answer, Classification
-from bertedu.finetuning.loop import TaskModel, score_items
 from bertedu.finetuning.question_answering import QuestionAnswering, context_places
+from bertedu.finetuning.training import TaskModel, score_items
 from bertedu.model.bert import Bert
 from bertedu.model.config import BertConfig
 from bertedu.model.features import BertFeatures
-from bertedu.text.tokenization import load_tokenizer
+from bertedu.text.fast_tokenizer import load_tokenizer
 
 TOKENIZER = load_tokenizer()
 TEXT = "Zoë <b>met</b> Al & Mira at a café in Kraków. "
@@ -62,8 +62,8 @@ class Reader(HTMLParser):
 
 
 def view(answer: tuple[int, int] | None) -> SpanView:
-    pieces = (Piece(0, 3, 0.7, 0.04), Piece(4, 7, 0.2, 0.9), Piece(7, 8, 0.0, 0.0))
-    return SpanView("Who & why?", "Zoë met.", pieces, Piece(0, 0, 0.1, 0.02), answer)
+    pieces = (TextPiece(0, 3, 0.7, 0.04), TextPiece(4, 7, 0.2, 0.9), TextPiece(7, 8, 0.0, 0.0))
+    return SpanView("Who & why?", "Zoë met.", pieces, TextPiece(0, 0, 0.1, 0.02), answer)
 
 
 def test_the_view_shows_text_bars_and_mark() -> None:

@@ -4,7 +4,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from bertedu.analysis.verdicts import VerdictTable, say, verdict_of
+from bertedu.results.bootstrap import verdict_of
+from bertedu.studies.verdicts import VerdictTable, say
 
 
 @pytest.mark.parametrize(
@@ -23,8 +24,8 @@ def test_the_whole_interval_decides(low: float, high: float, word: str) -> None:
     assert verdict_of(low + 50, high + 50, than=50) == word
 
 
-def test_what_is_said_is_returned(capsys: pytest.CaptureFixture[str]) -> None:
-    assert say("it is so", -3, -1.25) == "contradicted"
+def test_a_verdict_is_said_with_its_interval(capsys: pytest.CaptureFixture[str]) -> None:
+    say("it is so", -3, -1.25)
     assert capsys.readouterr().out == "contradicted   it is so: -3.0 to -1.2\n"
     say("and so", 0.126, 0.2, digits=2)
     assert capsys.readouterr().out == "supported      and so: +0.13 to +0.20\n"

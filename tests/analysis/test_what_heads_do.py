@@ -9,7 +9,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from bertedu.analysis.heads import (
+from bertedu.analysis.attention_heads import (
     MEASURES,
     another_attention,
     changed_attention,

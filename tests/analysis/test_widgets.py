@@ -27,7 +27,8 @@ from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.text.corpus import Document
-from bertedu.text.tokenization import SPECIAL_TOKENS, fast_tokenizer
+from bertedu.text.fast_tokenizer import fast_tokenizer
+from bertedu.text.tokenization import SPECIAL_TOKENS
 
 NOTEBOOK = Path(__file__).parent.parent.parent / "notebooks" / "00_start_here.ipynb"
 WORDS = ["the", "a", "old", "dog", "cat", "bird", "barked", "purred", "sang", "in", "near", "big"]

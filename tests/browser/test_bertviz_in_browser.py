@@ -9,11 +9,11 @@ import nbformat
 import pytest
 import torch
 
-from bertedu.analysis.attention import head_view, model_view, neuron_view
 from bertedu.analysis.attention_view import attend
+from bertedu.analysis.bertviz import head_view, model_view, neuron_view
 from bertedu.model.bert import Bert
 from bertedu.model.config import BertConfig
-from bertedu.text.tokenization import load_tokenizer
+from bertedu.text.fast_tokenizer import load_tokenizer
 
 PYTHON = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
 TEXT = "The ship sank in the bay."
@@ -140,11 +140,11 @@ def test_in_jupyterlab_all_three_are_drawn(browser: Any, lab: Any) -> None:
     from test_notebooks_in_lab import open_and_run
 
     setup = (
-        "import bertedu\nfrom bertedu.analysis import attention\n"
+        "import bertedu\nfrom bertedu.analysis import bertviz\n"
         "model, tokenizer = bertedu.load('bert-L4H128')"
     )
     calls = [
-        f"attention.{kind}_view(model, tokenizer, {TEXT!r})" for kind in ("head", "model", "neuron")
+        f"bertviz.{kind}_view(model, tokenizer, {TEXT!r})" for kind in ("head", "model", "neuron")
     ]
     cells = [nbformat.v4.new_code_cell(source) for source in (setup, *calls)]
     nbformat.write(

@@ -25,7 +25,7 @@ from bertedu.finetuning.examples import (
     TaskError,
     check_examples,
 )
-from bertedu.finetuning.run import make_kind
+from bertedu.finetuning.finetune import make_kind
 
 datasets = pytest.importorskip("datasets")
 

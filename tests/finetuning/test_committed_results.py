@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bertedu.finetuning.report import main_metric, summarize
-from bertedu.finetuning.run import Book, read_csv
+from bertedu.finetuning.record import RunRecord
+from bertedu.finetuning.summary import METRICS, summarize
+from bertedu.results.files import read_csv
 from bertedu.text.sources import shipped
 
 RESULTS = shipped("results")
@@ -23,12 +24,12 @@ def test_each_score_follows_from_its_outcomes(task: str) -> None:
         for row in ROWS
         if row["task"] == task and row["purpose"] == "score"
     }
-    sources, runs = Book(RESULTS).outcomes(task)
+    sources, runs = RunRecord(RESULTS).outcomes(task)
     found = {}
     for row, outcomes in runs:
         assert len(outcomes) == len(sources)
         key = (row["model"], row["method"], row["train_examples"], row["seed"])
-        found[key] = main_metric(row["columns"])(outcomes)
+        found[key] = METRICS[row["columns"]](outcomes)
     assert found == pytest.approx(scored, abs=2e-4)
 
 

@@ -13,15 +13,11 @@ from torch import Tensor, nn
 from bertedu.finetuning import encoders
 from bertedu.finetuning.encoders import load_encoder
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import (
-    CheckpointError,
-    load_checkpoint,
-    load_elmo,
-    save_checkpoint,
-)
+from bertedu.model.checkpoints import load_checkpoint, load_elmo, save_checkpoint
 from bertedu.model.features import BertFeatures, ElmoFeatures, PairFeatures
 from bertedu.model.loading import Loaded
-from bertedu.text.tokenization import load_tokenizer, save_tokenizer
+from bertedu.model.weight_files import CheckpointError
+from bertedu.text.fast_tokenizer import load_tokenizer, save_tokenizer
 
 
 @pytest.fixture(scope="module")

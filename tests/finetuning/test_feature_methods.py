@@ -4,34 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 import tiny_finetuning as tiny
 import torch
 from torch import Tensor
 
-from bertedu.finetuning import run as running
-from bertedu.finetuning.encoders import LSTM_SIZE, frozen_features, load_encoder
+from bertedu.finetuning.collation import Item, TaskBatch, collate
+from bertedu.finetuning.encoders import LSTM_SIZE, frozen_features, kept_states, load_encoder
 from bertedu.finetuning.examples import Splits, Task, TaskError
-from bertedu.finetuning.loop import Recipe
-from bertedu.finetuning.report import paired_difference
-from bertedu.finetuning.run import (
-    FEATURES,
-    METHODS,
-    RATES,
-    Book,
-    Run,
-    Setup,
-    run_once,
-    run_task,
-)
+from bertedu.finetuning.finetune import FEATURES, METHODS, RATES, Run, Setup, run_once
+from bertedu.finetuning.record import RunRecord
+from bertedu.finetuning.search import run_task
+from bertedu.finetuning.summary import paired_difference
+from bertedu.finetuning.training import Hyperparameters
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import load_checkpoint, save_checkpoint
-from bertedu.model.features import BiLSTMFeatures, LayerFeatures
-from bertedu.text.tokenization import save_tokenizer
+from bertedu.model.features import READS, BiLSTMFeatures, LayerFeatures
+from bertedu.text.fast_tokenizer import save_tokenizer
 
 SMALL = {"train": 16, "dev": 6, "test": 8}
-RECIPE = Recipe(3e-3, 8, 1)
+RECIPE = Hyperparameters(3e-3, 8, 1)
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +41,15 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(autouse=True)
 def no_git(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "current_commit", lambda: "abc1234")
+    monkeypatch.setattr("bertedu.results.origin.current_commit", lambda: "abc1234")
 
 
 def go(
-    made: tuple[Task, Splits], model: str, method: str, recipe: Recipe = RECIPE, **options: object
+    made: tuple[Task, Splits],
+    model: str,
+    method: str,
+    recipe: Hyperparameters = RECIPE,
+    **options: object,
 ) -> Run:
     return run_once(*made, Setup(model, method), recipe, progress=False, **options)  # type: ignore[arg-type]
 
@@ -166,13 +164,13 @@ def test_every_kind_of_task_can_be_read_off(checkpoint: str, task: str) -> None:
 def test_what_is_there_is_learned(checkpoint: str) -> None:
     """Places are known by their words: random embeddings are enough to find them."""
     made = tiny.tagging_task()
-    recipe = Recipe(1e-2, 8, 6)
+    recipe = Hyperparameters(1e-2, 8, 6)
     run = go(made, checkpoint, "features:embeddings", recipe)
     assert max(run.history.dev) > 0.9
 
 
 def test_runs_are_recorded_and_compared_as_the_others(checkpoint: str, tmp_path: Path) -> None:
-    book, made = Book(tmp_path), tiny.tagging_task(SMALL)
+    book, made = RunRecord(tmp_path), tiny.tagging_task(SMALL)
     methods = ("fine-tuned", "features:last", "features:sum of all")
     for method in methods:
         for _ in range(2):  # the second time there is nothing to do
@@ -183,7 +181,6 @@ def test_runs_are_recorded_and_compared_as_the_others(checkpoint: str, tmp_path:
                 range(2),
                 book,
                 say=lambda _: None,
-                progress=False,
             )
         assert runs == []
     rows = [row for row in book.rows() if row["method"] in methods]
@@ -260,3 +257,74 @@ def test_over_a_one_way_model_a_bilstm_sees_what_the_model_does_not(
         states = under(ids, torch.zeros_like(ids), mask).tokens[:, :3]
     assert torch.equal(states[0], states[1])
     assert torch.equal(tokens[0], tokens[1]) == (method == "fine-tuned")
+
+
+# --- Kept states --------------------------------------------------------------------------------
+
+
+class Row(NamedTuple):
+    ids: list[int]
+    type_ids: list[int]
+
+
+def batch_of(*rows: Row) -> TaskBatch:
+    given: Any = rows  # as good as encodings of the library
+    return collate([Item(i, (row,), 0) for i, row in enumerate(given)])
+
+
+def read_anew(encoder: BiLSTMFeatures, batch: TaskBatch) -> Tensor:
+    return encoder(batch.ids, batch.segment_ids, batch.padding_mask).tokens[batch.padding_mask]
+
+
+ONE = Row([2, 100, 200, 300, 3, 400, 3], [0, 0, 0, 0, 0, 1, 1])
+TWO = Row([2, 150, 250, 3], [0, 0, 0, 0])
+
+
+@pytest.mark.parametrize("reads", READS)
+def test_kept_states_are_the_same_and_computed_once(checkpoint: str, reads: str) -> None:
+    encoder = frozen_features(load_encoder(checkpoint)[0], reads)
+    kept = kept_states(encoder)
+    assert kept is not None
+    rows: list[int] = []
+    seen = kept.below.bert.register_forward_pre_hook(lambda _, given: rows.append(len(given[0])))
+    both, turned = batch_of(ONE, TWO), Row(ONE.ids[::-1], ONE.type_ids)
+    found = [kept.features(both).tokens[both.padding_mask] for _ in range(2)]
+    alone = kept.features(batch_of(TWO)).tokens[0]  # a kept row, padded otherwise
+    assert rows == [2]
+    kept.features(batch_of(ONE, turned))  # of these two, one is known
+    assert rows == [2, 1]
+    seen.remove()
+    for tokens in found:
+        torch.testing.assert_close(tokens, read_anew(encoder, both))
+    torch.testing.assert_close(alone, read_anew(encoder, batch_of(TWO)))
+
+
+def test_kept_states_know_what_they_are_of(checkpoint: str) -> None:
+    """The same ids with other segments, or fewer of them, are another input."""
+    encoder = frozen_features(load_encoder(checkpoint)[0], "last")
+    kept = kept_states(encoder)
+    assert kept is not None
+    for row in (ONE, Row(ONE.ids, [0] * 7), Row(ONE.ids[:5], ONE.type_ids[:5])):
+        batch = batch_of(row)
+        tokens = kept.features(batch).tokens[batch.padding_mask]
+        torch.testing.assert_close(tokens, read_anew(encoder, batch))
+
+
+@pytest.mark.parametrize("method", ["features:last", "features:sum of all", "fine-tuned"])
+def test_training_runs_a_frozen_bert_once_for_each_text(
+    checkpoint: str, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    usual = LayerFeatures.states
+    monkeypatch.setattr(
+        LayerFeatures,
+        "states",
+        lambda self, ids, *more: read.append(len(ids)) or usual(self, ids, *more),
+    )
+    made = tiny.tagging_task(SMALL)
+    go(made, checkpoint, method, dataclasses.replace(RECIPE, epochs=3), score=())
+    texts = {tuple(example.words) for split in ("train", "dev") for example in made[1][split]}  # type: ignore[union-attr]
+    if method == "fine-tuned":
+        assert read == []
+    else:
+        assert len(texts) <= sum(read) <= SMALL["train"] + SMALL["dev"]

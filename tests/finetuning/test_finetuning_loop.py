@@ -12,21 +12,21 @@ import tiny_finetuning as tiny
 import torch
 from torch import Tensor, nn
 
-from bertedu.finetuning import loop
+from bertedu.finetuning import training as loop
+from bertedu.finetuning.collation import MAX_LENGTH, Item, collate, training_batches
 from bertedu.finetuning.examples import AnyExample, Example, Splits, Tagged, Task, TaskError
-from bertedu.finetuning.inputs import MAX_LENGTH, Item, collate, training_batches
+from bertedu.finetuning.finetune import make_kind
 from bertedu.finetuning.kinds import Kind
-from bertedu.finetuning.loop import (
+from bertedu.finetuning.question_answering import QuestionAnswering
+from bertedu.finetuning.training import (
     FineTuningDiverged,
     History,
-    Recipe,
+    Hyperparameters,
     TaskModel,
     dev_metric,
     finetune,
     score_items,
 )
-from bertedu.finetuning.question_answering import QuestionAnswering
-from bertedu.finetuning.run import make_kind
 from bertedu.model.elmo import Elmo, ElmoSizes
 from bertedu.model.features import (
     BertFeatures,
@@ -35,11 +35,11 @@ from bertedu.model.features import (
     Encoder,
     PairFeatures,
 )
-from bertedu.text.tokenization import load_tokenizer
+from bertedu.text.fast_tokenizer import load_tokenizer
 
 TOKENIZER = load_tokenizer()
 SMALL = {"train": 24, "dev": 8, "test": 8}
-RECIPE = Recipe(3e-3, batch_size=8, epochs=4, patience=4, dropout=0.1)
+RECIPE = Hyperparameters(3e-3, batch_size=8, epochs=4, patience=4, dropout=0.1)
 STEPS = 3  # an epoch of SMALL has
 ENCODERS: dict[str, Callable[[float], Encoder]] = {
     "bidirectional": lambda p: BertFeatures(tiny.small_bert(dropout=p)),
@@ -66,7 +66,7 @@ def new_model(
 
 def train(
     made: tuple[Task, Splits],
-    recipe: Recipe = RECIPE,
+    recipe: Hyperparameters = RECIPE,
     model: TaskModel | None = None,
     dev: Sequence[AnyExample] | None = None,
     **options: Any,
@@ -106,7 +106,7 @@ def script(monkeypatch: pytest.MonkeyPatch, values: Sequence[float]) -> list[dic
 
 def test_a_keyword_is_learned_and_found_in_sentences_never_seen() -> None:
     task, splits = made = tiny.keyword_task()
-    model, history = train(made, Recipe(2e-2, 8, 6, patience=6))
+    model, history = train(made, Hyperparameters(2e-2, 8, 6, patience=6))
     assert history.losses[0] == pytest.approx(math.log(2), abs=0.1)
     assert sum(history.losses[-6:]) / 6 < 0.1
     kind = model.kind
@@ -160,13 +160,13 @@ def test_the_new_layer_starts_small_and_without_a_bias(encoder: str) -> None:
 
 
 def test_the_rate_rises_and_falls_in_straight_lines() -> None:
-    recipe = Recipe(0.5, warmup_share=0.1)
+    recipe = Hyperparameters(0.5, warmup_share=0.1)
     steps = [0, 4, 9, 10, 55, 99, 100]
     expected = [0.05, 0.25, 0.5, 0.5, 0.25, 0.5 / 90, 0]
     assert [recipe.learning_rate_at(s, 100) for s in steps] == pytest.approx(expected)
-    assert Recipe(0.5).learning_rate_at(0, 1) == 0.5, "a single step learns, too"
-    assert Recipe(0.5, warmup_share=0).learning_rate_at(0, 10) == 0.5
-    assert Recipe(0.5, warmup_share=1).learning_rate_at(9, 10) == pytest.approx(0.5)
+    assert Hyperparameters(0.5).learning_rate_at(0, 1) == 0.5, "a single step learns, too"
+    assert Hyperparameters(0.5, warmup_share=0).learning_rate_at(0, 10) == 0.5
+    assert Hyperparameters(0.5, warmup_share=1).learning_rate_at(9, 10) == pytest.approx(0.5)
 
 
 @pytest.fixture

@@ -13,29 +13,27 @@ import pytest
 import tiny_finetuning as tiny
 from scipy import stats
 
-from bertedu.finetuning import report
+from bertedu.finetuning import summary as report
 from bertedu.finetuning.examples import TaskError
+from bertedu.finetuning.finetune import Setup, make_kind
 from bertedu.finetuning.kinds import Answer, Outcomes
-from bertedu.finetuning.loop import History, Recipe
-from bertedu.finetuning.report import (
+from bertedu.finetuning.record import RunRecord
+from bertedu.finetuning.summary import (
+    METRICS,
     System,
     draw_systems,
-    interval,
-    main_metric,
     paired_difference,
-    resample,
-    seed_interval,
     summarize,
     summarize_task,
-    verdict,
 )
-from bertedu.finetuning.run import Book, Setup, make_kind
+from bertedu.finetuning.training import History, Hyperparameters
+from bertedu.results.bootstrap import interval, resample, seed_interval, verdict_of
 
 
 @pytest.fixture(autouse=True)
 def fewer_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as it takes to tell; defaults are bound when a function is made."""
-    for function in (report.resample, report.draw_texts, report.draw_runs):
+    for function in (resample, report.draw_texts, report.draw_runs):
         monkeypatch.setattr(function, "__defaults__", (400, 0))
 
 
@@ -149,11 +147,9 @@ def test_one_seed_has_no_interval_over_seeds_and_several_have() -> None:
 # --- Differences --------------------------------------------------------------------------------
 
 
-def test_a_verdict_needs_an_interval_on_one_side_of_zero() -> None:
-    assert verdict(0.01, 0.2) == "higher"
-    assert verdict(-0.2, -0.01) == "lower"
-    for low, high in ((-0.1, 0.1), (0.0, 0.0), (0.0, 0.1), (-0.1, 0.0)):
-        assert verdict(low, high) == "undecided"
+def verdict(row: dict[str, str]) -> str:
+    """What the row makes of the claim that its system is better than the reference."""
+    return verdict_of(float(row["minus_low"]), float(row["minus_high"]))
 
 
 def hits(share: float, seed: int, size: int = 60) -> list[int]:
@@ -165,7 +161,7 @@ def test_equal_systems_differ_by_nothing(seeds: int) -> None:
     runs = [hits(0.6, seed) for seed in range(seeds)]
     row = table(Made([i // 2 for i in range(60)], {"a": runs, "b": runs}))["b"]
     assert [float(row[n]) for n in ("minus_reference", "minus_low", "minus_high")] == [0, 0, 0]
-    assert row["verdict"] == "undecided"
+    assert verdict(row) == "undecided"
 
 
 def test_equal_systems_with_other_numbers_of_seeds_differ_by_nothing() -> None:
@@ -182,20 +178,20 @@ def test_always_a_little_better_is_higher_though_the_intervals_overlap() -> None
     made = Made(range(100), {"a": [few], "b": [more]})
     found = table(made)
     assert float(found["b"]["low"]) < float(found["a"]["high"]), "overlap"
-    assert found["b"]["verdict"] == "higher"
+    assert verdict(found["b"]) == "supported"
     assert float(found["b"]["minus_reference"]) == pytest.approx(0.08)
     assert float(found["b"]["minus_low"]) > 0
     turned = table(made, "b")["a"]
-    assert turned["verdict"] == "lower"
+    assert verdict(turned) == "contradicted"
     assert float(turned["minus_reference"]) == pytest.approx(-0.08)
     assert float(turned["minus_high"]) == pytest.approx(-float(found["b"]["minus_low"]))
 
 
 def test_the_reference_itself_and_a_reference_that_is_missing_have_no_difference() -> None:
     made = Made(range(60), {"a": [hits(0.5, 0)], "b": [hits(0.6, 1)]})
-    assert "verdict" not in table(made)["a"]
-    assert "verdict" in table(made)["b"]
-    assert all("verdict" not in row for row in table(made, "nobody").values())
+    assert "minus_low" not in table(made)["a"]
+    assert "minus_low" in table(made)["b"]
+    assert all("minus_low" not in row for row in table(made, "nobody").values())
 
 
 def test_a_pair_of_systems_by_name_is_what_the_table_says() -> None:
@@ -230,7 +226,7 @@ def test_scores_of_draws_are_those_of_the_drawn_examples(columns: str) -> None:
     row = {"model": "a", "method": "m", "train_examples": "all", "columns": columns}
     book: Any = SimpleNamespace(outcomes=lambda _: (sources, [(row, o) for o in runs]))
     (drawn,) = draw_systems(book, "task").values()
-    metric = main_metric(columns)
+    metric = METRICS[columns]
     assert drawn.scores == pytest.approx([metric(o) for o in runs])
     expected = [
         np.mean([metric(runs[i][examples]) for i in chosen])
@@ -246,7 +242,7 @@ def test_scores_of_draws_are_those_of_the_drawn_examples(columns: str) -> None:
 def test_the_quick_metric_is_that_of_the_kind(name: str) -> None:
     task, splits = tiny.MAKERS[name]({"train": 4, "dev": 2, "test": 2})
     kind = make_kind(task, splits)
-    quick = main_metric("/".join(kind.columns))
+    quick = METRICS["/".join(kind.columns)]
     dice = np.random.default_rng(0)
     for trial in range(20):
         if name in ("classification", "choice"):
@@ -269,7 +265,7 @@ def test_the_quick_metric_is_that_of_the_kind(name: str) -> None:
 # --- The file -----------------------------------------------------------------------------------
 
 
-def record(book: Book, model: str, right: int, seed: int = 0) -> None:
+def record(book: RunRecord, model: str, right: int, seed: int = 0) -> None:
     task, splits = tiny.keyword_task(sizes={"train": 8, "dev": 4, "test": 10})
     labels = [int(e.label) for e in splits["test"]]  # type: ignore[union-attr]
     answers = [Answer(label if i < right else 1 - label) for i, label in enumerate(labels)]
@@ -279,11 +275,11 @@ def record(book: Book, model: str, right: int, seed: int = 0) -> None:
         answers={"test": answers},
         bfloat16=False,
     )
-    book.add(task, splits, Setup(model), Recipe(seed=seed), run, "score")
+    book.add(task, splits, Setup(model), Hyperparameters(seed=seed), run, "score")
 
 
 def test_the_summary_is_written_from_the_record_alone(tmp_path: Path) -> None:
-    book = Book(tmp_path)
+    book = RunRecord(tmp_path)
     for seed in range(3):
         record(book, "ours", 6 + seed, seed)
         record(book, "theirs", 2, seed)
@@ -293,9 +289,9 @@ def test_the_summary_is_written_from_the_record_alone(tmp_path: Path) -> None:
     assert {row["model"]: row["mean"] for row in rows} == {"ours": "0.7000", "theirs": "0.2000"}
     assert written["ours"]["task"] == "keyword"
     assert written["ours"]["seeds"] == "3"
-    assert written["theirs"]["verdict"] == "lower"
+    assert verdict(written["theirs"]) == "contradicted"
     assert written["theirs"]["minus_reference"] == "-0.5000"
-    assert written["ours"]["verdict"] == ""
+    assert written["ours"]["minus_low"] == ""
     assert summarize(tmp_path, "ours", ["keyword"]) == rows
 
 
@@ -303,6 +299,6 @@ def test_a_folder_without_a_record_is_refused_and_left_alone(tmp_path: Path) -> 
     with pytest.raises(TaskError, match="no outcomes in"):
         summarize(tmp_path / "nowhere", "ours")
     assert not (tmp_path / "nowhere").exists()
-    record(Book(tmp_path), "ours", 5)
+    record(RunRecord(tmp_path), "ours", 5)
     with pytest.raises(TaskError, match="no outcomes of task 'other'"):
         summarize(tmp_path, "ours", ["other"])

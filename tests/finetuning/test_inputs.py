@@ -10,8 +10,7 @@ import torch
 from tiny import CONTEXT, EXAMPLES, SENTENCES, TOKENIZER, encoded, make_kind, tiny
 from tokenizers import Tokenizer
 
-from bertedu.finetuning.examples import AnyExample, Choice, Example, Question, Tagged, TaskError
-from bertedu.finetuning.inputs import (
+from bertedu.finetuning.collation import (
     NO_TARGET,
     Item,
     collate,
@@ -19,7 +18,8 @@ from bertedu.finetuning.inputs import (
     training_batches,
     truncating,
 )
-from bertedu.finetuning.loop import score_items
+from bertedu.finetuning.examples import AnyExample, Choice, Example, Question, Tagged, TaskError
+from bertedu.finetuning.training import score_items
 
 LONGER: dict[str, AnyExample] = {
     "classification": Example(CONTEXT, SENTENCES[3], 2),

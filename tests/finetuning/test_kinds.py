@@ -24,11 +24,11 @@ from tiny import (
 )
 from torch import Tensor
 
+from bertedu.finetuning.collation import Item
 from bertedu.finetuning.examples import AnyExample, Choice, Example, TaskError
-from bertedu.finetuning.inputs import Item
 from bertedu.finetuning.kinds import Answer, Classification, Kind, MultipleChoice, Regression
-from bertedu.finetuning.loop import TaskModel, score_items
 from bertedu.finetuning.metrics import classification_scores, regression_scores
+from bertedu.finetuning.training import TaskModel, score_items
 
 KINDS = ("classification", "regression", "choice")
 

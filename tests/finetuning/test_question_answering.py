@@ -25,10 +25,9 @@ from tiny import (
 )
 from torch import Tensor
 
+from bertedu.finetuning.collation import Item, collate
 from bertedu.finetuning.examples import Question
-from bertedu.finetuning.inputs import Item, collate
 from bertedu.finetuning.kinds import Answer
-from bertedu.finetuning.loop import score_items
 from bertedu.finetuning.metrics import squad_scores
 from bertedu.finetuning.question_answering import (
     LONGEST_ANSWER,
@@ -38,6 +37,7 @@ from bertedu.finetuning.question_answering import (
     best_span,
     context_places,
 )
+from bertedu.finetuning.training import score_items
 
 KIND = QuestionAnswering()
 LONG = CONTEXT * 4

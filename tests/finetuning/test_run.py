@@ -17,26 +17,18 @@ import pytest
 import tiny_finetuning as tiny
 import torch
 
-from bertedu.finetuning import run as running
+from bertedu.finetuning import record as recording
+from bertedu.finetuning import search as running
 from bertedu.finetuning.examples import AnyExample, Splits, Task, TaskError
+from bertedu.finetuning.finetune import RATES, Run, Setup, make_kind, run_once
 from bertedu.finetuning.kinds import Answer
-from bertedu.finetuning.loop import History, Recipe
-from bertedu.finetuning.run import (
-    BATCH_SIZES,
-    EPOCHS,
-    RATES,
-    Book,
-    Run,
-    Setup,
-    make_kind,
-    run_once,
-    run_task,
-    search,
-)
+from bertedu.finetuning.record import RunRecord, pack, unpack
+from bertedu.finetuning.search import BATCH_SIZES, EPOCHS, run_task, search
+from bertedu.finetuning.training import History, Hyperparameters
 from bertedu.model.checkpoints import load_checkpoint
 
 SMALL = {"train": 16, "dev": 6, "test": 8}
-RECIPE = Recipe(3e-3, 8, 1, dropout=0.1, patience=2)
+RECIPE = Hyperparameters(3e-3, 8, 1, dropout=0.1, patience=2)
 
 
 @pytest.fixture(scope="module")
@@ -46,15 +38,15 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(autouse=True)
 def no_git(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "current_commit", lambda: "abc1234")
+    monkeypatch.setattr("bertedu.results.origin.current_commit", lambda: "abc1234")
 
 
 @pytest.fixture
-def book(tmp_path: Path) -> Book:
-    return Book(tmp_path / "results")
+def book(tmp_path: Path) -> RunRecord:
+    return RunRecord(tmp_path / "results")
 
 
-Asked = list[tuple[Setup, Recipe, tuple[str, ...]]]
+Asked = list[tuple[Setup, Hyperparameters, tuple[str, ...]]]
 
 
 @pytest.fixture
@@ -63,7 +55,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     seen: Asked = []
     real = run_once
 
-    def spy(task: Task, splits: Splits, setup: Setup, recipe: Recipe, **rest: Any) -> Run:
+    def spy(task: Task, splits: Splits, setup: Setup, recipe: Hyperparameters, **rest: Any) -> Run:
         seen.append((setup, recipe, tuple(rest.get("score", ("dev", "test")))))
         return real(task, splits, setup, recipe, **rest)
 
@@ -76,9 +68,9 @@ def silent(_: str) -> None:
 
 
 def go(
-    made: tuple[Task, Splits], book: Book, model: str, seeds: int = 1, **options: Any
+    made: tuple[Task, Splits], book: RunRecord, model: str, seeds: int = 1, **options: Any
 ) -> list[Run]:
-    settings: dict[str, Any] = {"say": silent, "progress": False, "recipe": RECIPE} | options
+    settings: dict[str, Any] = {"say": silent, "recipe": RECIPE} | options
     recipe = settings.pop("recipe")
     return run_task(*made, Setup(model), recipe, range(seeds), book, **settings)
 
@@ -97,7 +89,7 @@ def pretend(task: Task, splits: Splits, dev: float = 0.5, right: int | None = No
     return Run(model, tokenizer, history, answers, bfloat16=False)
 
 
-def scored(book: Book) -> list[dict[str, Any]]:
+def scored(book: RunRecord) -> list[dict[str, Any]]:
     return [row for row in book.rows() if row["purpose"] == "score" and row["method"] != "baseline"]
 
 
@@ -155,7 +147,7 @@ def test_methods_differ_in_what_they_start_from_and_in_what_learns(checkpoint: s
     task, splits = tiny.keyword_task(sizes=SMALL)
     given = load_checkpoint(checkpoint).bert.state_dict()
 
-    def encoder(method: str, recipe: Recipe) -> dict[str, torch.Tensor]:
+    def encoder(method: str, recipe: Hyperparameters) -> dict[str, torch.Tensor]:
         run = run_once(task, splits, Setup(checkpoint, method), recipe, score=(), progress=False)
         prefix = "encoder.bert."
         return {n.removeprefix(prefix): v for n, v in states(run).items() if n.startswith(prefix)}
@@ -237,13 +229,13 @@ def test_rates_go_with_the_method() -> None:
 
 @pytest.mark.parametrize("full", [False, True])
 def test_the_grid_never_looks_at_the_test(
-    checkpoint: str, book: Book, asked: Asked, monkeypatch: pytest.MonkeyPatch, full: bool
+    checkpoint: str, book: RunRecord, asked: Asked, monkeypatch: pytest.MonkeyPatch, full: bool
 ) -> None:
     monkeypatch.setattr(running, "EPOCHS", (1, 2))
     monkeypatch.setattr(running, "BATCH_SIZES", (8,))
     task, splits = tiny.keyword_task(sizes=SMALL)
     blind = {**splits, "test": Poison()}
-    search(task, blind, Setup(checkpoint), RECIPE, book, full, silent, progress=False)
+    search(task, blind, Setup(checkpoint), RECIPE, book, full, silent)
     assert len(asked) == (6 if full else 3)
     assert {score for *_, score in asked} == {()}
     assert not (book.folder / "outcomes").exists()
@@ -257,9 +249,11 @@ class Landscape:
     """In place of runs: dev is read off a table, and the calls are kept."""
 
     def __init__(self, best: tuple[int, float, int], stop_at: int | None = None) -> None:
-        self.best, self.stop_at, self.calls = best, stop_at, list[Recipe]()
+        self.best, self.stop_at, self.calls = best, stop_at, list[Hyperparameters]()
 
-    def __call__(self, task: Task, splits: Splits, setup: Setup, recipe: Recipe, **_: Any) -> Run:
+    def __call__(
+        self, task: Task, splits: Splits, setup: Setup, recipe: Hyperparameters, **_: Any
+    ) -> Run:
         if len(self.calls) == self.stop_at:
             raise KeyboardInterrupt
         self.calls.append(recipe)
@@ -269,13 +263,13 @@ class Landscape:
 
 @pytest.mark.parametrize("place", [0, 11, 17])
 def test_the_grid_finds_what_is_best_on_dev(
-    book: Book, monkeypatch: pytest.MonkeyPatch, place: int
+    book: RunRecord, monkeypatch: pytest.MonkeyPatch, place: int
 ) -> None:
     best = list(product(BATCH_SIZES, RATES["fine-tuned"], EPOCHS))[place]
     runs = Landscape(best)
     monkeypatch.setattr(running, "run_once", runs)
     made = tiny.keyword_task(sizes=SMALL)
-    recipe = Recipe(5.0, 7, 1, patience=3, seed=4, weight_decay=0.2)
+    recipe = Hyperparameters(5.0, 7, 1, patience=3, seed=4, weight_decay=0.2)
     found = search(*made, Setup("x"), recipe, book, True, silent)
     wanted = set(product(BATCH_SIZES, RATES["fine-tuned"], EPOCHS))
     tried = [(r.batch_size, r.learning_rate, r.epochs) for r in runs.calls]
@@ -289,7 +283,9 @@ def test_the_grid_finds_what_is_best_on_dev(
     assert len(runs.calls) == 18, "found again, not run again"
 
 
-def test_searching_rates_leaves_the_rest_alone(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_searching_rates_leaves_the_rest_alone(
+    book: RunRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
     runs = Landscape((8, 3e-3, 1))
     monkeypatch.setattr(running, "run_once", runs)
     made = tiny.keyword_task(sizes=SMALL)
@@ -299,7 +295,7 @@ def test_searching_rates_leaves_the_rest_alone(book: Book, monkeypatch: pytest.M
 
 
 def test_a_search_that_was_stopped_goes_on_where_it_was(
-    book: Book, monkeypatch: pytest.MonkeyPatch
+    book: RunRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = tiny.keyword_task(sizes=SMALL)
     best = (BATCH_SIZES[0], RATES["fine-tuned"][0], EPOCHS[0])
@@ -315,7 +311,7 @@ def test_a_search_that_was_stopped_goes_on_where_it_was(
 
 
 def test_the_chosen_recipe_is_the_one_that_is_scored(
-    book: Book, monkeypatch: pytest.MonkeyPatch
+    book: RunRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = Landscape((8, 1e-3, 1))
     monkeypatch.setattr(running, "run_once", runs)
@@ -329,7 +325,7 @@ def test_the_chosen_recipe_is_the_one_that_is_scored(
 
 
 def test_what_is_recorded_is_not_run_again_unless_asked(
-    checkpoint: str, book: Book, asked: Asked
+    checkpoint: str, book: RunRecord, asked: Asked
 ) -> None:
     made = tiny.keyword_task(sizes=SMALL)
     said: list[str] = []
@@ -365,7 +361,7 @@ def test_what_is_recorded_is_not_run_again_unless_asked(
         {"patience": 1},
     ],
 )
-def test_another_recipe_is_another_run(book: Book, change: dict[str, Any]) -> None:
+def test_another_recipe_is_another_run(book: RunRecord, change: dict[str, Any]) -> None:
     task, splits = tiny.keyword_task(sizes=SMALL)
     setup = Setup("x")
     book.add(task, splits, setup, RECIPE, pretend(task, splits, right=3), "score")
@@ -380,7 +376,7 @@ def test_another_recipe_is_another_run(book: Book, change: dict[str, Any]) -> No
     assert len(book.rows()) == 2, "one has replaced the other"
 
 
-def test_a_row_is_replaced_and_its_neighbors_stay(book: Book) -> None:
+def test_a_row_is_replaced_and_its_neighbors_stay(book: RunRecord) -> None:
     task, splits = tiny.keyword_task(sizes=SMALL)
     for seed in range(3):
         run = pretend(task, splits, right=3)
@@ -399,7 +395,7 @@ def test_a_row_is_replaced_and_its_neighbors_stay(book: Book) -> None:
 
 
 @pytest.mark.parametrize("name", tiny.MAKERS)
-def test_the_record_says_what_came_out(checkpoint: str, book: Book, name: str) -> None:
+def test_the_record_says_what_came_out(checkpoint: str, book: RunRecord, name: str) -> None:
     task, splits = tiny.MAKERS[name](SMALL)
     (run,) = go((task, splits), book, checkpoint)
     kind = run.model.kind
@@ -425,7 +421,7 @@ def test_the_record_says_what_came_out(checkpoint: str, book: Book, name: str) -
     assert float(line["seconds"]) >= 0
 
 
-def test_tasks_with_other_columns_share_a_table(checkpoint: str, book: Book) -> None:
+def test_tasks_with_other_columns_share_a_table(checkpoint: str, book: RunRecord) -> None:
     go(tiny.keyword_task(sizes=SMALL), book, checkpoint)
     go(tiny.tagging_task(SMALL), book, checkpoint)
     go(tiny.rating_task(SMALL), book, checkpoint)
@@ -441,17 +437,17 @@ def test_tasks_with_other_columns_share_a_table(checkpoint: str, book: Book) -> 
 
 
 def test_baselines_are_run_once_and_first(
-    checkpoint: str, book: Book, monkeypatch: pytest.MonkeyPatch
+    checkpoint: str, book: RunRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = tiny.keyword_task(sizes=SMALL)
     calls: list[str] = []
-    real = running.baseline_answers
+    real = recording.baseline_answers
 
     def spy(name: str, *rest: Any) -> Any:
         calls.append(name)
         return real(name, *rest)
 
-    monkeypatch.setattr(running, "baseline_answers", spy)
+    monkeypatch.setattr(recording, "baseline_answers", spy)
     said: list[str] = []
     go(made, book, checkpoint, say=said.append)
     go(made, book, checkpoint, again=True)
@@ -471,7 +467,7 @@ def test_baselines_are_run_once_and_first(
 
 
 def test_stopped_in_the_middle_it_keeps_what_was_written(
-    book: Book, monkeypatch: pytest.MonkeyPatch
+    book: RunRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = tiny.keyword_task(sizes=SMALL)
     monkeypatch.setattr(running, "run_once", Landscape((0, 0, 0), stop_at=2))
@@ -488,11 +484,11 @@ def test_stopped_in_the_middle_it_keeps_what_was_written(
 
 @pytest.mark.parametrize("which", ["finetuning.csv", "keyword.csv"])
 def test_stopped_while_writing_a_run_is_whole_or_is_made_again(
-    book: Book, monkeypatch: pytest.MonkeyPatch, which: str
+    book: RunRecord, monkeypatch: pytest.MonkeyPatch, which: str
 ) -> None:
     """A row whose outcomes were never written would never be run again."""
     task, splits = tiny.keyword_task(sizes=SMALL)
-    real = running.write_csv
+    real = recording.write_csv
 
     def interrupted(path: Path, rows: Any) -> None:
         if path.name == which:
@@ -501,10 +497,10 @@ def test_stopped_while_writing_a_run_is_whole_or_is_made_again(
 
     book.add(task, splits, Setup("x"), RECIPE, pretend(task, splits, right=3), "score")
     second = replace(RECIPE, seed=1)
-    monkeypatch.setattr(running, "write_csv", interrupted)
+    monkeypatch.setattr(recording, "write_csv", interrupted)
     with pytest.raises(KeyboardInterrupt):
         book.add(task, splits, Setup("x"), second, pretend(task, splits, right=5), "score")
-    monkeypatch.setattr(running, "write_csv", real)
+    monkeypatch.setattr(recording, "write_csv", real)
     assert book.find(task, Setup("x"), RECIPE, "score")
     assert not book.find(task, Setup("x"), second, "score"), "recorded, without its outcomes"
     book.add(task, splits, Setup("x"), second, pretend(task, splits, right=5), "score")
@@ -516,19 +512,19 @@ def _write_rows(folder: Path, model: str, count: int) -> None:
     task, splits = tiny.keyword_task(sizes=SMALL)
     for seed in range(count):
         run = pretend(task, splits, right=4)
-        Book(folder).add(task, splits, Setup(model), replace(RECIPE, seed=seed), run, "score")
+        RunRecord(folder).add(task, splits, Setup(model), replace(RECIPE, seed=seed), run, "score")
 
 
 @pytest.fixture
 def slow_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Between reading and writing, time for others to do harm."""
-    real = running.write_csv
+    real = recording.write_csv
 
     def slowly(path: Path, rows: Any) -> None:
         time.sleep(0.03)
         real(path, rows)
 
-    monkeypatch.setattr(running, "write_csv", slowly)
+    monkeypatch.setattr(recording, "write_csv", slowly)
     return
 
 
@@ -546,7 +542,7 @@ def test_two_processes_lose_no_row_of_each_other(tmp_path: Path) -> None:
         process.join(60)
         assert process.exitcode == 0
     wanted = {(model, str(seed)) for model in ("one", "two") for seed in range(6)}
-    book = Book(tmp_path)
+    book = RunRecord(tmp_path)
     assert {(row["model"], row["seed"]) for row in book.rows()} == wanted
     _, runs = book.outcomes("keyword")
     assert {(row["model"], row["seed"]) for row, _ in runs} == wanted
@@ -563,12 +559,12 @@ def test_outcomes_come_back_as_they_were_to_four_digits(columns: int) -> None:
         outcomes = np.concatenate(
             [dice.normal(0, scale, (50, columns)), dice.integers(0, 12, (50, columns))]
         )
-        text = running._pack(outcomes)
-        assert np.array_equal(running._unpack(text), np.round(outcomes, 4))
-    assert running._pack(np.array([[1.0, 0.0], [10.0, 0.25]])) == "1/0 10/0.25"
+        text = pack(outcomes)
+        assert np.array_equal(unpack(text), np.round(outcomes, 4))
+    assert pack(np.array([[1.0, 0.0], [10.0, 0.25]])) == "1/0 10/0.25"
 
 
-def test_no_record_is_said_plainly(book: Book) -> None:
+def test_no_record_is_said_plainly(book: RunRecord) -> None:
     assert book.rows() == []
     with pytest.raises(TaskError, match="no outcomes of task 'keyword'"):
         book.outcomes("keyword")
@@ -586,7 +582,7 @@ def test_a_task_without_an_answer_in_some_text_may_answer_none() -> None:
 # -- one recipe a system
 
 
-def test_a_system_is_scored_with_one_recipe(checkpoint: str, book: Book) -> None:
+def test_a_system_is_scored_with_one_recipe(checkpoint: str, book: RunRecord) -> None:
     """Two runs of one recipe and one of another would make a mean of neither."""
     made = tiny.keyword_task(sizes=SMALL)
     other = replace(RECIPE, learning_rate=1e-3)
@@ -603,16 +599,16 @@ def test_a_system_is_scored_with_one_recipe(checkpoint: str, book: Book) -> None
     assert {row["model"] for row, _ in runs} >= {"majority", "word counts"}, "others stay"
 
 
-def test_baselines_have_as_few_examples_as_the_model(checkpoint: str, book: Book) -> None:
+def test_baselines_have_as_few_examples_as_the_model(checkpoint: str, book: RunRecord) -> None:
     task, splits = tiny.keyword_task(sizes=SMALL)
     for count in (None, 8):
         setup = Setup(checkpoint, train_examples=count)
-        run_task(task, splits, setup, RECIPE, range(1), book, say=silent, progress=False)
+        run_task(task, splits, setup, RECIPE, range(1), book, say=silent)
     counts = [row["train_examples"] for row in book.rows() if row["model"] == "majority"]
     assert sorted(counts) == ["8", "all"]
 
 
-def test_models_that_are_needed_are_made_though_recorded(checkpoint: str, book: Book) -> None:
+def test_models_that_are_needed_are_made_though_recorded(checkpoint: str, book: RunRecord) -> None:
     made = tiny.keyword_task(sizes=SMALL)
     go(made, book, checkpoint, 1)
     before = book.table.read_bytes()
@@ -624,7 +620,7 @@ def test_models_that_are_needed_are_made_though_recorded(checkpoint: str, book: 
         go(made, book, checkpoint, 1, need_models=True, recipe=replace(RECIPE, epochs=2))
 
 
-def test_without_seeds_only_the_grid_is_searched(checkpoint: str, book: Book) -> None:
+def test_without_seeds_only_the_grid_is_searched(checkpoint: str, book: RunRecord) -> None:
     made = tiny.keyword_task(sizes=SMALL)
     go(made, book, checkpoint, 1)
     before = scored(book)

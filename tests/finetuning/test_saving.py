@@ -30,15 +30,18 @@ from tiny import (
 
 import bertedu
 from bertedu.finetuning.kinds import Answer, Classification
-from bertedu.finetuning.loop import TaskModel, score_items
 from bertedu.finetuning.question_answering import QuestionAnswering
 from bertedu.finetuning.saving import FineTuned, load_finetuned, save_finetuned, say_answer
-from bertedu.model import checkpoints
+from bertedu.finetuning.training import TaskModel, score_items
+from bertedu.model import weight_files
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import CheckpointError, save_checkpoint
+from bertedu.model.checkpoints import save_checkpoint
 from bertedu.model.elmo import Elmo, ElmoForPreTraining, ElmoSizes
 from bertedu.model.features import ElmoFeatures, PairFeatures
-from bertedu.text.tokenization import SPECIAL_TOKENS, fast_tokenizer
+from bertedu.model.weight_files import CheckpointError
+from bertedu.results.files import FileError
+from bertedu.text.fast_tokenizer import fast_tokenizer
+from bertedu.text.tokenization import SPECIAL_TOKENS
 
 FILES = {
     "config.json",
@@ -300,11 +303,11 @@ def test_nothing_is_half_written(
     task = dataclasses.replace(TASKS["classification"], labels=CLASSES[::-1])
     with monkeypatch.context() as patch:
         if full == "model.safetensors":
-            patch.setattr(checkpoints, "save_file", disk_full_halfway)
+            patch.setattr(weight_files, "save_file", disk_full_halfway)
         else:
             patch.setattr(Path, "write_text", full_from(full))
         for folder in (moods, tmp_path / "new"):
-            with pytest.raises(CheckpointError, match=f"cannot write .*{full}.*No space left"):
+            with pytest.raises(FileError, match=f"cannot write .*{full}.*No space left"):
                 save_finetuned(other, TOKENIZER, task, folder, {})
     assert {path.name: path.read_bytes() for path in moods.iterdir()} == before
     assert not list((tmp_path / "new").iterdir())
@@ -317,7 +320,7 @@ def test_nothing_is_half_written(
 
 def test_a_place_where_nothing_can_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
-    with pytest.raises(CheckpointError, match=r"cannot write .*choose another folder"):
+    with pytest.raises(FileError, match=r"cannot write .*choose another folder"):
         save(tiny(Classification(CLASSES)), "classification", tmp_path / "file" / "model")
 
 

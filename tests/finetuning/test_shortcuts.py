@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bertedu.finetuning import shortcuts
 from bertedu.finetuning.examples import Question
-from bertedu.finetuning.shortcuts import articles_in, passage_only_f1
 from bertedu.finetuning.tasks import load_task
+from bertedu.studies import shortcuts
+from bertedu.studies.shortcuts import articles_in, passage_only_f1
 from bertedu.text.corpus import Document
 from bertedu.text.sources import find
 

@@ -26,11 +26,11 @@ from tiny import (
 )
 from torch import Tensor
 
+from bertedu.finetuning.collation import NO_TARGET, Item, collate
 from bertedu.finetuning.examples import Tagged
-from bertedu.finetuning.inputs import NO_TARGET, Item, collate
 from bertedu.finetuning.kinds import Answer
-from bertedu.finetuning.loop import TaskModel, score_items
 from bertedu.finetuning.tagging import Tagging, entities, first_pieces
+from bertedu.finetuning.training import TaskModel, score_items
 
 KIND = Tagging(TAGS)
 # one piece; several; punctuation inside; no piece at all; one piece

@@ -10,14 +10,15 @@ import pytest
 import torch
 from tiny import TOKENIZER
 
-from bertedu.finetuning import tagging_study as study
+from bertedu.finetuning.collation import NO_TARGET
 from bertedu.finetuning.examples import Splits, Tagged, Task, TaskError
-from bertedu.finetuning.inputs import NO_TARGET
+from bertedu.finetuning.finetune import Setup
 from bertedu.finetuning.kinds import Answer
-from bertedu.finetuning.loop import Recipe
-from bertedu.finetuning.run import Setup, read_csv
 from bertedu.finetuning.tagging import Tagging
-from bertedu.finetuning.tagging_study import (
+from bertedu.finetuning.training import Hyperparameters
+from bertedu.results.files import read_csv
+from bertedu.studies import tag_placement as study
+from bertedu.studies.tag_placement import (
     PIECES,
     Pieces,
     TaggingBy,
@@ -147,7 +148,7 @@ def test_lower_case_changes_words_alone() -> None:
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A record whose three runs have answered this and that, without any training."""
-    monkeypatch.setattr(study, "current_commit", lambda: "abc1234")
+    monkeypatch.setattr("bertedu.results.origin.current_commit", lambda: "abc1234")
     asked: list[str] = []
 
     def answers(splits: Splits, tags: Sequence[tuple[str, ...]]) -> study.Groups:
@@ -158,7 +159,11 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     nothing = [("O",) * len(e.tags) for e in TEST]
 
     def run(
-        task: Task, splits: Splits, setup: Setup, pieces: Pieces, recipe: Recipe, progress: bool
+        task: Task,
+        splits: Splits,
+        setup: Setup,
+        pieces: Pieces,
+        recipe: Hyperparameters,
     ) -> tuple[study.History, study.Groups]:
         asked.append(f"{setup.method} {pieces} {recipe.seed}")
         good = setup.method == "fine-tuned" and recipe.seed == 0
@@ -171,9 +176,9 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     path = tmp_path / "results" / "tagging.csv"
     setups: list[tuple[Setup, Pieces]] = [(Setup("m"), "first"), (Setup("m", "untrained"), "first")]
-    run_study(TASK, SPLITS, path, setups, range(2), progress=False)
+    run_study(TASK, SPLITS, path, setups, range(2))
     assert len(asked) == 4
-    run_study(TASK, SPLITS, path, setups, range(3), progress=False)  # what is there is not repeated
+    run_study(TASK, SPLITS, path, setups, range(3))  # what is there is not repeated
     assert asked[4:] == ["fine-tuned first 2", "untrained first 2"]
     return path
 
@@ -218,7 +223,7 @@ def test_a_difference_is_taken_on_the_same_texts(made: Path) -> None:
 
 
 def test_what_is_not_there_is_named(made: Path) -> None:
-    with pytest.raises(TaskError, match=r"no such result of m frozen all first.*tagging_study"):
+    with pytest.raises(TaskError, match=r"no such result of m frozen all first.*tag_placement"):
         estimate(made, "m", "frozen")
     with pytest.raises(TaskError, match="no ORG result"):
         estimate(made, "m", "untrained", "ORG")
@@ -233,10 +238,10 @@ def test_a_real_run_trains_and_counts(tmp_path: Path, monkeypatch: pytest.Monkey
         return tiny(Tagging(TAGS)).encoder, TOKENIZER
 
     monkeypatch.setattr(study, "load_encoder", load)
-    setup, recipe = Setup("m", train_examples=2), Recipe(1e-2, 2, 8, patience=8)
+    setup, recipe = Setup("m", train_examples=2), Hyperparameters(1e-2, 2, 8, patience=8)
     memory: Splits = {**SPLITS, "dev": TRAIN, "test": TRAIN}
     for pieces in PIECES:
-        history, counts = study._run(TASK, memory, setup, pieces, recipe, False)
+        history, counts = study._run(TASK, memory, setup, pieces, recipe)
         assert len(history.losses) == 8  # two examples are one batch
         assert history.losses[-1] < history.losses[0] - 0.1
         right, found, there = np.sum(list(counts.values()), axis=(0, 1))

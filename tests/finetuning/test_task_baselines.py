@@ -9,9 +9,9 @@ import pytest
 import tiny_finetuning as tiny
 
 from bertedu.finetuning.baselines import BASELINES, baseline_answers, word_count_answers
-from bertedu.finetuning.baselines import _repaired as repaired
 from bertedu.finetuning.examples import Choice, Example, Question, Splits, Tagged, Task
-from bertedu.finetuning.run import make_kind
+from bertedu.finetuning.finetune import make_kind
+from bertedu.finetuning.tagging import iob2
 
 
 def values(name: str, task: Task, splits: Splits, split: str = "test") -> list[Any]:
@@ -134,7 +134,7 @@ def test_tags_are_learned_from_shape_and_neighbors_where_the_word_is_new() -> No
     ],
 )
 def test_an_entity_begins_with_b(tags: str, expected: str) -> None:
-    assert repaired(tags.split()) == tuple(expected.split())
+    assert iob2(tags.split()) == tuple(expected.split())
 
 
 # --- Answers in a text --------------------------------------------------------------------------

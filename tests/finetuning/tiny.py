@@ -10,17 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bertedu.finetuning.collation import TaskBatch, collate
 from bertedu.finetuning.examples import AnyExample, Choice, Example, Question, Tagged, Task
-from bertedu.finetuning.inputs import Batch, collate
 from bertedu.finetuning.kinds import Classification, Kind, MultipleChoice, Regression
-from bertedu.finetuning.loop import TaskModel
 from bertedu.finetuning.question_answering import QuestionAnswering
 from bertedu.finetuning.saving import save_finetuned
 from bertedu.finetuning.tagging import Tagging
+from bertedu.finetuning.training import TaskModel
 from bertedu.model.bert import Bert
 from bertedu.model.config import BertConfig
 from bertedu.model.features import BertFeatures
-from bertedu.text.tokenization import load_tokenizer
+from bertedu.text.fast_tokenizer import load_tokenizer
 
 TOKENIZER = load_tokenizer()
 # so wide a spread that attention is uneven and every token moves every score
@@ -94,12 +94,12 @@ def tiny(kind: Kind, seed: int = 0, **config: Any) -> TaskModel:
     return model.eval()
 
 
-def encoded(kind: Kind, examples: Sequence[AnyExample], max_length: int = 128) -> Batch:
+def encoded(kind: Kind, examples: Sequence[AnyExample], max_length: int = 128) -> TaskBatch:
     return collate(kind.encode(examples, TOKENIZER, max_length))
 
 
 @torch.no_grad()
-def scores_and_loss(model: TaskModel, batch: Batch) -> tuple[Tensor, Tensor]:
+def scores_and_loss(model: TaskModel, batch: TaskBatch) -> tuple[Tensor, Tensor]:
     scores = model(batch)
     return scores, model.kind.loss(scores, batch)
 
@@ -120,7 +120,7 @@ def theirs_of(model: TaskModel, name: str, folder: Path, their_class: Any) -> An
     return theirs.eval()
 
 
-def named(batch: Batch) -> dict[str, Tensor]:
+def named(batch: TaskBatch) -> dict[str, Tensor]:
     """Name the rows as `transformers` does."""
     return {
         "input_ids": batch.ids,

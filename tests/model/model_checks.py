@@ -16,9 +16,10 @@ from torch import Tensor
 from bertedu.model import bert
 from bertedu.model.attention import attention_mask
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import hugging_face_name, load_weights
+from bertedu.model.checkpoints import load_weights
 from bertedu.model.config import DIRECTIONS, BertConfig, Direction, count_parameters
-from bertedu.pretraining import loop
+from bertedu.model.hugging_face import hugging_face_name
+from bertedu.pretraining import objective
 from bertedu.pretraining.batches import Batch
 
 MakeModel = Callable[[BertConfig], BertForPreTraining]
@@ -115,7 +116,7 @@ def check_shapes(make: MakeModel) -> None:
     words, follows = model(ids, segments, padding)
     assert words.shape == (batch, size, 37)
     assert follows.shape == (batch, 2)
-    loss, scores = loop.pretraining_loss(model, sample_batch())
+    loss, scores = objective.pretraining_loss(model, sample_batch())
     assert loss.shape == ()
     assert scores.shape == (4,)
 
@@ -411,7 +412,7 @@ def check_parameters(make: MakeModel) -> None:
         listed = sum(parameter.numel() for parameter in model.parameters())
         assert listed == sum(count_parameters(config).values()), f"{listed} parameters are listed"
         before = {name: p.detach().clone() for name, p in model.named_parameters()}
-        loss, _ = loop.pretraining_loss(model, sample_batch(config))
+        loss, _ = objective.pretraining_loss(model, sample_batch(config))
         loss.backward()
         torch.optim.SGD(model.parameters(), lr=1.0).step()  # moves by the gradient alone
         for name, parameter in model.named_parameters():
@@ -449,14 +450,14 @@ def check_mlm_counts_selected(make: MakeModel) -> None:
     probabilities = words.detach().softmax(-1)[batch.selected]
     pairs = zip(probabilities, batch.labels, strict=True)
     losses = [-math.log(float(p[label])) for p, label in pairs]
-    _, scores = loop.pretraining_loss(model, batch)
+    _, scores = objective.pretraining_loss(model, batch)
     by_hand = torch.tensor(sum(losses) / len(losses))
     assert_close(scores[0].float(), by_hand, "MLM loss", 1e-5)
     wider = {
         name: torch.nn.functional.pad(getattr(batch, name), (0, 4))
         for name in ("ids", "segment_ids", "padding_mask", "selected")
     }
-    _, padded = loop.pretraining_loss(model, dataclasses.replace(batch, **wider))
+    _, padded = objective.pretraining_loss(model, dataclasses.replace(batch, **wider))
     assert_close(padded, scores, "loss with more padding", 1e-5)
 
 
@@ -466,7 +467,9 @@ def check_nsp_of_one_kind(make: MakeModel) -> None:
     _, follows = model(batch.ids, batch.segment_ids, batch.padding_mask)
     for label in (0, 1):
         labels = torch.full((len(LENGTHS),), label)
-        loss, scores = loop.pretraining_loss(model, dataclasses.replace(batch, next_labels=labels))
+        loss, scores = objective.pretraining_loss(
+            model, dataclasses.replace(batch, next_labels=labels)
+        )
         by_hand = -follows.softmax(-1)[:, label].log().mean()
         assert bool(by_hand > 0.01)
         assert_close(

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from bertedu.model import attention, bert, embeddings, encoder, gelu_linear
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig, Direction
-from bertedu.pretraining import loop
+from bertedu.pretraining import objective
 from bertedu.pretraining.batches import Batch
 
 
@@ -60,11 +60,15 @@ Attention = Callable[[Tensor, Tensor, Tensor, Tensor | None, float], tuple[Tenso
 def replace_attention(patch: pytest.MonkeyPatch, function: Attention) -> None:
     """Plant into both paths, so that "explicit differs from fast" does not give the bug away."""
 
-    def fast(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
-        return function(q, k, v, mask, dropout)[0]
+    def forward(
+        self: Any, x: Tensor, mask: Tensor | None, return_weights: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        query, key, value = (self.split_heads(p(x)) for p in (self.query, self.key, self.value))
+        dropout = self.dropout if self.training else 0.0
+        mixed, weights = function(query, key, value, mask, dropout)
+        return self.join_heads(mixed), weights if return_weights else None
 
-    patch.setattr(attention, "scaled_dot_product_attention", function)
-    patch.setattr(attention, "F", SimpleNamespace(scaled_dot_product_attention=fast))
+    patch.setattr(attention.SelfAttention, "forward", forward)
 
 
 def scores_of(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
@@ -237,7 +241,7 @@ def replace_loss(patch: pytest.MonkeyPatch, spread_mlm: bool, ignore_nsp: bool) 
         nothing = torch.zeros_like(mlm)
         return mlm + nsp, torch.stack([mlm, nothing, nsp, nothing]).detach()
 
-    patch.setattr(loop, "pretraining_loss", loss)
+    patch.setattr(objective, "pretraining_loss", loss)
 
 
 def weights_after_the_mean(patch: pytest.MonkeyPatch) -> None:

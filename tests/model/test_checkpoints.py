@@ -12,21 +12,14 @@ import torch
 from model_checks import CONFIG, assert_tied, sample, shake
 from safetensors.torch import load_file, save_file
 
-from bertedu.model import checkpoints
+from bertedu.model import weight_files
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import (
-    CheckpointError,
-    load_checkpoint,
-    load_elmo,
-    load_tensors,
-    load_weights,
-    read_config,
-    save_checkpoint,
-    save_tensors,
-    write_atomically,
-)
+from bertedu.model.checkpoints import load_checkpoint, load_elmo, load_weights, save_checkpoint
 from bertedu.model.config import DIRECTIONS, BertConfig
 from bertedu.model.elmo import ElmoForPreTraining, ElmoSizes
+from bertedu.model.hugging_face import read_config
+from bertedu.model.weight_files import CheckpointError, load_tensors, save_tensors
+from bertedu.results.files import FileError, write_atomically
 
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
@@ -452,9 +445,9 @@ def test_a_config_that_cannot_be_read(saved: Path) -> None:
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
-    with pytest.raises(CheckpointError, match=r"cannot write .*model\.safetensors.*another folder"):
+    with pytest.raises(FileError, match=r"cannot write .*model\.safetensors.*another folder"):
         save_checkpoint(new_model(), tmp_path / "file" / "model")
-    with pytest.raises(CheckpointError, match="cannot write"):
+    with pytest.raises(FileError, match="cannot write"):
         write_atomically(tmp_path / "file" / "config.json", "{}")
 
 
@@ -464,7 +457,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 def test_a_folder_that_may_not_be_written(saved: Path) -> None:
     saved.chmod(0o500)
     try:
-        with pytest.raises(CheckpointError, match=r"cannot write .*model\.safetensors"):
+        with pytest.raises(FileError, match=r"cannot write .*model\.safetensors"):
             save_checkpoint(new_model(seed=1), saved)
         assert same_weights(weights(new_model()), weights(load_checkpoint(saved)))
     finally:
@@ -483,8 +476,8 @@ def refuse(*_: Any) -> None:
 @pytest.mark.parametrize(
     ("owner", "name", "failure", "reason"),
     [
-        (checkpoints, "save_file", disk_full_halfway, "No space left"),
-        (checkpoints.os, "replace", refuse, "Permission denied"),
+        (weight_files, "save_file", disk_full_halfway, "No space left"),
+        (os, "replace", refuse, "Permission denied"),
         (Path, "mkdir", lambda *_, **__: refuse(), "Permission denied"),
     ],
 )
@@ -494,7 +487,7 @@ def test_the_old_checkpoint_is_unharmed(
     files = {p.name: p.read_bytes() for p in saved.iterdir()}
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, failure)
-        with pytest.raises(CheckpointError, match=f"cannot write.*{reason}.*unharmed"):
+        with pytest.raises(FileError, match=f"cannot write.*{reason}.*unharmed"):
             save_checkpoint(new_model(seed=1), saved)
     assert {p.name: p.read_bytes() for p in saved.iterdir()} == files  # no leftovers either
     assert same_weights(weights(new_model()), weights(load_checkpoint(saved)))
@@ -505,8 +498,8 @@ def test_a_text_that_cannot_be_written_leaves_the_old_one(
 ) -> None:
     path = tmp_path / "config.json"
     write_atomically(path, "old")
-    monkeypatch.setattr(checkpoints.os, "replace", refuse)
-    with pytest.raises(CheckpointError, match=r"cannot write .*config\.json"):
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(FileError, match=r"cannot write .*config\.json"):
         write_atomically(path, "new")
     assert path.read_text(encoding="utf-8") == "old"
     assert list(tmp_path.iterdir()) == [path]
@@ -521,7 +514,7 @@ def test_an_interrupted_write_is_not_taken_for_a_checkpoint(
         Path(path).write_bytes(b"half of it")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(checkpoints, "save_file", interrupted)
+    monkeypatch.setattr(weight_files, "save_file", interrupted)
     with pytest.raises(KeyboardInterrupt):
         save_checkpoint(new_model(seed=1), saved)
     assert same_weights(weights(new_model()), weights(load_checkpoint(saved)))

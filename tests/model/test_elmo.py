@@ -11,18 +11,14 @@ import torch
 from torch import Tensor
 
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import (
-    CheckpointError,
-    load_checkpoint,
-    load_elmo,
-    save_checkpoint,
-)
+from bertedu.model.checkpoints import load_checkpoint, load_elmo, save_checkpoint
 from bertedu.model.config import ONE_WAY, BertConfig, count_parameters
 from bertedu.model.elmo import Elmo, ElmoForPreTraining, ElmoSizes, ScalarMix, turn_around
+from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining.batches import Batch
 from bertedu.pretraining.evaluation import evaluate
-from bertedu.pretraining.loop import pretraining_loss
 from bertedu.pretraining.next_word import next_words
+from bertedu.pretraining.objective import pretraining_loss
 from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID
 
 CONFIG = BertConfig(50, 16, 4, 4, 64, 32, dropout=0.0, initializer_range=0.5)

@@ -75,9 +75,9 @@ def test_features_are_those_hidden_states(reads: str) -> None:
     torch.testing.assert_close(found.tokens, right)
     torch.testing.assert_close(found.whole, right[:, 0])
     assert model.size == right.shape[-1]
-    kept = model.states(ids, segments, mask)
-    assert kept.shape == (len(chosen), 2, 12, H)
-    assert torch.equal(model.combine(kept), found.tokens), "kept states give the same"
+    read = model.states(ids, segments, mask)
+    assert read.shape == (len(chosen), 2, 12, H)
+    assert torch.equal(model.combine(read), found.tokens), "states that were kept give the same"
 
 
 @pytest.mark.parametrize("reads", STATES)
@@ -193,43 +193,6 @@ def test_segments_are_read() -> None:
     assert not torch.allclose(
         model(ids, segments, mask).tokens, model(ids, 1 - segments, mask).tokens, atol=1e-3
     )
-
-
-# --- Kept states --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("reads", STATES)
-def test_kept_states_are_the_same_and_computed_once(reads: str) -> None:
-    keeps, plain = LayerFeatures(bert(), reads, keep=True), LayerFeatures(bert(), reads)
-    ids, segments, mask = inputs()
-    rows = []
-    keeps.bert.register_forward_pre_hook(lambda _, given: rows.append(len(given[0])))
-    right = plain(ids, segments, mask).tokens[mask]
-    for _ in range(2):
-        torch.testing.assert_close(keeps(ids, segments, mask).tokens[mask], right)
-    one = keeps(ids[1:, :5], segments[1:, :5], mask[1:, :5])  # a kept row, padded otherwise
-    torch.testing.assert_close(one.tokens[0], plain(ids, segments, mask).tokens[1, :5])
-    assert rows == [2]
-    other = torch.stack([ids[0], ids[0].flip(0)])  # of these two, one is known
-    keeps(other, segments[:1].expand(2, -1), mask[:1].expand(2, -1))
-    assert rows == [2, 1]
-
-
-def test_kept_states_know_what_they_are_of() -> None:
-    """The same ids with other segments, or more of them real, are another input."""
-    keeps, plain = LayerFeatures(bert(), "last", keep=True), LayerFeatures(bert(), "last")
-    ids, segments, mask = inputs()
-    longer = mask | (torch.arange(12) < 7)
-    for given in ((ids, segments, mask), (ids, 1 - segments, mask), (ids, segments, longer)):
-        torch.testing.assert_close(keeps(*given).tokens[given[2]], plain(*given).tokens[given[2]])
-
-
-def test_kept_states_are_no_part_of_the_model() -> None:
-    keeps = stacked("sum of all")
-    keeps.below.kept = {}
-    names = set(keeps.state_dict())
-    learn(keeps)
-    assert set(keeps.state_dict()) == names == set(stacked("sum of all").state_dict())
 
 
 # --- The BiLSTM above ---------------------------------------------------------------------------

@@ -16,11 +16,12 @@ from torch import Tensor
 
 from bertedu.model import loading
 from bertedu.model.bert import Bert
-from bertedu.model.checkpoints import CheckpointError, hugging_face_config, hugging_face_name
 from bertedu.model.config import BertConfig
+from bertedu.model.hugging_face import hugging_face_config, hugging_face_name
 from bertedu.model.loading import PUBLISHED, find_model
-from bertedu.text.sources import UnknownSource, find
-from bertedu.text.tokenization import load_tokenizer
+from bertedu.model.weight_files import CheckpointError
+from bertedu.text.fast_tokenizer import load_tokenizer
+from bertedu.text.sources import SourceError, find
 
 TOKENIZER = load_tokenizer()
 CONFIG = BertConfig(TOKENIZER.get_vocab_size(), 16, 2, 2, 32, 40, dropout=0.25)
@@ -204,7 +205,7 @@ def test_only_known_names(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_published_name_is_a_source() -> None:
     for name in PUBLISHED:
         assert find(name).name == name
-    with pytest.raises(UnknownSource):
+    with pytest.raises(SourceError):
         find("no-such-source")
 
 

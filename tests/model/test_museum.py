@@ -6,7 +6,7 @@ import pytest
 from museum import MUSEUM, Exhibit
 
 from bertedu.model import attention
-from bertedu.pretraining import loop
+from bertedu.pretraining import objective
 
 EXHIBITS = pytest.mark.parametrize("exhibit", MUSEUM, ids=lambda exhibit: exhibit.name)
 
@@ -37,11 +37,11 @@ def complaint(check: checks.Check) -> str | None:
 
 def test_a_correct_rewrite_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The checks notice the bug, not that the code was written by another hand."""
-    ours = attention.scaled_dot_product_attention, loop.pretraining_loss
+    ours = attention.SelfAttention.forward, objective.pretraining_loss
     museum.correct_loss(monkeypatch)
     museum.correct_attention(monkeypatch)
-    assert attention.scaled_dot_product_attention is not ours[0]
-    assert loop.pretraining_loss is not ours[1]
+    assert attention.SelfAttention.forward is not ours[0]
+    assert objective.pretraining_loss is not ours[1]
     every = {exhibit.caught_by for exhibit in MUSEUM}
     assert [said for check in every if (said := complaint(check))] == []
 

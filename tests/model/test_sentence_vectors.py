@@ -14,7 +14,7 @@ from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.model.loading import Loaded
 from bertedu.model.sentence_vectors import encode
-from bertedu.text.tokenization import load_tokenizer
+from bertedu.text.fast_tokenizer import load_tokenizer
 
 TOKENIZER = load_tokenizer()
 CONFIG = BertConfig(TOKENIZER.get_vocab_size(), 16, 2, 2, 32, 20, dropout=0.4)

@@ -9,8 +9,8 @@ from itertools import pairwise
 import pytest
 import torch
 
-from bertedu.pretraining.baselines import NeighborModel, UnigramModel, score_baseline
 from bertedu.pretraining.batches import Batch, fixed_batches
+from bertedu.pretraining.counting import NeighborModel, UnigramModel, score_baseline
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.text.tokenization import CLS_ID, MASK_ID, SEP_ID
 

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import CheckpointError, save_checkpoint
+from bertedu.model.checkpoints import save_checkpoint
 from bertedu.model.config import BertConfig
+from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining.batches import Batch
-from bertedu.pretraining.context_use import CONTEXTS, context_use, follow, follow_run, spoil
+from bertedu.studies.context import CONTEXTS, context_use, follow, follow_run, spoil
 
 CONFIG = BertConfig(60, 16, 1, 2, 32, 24, dropout=0.0)
 

@@ -11,12 +11,8 @@ import torch
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
 from bertedu.pretraining.batches import Batch
-from bertedu.pretraining.evaluation import (
-    bootstrap_interval,
-    evaluate,
-    score_pairs,
-    sum_by_pair,
-)
+from bertedu.pretraining.evaluation import evaluate, score_pairs, sum_by_pair
+from bertedu.results.bootstrap import ratio_interval, ratio_intervals
 
 VOCAB = 40
 
@@ -135,11 +131,11 @@ def test_no_batches_is_an_error() -> None:
 
 def test_the_interval_of_a_share_is_the_binomial_one() -> None:
     hits = torch.tensor([1.0] * 300 + [0.0] * 700)
-    low, high = bootstrap_interval(hits, torch.ones(1000))
+    low, high = ratio_interval(hits, torch.ones(1000))
     sigma = (0.3 * 0.7 / 1000) ** 0.5
     assert low == pytest.approx(0.3 - 1.96 * sigma, abs=0.25 * sigma)
     assert high == pytest.approx(0.3 + 1.96 * sigma, abs=0.25 * sigma)
-    assert (low, high) == bootstrap_interval(hits, torch.ones(1000))
+    assert (low, high) == ratio_interval(hits, torch.ones(1000))
 
 
 def test_whole_pairs_are_drawn_with_their_own_number_of_tokens() -> None:
@@ -150,7 +146,7 @@ def test_whole_pairs_are_drawn_with_their_own_number_of_tokens() -> None:
     right = tokens * quality
     ratio = float(right.sum() / tokens.sum())
     sigma = float((right - ratio * tokens).std()) / float(tokens.mean()) / 800**0.5
-    low, high = bootstrap_interval(right, tokens)
+    low, high = ratio_interval(right, tokens)
     assert (high - low) / 2 == pytest.approx(1.96 * sigma, rel=0.08)
     assert (high + low) / 2 == pytest.approx(ratio, abs=0.2 * sigma)
 
@@ -161,6 +157,7 @@ def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
     for trial in range(200):
         tokens = torch.randint(1, 10, (150,), generator=generator).double()
         share = 0.2 + 0.4 * torch.rand(150, generator=generator).double()  # 0.4 on average
-        low, high = bootstrap_interval(tokens * share, tokens, draws=200, seed=trial)
+        ends = ratio_intervals((tokens * share)[:, None], tokens[:, None], draws=200, seed=trial)
+        low, high = ends.flatten().tolist()
         covered += low <= 0.4 <= high
     assert 0.88 < covered / 200 <= 0.99

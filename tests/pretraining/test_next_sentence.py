@@ -16,8 +16,9 @@ from bertedu.pretraining.next_sentence import (
     truncate_pair,
 )
 from bertedu.text.corpus import DEFAULT_CORPORA, Document, by_split, load_documents
+from bertedu.text.fast_tokenizer import fast_tokenizer, load_tokenizer
 from bertedu.text.sources import find
-from bertedu.text.tokenization import SPECIAL_TOKENS, fast_tokenizer, load_tokenizer
+from bertedu.text.tokenization import SPECIAL_TOKENS
 
 WIDE = 100_000  # id = document * WIDE + place in the document
 

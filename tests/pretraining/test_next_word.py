@@ -13,9 +13,11 @@ from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig, Direction
 from bertedu.pretraining.batches import Batch, batches, fixed_batches
 from bertedu.pretraining.evaluation import evaluate
-from bertedu.pretraining.loop import Phase, Recipe, pretraining_loss, train
+from bertedu.pretraining.loop import train
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.next_word import next_words
+from bertedu.pretraining.objective import pretraining_loss
+from bertedu.pretraining.recipe import Phase, Recipe
 from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID
 
 SIZE = 40

@@ -9,7 +9,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
 from bertedu.pretraining.next_sentence import IS_NEXT, NOT_NEXT, Pair
-from bertedu.pretraining.pair_kinds import (
+from bertedu.studies.pairs import (
     KINDS,
     LENGTH,
     SpoiledPairs,

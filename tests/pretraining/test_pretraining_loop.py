@@ -17,28 +17,21 @@ import pytest
 import torch
 from torch import Tensor
 
-from bertedu.model import checkpoints
+from bertedu.model import device, weight_files
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import CheckpointError, load_tensors
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.model.embeddings import sinusoidal_positions
-from bertedu.pretraining import loop
+from bertedu.model.weight_files import CheckpointError, load_tensors
+from bertedu.pretraining import loop, objective, watching
 from bertedu.pretraining.batches import Position, batches, fixed_batches
-from bertedu.pretraining.loop import (
-    Phase,
-    Recipe,
-    State,
-    TrainingDiverged,
-    initialize,
-    load_state,
-    make_optimizer,
-    pretraining_loss,
-    save_state,
-    shrink_state,
-    train,
-)
+from bertedu.pretraining.loop import Every, initialize, make_optimizer, train
 from bertedu.pretraining.next_sentence import EncodedDocument
+from bertedu.pretraining.objective import pretraining_loss
+from bertedu.pretraining.recipe import Phase, Recipe
+from bertedu.pretraining.state import State, load_state, save_state, shrink_state
+from bertedu.pretraining.watching import TrainingDiverged
+from bertedu.results.files import FileError
 
 VOCAB = 40
 CONFIG = BertConfig(VOCAB, 16, 2, 2, 32, 32, dropout=0.1)
@@ -85,8 +78,9 @@ def run(
     **options: Any,
 ) -> tuple[BertForPreTraining, State]:
     model = model or new_model()
-    settings = {"log_every": 1, "save_every": 1, "evaluate_every": 4, "progress": False}
-    state = train(model, documents, HELD_OUT, recipe, path, resume, **{**settings, **options})
+    every = Every(*(options.pop(name, n) for name, n in (("log", 1), ("evaluate", 4), ("save", 1))))
+    options = {"progress": False} | options
+    state = train(model, documents, HELD_OUT, recipe, path, resume, every=every, **options)
     return model, state
 
 
@@ -227,7 +221,7 @@ def test_every_parameter_learns_and_both_losses_fall() -> None:
     # One word a document: the words around a blank give it away, and so does B for the order.
     documents = [EncodedDocument("s", [[5 + d] * 5] * 30) for d in range(10)]
     recipe = Recipe(180, 5e-3, phases=(Phase(1.0, 16, 16),))
-    _, state = run(None, False, model, recipe, documents, log_every=1, evaluate_every=500)
+    _, state = run(None, False, model, recipe, documents, log=1, evaluate=500)
     first = state.curve[0]
     assert first["mlm_loss"] == pytest.approx(math.log(VOCAB), abs=0.6)
     assert first["nsp_loss"] == pytest.approx(math.log(2), abs=0.2)
@@ -262,7 +256,7 @@ def test_the_head_start_is_log_frequency_and_small_sinusoids() -> None:
 
 
 def test_the_curve_has_a_row_every_so_many_steps_and_counts_real_tokens() -> None:
-    _, state = run(log_every=5, save_every=5, evaluate_every=10)
+    _, state = run(log=5, save=5, evaluate=10)
     assert [row["step"] for row in state.curve] == [5, 10, 12]
     assert ["dev_mlm_loss" in row for row in state.curve] == [False, True, True]
     first = batches(DOCUMENTS, 16, 8, VOCAB, 0, 0.3)
@@ -284,23 +278,23 @@ def test_the_bar_tells_the_speed_since_the_last_row(
         now[0] += 2.0
         return pretraining_loss(*arguments)
 
-    class Bar(loop.tqdm):  # type: ignore[type-arg]
+    class Bar(watching.tqdm):  # type: ignore[type-arg]
         def set_postfix_str(self, text: str = "", refresh: bool = True) -> None:
             told.append(int(text.split(", ")[-1].removesuffix(" tokens/s").replace(",", "")))
 
-    monkeypatch.setattr(loop, "pretraining_loss", loss)
-    monkeypatch.setattr(loop.time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(loop, "tqdm", Bar)
-    run(path, stop_at=6, log_every=2, save_every=2)
+    monkeypatch.setattr(objective, "pretraining_loss", loss)
+    monkeypatch.setattr(watching.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(watching, "tqdm", Bar)
+    run(path, stop_at=6, log=2, save=2)
     now[0] += 1000.0
-    _, state = run(path, resume=True, log_every=2, save_every=2)
+    _, state = run(path, resume=True, log=2, save=2)
     tokens = [0, *(row["tokens"] for row in state.curve)]
     assert told == pytest.approx([(two - one) / 4 for one, two in pairwise(tokens)], abs=1)
 
 
 def test_rows_are_means_over_their_steps() -> None:
-    _, fine = run(log_every=1, save_every=1)
-    _, coarse = run(log_every=4, save_every=4)
+    _, fine = run(log=1, save=1)
+    _, coarse = run(log=4, save=4)
     for i, row in enumerate(coarse.curve):
         for key in ("mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy"):
             mean = sum(r[key] for r in fine.curve[4 * i : 4 * i + 4]) / 4
@@ -308,14 +302,14 @@ def test_rows_are_means_over_their_steps() -> None:
 
 
 def test_evaluating_or_logging_more_often_changes_no_weight(tmp_path: Path) -> None:
-    one, _ = run(log_every=1, evaluate_every=1)
-    two, _ = run(tmp_path / "s.safetensors", log_every=6, save_every=6, evaluate_every=100)
+    one, _ = run(log=1, evaluate=1)
+    two, _ = run(tmp_path / "s.safetensors", log=6, save=6, evaluate=100)
     assert_same(one, two)
 
 
 def test_saving_where_no_row_ends_is_refused() -> None:
-    with pytest.raises(ValueError, match="save_every 7 is not a multiple of log_every 5"):
-        run(log_every=5, save_every=7)
+    with pytest.raises(ValueError, match="save 7 is not a multiple of log 5"):
+        run(log=5, save=7)
 
 
 # --- Stop and resume ----------------------------------------------------------------------------
@@ -333,7 +327,7 @@ def kill_before(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
             raise Killed
         return pretraining_loss(*arguments)
 
-    monkeypatch.setattr(loop, "pretraining_loss", loss)
+    monkeypatch.setattr(objective, "pretraining_loss", loss)
 
 
 @pytest.mark.parametrize("save_every", [1, 3])
@@ -346,10 +340,10 @@ def test_killed_at_any_step_and_resumed_it_ends_bit_identical(
         path = tmp_path / f"{step}.safetensors"
         kill_before(step, monkeypatch)
         with pytest.raises(Killed):
-            run(path, save_every=save_every)
+            run(path, save=save_every)
         monkeypatch.undo()
         assert path.exists() == (step >= save_every)
-        resumed, state = run(path, resume=True, save_every=save_every)
+        resumed, state = run(path, resume=True, save=save_every)
         assert_same(expected, resumed)
         assert without_seconds(state) == without_seconds(whole), "rows missing or twice"
         assert (state.tokens, state.step) == (whole.tokens, 12)
@@ -405,7 +399,7 @@ def press_ctrl_c_in(step: int, monkeypatch: pytest.MonkeyPatch, times: int = 1) 
                 os.kill(os.getpid(), signal.SIGINT)
         return pretraining_loss(*arguments)
 
-    monkeypatch.setattr(loop, "pretraining_loss", loss)
+    monkeypatch.setattr(objective, "pretraining_loss", loss)
 
 
 @pytest.mark.parametrize("step", [0, 5, 6, 9, 11])
@@ -413,16 +407,16 @@ def test_ctrl_c_finishes_the_step_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     path = tmp_path / "s.safetensors"
-    expected, whole = run(log_every=5, save_every=10)
+    expected, whole = run(log=5, save=10)
     before = signal.getsignal(signal.SIGINT)
     press_ctrl_c_in(step, monkeypatch)
     with pytest.raises(KeyboardInterrupt, match=f"stopped after step {step + 1}.*--resume"):
-        run(path, log_every=5, save_every=10)
+        run(path, log=5, save=10)
     assert signal.getsignal(signal.SIGINT) is before, "the handler was not put back"
     monkeypatch.undo()
     _, metadata = load_tensors(path)
     assert json.loads(metadata["training"])["state"]["step"] == step + 1
-    resumed, state = run(path, resume=True, log_every=5, save_every=10)
+    resumed, state = run(path, resume=True, log=5, save=10)
     assert_same(expected, resumed)
     assert [row["step"] for row in state.curve] == [row["step"] for row in whole.curve]
     assert state.tokens == whole.tokens
@@ -445,16 +439,16 @@ def test_seconds_count_every_sitting_and_no_pause(
         now[0] += 1000.0  # the pause
         return float(json.loads(load_tensors(path)[1]["training"])["state"]["seconds"])
 
-    monkeypatch.setattr(loop.time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(loop, "pretraining_loss", loss)
-    run(path, stop_at=3, log_every=2, save_every=2)
+    monkeypatch.setattr(watching.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(objective, "pretraining_loss", loss)
+    run(path, stop_at=3, log=2, save=2)
     assert on_disk() == 3 * 2
-    run(path, resume=True, stop_at=5, log_every=2, save_every=2)
+    run(path, resume=True, stop_at=5, log=2, save=2)
     assert on_disk() == 5 * 2
     with pytest.raises(KeyboardInterrupt):
-        run(path, resume=True, log_every=2, save_every=2)
+        run(path, resume=True, log=2, save=2)
     assert on_disk() == 7 * 2
-    _, state = run(path, resume=True, log_every=2, save_every=2)
+    _, state = run(path, resume=True, log=2, save=2)
     assert state.seconds == on_disk() == 12 * 2
     assert [row["seconds"] for row in state.curve] == [4, 8, 12, 16, 20, 24]
 
@@ -462,7 +456,7 @@ def test_seconds_count_every_sitting_and_no_pause(
 def test_a_second_ctrl_c_stops_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     press_ctrl_c_in(5, monkeypatch, times=2)
     with pytest.raises(KeyboardInterrupt) as error:
-        run(tmp_path / "s.safetensors", log_every=2, save_every=2)
+        run(tmp_path / "s.safetensors", log=2, save=2)
     assert not str(error.value)
     _, metadata = load_tensors(tmp_path / "s.safetensors")
     assert json.loads(metadata["training"])["state"]["step"] == 4
@@ -493,7 +487,7 @@ def poison(step: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
             total.register_hook(lambda gradient: gradient * float("nan"))
         return total, scores
 
-    monkeypatch.setattr(loop, "pretraining_loss", loss)
+    monkeypatch.setattr(objective, "pretraining_loss", loss)
 
 
 @pytest.mark.parametrize("kind", ["weight", "gradient"])
@@ -503,31 +497,31 @@ def test_nan_stops_says_where_and_keeps_the_last_good_state(
 ) -> None:
     """With "gradient" at step 5, the last before a save, the loss itself is still fine."""
     path = tmp_path / "s.safetensors"
-    expected, _ = run(log_every=2, save_every=2)
+    expected, _ = run(log=2, save=2)
     poison(step, kind, monkeypatch)
     with pytest.raises(TrainingDiverged) as error:
-        run(path, log_every=2, save_every=2)
+        run(path, log=2, save=2)
     for word in ("between steps 5 and 6", "learning rate 0.0", str(path), "half the learning"):
         assert word in str(error.value)
     monkeypatch.undo()
     tensors, metadata = load_tensors(path)
     assert json.loads(metadata["training"])["state"]["step"] == 4
     assert all(t.isfinite().all() for t in tensors.values())
-    resumed, _ = run(path, resume=True, log_every=2, save_every=2)
+    resumed, _ = run(path, resume=True, log=2, save=2)
     assert_same(expected, resumed)
 
 
 def test_nan_before_the_first_save_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     poison(0, "weight", monkeypatch)
     with pytest.raises(TrainingDiverged, match=r"between steps 1 and 12.*No state was saved"):
-        run(tmp_path / "s.safetensors", log_every=50, save_every=50)
+        run(tmp_path / "s.safetensors", log=50, save=50)
     assert not list(tmp_path.iterdir())
 
 
 def test_ctrl_c_does_not_save_nan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "s.safetensors"
     poison(4, "weight", monkeypatch)
-    poisoned = loop.pretraining_loss
+    poisoned = objective.pretraining_loss
     calls: list[int] = []
 
     def loss(*arguments: Any) -> Any:
@@ -536,9 +530,9 @@ def test_ctrl_c_does_not_save_nan(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             os.kill(os.getpid(), signal.SIGINT)
         return poisoned(*arguments)
 
-    monkeypatch.setattr(loop, "pretraining_loss", loss)
+    monkeypatch.setattr(objective, "pretraining_loss", loss)
     with pytest.raises(TrainingDiverged, match="between steps 5 and 6"):
-        run(path, log_every=4, save_every=4)
+        run(path, log=4, save=4)
     tensors, _ = load_tensors(path)
     assert all(t.isfinite().all() for t in tensors.values())
 
@@ -548,7 +542,7 @@ def test_a_full_disk_is_a_clear_error_and_the_old_state_survives(
 ) -> None:
     path = tmp_path / "s.safetensors"
     saves: list[int] = []
-    original = checkpoints.save_file
+    original = weight_files.save_file
 
     def save_file(tensors: dict[str, Tensor], part: Path, metadata: dict[str, str]) -> None:
         saves.append(1)
@@ -557,8 +551,8 @@ def test_a_full_disk_is_a_clear_error_and_the_old_state_survives(
             raise OSError(28, "No space left on device")
         original(tensors, part, metadata)
 
-    monkeypatch.setattr(checkpoints, "save_file", save_file)
-    with pytest.raises(CheckpointError, match=r"cannot write .*No space left.*unharmed"):
+    monkeypatch.setattr(weight_files, "save_file", save_file)
+    with pytest.raises(FileError, match=r"cannot write .*No space left.*unharmed"):
         run(path)
     monkeypatch.undo()
     assert [p.name for p in tmp_path.iterdir()] == [path.name], "the half file was left there"
@@ -626,13 +620,13 @@ def test_too_little_text_ends_the_run_with_a_word() -> None:
 def test_a_state_in_half_the_size_goes_on_nearly_the_same(tmp_path: Path) -> None:
     whole, small = tmp_path / "state.safetensors", tmp_path / "small.safetensors"
     documents = collection()
-    train(new_model(), documents, [], RECIPE, whole, stop_at=6, log_every=2, save_every=2)
+    train(new_model(), documents, [], RECIPE, whole, stop_at=6, every=Every(2, save=2))
     shrink_state(whole, small)
     assert small.stat().st_size < 0.7 * whole.stat().st_size
     ends = []
     for path in (whole, small):
         model = new_model()
-        state = train(model, documents, [], RECIPE, path, resume=True, log_every=2, save_every=2)
+        state = train(model, documents, [], RECIPE, path, resume=True, every=Every(2, save=2))
         assert state.step == RECIPE.steps
         ends.append([p.detach().clone() for p in model.parameters()])
     gaps = [float((a - b).abs().max()) for a, b in zip(*ends, strict=True)]
@@ -681,8 +675,8 @@ def test_a_cpu_takes_16_bits_where_they_are_faster_not_where_they_are_known(
         assert seconds is not None, "timed for nothing"
         return seconds if bfloat16 else 1.0
 
-    monkeypatch.setattr(loop, "_layer_seconds", took)
-    assert loop.has_fast_bfloat16(torch.device("cpu")) is fast
+    monkeypatch.setattr(device, "_layer_seconds", took)
+    assert device.has_fast_bfloat16(torch.device("cpu")) is fast
 
 
 def test_a_layer_is_timed_there_and_back_in_the_products_asked_for(
@@ -701,13 +695,13 @@ def test_a_layer_is_timed_there_and_back_in_the_products_asked_for(
         back.append(y.dtype)
         return grad(y, *more)
 
-    monkeypatch.setattr(loop.F, "linear", forward)
+    monkeypatch.setattr(device.F, "linear", forward)
     monkeypatch.setattr(torch.autograd, "grad", backward)
     for bfloat16, dtype in ((True, torch.bfloat16), (False, torch.float32)):
         there.clear()
         back.clear()
-        loop._layer_seconds.cache_clear()
-        loop._layer_seconds(bfloat16)
+        device._layer_seconds.cache_clear()
+        device._layer_seconds(bfloat16)
         assert {*there} == {*back} == {dtype}
         assert len(there) == len(back) > 2
 
@@ -715,6 +709,6 @@ def test_a_layer_is_timed_there_and_back_in_the_products_asked_for(
 def test_timing_a_layer_leaves_everybodys_dice_alone() -> None:
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    loop._layer_seconds.cache_clear()
-    assert all(0 < loop._layer_seconds(bfloat16) < 10 for bfloat16 in (False, True))
+    device._layer_seconds.cache_clear()
+    assert all(0 < device._layer_seconds(bfloat16) < 10 for bfloat16 in (False, True))
     assert torch.equal(torch.get_rng_state(), before)

@@ -14,14 +14,14 @@ import pytest
 import torch
 
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import load_tensors
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining, ElmoSizes
+from bertedu.model.weight_files import load_tensors
 from bertedu.pretraining import processes
 from bertedu.pretraining.batches import Batch
 from bertedu.pretraining.evaluation import PreTrainingModel
-from bertedu.pretraining.loop import StepLoss, pretraining_loss
 from bertedu.pretraining.next_word import next_words
+from bertedu.pretraining.objective import StepLoss, pretraining_loss
 
 CONFIG = BertConfig(60, 16, 2, 4, 32, 24, dropout=0.0, initializer_range=0.3)
 
@@ -111,7 +111,7 @@ def record(out: Path) -> dict[str, Any]:
     return dict(json.loads((out / "training.json").read_text()))
 
 
-@pytest.mark.parametrize("variant", ["bert", "no-nsp"])
+@pytest.mark.parametrize("variant", ["no-nsp", pytest.param("bert", marks=pytest.mark.nightly)])
 def test_two_gloo_processes_give_the_curve_of_one(tmp_path: Path, variant: str) -> None:
     write_corpus(tmp_path / "text")
     options = ("--steps", 8, "--save-every", 2, "--variant", variant)
@@ -132,7 +132,8 @@ def test_two_gloo_processes_give_the_curve_of_one(tmp_path: Path, variant: str) 
 
 
 def test_more_processes_than_rows_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from bertedu.pretraining.loop import Phase, Recipe, train
+    from bertedu.pretraining.loop import train
+    from bertedu.pretraining.recipe import Phase, Recipe
 
     monkeypatch.setattr(processes, "count", lambda: 9)
     with pytest.raises(ValueError, match="9 processes cannot share batches of 4 rows"):

@@ -16,21 +16,17 @@ import pytest
 import torch
 
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import (
-    CheckpointError,
-    load_checkpoint,
-    load_elmo,
-    load_pretrained,
-    save_checkpoint,
-)
+from bertedu.model.checkpoints import load_checkpoint, load_elmo, load_pretrained, save_checkpoint
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining
-from bertedu.pretraining import report as module
-from bertedu.pretraining.baselines import NeighborModel
+from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining.batches import Batch, fixed_batches
+from bertedu.pretraining.counting import NeighborModel
 from bertedu.pretraining.next_sentence import EncodedDocument
-from bertedu.pretraining.report import OBJECTIVES, PRIORS, curves, report, write_rows
-from bertedu.pretraining.run import MASKED, VARIANTS
+from bertedu.pretraining.options import MASKED, VARIANTS
+from bertedu.results.files import FileError, write_csv
+from bertedu.studies import pretraining as module
+from bertedu.studies.pretraining import OBJECTIVES, PRIORS, curves, report
 from bertedu.text.tokenization import CLS_ID, SEP_ID, SPECIAL_TOKENS
 
 SIZE = 40
@@ -98,7 +94,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def make_report(checkpoint: Path, splits: Splits, split: str = "test") -> dict[str, dict[str, Any]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "load_splits", lambda: splits)
-        patch.setattr(module, "current_commit", lambda: "abc1234")
+        patch.setattr("bertedu.results.origin.current_commit", lambda: "abc1234")
         rows = report([checkpoint], split, lengths=(128,))
     assert [row["system"] for row in rows] == SYSTEMS
     return {str(row["system"]): row for row in rows}
@@ -460,7 +456,7 @@ def test_no_checkpoint_is_an_error(tmp_path: Path) -> None:
 
 def test_a_table_comes_back_from_its_csv(table: dict[str, dict[str, Any]], tmp_path: Path) -> None:
     path = tmp_path / "new" / "results.csv"
-    write_rows(list(table.values()), path)
+    write_csv(path, list(table.values()))
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     columns = {name for row in table.values() for name in row}
@@ -474,7 +470,7 @@ def test_a_table_comes_back_from_its_csv(table: dict[str, dict[str, Any]], tmp_p
 
 def test_commas_and_quotes_survive(tmp_path: Path) -> None:
     rows: list[dict[str, object]] = [{"a": 'cpu "x", 2 cores'}, {"b": "é"}]
-    write_rows(rows, tmp_path / "t.csv")
+    write_csv(tmp_path / "t.csv", rows)
     with (tmp_path / "t.csv").open(newline="", encoding="utf-8") as file:
         assert list(csv.DictReader(file)) == [
             {"a": 'cpu "x", 2 cores', "b": ""},
@@ -486,7 +482,7 @@ def test_a_failed_write_leaves_the_old_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "results.csv"
-    write_rows([{"a": 1}], path)
+    write_csv(path, [{"a": 1}])
     old = path.read_bytes()
     real = Path.write_text
 
@@ -495,7 +491,7 @@ def test_a_failed_write_leaves_the_old_table(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", full_disk)
-    with pytest.raises(CheckpointError, match="No space left"):
-        write_rows([{"a": 2}], path)
+    with pytest.raises(FileError, match="No space left"):
+        write_csv(path, [{"a": 2}])
     assert path.read_bytes() == old
     assert list(tmp_path.iterdir()) == [path]

@@ -11,8 +11,8 @@ import torch
 
 from bertedu.pretraining import toy
 from bertedu.pretraining.toy import toy_questions, train_toy
-from bertedu.pretraining.toy_sides import exact_log_chances, join, score_sides, told_by
-from bertedu.text.toy import ToyLanguage
+from bertedu.studies.toy_sides import exact_log_chances, join, score_sides, told_by
+from bertedu.text.toy_language import ToyLanguage
 
 
 @pytest.fixture(scope="module")

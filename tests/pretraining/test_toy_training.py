@@ -23,7 +23,7 @@ from bertedu.pretraining.toy import (
     toy_questions,
     train_toy,
 )
-from bertedu.text.toy import ToyLanguage
+from bertedu.text.toy_language import ToyLanguage
 
 RESULTS = Path(__file__).parents[2] / "data" / "results" / "toy.csv"
 
@@ -58,15 +58,19 @@ def test_more_is_known_from_both_sides_than_from_either(questions: Questions) ->
     assert both < 0.8 * min(left, right)
 
 
-@pytest.mark.parametrize("direction", DIRECTIONS)
+NIGHT = [pytest.param(d, 3000, 1.02, marks=pytest.mark.nightly) for d in DIRECTIONS]
+
+
+@pytest.mark.parametrize(
+    ("direction", "steps", "near"), [*((d, 300, 1.8) for d in DIRECTIONS), *NIGHT]
+)
 def test_a_model_comes_near_its_limit_and_not_below(
-    questions: Questions, direction: Direction
+    questions: Questions, direction: Direction, steps: int, near: float
 ) -> None:
-    # Masked words teach more slowly: a third of them is asked for, a third of the rest is hidden.
-    steps = 3000 if direction == "bidirectional" else 1000
+    """That the whole run comes within 2 % is held by the test of the committed toy.csv."""
     model = train_toy(direction, steps=steps, progress=False)
     paid, limit = toy_losses(model, questions), questions.limits[direction]
-    assert paid.mean().item() < 1.02 * limit.mean().item()
+    assert paid.mean().item() < near * limit.mean().item()
     difference = paid - limit
     noise = difference.std().item() / math.sqrt(len(difference))
     assert difference.mean().item() > -4 * noise

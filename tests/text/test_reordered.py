@@ -7,7 +7,8 @@ import unicodedata
 import pytest
 from strings import DIFFERENT, REORDERED
 
-from bertedu.text.tokenization import SPECIAL_TOKENS, WordPiece, fast_tokenizer
+from bertedu.text.fast_tokenizer import fast_tokenizer
+from bertedu.text.tokenization import SPECIAL_TOKENS, WordPiece
 
 
 def test_the_list_holds_all_that_can_be_swapped() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import unicodedata
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +19,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strings import DIFFERENT, HAND_PICKED, PYTHON_DEPENDENT, REORDERED
 
+from bertedu.results.files import FileError
 from bertedu.text import tokenization
+from bertedu.text.fast_tokenizer import (
+    fast_tokenizer,
+    load_tokenizer,
+    load_vocabulary,
+    save_tokenizer,
+    train_vocabulary,
+)
 from bertedu.text.tokenization import (
     CLS_ID,
     MASK_ID,
@@ -30,12 +39,8 @@ from bertedu.text.tokenization import (
     Encoding,
     Piece,
     WordPiece,
-    count_words,
-    fast_tokenizer,
-    load_tokenizer,
-    load_vocabulary,
-    save_tokenizer,
-    train_vocabulary,
+    normalize,
+    split_words,
     train_wordpiece,
 )
 
@@ -44,6 +49,12 @@ TEXTBOOK = [
     *["the", "man", "went", "to", "store", "he", "bought", "a", "gallon", "milk", ".", "!"],
     *["un", "##aff", "##able", "##ab", "##le", "unaf", "pen", "penguin", "##s", "flight", "##less"],
 ]
+
+
+def count_words(texts: Iterable[str]) -> Counter[str]:
+    """Count the normalized words, as one would before training."""
+    words = (word for text in texts for word in split_words(normalize(text)))
+    return Counter("".join(c.text for c in word) for word in words)
 
 
 def build_vocabulary() -> list[str]:
@@ -203,7 +214,8 @@ def test_hand_picked_strings_are_equal() -> None:
     assert_same(WordPiece(VOCABULARY), hand_picked_cases())
 
 
-def test_generated_strings_are_equal() -> None:
+@pytest.mark.parametrize("examples", [2_000, pytest.param(20_500, marks=pytest.mark.nightly)])
+def test_generated_strings_are_equal(examples: int) -> None:
     excluded = "".join(map(chr, sorted(DIFFERENT | REORDERED)))
     anything = st.characters(exclude_categories=["Cs"], exclude_characters=excluded)
     characters = st.sampled_from(sorted(set("".join(HAND_PICKED))))
@@ -218,7 +230,7 @@ def test_generated_strings_are_equal() -> None:
 
     # One text an example: Hypothesis tells examples apart, but not the texts inside of one.
     @settings(
-        max_examples=20_500, derandomize=True, deadline=None, suppress_health_check=[*HealthCheck]
+        max_examples=examples, derandomize=True, deadline=None, suppress_health_check=[*HealthCheck]
     )
     @given(texts, st.integers(3, 20))
     def equal(text: str, max_length: int) -> None:
@@ -228,13 +240,13 @@ def test_generated_strings_are_equal() -> None:
         assert_same(tokenizer, [Case(text), pair])
 
     equal()
-    assert len(seen) > 20_000
-    assert len(set(seen)) > 15_000
+    assert len(seen) >= 0.95 * examples
+    assert len(set(seen)) > 0.7 * examples
     # They reach every branch: known words, cut words, unknown words, words of 100 characters.
     tokens = [token for text in seen[:4000] for token in tokenizer.tokenize(text)]
     assert 0.02 < tokens.count("[UNK]") / len(tokens) < 0.8
-    assert sum(token.startswith("##") for token in tokens) > 1000
-    assert sum("x" * 100 in text for text in seen) > 20
+    assert sum(token.startswith("##") for token in tokens) > 0.05 * examples
+    assert sum("x" * 100 in text for text in seen) > 0.001 * examples
 
 
 def test_a_swapped_mark_changes_offsets_only() -> None:
@@ -434,15 +446,11 @@ def test_words_trained_on_are_never_unknown() -> None:
     assert all("[UNK]" not in tokenizer.tokenize(word) for word in words)
 
 
-def test_count_words_normalizes() -> None:
-    assert count_words(["The café, the", "CAFÉ"]) == {"the": 2, "cafe": 2, ",": 1}
-
-
 # --- The vocabulary of the course -----------------------------------------------------------------
 
 DETERMINISM = """
 import random, sys
-from bertedu.text.tokenization import train_vocabulary
+from bertedu.text.fast_tokenizer import train_vocabulary
 dice = random.Random(0)
 letters = [chr(c) for c in range(0x61, 0x7b)] + [chr(c) for c in range(0x430, 0x450)]
 words = ["".join(dice.choices(letters, k=dice.randrange(1, 9))) for _ in range(400)]
@@ -475,13 +483,13 @@ def test_train_vocabulary_finds_words_and_their_parts() -> None:
 def test_rare_characters_stay_out(monkeypatch: pytest.MonkeyPatch) -> None:
     text = ["a plain text of common letters " * 100, "ж"]
     assert "ж" in train_vocabulary(text, 100)
-    monkeypatch.setattr(tokenization, "RAREST_CHARACTER", 1e-3)
+    monkeypatch.setattr("bertedu.text.fast_tokenizer.RAREST_CHARACTER", 1e-3)
     assert "ж" not in train_vocabulary(text, 100)
-    monkeypatch.setattr(tokenization, "RAREST_CHARACTER", 1 / 4)
+    monkeypatch.setattr("bertedu.text.fast_tokenizer.RAREST_CHARACTER", 1 / 4)
     assert "b" in train_vocabulary(["aaab"], 100), "just often enough"
     assert "b" not in train_vocabulary(["aaaab"], 100)
-    monkeypatch.setattr(tokenization, "RAREST_CHARACTER", 1e-3)
-    monkeypatch.setattr(tokenization, "MAX_ALPHABET", 3)
+    monkeypatch.setattr("bertedu.text.fast_tokenizer.RAREST_CHARACTER", 1e-3)
+    monkeypatch.setattr("bertedu.text.fast_tokenizer.MAX_ALPHABET", 3)
     vocab = train_vocabulary(text, 100)
     letters = {token for token in vocab[5:] if not token.startswith("##") and len(token) == 1}
     assert letters == {"t", "o", "e"}  # the commonest: e, o and t, ahead of a and m
@@ -515,8 +523,8 @@ def test_a_failed_save_leaves_the_old_files(
     def full_disk(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(tokenization.os, "replace", full_disk)
-    with pytest.raises(OSError, match="No space"):
+    monkeypatch.setattr("os.replace", full_disk)
+    with pytest.raises(FileError, match="No space"):
         save_tokenizer([*TEXTBOOK, "new"], tmp_path)
     assert load_vocabulary(tmp_path) == TEXTBOOK
     assert len(list(tmp_path.iterdir())) == 3
@@ -540,7 +548,6 @@ def test_what_is_not_text(text: object, error: type[Exception], words: str) -> N
     for call in (
         lambda: tokenizer.tokenize(text),  # type: ignore[arg-type]
         lambda: tokenizer.encode(text),  # type: ignore[arg-type]
-        lambda: count_words([text]),  # type: ignore[list-item]
         lambda: train_vocabulary([text]),  # type: ignore[list-item]
     ):
         with pytest.raises(error, match=words):
@@ -551,9 +558,8 @@ def test_what_is_not_text(text: object, error: type[Exception], words: str) -> N
 
 
 def test_one_str_is_not_a_list_of_texts() -> None:
-    for call in (train_vocabulary, count_words):
-        with pytest.raises(TypeError, match=r"list: \[text\]"):
-            call("one text")
+    with pytest.raises(TypeError, match=r"list: \[text\]"):
+        train_vocabulary("one text")
 
 
 def test_max_length_without_room() -> None:

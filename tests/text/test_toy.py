@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from bertedu.text.toy import TOPICS, ToyLanguage
+from bertedu.text.toy_language import TOPICS, ToyLanguage
 
 SIDES = {"both": (True, True), "left": (True, False), "right": (False, True), "none": (False,) * 2}
 Sentence = tuple[str, ...]
