@@ -27,7 +27,7 @@ from bertedu.finetuning.summary import (
     summarize_task,
 )
 from bertedu.finetuning.training import History, Hyperparameters
-from bertedu.results.bootstrap import interval, resample, seed_interval, verdict_of
+from bertedu.results.bootstrap import draw_runs, interval, resample, seed_interval, verdict_of
 
 
 @pytest.fixture(autouse=True)
@@ -302,3 +302,10 @@ def test_a_folder_without_a_record_is_refused_and_left_alone(tmp_path: Path) -> 
     record(RunRecord(tmp_path), "ours", 5)
     with pytest.raises(TaskError, match="no outcomes of task 'other'"):
         summarize(tmp_path, "ours", ["other"])
+
+
+def test_runs_are_drawn_by_the_seed_and_only_those_there_are() -> None:
+    drawn = [np.array(draw_runs(5, draws=50, seed=seed)) for seed in (0, 0, 1)]
+    assert (drawn[0] == drawn[1]).all()
+    assert (drawn[0] != drawn[2]).any()
+    assert set(drawn[0].flatten()) == set(range(5))

@@ -30,7 +30,8 @@ def a_batch(seed: int = 0) -> Batch:
     selected = (torch.rand(ids.shape, generator=generator) < 0.3) & (ids >= 5)
     selected[:, 2] = True
     labels = ids[selected]
-    ids = ids.masked_fill(selected, 4)
+    # as in real batches, some selected words are not hidden: they must stay, too
+    ids = ids.masked_fill(selected & (torch.rand(ids.shape, generator=generator) < 0.8), 4)
     none = torch.zeros(6, dtype=torch.long)
     return Batch(ids, torch.zeros_like(ids), real, selected, labels, none)
 
