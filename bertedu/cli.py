@@ -215,65 +215,86 @@ def vocabulary(
     typer.echo(f"written: {out}")
 
 
+# the options of `pretrain`
+PreOut = Annotated[Path, typer.Option(help="Folder for the checkpoint.")]
+PreConfig = Annotated[
+    str | None, typer.Option(help="tiny, mini, small, medium, base, large, L4H128…")
+]
+PreSteps = Annotated[int | None, typer.Option(help="How many steps to train.", min=1)]
+PreMinutes = Annotated[float | None, typer.Option(help="Or: about how many minutes.")]
+PreCorpus = Annotated[
+    list[str] | None, typer.Option(help="A corpus, a text file, or a folder; repeatable.")
+]
+PreResume = Annotated[bool, typer.Option("--resume", help="Go on where a run stopped.")]
+PreSeed = Annotated[int | None, typer.Option(help="Source of all chance; none: 0.")]
+PreLearningRate = Annotated[float | None, typer.Option(help="Highest learning rate; none: 0.001.")]
+PreDropout = Annotated[float, typer.Option(help="The paper's 0.1 pays in long runs only.")]
+PreDevice = Annotated[str | None, typer.Option(help="cuda, mps or cpu; none: the best.")]
+PreBfloat16 = Annotated[
+    bool | None, typer.Option(help="16-bit products; none: where they are faster.")
+]
+PreThreads = Annotated[
+    int | None, typer.Option(help="CPU threads; none: in a long run as many as pay.", min=1)
+]
+PreSaveEvery = Annotated[int, typer.Option(help="Steps between two saves.", min=1)]
+PreInit = Annotated[
+    Path | None, typer.Option(help="Train this checkpoint further, in place of a new model.")
+]
+PreLength = Annotated[int | None, typer.Option(help="Tokens a sequence; none: 64, later 128.")]
+PreVariant = Annotated[
+    str,
+    typer.Option(
+        help="bert, no-nsp, ltr (left to right), rtl, elmo (section 5.1), mlm-ltr or mlm-rtl."
+    ),
+]
+PreKeepEvery = Annotated[
+    int | None, typer.Option(help="Keep the weights of every so many steps.", min=1)
+]
+PreStream = Annotated[
+    str | None,
+    typer.Option(help="Text too big for memory: files, a glob, or a dataset of the Hub."),
+]
+PreStopAt = Annotated[
+    int | None, typer.Option(help="Stop after this step; --resume goes on.", min=1)
+]
+PreMaskRate = Annotated[
+    float | None,
+    typer.Option(
+        help="Share of tokens that is selected; none: 0.3, later 0.15; with --length 0.15."
+    ),
+]
+PreMasking = Annotated[
+    str | None, typer.Option(help="MASK/SAME/RND in per cent (table 8); none: 80/10/10.")
+]
+PreCompiled = Annotated[
+    bool, typer.Option("--compile", help="torch.compile: for long runs on a GPU.")
+]
+
+
 @app.command()
 def pretrain(
-    out: Annotated[Path, typer.Option(help="Folder for the checkpoint.")],
-    config: Annotated[
-        str | None, typer.Option(help="tiny, mini, small, medium, base, large, L4H128…")
-    ] = None,
-    steps: Annotated[int | None, typer.Option(help="How many steps to train.", min=1)] = None,
-    minutes: Annotated[float | None, typer.Option(help="Or: about how many minutes.")] = None,
-    corpus: Annotated[
-        list[str] | None, typer.Option(help="A corpus, a text file, or a folder; repeatable.")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where a run stopped.")] = False,
-    seed: Annotated[int | None, typer.Option(help="Source of all chance; none: 0.")] = None,
-    learning_rate: Annotated[
-        float | None, typer.Option(help="Highest learning rate; none: 0.001.")
-    ] = None,
-    dropout: Annotated[float, typer.Option(help="The paper's 0.1 pays in long runs only.")] = 0.0,
-    device: Annotated[str | None, typer.Option(help="cuda, mps or cpu; none: the best.")] = None,
-    bfloat16: Annotated[
-        bool | None, typer.Option(help="16-bit products; none: where they are faster.")
-    ] = None,
-    threads: Annotated[
-        int | None, typer.Option(help="CPU threads; none: in a long run as many as pay.", min=1)
-    ] = None,
-    save_every: Annotated[int, typer.Option(help="Steps between two saves.", min=1)] = 200,
-    init: Annotated[
-        Path | None, typer.Option(help="Train this checkpoint further, in place of a new model.")
-    ] = None,
-    length: Annotated[
-        int | None, typer.Option(help="Tokens a sequence; none: 64, later 128.")
-    ] = None,
-    variant: Annotated[
-        str,
-        typer.Option(
-            help="bert, no-nsp, ltr (left to right), rtl, elmo (section 5.1), mlm-ltr or mlm-rtl."
-        ),
-    ] = "bert",
-    keep_every: Annotated[
-        int | None, typer.Option(help="Keep the weights of every so many steps.", min=1)
-    ] = None,
-    stream: Annotated[
-        str | None,
-        typer.Option(help="Text too big for memory: files, a glob, or a dataset of the Hub."),
-    ] = None,
-    stop_at: Annotated[
-        int | None, typer.Option(help="Stop after this step; --resume goes on.", min=1)
-    ] = None,
-    mask_rate: Annotated[
-        float | None,
-        typer.Option(
-            help="Share of tokens that is selected; none: 0.3, later 0.15; with --length 0.15."
-        ),
-    ] = None,
-    masking: Annotated[
-        str | None, typer.Option(help="MASK/SAME/RND in per cent (table 8); none: 80/10/10.")
-    ] = None,
-    compiled: Annotated[
-        bool, typer.Option("--compile", help="torch.compile: for long runs on a GPU.")
-    ] = False,
+    out: PreOut,
+    config: PreConfig = None,
+    steps: PreSteps = None,
+    minutes: PreMinutes = None,
+    corpus: PreCorpus = None,
+    resume: PreResume = False,
+    seed: PreSeed = None,
+    learning_rate: PreLearningRate = None,
+    dropout: PreDropout = 0.0,
+    device: PreDevice = None,
+    bfloat16: PreBfloat16 = None,
+    threads: PreThreads = None,
+    save_every: PreSaveEvery = 200,
+    init: PreInit = None,
+    length: PreLength = None,
+    variant: PreVariant = "bert",
+    keep_every: PreKeepEvery = None,
+    stream: PreStream = None,
+    stop_at: PreStopAt = None,
+    mask_rate: PreMaskRate = None,
+    masking: PreMasking = None,
+    compiled: PreCompiled = False,
 ) -> None:
     """Pre-train BERT on real text: masked words and next sentences.
 
@@ -471,24 +492,36 @@ def tasks(
         typer.echo(f"{name:<15}{sizes}{known:<18}  {task.about}")
 
 
+# the longer options of `finetune`
+FineModel = Annotated[
+    str,
+    typer.Option("--from", help="A checkpoint, minilm, bert-tiny, or LTR+RTL."),
+]
+FineMethod = Annotated[
+    str,
+    typer.Option(
+        help="fine-tuned, frozen (new layer only), untrained (from scratch), or features:last "
+        'and others: a BiLSTM on frozen layers; "untrained features:last" is its control.'
+    ),
+]
+FineGrid = Annotated[
+    str, typer.Option(help="Search on dev first: none, rates, or full (the paper's way).")
+]
+FineFolder = Annotated[
+    Path | None, typer.Option(help="Published files of a benchmark such as glue/sst2 or squad.")
+]
+FineOut = Annotated[
+    Path | None, typer.Option(help="Save the model of the seed that is best on dev.")
+]
+
+
 @app.command()
 def finetune(
     tasks: Annotated[list[str], typer.Argument(help="Names from `bertedu tasks`.")],
-    model: Annotated[
-        str,
-        typer.Option("--from", help="A checkpoint, minilm, bert-tiny, or LTR+RTL."),
-    ] = "bert-L4H128",
-    method: Annotated[
-        str,
-        typer.Option(
-            help="fine-tuned, frozen (new layer only), untrained (from scratch), or features:last "
-            'and others: a BiLSTM on frozen layers; "untrained features:last" is its control.'
-        ),
-    ] = "fine-tuned",
+    model: FineModel = "bert-L4H128",
+    method: FineMethod = "fine-tuned",
     seeds: Annotated[int, typer.Option(help="How many runs; 0: search the grid only.", min=0)] = 5,
-    grid: Annotated[
-        str, typer.Option(help="Search on dev first: none, rates, or full (the paper's way).")
-    ] = "none",
+    grid: FineGrid = "none",
     examples: Annotated[
         int | None, typer.Option(help="Train on the first so many only.", min=1)
     ] = None,
@@ -496,12 +529,8 @@ def finetune(
     batch_size: Annotated[int, typer.Option(help="Examples a step.", min=1)] = 32,
     epochs: Annotated[int, typer.Option(help="At most; dev may end it.", min=1)] = 3,
     dropout: Annotated[float, typer.Option(help="While fine-tuning; the paper: 0.1.")] = 0.0,
-    folder: Annotated[
-        Path | None, typer.Option(help="Published files of a benchmark such as glue/sst2 or squad.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Save the model of the seed that is best on dev.")
-    ] = None,
+    folder: FineFolder = None,
+    out: FineOut = None,
     results: Results = Path("data/results"),
     again: Annotated[bool, typer.Option("--again", help="Run what is recorded, too.")] = False,
     threads: Annotated[int | None, typer.Option(help="CPU threads; none: 1.", min=1)] = None,
@@ -553,12 +582,8 @@ def finetune(
             )
             if out:
                 best = max(made, key=lambda run: max(run.history.dev))
-                about = {
-                    "task": task.name,
-                    "from": model,
-                    "method": method,
-                    "dev": best.history.dev,
-                }
+                dev = best.history.dev
+                about = {"task": task.name, "from": model, "method": method, "dev": dev}
                 save_finetuned(best.model, best.tokenizer, task, out, about)
                 typer.echo(f"written: {out}")
         typer.echo(f"written: {book.table}")
