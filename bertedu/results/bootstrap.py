@@ -61,6 +61,39 @@ def seed_interval(values: Sequence[float]) -> tuple[float, float]:
     return float(mean - reach), float(mean + reach)
 
 
+def run_spread(groups: Sequence[Sequence[float]]) -> tuple[float, int]:
+    """Return the standard deviation of runs of one recipe, and its degrees of freedom.
+
+    ``groups``: for each recipe the scores of its runs. Spreads are pooled over recipes, since two
+    or three runs alone say little about theirs. Raises ValueError if no recipe was run twice.
+    """
+    deviations = [np.array(runs) - np.mean(runs) for runs in groups]
+    freedom = sum(len(runs) - 1 for runs in groups)
+    if freedom < 1:
+        raise ValueError("no recipe was run twice: nothing is known of the luck of a run")
+    return float(np.sqrt(sum((d**2).sum() for d in deviations) / freedom)), freedom
+
+
+def interval_over_runs(
+    difference: float,
+    drawn: Sequence[float],
+    runs: tuple[int, int],
+    spread: tuple[float, int],
+) -> tuple[float, float]:
+    """Return the 95 % interval of a difference of two means, for other texts and other runs.
+
+    ``drawn`` is the difference on texts drawn again, ``runs`` how many runs each mean is of,
+    ``spread`` as from `run_spread`. The two kinds of luck are independent, so their variances are
+    added; the spread is an estimate from few runs, so the interval is Student's t.
+    """
+    from scipy.stats import t
+
+    deviation, freedom = spread
+    by_runs = deviation**2 * (1 / runs[0] + 1 / runs[1])
+    reach = float(t.ppf(0.975, freedom) * np.sqrt(np.var(drawn, ddof=1) + by_runs))
+    return difference - reach, difference + reach
+
+
 def verdict_of(low: float, high: float, than: float = 0.0) -> Verdict:
     """Say what an interval makes of the claim that a value is above ``than``.
 

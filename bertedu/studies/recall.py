@@ -54,7 +54,7 @@ def recall_texts(
     """
     if layout == XOR:
         bits = torch.randint(2, (count, 2), generator=generator)
-        left, right = (bits + FIRST_WORD).split(1, dim=1)
+        left, right = bits[:, :1] + FIRST_WORD, bits[:, 1:] + FIRST_WORD
         return _between_ends([left, _column(count, MASK_ID), right]), bits.sum(dim=1) % 2
     words = torch.rand(count, WORDS, generator=generator).argsort(dim=1)[:, :length]
     place = torch.randint(length, (count, 1), generator=generator)

@@ -1,0 +1,163 @@
+"""The same question under three masks: which blanks are asked, and what is made of the answers."""
+
+import numpy as np
+import pytest
+import torch
+
+from bertedu.model.bert import BertForPreTraining
+from bertedu.model.config import DIRECTIONS, BertConfig
+from bertedu.pretraining.next_sentence import EncodedDocument
+from bertedu.results.bootstrap import interval_over_runs, run_spread, verdict_of
+from bertedu.studies.same_question import (
+    ALL,
+    BOTH,
+    KINDS,
+    LEFT,
+    PAIR,
+    RIGHT,
+    Blanks,
+    Neighbors,
+    answer_all,
+    difference_rows,
+    find_blanks,
+    join,
+    neighbors_of,
+    score_rows,
+)
+from bertedu.text.tokenization import SEP_ID
+
+SIZE = 40
+
+
+def _documents() -> list[EncodedDocument]:
+    """Sentences in which 10 tells 11, 13 tells 12, and 14 and 16 together tell 15."""
+    told = [[10, 11, 20 + i % 9] for i in range(90)] + [[20 + i % 9, 12, 13] for i in range(90)]
+    # what stands beside 11 and 12 on the other side stands beside many other words, too
+    told += [[30 + i % 7, 30 + i % 5, 20 + i % 9] for i in range(1200)]
+    told += [[20 + i % 9, 30 + i % 5, 30 + i % 7] for i in range(1200)]
+    both = [[14, 15, 16]] * 10
+    left = [[14, 20 + i % 19, 30 + i % 7] for i in range(120)]
+    right = [[30 + i % 7, 20 + i % 19, 16] for i in range(120)]
+    return [EncodedDocument("", [s]) for s in told + both + left + right]
+
+
+def test_kinds_of_blanks_by_what_tells_them() -> None:
+    neighbors = Neighbors(*neighbors_of(_documents()), SIZE)
+
+    def kind(left: int, word: int, right: int) -> str:
+        (number,) = neighbors.kinds(*(np.array([i]) for i in (left, word, right)))
+        return "" if number < 0 else KINDS[number]
+
+    assert kind(10, 11, 25) == "left"
+    assert kind(25, 12, 13) == "right"
+    assert kind(14, 15, 16) == "both needed"
+    assert kind(14, 20, 16) == "neither"
+    assert kind(10, 11, 39) == "left"  # a right neighbor that was never met tells nothing
+    assert kind(39, 15, 38) == "neither"
+
+
+def test_blanks_are_of_the_kind_they_are_called() -> None:
+    documents = _documents()
+    neighbors = Neighbors(*neighbors_of(documents), SIZE)
+    blanks = find_blanks(documents, neighbors, per_kind=20)
+    assert [blanks.kinds.count(kind) for kind in (*KINDS, ALL)] == [20] * 5
+    chosen = list(zip(blanks.sentences, blanks.places, blanks.documents, strict=True))
+    for (sentence, place, document), kind in zip(chosen, blanks.kinds, strict=True):
+        assert documents[document].sentences[0] is sentence
+        left, word, right = ([SEP_ID, *sentence, SEP_ID][place + i] for i in range(3))
+        (number,) = neighbors.kinds(np.array([left]), np.array([word]), np.array([right]))
+        assert kind in (ALL, KINDS[number])
+    for kind in (*KINDS, ALL):  # no blank twice
+        some = [(d, p) for (_, p, d), k in zip(chosen, blanks.kinds, strict=True) if k == kind]
+        assert len(set(some)) == 20
+
+
+def test_joined_sides_are_right_where_they_are_independent() -> None:
+    generator = torch.Generator().manual_seed(0)
+    prior = torch.rand(5, generator=generator).softmax(-1)
+    by_left, by_right = torch.rand(2, 5, generator=generator)  # P(side | word)
+    left, right, both = (
+        (prior * likelihood / (prior * likelihood).sum()).log()
+        for likelihood in (by_left, by_right, by_left * by_right)
+    )
+    torch.testing.assert_close(join(left, right, prior.log()), both)
+
+
+def _models() -> dict[str, list[BertForPreTraining]]:
+    readers = dict(zip((BOTH, LEFT, RIGHT), DIRECTIONS, strict=True))
+    models: dict[str, list[BertForPreTraining]] = {}
+    for name, direction in readers.items():
+        models[name] = []
+        for seed in range(2):
+            torch.manual_seed(seed)
+            config = BertConfig(SIZE, 16, 1, 2, 32, 16, 2, 0.0, initializer_range=0.3)
+            config = BertConfig(**{**vars(config), "direction": direction})
+            models[name].append(BertForPreTraining(config).eval())
+    return models
+
+
+def test_nobody_sees_the_hidden_word_nor_the_side_that_is_not_theirs() -> None:
+    models, prior = _models(), torch.zeros(SIZE)
+
+    def losses(sentence: list[int]) -> dict[str, float]:
+        blank = Blanks([sentence], np.array([2]), np.array([0]), [ALL])
+        asked = answer_all(models, blank, prior)
+        return {name: float(runs[0][0][0]) for name, runs in asked.items()}
+
+    before = losses([21, 22, 23, 24, 25])
+    left_changed = losses([31, 22, 23, 24, 25])
+    right_changed = losses([21, 22, 23, 24, 35])
+    moved_by_left = {name for name in before if abs(left_changed[name] - before[name]) > 1e-4}
+    moved_by_right = {name for name in before if abs(right_changed[name] - before[name]) > 1e-4}
+    assert moved_by_left == {BOTH, LEFT, PAIR}
+    assert moved_by_right == {BOTH, RIGHT, PAIR}
+    # over all words that could be hidden there, chances add up to 1: the word itself is not read
+    chances = dict.fromkeys(before, 0.0)
+    for word in range(5, SIZE):
+        for name, loss in losses([21, 22, word, 24, 25]).items():
+            chances[name] += float(np.exp(-loss))
+    for total in chances.values():
+        assert total == pytest.approx(1, abs=1e-4)
+
+
+def test_rows_and_differences() -> None:
+    documents = _documents()
+    neighbors = Neighbors(*neighbors_of(documents), SIZE)
+    blanks = find_blanks(documents, neighbors, per_kind=10)
+    asked = answer_all(_models(), blanks, torch.zeros(SIZE))
+    rows = {(r["reader"], r["seed"], r["told_by"]): r for r in score_rows(asked, blanks)}
+    assert len(rows) == 4 * 2 * 5
+    differences = difference_rows(asked, blanks)
+    mean = {name: (rows[name, 0, ALL]["loss"] + rows[name, 1, ALL]["loss"]) / 2 for name in asked}
+    for row in differences:
+        assert row["less_loss_low"] < row["less_loss"] < row["less_loss_high"]
+        if row["told_by"] == ALL and "run" not in row["one"]:
+            assert row["less_loss"] == pytest.approx(
+                mean[row["other"]] - mean[row["one"]], abs=2e-4
+            )
+    assert sum("run" in row["one"] for row in differences) == 4 * 5
+
+
+def test_the_interval_holds_two_runs_of_one_recipe_nineteen_times_of_twenty() -> None:
+    dice = np.random.default_rng(0)
+    decided = with_texts_only = 0
+    trials = 600
+    for _ in range(trials):
+        # five recipes of three runs; nothing differs but the luck of the run
+        scores = dice.normal(0.0, 2.0, (5, 3))
+        spread = run_spread(scores.tolist())
+        text_luck = dice.normal(0.0, 0.5, 400)
+        gap = float(scores[0].mean() - scores[1].mean() + dice.normal(0.0, 0.5))
+        low, high = interval_over_runs(gap, (gap + text_luck).tolist(), (3, 3), spread)
+        decided += verdict_of(low, high) != "undecided"
+        with_texts_only += abs(gap) > 1.96 * 0.5
+    assert decided / trials < 0.08
+    assert with_texts_only / trials > 0.4
+
+
+def test_spread_of_runs_is_pooled() -> None:
+    spread, freedom = run_spread([[1.0, 3.0], [10.0, 10.0, 13.0], [7.0]])
+    assert freedom == 3
+    assert spread == pytest.approx(((1 + 1 + 1 + 1 + 4) / 3) ** 0.5)
+    with pytest.raises(ValueError, match="no recipe was run twice"):
+        run_spread([[1.0], [2.0]])
