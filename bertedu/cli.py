@@ -231,7 +231,7 @@ PreLearningRate = Annotated[float | None, typer.Option(help="Highest learning ra
 PreDropout = Annotated[float, typer.Option(help="The paper's 0.1 pays in long runs only.")]
 PreDevice = Annotated[str | None, typer.Option(help="cuda, mps or cpu; none: the best.")]
 PreBfloat16 = Annotated[
-    bool | None, typer.Option(help="16-bit products; none: where they are faster.")
+    bool | None, typer.Option(help="16-bit products; none: 32 bits, or as the run began.")
 ]
 PreThreads = Annotated[
     int | None, typer.Option(help="CPU threads; none: in a long run as many as pay.", min=1)

@@ -13,7 +13,6 @@ import torch
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import load_checkpoint, save_checkpoint
 from bertedu.model.config import BertConfig
-from bertedu.model.device import has_fast_bfloat16
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.model.hugging_face import read_config
 from bertedu.model.weight_files import CheckpointError
@@ -86,7 +85,7 @@ def _pretrain(options: PreTrainingOptions, say: Callable[[str], None]) -> State:
     out, state_path = options.out, options.out / STATE_FILE
     resuming = _is_resumed(options)
     device = options.chosen_device()
-    bfloat16 = _products(options, device, resuming)
+    bfloat16 = _has_bfloat16(options, resuming)
     before = None if options.init is None else record_before(options.init)
     config = _config(options)
     phases = options.phases(config)  # before the text is read: it may not fit
@@ -171,15 +170,11 @@ def _is_resumed(options: PreTrainingOptions) -> bool:
     return resuming
 
 
-def _products(options: PreTrainingOptions, device: torch.device, resuming: bool) -> bool:
-    """Whether products are in 16 bits: as asked, else as the run began, else as is faster here."""
-    if options.bfloat16 is not None:
-        return options.bfloat16
-    before = told_at_start(options.out, "bfloat16") if resuming else None
-    if before is not None:
-        return bool(before)
-    # where one of several machines is slow with them, none uses them: they share each step
-    return not processes.any_of(not has_fast_bfloat16(device), device)
+def _has_bfloat16(options: PreTrainingOptions, resuming: bool) -> bool:
+    """Whether products are in 16 bits: as asked, else as the run began, else not."""
+    if options.bfloat16 is None:
+        return bool(resuming and told_at_start(options.out, "bfloat16"))
+    return options.bfloat16
 
 
 def _config(options: PreTrainingOptions) -> BertConfig:

@@ -24,7 +24,6 @@ from bertedu.finetuning.record import RunRecord
 from bertedu.finetuning.summary import System, SystemOf, draw_systems, drawn_reader, summarize_task
 from bertedu.finetuning.tasks import load_task
 from bertedu.finetuning.training import Hyperparameters
-from bertedu.model.device import default_device, has_fast_bfloat16
 from bertedu.model.loading import find_checkpoint
 from bertedu.model.weight_files import CheckpointError
 from bertedu.results.bootstrap import BootstrapScores, Floats
@@ -183,9 +182,7 @@ def _task(name: str) -> tuple[Task, Splits]:
     return load_task(name)
 
 
-def run_cell(
-    cell: Cell, folder: Path, threads: int | None = None, bfloat16: bool | None = None
-) -> Row:
+def run_cell(cell: Cell, folder: Path, threads: int | None = None) -> Row:
     """Make one run and write it down."""
     if threads:
         torch.set_num_threads(threads)
@@ -194,7 +191,7 @@ def run_cell(
     known = record.find(task, cell.setup, cell.recipe, "score")
     if known is not None:  # made meanwhile by a grid that shares it, in another window
         return known
-    run = run_once(task, splits, cell.setup, cell.recipe, bfloat16=bfloat16, progress=False)
+    run = run_once(task, splits, cell.setup, cell.recipe, progress=False)
     more: Row = {"variant": cell.variant} | pretrained_with(cell.setup.model)
     if cell.setup.untrained:
         more |= {"pretraining_steps": 0, "pretraining_tokens": 0}
@@ -252,14 +249,13 @@ def ablate(
 
 
 def _run_all(cells: Sequence[Cell], folder: Path, jobs: int) -> Iterator[tuple[Cell, Row]]:
-    bfloat16 = has_fast_bfloat16(default_device())  # once: runs that are compared are alike
     if jobs == 1:
         for cell in cells:
-            yield cell, run_cell(cell, folder, bfloat16=bfloat16)
+            yield cell, run_cell(cell, folder)
         return
     # not forked: a fork of a process that has used torch's threads may hang
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        futures = {pool.submit(run_cell, cell, folder, 1, bfloat16): cell for cell in cells}
+        futures = {pool.submit(run_cell, cell, folder, 1): cell for cell in cells}
         try:
             for future in as_completed(futures):
                 yield futures[future], future.result()
