@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -182,13 +183,10 @@ def _show_members(members: dict[str, bytes], most: int = 10) -> None:
 
 def _first_lines(content: bytes, lines: int = 4, width: int = 90) -> list[str] | None:
     """The first lines of a text, each cut to ``width``; None for a binary file."""
-    try:
-        # The cut may fall inside a character; only a wrong byte further in means "binary".
-        text = content[:4096].decode("utf-8")
-    except UnicodeDecodeError as error:
-        if error.start < min(len(content), 4096) - 3:
-            return None
-        text = content[: error.start].decode("utf-8")
+    try:  # the cut may fall inside a character
+        text = codecs.getincrementaldecoder("utf-8")().decode(content[:4096])
+    except UnicodeDecodeError:
+        return None
     if "\0" in text:
         return None
     return [

@@ -103,13 +103,8 @@ def batches(
     asked for masked words too: its batches are those of the bidirectional model.
 
     Every epoch draws its pairs and masks anew (dynamic masking). ``masking``: of the selected
-    tokens, the share of `[MASK]` and that of random words.
-
-    Raises
-    ------
-    ValueError
-        The documents do not fill one batch.
-
+    tokens, the share of `[MASK]` and that of random words. Raises ValueError if the documents do
+    not fill one batch.
     """
     epoch, index = (start.epoch, start.index) if start else (0, 0)
     while True:
@@ -125,19 +120,11 @@ def batches(
         while index < count:
             rows = slice(index * batch_size, (index + 1) * batch_size)
             index += 1
-            yield (
-                make_batch(
-                    packed,
-                    rows,
-                    vocab_size,
-                    [seed, epoch, index],
-                    mask_rate,
-                    direction,
-                    masking,
-                    masked,
-                ),
-                Position(epoch, index),
+            chance = [seed, epoch, index]
+            batch = make_batch(
+                packed, rows, vocab_size, chance, mask_rate, direction, masking, masked
             )
+            yield batch, Position(epoch, index)
         epoch, index = epoch + 1, 0
 
 
@@ -158,21 +145,19 @@ def make_batch(
     size = int(packed.sizes[rows].max())
     original = torch.from_numpy(packed.ids[rows, :size].astype(np.int64))
     if masked or (masked is None and direction == "bidirectional"):
-        generator = torch.Generator().manual_seed(
-            int(np.random.SeedSequence(seed).generate_state(1)[0])
-        )
+        number = int(np.random.SeedSequence(seed).generate_state(1)[0])
+        generator = torch.Generator().manual_seed(number)
         ids, selected = mask_tokens(original, vocab_size, generator, mask_rate, *masking)
         labels = original[selected]
     else:
-        ids = original
-        selected, labels = next_words(original, direction)
+        ids, (selected, labels) = original, next_words(original, direction)
     return Batch(
-        ids=ids,
-        segment_ids=torch.from_numpy(packed.segments[rows, :size].astype(np.int64)),
-        padding_mask=torch.arange(size) < torch.from_numpy(packed.sizes[rows])[:, None],
-        selected=selected,
-        labels=labels,
-        next_labels=torch.from_numpy(packed.labels[rows]),
+        ids,
+        torch.from_numpy(packed.segments[rows, :size].astype(np.int64)),
+        torch.arange(size) < torch.from_numpy(packed.sizes[rows])[:, None],
+        selected,
+        labels,
+        torch.from_numpy(packed.labels[rows]),
     )
 
 
@@ -190,13 +175,7 @@ def fixed_batches(
     packed = pack_pairs(list(make_pairs(documents, length, rng)), length, rng)
     return [
         make_batch(
-            packed,
-            slice(i, i + batch_size),
-            vocab_size,
-            [seed, i],
-            0.15,
-            direction,
-            masked=masked,
+            packed, slice(i, i + batch_size), vocab_size, [seed, i], 0.15, direction, masked=masked
         )
         for i in range(0, len(packed.sizes), batch_size)
     ]

@@ -33,12 +33,8 @@ def ask(model: PreTrainingModel, batch: Batch) -> tuple[list[tuple[Batch, Tensor
     BERT names the masked words, a one-way model the next word everywhere. ELMo is two models: the
     batch is asked for the next words and then for the previous ones.
 
-    Returns
-    -------
-    The batch, as it was asked, and (n, H) for its n labels: ``model.decoder`` makes word scores
-    of them. For ELMo, two of these.
-    Next-sentence scores (B, 2); None for ELMo, which has no such head.
-
+    Returns the batch, as it was asked, with (n, H) for its n labels (``model.decoder`` makes word
+    scores of them; for ELMo, two of these), and next-sentence scores (B, 2): ELMo has none.
     """
     if isinstance(model, BertForPreTraining):
         states, follows = model.before_decoder(
@@ -57,14 +53,7 @@ def ask(model: PreTrainingModel, batch: Batch) -> tuple[list[tuple[Batch, Tensor
 
 
 def evaluate(model: PreTrainingModel, batches: Sequence[Batch]) -> Scores:
-    """Score a model on batches; every selected token and every pair counts the same.
-
-    Raises
-    ------
-    ValueError
-        There are no batches.
-
-    """
+    """Score a model on batches; every selected token and every pair counts the same."""
     words, pairs = score_pairs(model, batches)
     tokens, losses, right = words.sum(dim=0).tolist()
     nsp_loss, nsp_right = pairs.mean(dim=0).tolist()
@@ -75,16 +64,8 @@ def evaluate(model: PreTrainingModel, batches: Sequence[Batch]) -> Scores:
 def score_pairs(model: PreTrainingModel, batches: Sequence[Batch]) -> tuple[Tensor, Tensor]:
     """Score each of N pairs by itself, so that an interval can be drawn over them.
 
-    Returns
-    -------
-    (N, 3): number of selected tokens, sum of their losses, number right.
-    (N, 2): next-sentence loss, and 1 if it was right; NaN for an ELMo.
-
-    Raises
-    ------
-    ValueError
-        There are no batches.
-
+    Returns (N, 3): number of selected tokens, sum of their losses, number right; and (N, 2):
+    next-sentence loss, and 1 if it was right; NaN for an ELMo. Raises ValueError without batches.
     """
     if not batches:
         raise ValueError("no batches to evaluate on: is the held-out split empty?")

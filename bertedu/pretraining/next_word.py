@@ -10,22 +10,9 @@ def next_words(ids: Tensor, direction: Direction) -> tuple[Tensor, Tensor]:
     """Say which position is to predict which word, when nothing is masked.
 
     Left to right, position t predicts token t + 1; right to left, token t - 1. Every word is a
-    target; special tokens and padding are not, as in masking.
-
-    Parameters
-    ----------
-    ids
-        (B, S) token ids, unchanged.
-
-    Returns
-    -------
-    Bool (B, S), true at the n positions that predict something, and the n words they should.
-
-    Raises
-    ------
-    ValueError
-        The direction is "bidirectional": such a model sees the word it would have to predict.
-
+    target; special tokens and padding are not, as in masking. Of (B, S) token ids, unchanged,
+    returns bool (B, S), true at the n positions that predict something, and the n words they
+    should. A bidirectional model sees the word that it would have to predict: ValueError.
     """
     if direction == "bidirectional":
         raise ValueError("a bidirectional model sees the next word: mask words instead")

@@ -32,6 +32,7 @@ TOKENS_A_STEP = 2048  # of the default recipe
 NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
     "--learning-rate": (lambda rate: 0 < rate < math.inf, "a number above zero, such as 0.001"),
     "--dropout": (lambda share: 0 <= share < 1, "a share from 0 to below 1: 0.1 is 10 %"),
+    "--steps": (lambda steps: steps >= 1, "a number above zero"),
     "--minutes": (lambda time: 0 < time < math.inf, "a number above zero"),
     "--seed": (lambda seed: 0 <= seed < 2**32, f"a whole number from 0 to {2**32 - 1}"),
     "--mask-rate": (lambda rate: 0 < rate <= 1, "above 0 and at most 1: 0.15 is 15 %"),
@@ -77,18 +78,9 @@ class PreTrainingOptions:
     resume: bool = False
 
     def check(self) -> None:
-        """Refuse what makes no sense, before any work is done.
-
-        Raises
-        ------
-        ValueError
-            The message names the option, and what it should be.
-
-        """
+        """Refuse what makes no sense, before any work is done, by a ValueError that says why."""
         for option in NUMBERS:
             check_number(option, getattr(self, option.strip("-").replace("-", "_")))
-        if self.steps is not None and self.steps < 1:
-            raise ValueError(f"--steps {self.steps} should be a number above zero")
         if (self.config is None) == (self.init is None):
             raise ValueError(
                 "choose either --config, for a new model, or --init, to train one further"
@@ -113,11 +105,7 @@ class PreTrainingOptions:
     def phases(self, config: BertConfig) -> tuple[Phase, ...]:
         """Return the phases of training, for a model of that size.
 
-        Raises
-        ------
-        ValueError
-            The model has no positions for sequences so long, or they are too short.
-
+        Raises ValueError if it has no positions for sequences so long, or they are too short.
         """
         phases = Recipe.phases
         if self.length is not None:
@@ -145,14 +133,7 @@ class PreTrainingOptions:
         )
 
     def chosen_device(self) -> torch.device:
-        """Return the device to compute on.
-
-        Raises
-        ------
-        ValueError
-            It cannot be used here.
-
-        """
+        """Return the device to compute on; raise ValueError if it cannot be used here."""
         if self.device is None:
             return default_device()
         try:

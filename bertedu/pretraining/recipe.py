@@ -58,14 +58,7 @@ def scheduled_rate(step: int, steps: int, peak: float, warmup_share: float) -> f
 
 
 def recipe_from(values: dict[str, Any]) -> Recipe:
-    """Make a recipe of what a state or `training.json` holds; what it lacks has its default.
-
-    Raises
-    ------
-    KeyError, TypeError
-        That is no recipe.
-
-    """
+    """Make a recipe of what a state or `training.json` holds; what it lacks has its default."""
     phases = tuple(Phase(**phase) for phase in values["phases"])
     masking = tuple(values.get("masking", PAPER))
     return Recipe(**{**values, "phases": phases, "masking": masking})

@@ -50,11 +50,7 @@ def load_state(
 ) -> State:
     """Take up a run where `save_state` left it.
 
-    Raises
-    ------
-    CheckpointError
-        The file is broken, of another model, or of another recipe.
-
+    Raises CheckpointError if the file is broken, of another model, or of another recipe.
     """
     tensors, metadata = load_tensors(path)
     try:
@@ -92,12 +88,6 @@ def shrink_state(path: Path, out: Path) -> None:
     """Copy a state with 16 bits a number, so that it can be passed on: half the size.
 
     What goes on from it is near the run that was saved, no longer equal to it.
-
-    Raises
-    ------
-    CheckpointError
-        The file cannot be read, or the copy not written.
-
     """
     tensors, metadata = load_tensors(path)
     kinds = {"weight": torch.float16, "exp_avg": torch.bfloat16, "exp_avg_sq": torch.bfloat16}
@@ -128,14 +118,7 @@ def interrupt_between_steps() -> Iterator[threading.Event]:
 
 
 def read_recipe(state_path: Path) -> Recipe:
-    """Read back the recipe of an unfinished run.
-
-    Raises
-    ------
-    CheckpointError
-        The file is broken, or is not a training state.
-
-    """
+    """Read back the recipe of an unfinished run; raise CheckpointError if that is none."""
     _, metadata = load_tensors(state_path)
     try:
         return recipe_from(json.loads(metadata["training"])["recipe"])

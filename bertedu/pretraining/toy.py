@@ -71,12 +71,10 @@ def toy_questions(language: ToyLanguage, sentences: Sequence[Sequence[str]]) -> 
     places = [(row, t) for row, sentence in enumerate(sentences) for t in range(len(sentence))]
     limits = {}
     for direction, (left, right) in SEES.items():
-        chances = [
-            language.posterior(sentences[row], t, left, right)[
-                language.words.index(sentences[row][t])
-            ]
-            for row, t in places
-        ]
+        chances = []
+        for row, t in places:
+            answer = language.words.index(sentences[row][t])
+            chances.append(language.posterior(sentences[row], t, left, right)[answer])
         limits[direction] = -torch.stack(chances).log().float()
     rows, columns = torch.tensor(places).T
     return Questions(toy_ids(language, sentences), rows, columns + 1, limits)  # + 1: [CLS]
@@ -112,7 +110,6 @@ def train_toy(
     direction: Direction = "bidirectional",
     seed: int = 0,
     steps: int = STEPS,
-    language: ToyLanguage | None = None,
     progress: bool = True,
     watch: Callable[[int, BertForPreTraining], None] | None = None,
 ) -> BertForPreTraining:
@@ -121,7 +118,7 @@ def train_toy(
     BERT's loss without sentence pairs: masked words, or next words if it reads in one direction.
     ``watch`` is called before the first step and after every twentieth part of the run.
     """
-    language = language or ToyLanguage()
+    language = ToyLanguage()
     size = len(SPECIAL_TOKENS) + len(language.words)
     torch.manual_seed(seed)
     model = BertForPreTraining(BertConfig(size, 64, 2, 4, 256, 32, 2, 0.0, direction=direction))
@@ -171,30 +168,23 @@ def held_out_questions(language: ToyLanguage) -> tuple[list[list[str]], Question
 def compare_with_limits(seeds: int, steps: int = STEPS) -> tuple[list[dict[str, object]], Trained]:
     """Train all three directions, some seeds each.
 
-    Returns
-    -------
-    A row for each look at the held-out words: direction, seed, step, loss and limit (mean nats a
-    word, on the same words), the excess of the loss over the limit in per cent, seconds of
-    training so far.
-    The trained models.
-
+    Returns a row for each look at the held-out words (direction, seed, step, loss and limit in mean
+    nats a word on the same words, the excess of the loss over the limit in per cent, seconds of
+    training so far), and the trained models.
     """
-    language = ToyLanguage()
-    _, questions = held_out_questions(language)
+    _, questions = held_out_questions(ToyLanguage())
     rows: list[dict[str, object]] = []
     trained: Trained = {}
     for direction, seed in product(DIRECTIONS, range(seeds)):
-        more, model = _look_while_training(direction, seed, steps, language, questions)
-        rows += more
-        trained[direction, seed] = model
+        trained[direction, seed] = _watched(direction, seed, steps, questions, rows)
     return rows, trained
 
 
-def _look_while_training(
-    direction: Direction, seed: int, steps: int, language: ToyLanguage, questions: Questions
-) -> tuple[list[dict[str, object]], BertForPreTraining]:
+def _watched(
+    direction: Direction, seed: int, steps: int, questions: Questions, rows: list[dict[str, object]]
+) -> BertForPreTraining:
+    """Train a model, and add a row to ``rows`` at each look; looking is not training time."""
     limit = questions.limits[direction].mean().item()
-    rows: list[dict[str, object]] = []
     looking, began = 0.0, time.perf_counter()
 
     def look(step: int, model: BertForPreTraining) -> None:
@@ -214,5 +204,4 @@ def _look_while_training(
         )
         looking += time.perf_counter() - at
 
-    model = train_toy(direction, seed, steps, language, watch=look)
-    return rows, model
+    return train_toy(direction, seed, steps, watch=look)

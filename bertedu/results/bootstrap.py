@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -19,8 +18,7 @@ def draw_texts(sources: Ints, draws: int = DRAWS, seed: int = 0) -> list[Ints]:
     """Draw whole sources with replacement: the numbers of the examples of each draw."""
     dice = np.random.default_rng([seed, 0])
     order = np.argsort(sources, kind="stable")
-    starts = np.searchsorted(sources[order], np.arange(sources.max() + 2))
-    members = [order[a:b] for a, b in pairwise(starts)]
+    members = np.split(order, np.bincount(sources).cumsum()[:-1])
     return [
         np.concatenate([members[i] for i in dice.integers(len(members), size=len(members))])
         for _ in range(draws)

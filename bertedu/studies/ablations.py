@@ -4,7 +4,6 @@
 writes a row for each run to `data/results/ablations.csv`. What is there is not run again.
 """
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -26,6 +25,7 @@ from bertedu.finetuning.tasks import load_task
 from bertedu.finetuning.training import Hyperparameters
 from bertedu.model.loading import find_checkpoint
 from bertedu.model.weight_files import CheckpointError
+from bertedu.pretraining.run_folder import read_record
 from bertedu.results.bootstrap import BootstrapScores, Floats
 from bertedu.results.files import Row, write_csv
 from bertedu.studies.pretraining import with_earlier_runs
@@ -166,14 +166,15 @@ def pretrained_with(name: str) -> Row:
 def _steps_and_tokens(name: str) -> tuple[int, int]:
     folder = find_checkpoint(name)
     kept = folder.parent.name == "steps"  # weights of the middle of a run: its curve knows
-    path = (folder.parent.parent if kept else folder) / "training.json"
+    run = folder.parent.parent if kept else folder
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_record(run)
         if kept:
             record = next(row for row in record["curve"] if row["step"] == int(folder.name))
             return int(record["step"]), int(record["tokens"])
         return int(with_earlier_runs(record, "steps")), int(with_earlier_runs(record, "tokens"))
-    except (OSError, ValueError, KeyError, StopIteration):
+    except (ValueError, KeyError, StopIteration):
+        path = run / "training.json"
         raise CheckpointError(f"{path} does not say how {name} was pre-trained") from None
 
 

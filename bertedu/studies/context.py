@@ -7,7 +7,6 @@ is known but how often words occur. What each step costs is what the model had t
 and from the words as such.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,10 +21,10 @@ from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining.batches import Batch, fixed_batches
 from bertedu.pretraining.evaluation import score_pairs
 from bertedu.pretraining.loop import initialize
+from bertedu.pretraining.run_folder import read_record
 from bertedu.pretraining.texts import load_splits
 from bertedu.results.files import Row
 from bertedu.studies.columns import word_columns
-from bertedu.text.corpus import read_text
 from bertedu.text.tokenization import SPECIAL_TOKENS
 
 LENGTH, BATCHES = 64, 40  # as long as the sequences of the first phase
@@ -85,7 +84,7 @@ def follow_run(run: Path) -> list[Row]:
     steps = sorted((run / "steps").glob("[0-9]*"))
     if not steps:
         raise CheckpointError(f"{run} has kept no weights: pre-train with --keep-every")
-    record = json.loads(read_text(run / "training.json"))
+    record = read_record(run)
     config, recipe = load_checkpoint(steps[0]).config, record["recipe"]
     if config.direction != "bidirectional":
         raise CheckpointError(f"{run} reads {config.direction}: there are no blanks to ask for")

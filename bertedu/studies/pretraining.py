@@ -1,6 +1,5 @@
 """One table: a pre-trained model and what it must beat, on documents nobody trained on."""
 
-import json
 import math
 import time
 from collections.abc import Iterable, Sequence
@@ -19,6 +18,7 @@ from bertedu.pretraining.batches import Batch, fixed_batches
 from bertedu.pretraining.counting import NeighborModel, UnigramModel, score_baseline, score_beside
 from bertedu.pretraining.evaluation import PreTrainingModel, score_pairs
 from bertedu.pretraining.run import EVALUATION_BATCH
+from bertedu.pretraining.run_folder import read_record
 from bertedu.pretraining.texts import load_splits
 from bertedu.results.files import Row
 from bertedu.results.origin import origin
@@ -54,8 +54,7 @@ def report(
     if split not in ("dev", "test"):
         raise ValueError(f"no held-out split {split!r}: choose dev or test")
     models = [
-        (folder.name, load_pretrained(folder), _how_trained(folder / "training.json"))
-        for folder in checkpoints
+        (folder.name, load_pretrained(folder), _how_trained(folder)) for folder in checkpoints
     ]
     size = models[0][1].config.vocab_size
     if any(model.config.vocab_size != size for _, model, _ in models):
@@ -169,7 +168,7 @@ def curves(checkpoints: Sequence[Path]) -> list[Row]:
     """
     rows: list[Row] = []
     for folder in checkpoints:
-        record = _read_record(folder / "training.json")
+        record = read_record(folder)
         config = record["config"]
         about = {
             "run": folder.name,
@@ -194,9 +193,9 @@ def _count(
     )
 
 
-def _how_trained(path: Path) -> Row:
+def _how_trained(folder: Path) -> Row:
     """Columns from the record of a run. Read first: a report takes minutes."""
-    record = _read_record(path)
+    record = read_record(folder)
     try:
         recipe = record["recipe"]
         return {
@@ -208,19 +207,8 @@ def _how_trained(path: Path) -> Row:
             "masked": recipe.get("masked") or False,
         }
     except (KeyError, TypeError):
+        path = folder / "training.json"
         raise CheckpointError(f"{path} is not the record of a finished run") from None
-
-
-def _read_record(path: Path) -> Row:
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from None
-    except ValueError:
-        record = None
-    if not isinstance(record, dict):
-        raise CheckpointError(f"{path} is not the record of a finished run")
-    return record
 
 
 def with_earlier_runs(record: Row, name: str) -> float:
