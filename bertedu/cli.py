@@ -216,35 +216,9 @@ def vocabulary(
 
 # the longer options of `pretrain`
 PreConfig = Annotated[str | None, Option(help="tiny, mini, small, medium, base, large, L4H128…")]
-PreCorpus = Annotated[
-    list[str] | None, Option(help="A corpus, a text file, or a folder; repeatable.")
-]
 PreLearningRate = Annotated[float | None, Option(help="Highest learning rate; none: 0.001.")]
-PreBfloat16 = Annotated[
-    bool | None, Option(help="16-bit products; none: 32 bits, or as the run began.")
-]
-PreThreads = Annotated[
-    int | None, Option(help="CPU threads; none: in a long run as many as pay.", min=1)
-]
-PreInit = Annotated[
-    Path | None, Option(help="Train this checkpoint further, in place of a new model.")
-]
-PreVariant = Annotated[
-    str,
-    Option(help="bert, no-nsp, ltr (left to right), rtl, elmo (section 5.1), mlm-ltr or mlm-rtl."),
-]
 PreKeepEvery = Annotated[int | None, Option(help="Keep the weights of every so many steps.", min=1)]
-PreStream = Annotated[
-    str | None, Option(help="Text too big for memory: files, a glob, or a dataset of the Hub.")
-]
 PreStopAt = Annotated[int | None, Option(help="Stop after this step; --resume goes on.", min=1)]
-PreMaskRate = Annotated[
-    float | None,
-    Option(help="Share of tokens that is selected; none: 0.3, later 0.15; with --length 0.15."),
-]
-PreMasking = Annotated[
-    str | None, Option(help="MASK/SAME/RND in per cent (table 8); none: 80/10/10.")
-]
 PreCompiled = Annotated[bool, Option("--compile", help="torch.compile: for long runs on a GPU.")]
 
 
@@ -254,23 +228,43 @@ def pretrain(
     config: PreConfig = None,
     steps: Annotated[int | None, Option(help="How many steps to train.", min=1)] = None,
     minutes: Annotated[float | None, Option(help="Or: about how many minutes.")] = None,
-    corpus: PreCorpus = None,
+    corpus: Annotated[
+        list[str] | None, Option(help="A corpus, a text file, or a folder; repeatable.")
+    ] = None,
     resume: Annotated[bool, Option("--resume", help="Go on where a run stopped.")] = False,
     seed: Annotated[int | None, Option(help="Source of all chance; none: 0.")] = None,
     learning_rate: PreLearningRate = None,
     dropout: Annotated[float, Option(help="The paper's 0.1 pays in long runs only.")] = 0.0,
     device: Annotated[str | None, Option(help="cuda, mps or cpu; none: the best.")] = None,
-    bfloat16: PreBfloat16 = None,
-    threads: PreThreads = None,
+    bfloat16: Annotated[
+        bool | None, Option(help="16-bit products; none: 32 bits, or as the run began.")
+    ] = None,
+    threads: Annotated[
+        int | None, Option(help="CPU threads; none: in a long run as many as pay.", min=1)
+    ] = None,
     save_every: Annotated[int, Option(help="Steps between two saves.", min=1)] = 200,
-    init: PreInit = None,
+    init: Annotated[
+        Path | None, Option(help="Train this checkpoint further, in place of a new model.")
+    ] = None,
     length: Annotated[int | None, Option(help="Tokens a sequence; none: 64, later 128.")] = None,
-    variant: PreVariant = "bert",
+    variant: Annotated[
+        str,
+        Option(
+            help="bert, no-nsp, ltr (left to right), rtl, elmo (section 5.1), mlm-ltr or mlm-rtl."
+        ),
+    ] = "bert",
     keep_every: PreKeepEvery = None,
-    stream: PreStream = None,
+    stream: Annotated[
+        str | None, Option(help="Text too big for memory: files, a glob, or a dataset of the Hub.")
+    ] = None,
     stop_at: PreStopAt = None,
-    mask_rate: PreMaskRate = None,
-    masking: PreMasking = None,
+    mask_rate: Annotated[
+        float | None,
+        Option(help="Share of tokens that is selected; none: 0.3, later 0.15; with --length 0.15."),
+    ] = None,
+    masking: Annotated[
+        str | None, Option(help="MASK/SAME/RND in per cent (table 8); none: 80/10/10.")
+    ] = None,
     compiled: PreCompiled = False,
 ) -> None:
     """Pre-train BERT on real text: masked words and next sentences.
@@ -423,12 +417,6 @@ FineMethod = Annotated[
         'and others: a BiLSTM on frozen layers; "untrained features:last" is its control.'
     ),
 ]
-FineGrid = Annotated[
-    str, Option(help="Search on dev first: none, rates, or full (the paper's way).")
-]
-FineFolder = Annotated[
-    Path | None, Option(help="Published files of a benchmark such as glue/sst2 or squad.")
-]
 FineOut = Annotated[Path | None, Option(help="Save the model of the seed that is best on dev.")]
 
 
@@ -438,13 +426,17 @@ def finetune(
     model: FineModel = "bert-L4H128",
     method: FineMethod = "fine-tuned",
     seeds: Annotated[int, Option(help="How many runs; 0: search the grid only.", min=0)] = 5,
-    grid: FineGrid = "none",
+    grid: Annotated[
+        str, Option(help="Search on dev first: none, rates, or full (the paper's way).")
+    ] = "none",
     examples: Annotated[int | None, Option(help="Train on the first so many only.", min=1)] = None,
     learning_rate: Annotated[float | None, Option(help="None: by method.")] = None,
     batch_size: Annotated[int, Option(help="Examples a step.", min=1)] = 32,
     epochs: Annotated[int, Option(help="At most; dev may end it.", min=1)] = 3,
     dropout: Annotated[float, Option(help="While fine-tuning; the paper: 0.1.")] = 0.0,
-    folder: FineFolder = None,
+    folder: Annotated[
+        Path | None, Option(help="Published files of a benchmark such as glue/sst2 or squad.")
+    ] = None,
     out: FineOut = None,
     results: Results = Path("data/results"),
     again: Annotated[bool, Option("--again", help="Run what is recorded, too.")] = False,

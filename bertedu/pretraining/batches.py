@@ -100,11 +100,9 @@ def batches(
 
     For a bidirectional model words are masked; a one-way model reads the text as it is, and
     predicts the next word everywhere. The pairs are the same. With ``masked``, a one-way model is
-    asked for masked words too: its batches are those of the bidirectional model.
-
-    Every epoch draws its pairs and masks anew (dynamic masking). ``masking``: of the selected
-    tokens, the share of `[MASK]` and that of random words. Raises ValueError if the documents do
-    not fill one batch.
+    asked for masked words too: its batches are those of the bidirectional model. Every epoch draws
+    its pairs and masks anew (dynamic masking). ``masking``: of the selected tokens, the share of
+    `[MASK]` and that of random words. Raises ValueError if the documents do not fill one batch.
     """
     epoch, index = (start.epoch, start.index) if start else (0, 0)
     while True:
@@ -138,10 +136,7 @@ def make_batch(
     masking: tuple[float, float] = PAPER,
     masked: bool | None = None,
 ) -> Batch:
-    """Mask some rows of an epoch, or ask for next words; no wider than the longest of them.
-
-    ``masked`` says which; None: words are masked if the direction is "bidirectional".
-    """
+    """Mask some rows of an epoch, or ask for next words; no wider than the longest of them."""
     size = int(packed.sizes[rows].max())
     original = torch.from_numpy(packed.ids[rows, :size].astype(np.int64))
     if masked or (masked is None and direction == "bidirectional"):
@@ -152,12 +147,12 @@ def make_batch(
     else:
         ids, (selected, labels) = original, next_words(original, direction)
     return Batch(
-        ids,
-        torch.from_numpy(packed.segments[rows, :size].astype(np.int64)),
-        torch.arange(size) < torch.from_numpy(packed.sizes[rows])[:, None],
-        selected,
-        labels,
-        torch.from_numpy(packed.labels[rows]),
+        ids=ids,
+        segment_ids=torch.from_numpy(packed.segments[rows, :size].astype(np.int64)),
+        padding_mask=torch.arange(size) < torch.from_numpy(packed.sizes[rows])[:, None],
+        selected=selected,
+        labels=labels,
+        next_labels=torch.from_numpy(packed.labels[rows]),
     )
 
 

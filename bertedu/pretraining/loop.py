@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
-from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.model.embeddings import sinusoidal_positions
 from bertedu.pretraining import processes
 from bertedu.pretraining.batches import Batch, Position, Text, batches
@@ -47,12 +47,10 @@ def initialize(model: PreTrainingModel, documents: Sequence[EncodedDocument]) ->
             counts += torch.bincount(torch.tensor(sentence), minlength=config.vocab_size)
     share = (counts / counts.sum()).log()
     with torch.no_grad():
-        if isinstance(model, ElmoForPreTraining):  # it has no positions: an LSTM counts
-            model.decoder.bias.copy_(share)
-            return
-        model.mlm.decoder.bias.copy_(share)
-        sines = sinusoidal_positions(config.max_position_embeddings, config.hidden_size)
-        model.bert.embeddings.position.weight.copy_(config.initializer_range * sines)
+        model.decoder.bias.copy_(share)
+        if isinstance(model, BertForPreTraining):  # an ELMo has no positions: an LSTM counts
+            sines = sinusoidal_positions(config.max_position_embeddings, config.hidden_size)
+            model.bert.embeddings.position.weight.copy_(config.initializer_range * sines)
 
 
 def make_optimizer(model: nn.Module, weight_decay: float, eps: float = 1e-8) -> torch.optim.AdamW:
@@ -111,9 +109,8 @@ def train(
     that step, its state saved as for Ctrl-C, while the schedule remains that of all steps.
 
     Raises TrainingDiverged if the loss or its gradient became NaN or infinite (the last good state
-    stays on disk); CheckpointError if the state to resume from cannot be used; FileError if a state
-    cannot be written; KeyboardInterrupt at Ctrl-C, with the step under way finished and saved;
-    ValueError if ``every.save`` is no multiple of ``every.log``, or a batch has too few rows.
+    stays on disk), CheckpointError or FileError if a state cannot be read or written, ValueError if
+    a batch has fewer rows than processes, KeyboardInterrupt at Ctrl-C, with the last step saved.
     """
     if every.save % every.log:
         raise ValueError(f"save {every.save} is not a multiple of log {every.log}")

@@ -40,10 +40,8 @@ def make_pairs(
 
     A random B is given the same room as a real one. Where documents are hardly longer than that
     room, it still shows: a real B is what A has left of its document, so it is shorter, and it
-    never opens one. `outward_signs` measures both.
-
-    Raises ValueError if some source has fewer than two documents, or ``length`` leaves no room for
-    two spans.
+    never opens one. `outward_signs` measures both. Raises ValueError if some source has fewer than
+    two documents, or ``length`` leaves no room for two spans.
     """
     room = length - 3  # [CLS] A [SEP] B [SEP]
     if room < 2:

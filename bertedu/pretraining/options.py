@@ -103,10 +103,7 @@ class PreTrainingOptions:
         return VARIANTS[self.variant][0]
 
     def phases(self, config: BertConfig) -> tuple[Phase, ...]:
-        """Return the phases of training, for a model of that size.
-
-        Raises ValueError if it has no positions for sequences so long, or they are too short.
-        """
+        """Return the phases of training; raise ValueError if a model of that size is too short."""
         phases = Recipe.phases
         if self.length is not None:
             phases = (Phase(1.0, self.length, max(1, TOKENS_A_STEP // self.length)),)

@@ -55,11 +55,9 @@ def pretrain(options: PreTrainingOptions, say: Say = print) -> State:
     every ``save_every`` steps and at Ctrl-C. Under `torchrun` every process takes its share of each
     batch; see `processes`.
 
-    Raises ValueError if the options make no sense together, the text is too small, or ``init`` was
-    trained in another direction; FileNotFoundError without a vocabulary; CheckpointError if ``out``
-    holds a finished or another run, another process is writing to it, it cannot be written, or
-    ``init`` is not a checkpoint or has another vocabulary; TrainingDiverged if the loss became NaN;
-    KeyboardInterrupt at Ctrl-C: the message says where the state is.
+    Raises ValueError for options that make no sense together or a text that is too small,
+    FileNotFoundError without a vocabulary, CheckpointError if ``out`` or ``init`` cannot be used,
+    TrainingDiverged if the loss became NaN, KeyboardInterrupt at Ctrl-C; each says what to do.
     """
     with alone_in(options.out):
         return _pretrain(options, say if processes.rank() == 0 else lambda _: None)

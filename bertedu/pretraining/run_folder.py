@@ -116,10 +116,7 @@ def record_before(checkpoint: Path) -> dict[str, Any]:
 
 
 def check_same_run(options: PreTrainingOptions, run: dict[str, Any], recipe: Recipe) -> None:
-    """Refuse to go on with other options than the run was started with; clear what a kill left.
-
-    Raises CheckpointError, which names the first option that differs.
-    """
+    """Refuse to go on with other options than the run was started with; clear what a kill left."""
     out = options.out
     asked = {name: getattr(options, name) for name in ("steps", "seed", "learning_rate", "masking")}
     changed = {
