@@ -137,10 +137,8 @@ def data_show(name: Annotated[str, Argument(help="Name of a source.")]) -> None:
     from bertedu.text.sources import SourceError, find, read, verify
 
     source = find(name)
-    whole = False
-    if not source.path.is_file():
-        state = f"not fetched: run `bertedu data fetch {name}`"
-    else:
+    state, whole = f"not fetched: run `bertedu data fetch {name}`", False
+    if source.path.is_file():
         try:
             verify(source)
             state, whole = "fetched, hash verified", True
@@ -631,7 +629,6 @@ def fill(
     from bertedu.analysis.fill import fill_blanks
     from bertedu.model.loading import ENCODERS_ALONE, is_published
 
-    # A CheckpointError is a ValueError; OSError: the picture cannot be written.
     readable([text])
     if checkpoint in ENCODERS_ALONE and is_published(checkpoint):  # before it is fetched
         raise ValueError(

@@ -42,11 +42,6 @@ class Batch:
         rows = {name: t[mine] for name, t in vars(self).items() if name != "labels"}
         return Batch(**rows, labels=self.labels[in_mine])
 
-    @property
-    def real_tokens(self) -> int:
-        """The number of tokens that are not padding."""
-        return int(self.padding_mask.sum())
-
 
 @dataclass(frozen=True)
 class Position:

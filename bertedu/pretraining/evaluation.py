@@ -41,14 +41,9 @@ def ask(model: PreTrainingModel, batch: Batch) -> tuple[list[tuple[Batch, Tensor
             batch.ids, batch.segment_ids, batch.padding_mask, batch.selected
         )
         return [(batch, states)], follows
-    asked = []
-    for direction in ONE_WAY:
-        selected, labels = next_words(batch.ids, direction)
-        asked.append(dataclasses.replace(batch, selected=selected, labels=labels))
-    following, previous = asked
-    both = model.before_decoder(
-        batch.ids, batch.padding_mask, following.selected, previous.selected
-    )
+    words = [next_words(batch.ids, direction) for direction in ONE_WAY]
+    asked = [dataclasses.replace(batch, selected=where, labels=labels) for where, labels in words]
+    both = model.before_decoder(batch.ids, batch.padding_mask, *(where for where, _ in words))
     return list(zip(asked, both, strict=True)), None
 
 

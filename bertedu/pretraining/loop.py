@@ -127,7 +127,7 @@ def train(
     with interrupt_between_steps() as asked_to_stop, progress_bar(state, last, progress) as bar:
         while state.step < last:
             batch, position = next(stream)
-            batch, tokens = batch.to(device), batch.real_tokens
+            batch, tokens = batch.to(device), int(batch.padding_mask.sum())
             # dropout, too, knows only the step
             torch.manual_seed(recipe.seed * 1_000_003 + state.step + _FAR * processes.rank())
             for group in optimizer.param_groups:

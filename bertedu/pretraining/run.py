@@ -16,23 +16,14 @@ from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.model.hugging_face import read_config
 from bertedu.model.weight_files import CheckpointError
-from bertedu.pretraining import processes
+from bertedu.pretraining import processes, run_folder
 from bertedu.pretraining.batches import Text, fixed_batches
 from bertedu.pretraining.evaluation import PreTrainingModel
 from bertedu.pretraining.loop import Every, initialize, train
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.options import MASKED, PreTrainingOptions
 from bertedu.pretraining.recipe import Recipe
-from bertedu.pretraining.run_folder import (
-    RUN_FILE,
-    STATE_FILE,
-    alone_in,
-    check_same_run,
-    record_before,
-    started_as,
-    write_run,
-    writing,
-)
+from bertedu.pretraining.run_folder import RUN_FILE, STATE_FILE
 from bertedu.pretraining.state import State, read_recipe
 from bertedu.pretraining.texts import Say, load_splits, stream_windows, with_company
 from bertedu.pretraining.timing import steps_for_minutes, use_threads_that_pay
@@ -59,7 +50,7 @@ def pretrain(options: PreTrainingOptions, say: Say = print) -> State:
     FileNotFoundError without a vocabulary, CheckpointError if ``out`` or ``init`` cannot be used,
     TrainingDiverged if the loss became NaN, KeyboardInterrupt at Ctrl-C; each says what to do.
     """
-    with alone_in(options.out):
+    with run_folder.alone_in(options.out):
         return _pretrain(options, say if processes.rank() == 0 else lambda _: None)
 
 
@@ -71,8 +62,8 @@ def _pretrain(options: PreTrainingOptions, say: Say) -> State:
     device = options.chosen_device()
     bfloat16 = options.bfloat16
     if bfloat16 is None:  # a resumed run goes on as it began
-        bfloat16 = bool(resuming and started_as(out).get("bfloat16"))
-    before = None if options.init is None else record_before(options.init)
+        bfloat16 = bool(resuming and run_folder.started_as(out).get("bfloat16"))
+    before = None if options.init is None else run_folder.record_before(options.init)
     config = _config(options)
     # before the text is read: it may not fit
     longest = max(phase.length for phase in options.phases(config))
@@ -89,13 +80,13 @@ def _pretrain(options: PreTrainingOptions, say: Say) -> State:
     }
     if resuming:
         recipe = read_recipe(state_path)
-        check_same_run(options, run, recipe)
+        run_folder.check_same_run(options, run, recipe)
         if options.measure_threads:
-            torch.set_num_threads(started_as(out).get("threads") or 1)
+            torch.set_num_threads(run_folder.started_as(out).get("threads") or 1)
     else:
         processes.wait_for_all()  # every process has looked into the folder
         if processes.rank() == 0:
-            write_run(out, run | {"threads": torch.get_num_threads()})
+            run_folder.write_run(out, run | {"threads": torch.get_num_threads()})
     model = _model(options, config, splits["train"]).to(device)
     if not resuming:
         recipe = _recipe(options, model, text, run, say)
@@ -197,7 +188,7 @@ def _recipe(
     long = options.steps is None or options.steps >= LONG
     if options.measure_threads and on_cpu and long:
         threads = use_threads_that_pay(model, text, recipe, run["bfloat16"], say)
-        write_run(options.out, run | {"threads": threads})
+        run_folder.write_run(options.out, run | {"threads": threads})
     if options.minutes is not None:
         steps = steps_for_minutes(options.minutes, model, text, recipe, run["bfloat16"])
         recipe = dataclasses.replace(recipe, steps=steps)
@@ -231,7 +222,7 @@ def _finish(
         "curve": [{k: round(v, 5) for k, v in row.items()} for row in state.curve],
         "init": before,
     }
-    with writing(out):
+    with run_folder.writing(out):
         save_checkpoint(model, out, torch.float16)
         save_tokenizer(load_vocabulary(), out)
         write_atomically(out / "training.json", json.dumps(record, indent=1) + "\n")

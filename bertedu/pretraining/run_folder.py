@@ -71,9 +71,7 @@ def writing(out: Path) -> Iterator[None]:
 
 def write_run(out: Path, run: dict[str, Any]) -> None:
     """Write down what the run is, which also shows early whether ``out`` can be written."""
-    with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
-        write_atomically(out / RUN_FILE, json.dumps(run, indent=1) + "\n")
+    write_atomically(out / RUN_FILE, json.dumps(run, indent=1) + "\n")
 
 
 def started_as(out: Path) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def load_state(
 
 
 def shrink_state(path: Path, out: Path) -> None:
-    """Copy a state with 16 bits a number, half its size: what goes on from it is near, not equal."""
+    """Copy a state with 16 bits a number, half the size; what follows it is near, not equal."""
     tensors, metadata = load_tensors(path)
     kinds = {"weight": torch.float16, "exp_avg": torch.bfloat16, "exp_avg_sq": torch.bfloat16}
     small = {

@@ -60,11 +60,7 @@ def seed_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def verdict_of(low: float, high: float, than: float = 0.0) -> Verdict:
-    """Say what an interval makes of the claim that a value is above ``than``.
-
-    "supported" if the whole interval is above it, "contradicted" if the whole is below it,
-    "undecided" if it holds it.
-    """
+    """Say what an interval makes of the claim that a value is above ``than``."""
     return "supported" if low > than else "contradicted" if high < than else "undecided"
 
 

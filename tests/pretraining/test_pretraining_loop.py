@@ -263,7 +263,7 @@ def test_the_curve_has_a_row_every_so_many_steps_and_counts_real_tokens() -> Non
     second = batches(DOCUMENTS, 24, 4, VOCAB, 0, 0.15, Position(1, 0))  # its own epoch
     used = [*islice(first, 7), *islice(second, 5)]
     assert used[6][1].epoch == 0
-    assert state.tokens == sum(batch.real_tokens for batch, _ in used)
+    assert state.tokens == sum(int(batch.padding_mask.sum()) for batch, _ in used)
     assert state.position == used[-1][1]
     assert state.curve[-1]["tokens"] == state.tokens
     assert state.curve[-1]["seconds"] >= state.curve[0]["seconds"] >= 0
