@@ -440,7 +440,7 @@ def test_a_run_that_went_on_from_others_counts_them_all(tmp_path: Path) -> None:
     foreign = {"sha256": "weights of somebody else, who kept no record"}
     path.write_text(json.dumps(record(1, record(2, record(4, foreign)))))
     expected = {"seed": 1, "train_steps": 7, "train_tokens": 700, "train_seconds": 1.8}
-    found = module._how_trained(path)
+    found = module._how_trained(tmp_path)
     assert found.pop("next_sentence") is True
     assert found.pop("masked") is False  # a record of before there was a choice
     assert found == pytest.approx(expected)
