@@ -8,9 +8,9 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from bertedu.model.bert import Bert, BertForPreTraining
+from bertedu.model.evaluating import evaluating
 
 
-@torch.inference_mode()
 def encode(
     model: Bert | BertForPreTraining,
     tokenizer: Tokenizer,
@@ -39,21 +39,20 @@ def encode(
     rows = [_cut(row.ids, longest) for row in tokenizer.encode_batch(list(texts))]
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
     vectors = torch.empty(len(rows), bert.config.hidden_size, device=device)
-    was_training = bert.training
-    bert.eval()
-    for begin in range(0, len(order), batch_size):
-        chosen = order[begin : begin + batch_size]
-        width = len(rows[chosen[-1]])
-        ids = torch.tensor([rows[i] + [0] * (width - len(rows[i])) for i in chosen], device=device)
-        sizes = torch.tensor([len(rows[i]) for i in chosen], device=device)[:, None]  # (B, 1)
-        real = torch.arange(width, device=device) < sizes  # (B, S)
-        states = bert(ids, padding_mask=real).last.float()  # (B, S, H)
-        if pooling == "mean":
-            states = (states * real[:, :, None]).sum(1) / sizes  # (B, H)
-        else:
-            states = states[:, 0]
-        vectors[torch.tensor(chosen, device=device)] = states
-    bert.train(was_training)
+    with evaluating(bert):
+        for begin in range(0, len(order), batch_size):
+            chosen = order[begin : begin + batch_size]
+            width = len(rows[chosen[-1]])
+            padded = [rows[i] + [0] * (width - len(rows[i])) for i in chosen]
+            ids = torch.tensor(padded, device=device)
+            sizes = torch.tensor([len(rows[i]) for i in chosen], device=device)[:, None]  # (B, 1)
+            real = torch.arange(width, device=device) < sizes  # (B, S)
+            states = bert(ids, padding_mask=real).last.float()  # (B, S, H)
+            if pooling == "mean":
+                states = (states * real[:, :, None]).sum(1) / sizes  # (B, H)
+            else:
+                states = states[:, 0]
+            vectors[torch.tensor(chosen, device=device)] = states
     return vectors
 
 
