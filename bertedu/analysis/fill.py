@@ -146,7 +146,7 @@ def score_blanks(
     if isinstance(model, BertForPreTraining):
         to_right = model.config.direction == "left-to-right"
         return model(ids, selected=before if to_right else behind)[0]  # type: ignore[no-any-return]
-    left, right = model(ids, next_at=before, previous_at=behind)
+    left, right = map(model.decoder, model.before_decoder(ids, None, before, behind))
     if side != "both":
         return left if side == "left" else right  # type: ignore[no-any-return]
     return left + right - model.decoder.bias  # type: ignore[no-any-return]

@@ -7,7 +7,7 @@ beside them `transformers` opens it as it is.
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -109,18 +109,13 @@ def load_pretrained(folder: Path | str) -> BertForPreTraining | ElmoForPreTraini
     return load_checkpoint(folder)
 
 
-class LoadedBert(NamedTuple):
-    """What a folder holds: a model, its parts that start from chance, tensors without a place."""
-
-    model: Bert | BertForPreTraining
-    absent: tuple[str, ...]
-    unused: tuple[str, ...]
-
-
-def load_bert(folder: Path, with_heads: bool = False) -> LoadedBert:
+def load_bert(
+    folder: Path, with_heads: bool = False
+) -> tuple[Bert | BertForPreTraining, tuple[str, ...], tuple[str, ...]]:
     """Load what a folder of ours or of Hugging Face holds, as float32, in evaluation mode.
 
     Without any head of pre-training in the file it is an encoder alone, unless ``with_heads``.
+    Returns the model, its parts that start from chance, and the names of tensors without a place.
     Raises CheckpointError as `load_checkpoint`; but a head or the pooler may be missing as a whole.
     """
     config, tensors = read_config(folder), canonical(read_tensors(folder))
@@ -132,7 +127,7 @@ def load_bert(folder: Path, with_heads: bool = False) -> LoadedBert:
     absent = load_weights(model, tensors, str(folder))
     places = {*hugging_face_names(model).values(), DECODER_BIAS}
     unused = [n for n in tensors if n not in places and not n.endswith("position_ids")]
-    return LoadedBert(model.eval(), absent, tuple(unused))
+    return model.eval(), absent, tuple(unused)
 
 
 def load_weights(
@@ -144,17 +139,17 @@ def load_weights(
     One thing differs in training: `transformers` never moves the row of [PAD] by looking it up
     (``padding_idx=0``). Ours has no such rule; with the padding mask, no gradient gets there.
     Returns the parts that the file lacks as a whole: heads and pooler, which keep the random
-    weights they were made with. All else must be there and fit, or nothing is changed.
-
-    Raises CheckpointError if a tensor is missing, has another shape, is quantized or holds NaN, or
-    a decoder that should be the token embedding is not.
+    weights they were made with. Raises CheckpointError, and changes nothing, if a tensor is
+    missing, has another shape, is quantized or holds NaN, or a decoder that should be the token
+    embedding is not.
     """
     tensors, state, names = canonical(tensors), model.state_dict(), hugging_face_names(model)
     decoder_name = names.pop(DECODER) if is_tied(model) else None
-    parts = {part: [name for name in names.values() if name.startswith(part)] for part in _HEADS}
-    absent = [
-        part for part, inside in parts.items() if inside and tensors.keys().isdisjoint(inside)
-    ]
+    absent = []
+    for part in _HEADS:
+        inside = [name for name in names.values() if name.startswith(part)]
+        if inside and tensors.keys().isdisjoint(inside):
+            absent.append(part)
     for own_name, name in names.items():
         if name.startswith(tuple(absent)):
             continue

@@ -120,18 +120,9 @@ class ElmoForPreTraining(nn.Module):
         self.decoder.weight = self.elmo.token.weight
         nn.init.zeros_(self.decoder.bias)
 
-    def forward(
-        self,
-        ids: Tensor,
-        padding_mask: Tensor | None = None,
-        next_at: Tensor | None = None,
-        previous_at: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """(B, S) -> scores of the *next* token and of the *previous* one, (B, S, V) each.
-
-        With ``next_at`` and ``previous_at``, bool (B, S), at those positions only: (n, V) each.
-        """
-        left, right = self.before_decoder(ids, padding_mask, next_at, previous_at)
+    def forward(self, ids: Tensor, padding_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """(B, S) -> scores of the *next* token and of the *previous* one, (B, S, V) each."""
+        left, right = self.before_decoder(ids, padding_mask)
         return self.decoder(left), self.decoder(right)
 
     def before_decoder(
@@ -141,7 +132,10 @@ class ElmoForPreTraining(nn.Module):
         next_at: Tensor | None = None,
         previous_at: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Return what `forward` does, with H numbers at each place in place of V word scores."""
+        """Return what `forward` does, with H numbers at each place in place of V word scores.
+
+        With ``next_at`` and ``previous_at``, bool (B, S), at those positions only: (n, H) each.
+        """
         from_left, from_right = self.elmo(ids, padding_mask)
         left = from_left[-1] if next_at is None else from_left[-1][next_at]
         right = from_right[-1] if previous_at is None else from_right[-1][previous_at]

