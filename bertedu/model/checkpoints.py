@@ -23,7 +23,7 @@ from bertedu.model.hugging_face import (
     hugging_face_config,
     hugging_face_names,
     hugging_face_tensors,
-    is_tied,
+    is_untied,
     read_config,
     tie_setting,
 )
@@ -75,12 +75,10 @@ def load_elmo(folder: Path | str) -> ElmoForPreTraining:
     if values.get("model_type") != ELMO:
         raise CheckpointError(f"{folder} holds no ELMo of ours: load it with load_checkpoint")
     tensors, _ = load_tensors(folder / "model.safetensors")
+    state = {n: finite(tensor.float(), n, str(folder)) for n, tensor in tensors.items()}
     try:
         model = ElmoForPreTraining(BertConfig(**values["config"]), ElmoSizes(**values["sizes"]))
-        state = {n: finite(tensor.float(), n, str(folder)) for n, tensor in tensors.items()}
         model.load_state_dict(state | {"decoder.weight": state["elmo.token.weight"]})
-    except CheckpointError:  # says what is wrong
-        raise
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         first = "; ".join(line.strip() for line in str(error).splitlines()[:2])
         raise CheckpointError(f"{folder}: config.json and weights make no ELMo: {first}") from None
@@ -90,8 +88,7 @@ def load_elmo(folder: Path | str) -> ElmoForPreTraining:
 def load_checkpoint(folder: Path | str) -> BertForPreTraining:
     """Load a checkpoint folder as float32, in evaluation mode.
 
-    Raises CheckpointError if a file is missing, broken, or does not fit its config; the first
-    wrong tensor is named.
+    Raises CheckpointError if a file is missing, broken, or does not fit its config.
     """
     model, absent, _ = load_bert(Path(folder), with_heads=True)
     if absent or not isinstance(model, BertForPreTraining):
@@ -144,7 +141,7 @@ def load_weights(
     embedding is not.
     """
     tensors, state, names = canonical(tensors), model.state_dict(), hugging_face_names(model)
-    decoder_name = names.pop(DECODER) if is_tied(model) else None
+    decoder_name = None if is_untied(model) else names.pop(DECODER, None)
     absent = []
     for part in _HEADS:
         inside = [name for name in names.values() if name.startswith(part)]

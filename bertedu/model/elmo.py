@@ -38,8 +38,7 @@ class ElmoSizes:
 class OneWay(nn.Module):
     """A language model from left to right: LSTM layers, each with a residual around it.
 
-    Every layer's output is projected back to H numbers, as in the paper, so that it can be added
-    to its input and compared with the token table.
+    Every output is projected back to H numbers, as in the paper, to be added to its input.
     """
 
     def __init__(self, hidden_size: int, sizes: ElmoSizes, dropout: float) -> None:

