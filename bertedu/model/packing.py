@@ -43,7 +43,7 @@ def pack(model: AnyBert) -> AnyBert:
     """Return a copy for inference whose encoder has packed weights; the same answers, sooner.
 
     To save it raises RuntimeError. Where PyTorch comes without oneDNN (on Apple silicon, for one)
-    the copy is a plain one. Raises ValueError if the model is not in float32 on a CPU, or is packed.
+    the copy is a plain one. Raises ValueError if the model is packed or not float32 on a CPU.
     """
     if any(isinstance(module, PackedLinear) for module in model.modules()):
         raise ValueError("this model is packed already")

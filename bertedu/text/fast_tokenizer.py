@@ -124,7 +124,10 @@ def tokenizer_settings(tokenizer: tokenizers.Tokenizer, max_length: int) -> dict
 
 
 def load_vocabulary(folder: Path | None = None) -> list[str]:
-    """Read vocab.txt of `folder` (default: the course's); ValueError if it is not a BERT's."""
+    """Read vocab.txt of `folder` (default: the course's own tokenizer).
+
+    Raises FileNotFoundError if it is not there, ValueError if it is not a BERT vocabulary.
+    """
     path = (shipped("tokenizer") if folder is None else folder) / "vocab.txt"
     try:
         text = path.read_text(encoding="utf-8")
