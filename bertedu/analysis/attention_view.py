@@ -15,6 +15,7 @@ from torch import Tensor
 from bertedu.analysis.views import Picture, attention_maps, head_grid
 from bertedu.model.bert import Bert
 from bertedu.model.config import Direction
+from bertedu.model.evaluating import evaluating
 
 SCRIPT = Path(__file__).with_suffix(".js")
 MOST_BYTES = 1_000_000  # of weights in one view: a notebook should stay below 2 MB
@@ -35,7 +36,6 @@ class Attention:
         return self.weights[self.layers.index(layer), head - 1]
 
 
-@torch.no_grad()
 def attend(
     bert: Bert,
     tokenizer: Tokenizer,
@@ -56,12 +56,8 @@ def attend(
         raise ValueError(f"layers {chosen}: this model has layers 1 to {depth}")
     device = next(bert.parameters()).device
     ids, segments = (torch.tensor([x], device=device) for x in (encoding.ids, encoding.type_ids))
-    was_training = bert.training
-    bert.eval()
-    try:
+    with evaluating(bert):
         weights = bert(ids, segments, return_attention=True).attention
-    finally:
-        bert.train(was_training)
     kept = torch.stack([weights[layer - 1][0] for layer in chosen]).float().cpu()
     return Attention(name, encoding.tokens, chosen, kept, bert.config.direction)
 

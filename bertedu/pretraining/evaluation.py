@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import ONE_WAY
 from bertedu.model.elmo import ElmoForPreTraining
+from bertedu.model.evaluating import evaluating
 from bertedu.pretraining.batches import Batch
 from bertedu.pretraining.next_word import next_words
 
@@ -55,7 +56,6 @@ def evaluate(model: PreTrainingModel, batches: Sequence[Batch]) -> Scores:
     return Scores(losses / tokens, right / tokens, nsp_loss, nsp_right)
 
 
-@torch.inference_mode()
 def score_pairs(model: PreTrainingModel, batches: Sequence[Batch]) -> tuple[Tensor, Tensor]:
     """Score each of N pairs by itself, so that an interval can be drawn over them.
 
@@ -64,20 +64,20 @@ def score_pairs(model: PreTrainingModel, batches: Sequence[Batch]) -> tuple[Tens
     """
     if not batches:
         raise ValueError("no batches to evaluate on: is the held-out split empty?")
-    was_training, device = model.training, next(model.parameters()).device
-    model.eval()
+    device = next(model.parameters()).device
     words, pairs = [], []
-    for batch in batches:
-        batch = batch.to(device)
-        answers, follows = ask(model, batch)
-        sums = [sum_by_pair(asked, model.decoder(states)) for asked, states in answers]
-        words.append(torch.stack(sums).sum(dim=0))
-        if follows is None:
-            pairs.append(torch.full((len(batch.ids), 2), torch.nan))
-            continue
-        loss = F.cross_entropy(follows.float(), batch.next_labels, reduction="none")
-        pairs.append(torch.stack([loss, (follows.argmax(-1) == batch.next_labels).float()], dim=1))
-    model.train(was_training)
+    with evaluating(model):
+        for batch in batches:
+            batch = batch.to(device)
+            answers, follows = ask(model, batch)
+            sums = [sum_by_pair(asked, model.decoder(states)) for asked, states in answers]
+            words.append(torch.stack(sums).sum(dim=0))
+            if follows is None:
+                pairs.append(torch.full((len(batch.ids), 2), torch.nan))
+                continue
+            loss = F.cross_entropy(follows.float(), batch.next_labels, reduction="none")
+            right = (follows.argmax(-1) == batch.next_labels).float()
+            pairs.append(torch.stack([loss, right], dim=1))
     return torch.cat(words).double().cpu(), torch.cat(pairs).double().cpu()
 
 

@@ -19,6 +19,7 @@ from tqdm.auto import tqdm
 
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import DIRECTIONS, BertConfig, Direction
+from bertedu.model.evaluating import evaluating
 from bertedu.pretraining.batches import Batch
 from bertedu.pretraining.loop import make_optimizer
 from bertedu.pretraining.masking import mask_tokens
@@ -78,23 +79,20 @@ def toy_losses(model: BertForPreTraining, questions: Questions) -> Tensor:
     return F.nll_loss(toy_log_chances(model, questions), questions.answers, reduction="none")
 
 
-@torch.inference_mode()
 def toy_log_chances(model: BertForPreTraining, questions: Questions) -> Tensor:
     """(N, V) log probabilities of each word: hidden in turn, or foretold from one side."""
     direction = model.config.direction
     sentences, rows, columns = questions.ids, questions.rows, questions.columns
-    was_training = model.training
-    model.eval()
-    if direction == "bidirectional":
-        ids = sentences[rows].clone()
-        at = torch.zeros_like(ids, dtype=torch.bool)
-        at[torch.arange(len(rows)), columns] = True
-        ids[at] = MASK_ID
-        words, _ = model(ids, padding_mask=ids != PAD_ID, selected=at)  # one a row, in order
-    else:
-        scores, _ = model(sentences, padding_mask=sentences != PAD_ID)
-        words = scores[rows, columns + (1 if direction == "right-to-left" else -1)]
-    model.train(was_training)
+    with evaluating(model):
+        if direction == "bidirectional":
+            ids = sentences[rows].clone()
+            at = torch.zeros_like(ids, dtype=torch.bool)
+            at[torch.arange(len(rows)), columns] = True
+            ids[at] = MASK_ID
+            words, _ = model(ids, padding_mask=ids != PAD_ID, selected=at)  # one a row, in order
+        else:
+            scores, _ = model(sentences, padding_mask=sentences != PAD_ID)
+            words = scores[rows, columns + (1 if direction == "right-to-left" else -1)]
     log_chances: Tensor = words.log_softmax(-1)
     return log_chances
 
