@@ -40,16 +40,15 @@ def attend(
     bert: Bert,
     tokenizer: Tokenizer,
     text: str,
-    pair: str | None = None,
     name: str = "bert-mini",
     layers: Sequence[int] | None = None,
 ) -> Attention:
-    """Run a model on a text, or on a pair of texts, and keep its attention weights.
+    """Run a model on a text, and keep its attention weights.
 
     ``layers`` are counted from 1, as in the paper; all of them if left out. Raises ValueError if
     there is no such layer, or the text is longer than the model's positions.
     """
-    encoding = tokenizer.encode(text, pair)
+    encoding = tokenizer.encode(text)
     depth = bert.config.num_hidden_layers
     chosen = list(range(1, depth + 1)) if layers is None else list(layers)
     if not chosen or any(not 1 <= layer <= depth for layer in chosen):
@@ -187,26 +186,6 @@ class AttentionView:
     def __repr__(self) -> str:
         """Return the alt text: what a reader without a browser gets."""
         return self.alt
-
-    def widget(self) -> Any:
-        """Return the view as a live widget: `layer`, `head` (from 0), `side` and `token` follow.
-
-        Needed only where Python wants to know what the reader chose; the plain view is lighter.
-        """
-        import anywidget  # slow, so the class is made late
-        import traitlets
-
-        class AttentionWidget(anywidget.AnyWidget):
-            _esm = SCRIPT
-            data = traitlets.Dict().tag(sync=True)
-            layer = traitlets.Int().tag(sync=True)
-            head = traitlets.Int().tag(sync=True)
-            side = traitlets.Unicode("").tag(sync=True)  # "queries", "keys", or "" for none
-            token = traitlets.Int(-1).tag(sync=True)
-
-        data = self.data()
-        layer, head = data["views"][0]["start"]
-        return AttentionWidget(data=data, layer=layer, head=head)
 
 
 def for_script(value: object) -> str:
