@@ -41,18 +41,16 @@ class BertvizView:
     """
 
     def __init__(
-        self, kind: str, params: dict[str, Any], picture: Picture, offered: Sequence[str] = ()
+        self, kind: str, params: dict[str, Any], picture: Picture, models: str = ""
     ) -> None:
-        """Take what bertviz's script reads, and the picture that stands in for it.
-
-        ``offered`` are names for a box that chooses whose attention a head view draws.
-        """
+        """Take what bertviz's script reads, the picture that stands in for it, and the HTML of a
+        box that chooses whose attention a head view draws."""
         self.kind, self.picture, self.alt = kind, picture, picture.alt
         # a color has 256 shades: four digits are enough
         self._data = for_script(
             json.loads(json.dumps(params), parse_float=lambda number: round(float(number), 4))
         )
-        self._body, self._script = _body(kind, offered), _script(kind)
+        self._body, self._script = BODIES[kind].replace("{models}", models), _script(kind)
 
     def _repr_html_(self) -> str:
         name = f"bertviz-{self.kind}-" + hashlib.sha256(self._data.encode()).hexdigest()[:12]
@@ -118,7 +116,11 @@ def head_view(
     maps = torch.stack([one.weights[0] for one in shown])
     rows = list(models) if several else [layer]
     picture = head_grid(maps, rows, _head_names(first), alt, first.tokens)
-    return BertvizView("head", params, picture, list(models) if several else [])
+    options = "".join(
+        f'<option value="{i}">{html.escape(each)}</option>' for i, each in enumerate(models)
+    )
+    box = f' Model: <select id="filter">{options}</select>' if several else ""
+    return BertvizView("head", params, picture, box)
 
 
 def model_view(
@@ -134,7 +136,6 @@ def model_view(
     """
     shown = _attend(model, tokenizer, text, layers, name)
     _check_size(shown, "lines", shown.weights.numel(), MOST_LINES)
-    _check_size(shown, "numbers", shown.weights.numel(), MOST_NUMBERS)
     heads = _head_names(shown)
     params = {
         "attention": [_part(shown) | {"name": None}],
@@ -284,18 +285,36 @@ def _part(shown: Attention) -> dict[str, Any]:
 
 # -- bertviz's scripts, and the elements that they fill
 
-# the boxes above each drawing, a line each, and how far bertviz indents them and what is around
-BOXES = {
-    "head": (['Layer: <select id="layer"></select>'], 16, 12),
-    "model": ([], 16, 12),
-    "neuron": (
-        [
-            '<span class="dropdown-label">Layer: </span><select id="layer"></select>',
-            '<span class="dropdown-label">Head: </span> <select id="att_head"></select>',
-        ],
-        12,
-        10,
-    ),
+# in bertviz's own markup, to the last space
+BODIES = {
+    "head": """<p>Point at a token: left attends, right is attended to. Each square is a head, \
+from the left: click to hide or show it, double-click for it alone.</p>\
+<div class="bertviz" style="font-family:'Helvetica Neue', Helvetica, Arial, sans-serif;">
+            <span style="user-select:none">
+                Layer: <select id="layer"></select>{models}
+                \n\
+            </span>
+            <div id='vis'></div>
+        </div>""",
+    "model": """<p>A row a layer, a column a head. Click on a head to see its tokens; click again \
+to close it.</p>\
+<div class="bertviz" style="font-family:'Helvetica Neue', Helvetica, Arial, sans-serif;">
+            <span style="user-select:none">
+                \n\
+            </span>
+            <div id='vis'></div>
+        </div>""",
+    "neuron": """<p>Point at a token, then click on its plus sign: query × key, number by number, \
+adds up to q · k; softmax makes it the weight.</p>\
+<div class="bertviz" \
+style="padding:8px;font-family:'Helvetica Neue', Helvetica, Arial, sans-serif;">
+          <span style="user-select:none">
+            <span class="dropdown-label">Layer: </span><select id="layer"></select>
+            <span class="dropdown-label">Head: </span> <select id="att_head"></select>
+            \n\
+          </span>
+          <div id='vis'></div>
+        </div>""",
 }
 BODY = re.compile(r"requirejs\(\['jquery', 'd3'\],\s*function ?\(\$, d3\) \{(.*)\}\);", re.DOTALL)
 # bertviz counts layers and heads from 0; the paper, and this course, from 1
@@ -327,14 +346,6 @@ EDITS: Mapping[str, Sequence[tuple[str, str]]] = {
         ('.attr("width", "100%")', '.attr("width", "100%").style("min-width", "1040px")'),
     ],
 }
-HELP = {
-    "head": "Point at a token: left attends, right is attended to. Each square is a head, from the "
-    "left: click to hide or show it, double-click for it alone.",
-    "model": "A row a layer, a column a head. Click on a head to see its tokens; click again to "
-    "close it.",
-    "neuron": "Point at a token, then click on its plus sign: query × key, number by number, adds "
-    "up to q · k; softmax makes it the weight.",
-}
 
 
 def _library(name: str) -> str:
@@ -346,24 +357,6 @@ def _library(name: str) -> str:
             f"{name} is missing, which bertviz draws with ({error}): "
             "pip install mpld3 XStatic-jQuery"
         ) from None
-
-
-def _body(kind: str, offered: Sequence[str]) -> str:
-    """Write what the script draws into, letter for letter as bertviz does, and how to use it."""
-    boxes, deep, indent = BOXES[kind]
-    if offered:
-        options = "".join(
-            f'<option value="{i}">{html.escape(name)}</option>' for i, name in enumerate(offered)
-        )
-        boxes = [f'{boxes[0]} Model: <select id="filter">{options}</select>']
-    lines = "".join("\n" + " " * deep + box for box in [*boxes, ""])
-    margin, padding = "\n" + " " * indent, "padding:8px;" if kind == "neuron" else ""
-    font = "font-family:'Helvetica Neue', Helvetica, Arial, sans-serif;"
-    return (
-        f'<p>{HELP[kind]}</p><div class="bertviz" style="{padding}{font}">'
-        f'{margin}<span style="user-select:none">{lines}{margin}</span>'
-        f"{margin}<div id='vis'></div>\n        </div>"
-    )
 
 
 def _script(kind: str) -> str:

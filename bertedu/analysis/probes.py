@@ -223,8 +223,8 @@ def lens(model: BertForPreTraining, batch: Batch) -> Tensor:
     row = blank.nonzero()[:, 0]
     sums = torch.zeros(len(states), len(batch.ids), 3)
     for layer, state in enumerate(states):
-        if 0 < layer < len(states) - 1:
-            state = model.bert.encoder.final_norm(state)  # the last has it already
+        if layer < len(states) - 1:  # the last has it already
+            state = model.bert.encoder.final_norm(state)
         scores = model.mlm(state[blank]).float()
         loss = cross_entropy(scores, labels, reduction="none")
         right = (scores.argmax(-1) == labels).float()
