@@ -66,10 +66,7 @@ def attend(
 
 
 class AttentionView:
-    """A view that a notebook shows as the last line of a cell. It needs no network and no kernel.
-
-    Where scripts may not run, in a notebook that is not trusted yet, a picture stands there.
-    """
+    """A view without network and kernel; where scripts may not run, a picture stands there."""
 
     def __init__(
         self,
@@ -81,10 +78,9 @@ class AttentionView:
     ) -> None:
         """Show one model, or several side by side, starting at a layer and head, both from 1.
 
-        ``starts`` gives each model a (layer, head) of its own to start with. ``query``, a place
-        in the text from 0, is the token that is held at the start, in every model. Raises
-        ValueError if there is nothing to show, no such layer, head or token, or if there are more
-        weights than a notebook should hold.
+        ``starts`` gives each model a (layer, head) of its own. ``query``, a place in the text from
+        0, is the token held at the start. Raises ValueError if there is nothing to show, no such
+        layer, head or token, or if there are more weights than a notebook should hold.
         """
         if not shown:
             raise ValueError("there is nothing to show: give one Attention or more, from attend(…)")

@@ -35,10 +35,7 @@ MARK = "<script data-bertviz>"
 
 
 class BertvizView:
-    """A view of bertviz that a notebook shows as the last line of a cell, and keeps when exported.
-
-    Where scripts may not run, in a notebook that is not trusted yet, a picture stands there.
-    """
+    """A view of bertviz, kept when exported; where scripts may not run, a picture stands there."""
 
     def __init__(
         self, kind: str, params: dict[str, Any], picture: Picture, models: str = ""
@@ -130,10 +127,7 @@ def model_view(
     layers: Sequence[int] | None = None,
     name: str = "the model",
 ) -> BertvizView:
-    """Show every head of the chosen layers as a small picture; a click makes it large.
-
-    Raises as `head_view` does.
-    """
+    """Show every head as a small picture; a click makes it large. Raises as `head_view` does."""
     shown = _attend(model, tokenizer, text, layers, name)
     _check_size(shown, "lines", shown.weights.numel(), MOST_LINES)
     heads = _head_names(shown)
@@ -187,10 +181,7 @@ def neuron_view(
 
 
 def encoder_of(model: nn.Module) -> Bert:
-    """Return the encoder of a model: itself, or what its heads stand on.
-
-    Raises ValueError if it has none. ELMo is made of LSTMs.
-    """
+    """Return the encoder of a model, or raise ValueError: ELMo, made of LSTMs, has none."""
     bert = model if isinstance(model, Bert) else getattr(model, "bert", None)
     if not isinstance(bert, Bert):
         raise ValueError(

@@ -72,9 +72,8 @@ def read_texts(
 def _capitals(encoding: Encoding, line: str, sentences: Sequence[str]) -> list[bool | None]:
     starts = {0, *accumulate(len(sentence) + 1 for sentence in sentences)}
     capitals: list[bool | None] = []
-    for (begin, _), word, token in zip(
-        encoding.offsets, encoding.word_ids, encoding.tokens, strict=True
-    ):
+    pieces = zip(encoding.offsets, encoding.word_ids, encoding.tokens, strict=True)
+    for (begin, _), word, token in pieces:
         asked = word is not None and begin not in starts and not token.startswith("##")
         letter = line[begin : begin + 1]
         capitals.append(letter.isupper() if asked and letter.isalpha() else None)
