@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import csv
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +231,24 @@ def test_the_lens_ends_where_the_model_does(
     assert idle["loss added without the head", 1, 1] == pytest.approx(0, abs=1e-5)
     assert idle["same answer without the head", 1, 1] == 1
     assert abs(idle["loss added without the head", 1, 2]) > 1e-4
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_the_lens_reads_a_layer_as_if_the_model_ended_there(
+    norm: str, model: BertForPreTraining, tokenizer: Tokenizer
+) -> None:
+    """In a pre-norm model, too: one final norm behind every layer, the input embedding included."""
+    torch.manual_seed(0)
+    whole = BertForPreTraining(dataclasses.replace(model.config, norm=norm)).eval()
+    for value in whole.bert.encoder.final_norm.parameters():  # else two norms in a row would be one
+        torch.nn.init.normal_(value)
+    documents = [Document(str(i), "ours", f"{LINE} It was {i}. {LINE}") for i in range(6)]
+    (batch, *_) = fixed_batches(encode_documents(documents, tokenizer), 64, 4, 8192)
+    found = lens(whole, batch)
+    for depth in range(len(whole.bert.encoder.layers) + 1):
+        shallow = copy.deepcopy(whole)
+        shallow.bert.encoder.layers = whole.bert.encoder.layers[:depth]
+        assert torch.equal(found[:, depth], lens(shallow, batch)[:, -1])
 
 
 def test_other_attention_is_measured_at_the_blank(
