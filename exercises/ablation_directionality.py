@@ -1,7 +1,7 @@
 """The exercises of notebook 13: who has read whom, two tokens together, an interval, a claim."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, wraps
 from typing import Any
@@ -233,7 +233,7 @@ def right_together(states: States, ids: Tensor, i: int, j: int, k: int, new_id: 
     return state(j, k) - state(j) - state(k) + state()
 
 
-def _together_cases() -> list[Inputs]:
+def _together_cases() -> Iterator[Inputs]:
     generator = torch.Generator().manual_seed(14)
     plan = (
         (_BOTH, 3, ((1, 0, 2), (0, 1, 2))),
@@ -245,12 +245,10 @@ def _together_cases() -> list[Inputs]:
         (_PLAY["pair"], 6, ((2, 1, 4), (3, 5, 0), (5, 1, 2))),
         (_BOTH, 7, ((4, 2, 5), (2, 6, 4))),  # the last is asked most, so a quick one
     )
-    cases: list[Inputs] = []
     for reader, length, places in plan:
         for three in places:
             ids, new_id = _text(length, generator)
-            cases.append((reader, ids, *three, new_id))
-    return cases
+            yield reader, ids, *three, new_id
 
 
 TOGETHER = Exercise(
@@ -319,7 +317,7 @@ def _interval_cases() -> list[Inputs]:
 
 def _read_ends(answer: Any, *_: Any) -> list[float]:
     ends = answer.tolist() if hasattr(answer, "tolist") else answer
-    return [judge.number(end) for end in judge.read_pair(ends, "low, high")]
+    return [judge.number(end) for end in judge.read_parts(ends, "low, high")]
 
 
 DIFFERENCE_INTERVAL = Exercise(

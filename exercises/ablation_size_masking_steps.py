@@ -4,7 +4,7 @@ import copy
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -98,12 +98,11 @@ def right_corrupt(
     return torch.where(selected & (coin >= mask_share + same_share), random_ids, changed)
 
 
-def _corrupt_cases() -> list[Inputs]:
+def _corrupt_cases() -> Iterator[Inputs]:
     """All rows of table 8, and shares in quarters, whose thresholds a coin can hit exactly."""
     generator = torch.Generator().manual_seed(8)
     whole = partial(torch.randint, generator=generator)
     quarters = ((0.5, 0.25), (0.25, 0.5), (0.25, 0.25), (0.5, 0.0), (0.0, 0.75), (0.75, 0.25))
-    cases: list[Inputs] = []
     for count, shape in ((10, (1, 1)), (8, (1, 2)), (4, (1, 3)), (3, (2, 6)), (2, (4, 16))):
         for number in range(count):
             for shares in (*TABLE_8, *quarters):
@@ -113,8 +112,7 @@ def _corrupt_cases() -> list[Inputs]:
                 # eighths fall on quarters; what lies half an eighth above, on nothing in table 8
                 coin = (whole(0, 8, shape) + 0.5 * (shares in TABLE_8)) / 8
                 mask_id = 103 if number % 2 else MASK_ID
-                cases.append((ids, selected, coin, whole(WORDS, 13, shape), *shares, mask_id))
-    return cases
+                yield ids, selected, coin, whole(WORDS, 13, shape), *shares, mask_id
 
 
 CORRUPT = Exercise(
@@ -173,20 +171,18 @@ def right_crossing(
     return found
 
 
-def _crossing_cases() -> list[Inputs]:
+def _crossing_cases() -> Iterator[Inputs]:
     dice = random.Random(5)
     leads = [[-1], [0], [1], [1, -1], [-1, 1], [-1, 0, 1], [1, -1, 1], [1, 0, 1], [-1, 1, -1]]
     for size in [2] * 20 + [3] * 20 + [4] * 20 + [5] * 20 + [8] * 20:
         lead = dice.choices((-2, -1, 0, 1, 2, 3), k=size)
         sure = dice.randrange(size + 1)  # from there on ours is above; with size: maybe not
         leads.append(lead[:sure] + [abs(one) or 1 for one in lead[sure:]])
-    cases: list[Inputs] = []
     for lead in leads:
         steps = sorted(dice.sample(range(500, 20500, 500), len(lead)))
         theirs = [dice.randrange(10, 14) for _ in lead]
         ours = [score + more for score, more in zip(theirs, lead, strict=True)]
-        cases.append((steps, [x / 20 for x in ours], [x / 20 for x in theirs]))
-    return cases
+        yield steps, [x / 20 for x in ours], [x / 20 for x in theirs]
 
 
 CROSSING = Exercise(

@@ -1,6 +1,6 @@
 """The exercises of notebook 12: mixing layers, joining layers, counting what moves, and a test."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -22,15 +22,13 @@ def right_layer_mix(states: Tensor, weights: Tensor, scale: float) -> Tensor:
     return scale * (shares[:, None, None] * states).sum(dim=0)
 
 
-def _mix_cases() -> list[Inputs]:
+def _mix_cases() -> Iterator[Inputs]:
     generator = torch.Generator().manual_seed(12)
-    cases: list[Inputs] = []
     for layers, length, size, count in ((2, 1, 2, 20), (3, 2, 2, 40), (4, 5, 3, 40)):
         for i in range(count):
             states = torch.randn(layers, length, size, generator=generator).mul(10).round() / 10
             weights = torch.randn(layers, generator=generator).mul(10).round() / 10
-            cases.append((states, weights, (0.5, 2.0, 3.0)[i % 3]))
-    return cases
+            yield states, weights, (0.5, 2.0, 3.0)[i % 3]
 
 
 LAYER_MIX = Exercise(
@@ -73,14 +71,12 @@ def right_concat_layers(hidden_states: Sequence[Tensor], count: int) -> Tensor:
     return torch.cat(list(hidden_states[-count:]), dim=-1)
 
 
-def _concat_cases() -> list[Inputs]:
-    cases: list[Inputs] = []
+def _concat_cases() -> Iterator[Inputs]:
     for layers, length, size in ((2, 1, 2), (3, 2, 2), (4, 3, 2), (5, 2, 3)):
         # 10 * layer + token + 0.1 * number: each value shows where it came from
         rows = torch.arange(1.0, length + 1)[:, None] + torch.arange(1.0, size + 1) / 10
         states = [10.0 * layer + rows for layer in range(layers + 1)]
-        cases += [(states, count) for count in range(1, layers + 1)]
-    return cases
+        yield from ((states, count) for count in range(1, layers + 1))
 
 
 def _wanted_shape(states: Sequence[Tensor], count: int) -> tuple[int, int]:

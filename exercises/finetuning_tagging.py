@@ -55,7 +55,7 @@ def _align_cases() -> list[Inputs]:
 
 
 def _read_targets(answer: Any, word_ids: WordIds, *_: Any) -> list[int]:
-    found = judge.read_wholes(answer, "targets")
+    found = judge.read_wholes(answer, things="targets")
     if len(found) != len(word_ids):
         raise UnreadableError(
             f"your list has length {len(found)}; {len(word_ids)} targets are wanted here, one for "
@@ -180,7 +180,7 @@ def _read_spans(answer: Any, *_: Any) -> list[Any]:
                 f"one of your entities is {said}; (type, start, end) is wanted, as in "
                 "('PLACE', 3, 5)."
             )
-    return sorted((kind, *judge.read_wholes(ends, "places")) for kind, *ends in answer)
+    return sorted((kind, *judge.read_wholes(ends, things="places")) for kind, *ends in answer)
 
 
 ENTITIES = Exercise(

@@ -162,7 +162,7 @@ def below(c: Tensor, m: float, s: float) -> Any:
 )
 def test_right_answers_pass(exercise: Any, f: Callable[..., Any]) -> None:
     assert verdict(exercise, f).startswith(f"✓ {exercise.name}: ")
-    assert str(len(exercise.cases())) in exercise.tried
+    assert str(len(list(exercise.cases()))) in exercise.tried
 
 
 @pytest.mark.parametrize(
