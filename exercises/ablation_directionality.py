@@ -93,8 +93,7 @@ _PLAY = {
     "right to left": _reader("a right-to-left Transformer", _one_way("right-to-left", 14)),
 }
 _PLAY["pair"] = _reader(
-    "a pair of one-way Transformers",
-    _side_by_side(_PLAY["left to right"], _PLAY["right to left"]),
+    "a pair of one-way Transformers", _side_by_side(_PLAY["left to right"], _PLAY["right to left"])
 )
 _ONE_WAY = _reader("a left-to-right reader", _by_hand(torch.tril))
 _BOTH = _reader("a reader of both sides", _by_hand(lambda ones: ones))
@@ -110,13 +109,8 @@ def play_reader(kind: str) -> States:
 
     ``kind`` is "bert", "left to right", "right to left" or "pair": the last two's states side by
     side. Two layers; 100 token ids; 32 tokens or fewer; D is 16, for the pair 32. The weights are
-    the same each time.
-
-    Raises
-    ------
-    ValueError
-        There is no such kind; or, of the reader, ids it cannot read.
-
+    the same each time. Raises ValueError if there is no such kind; and the reader does, if it
+    cannot read the ids.
     """
     if kind not in _PLAY:
         raise ValueError(f"no play reader is called {kind!r}: choose one of {', '.join(_PLAY)}")
@@ -127,9 +121,6 @@ def _text(length: int, generator: torch.Generator) -> tuple[Tensor, int]:
     """Draw ids (1, S), and one that is none of them."""
     picked = 5 + torch.randperm(95, generator=generator)[: length + 1]
     return picked[None, :-1].clone(), int(picked[-1])
-
-
-# -- which token reaches which state
 
 
 def right_reach(states: States, ids: Tensor, new_id: int) -> Tensor:
@@ -219,9 +210,6 @@ REACH = Exercise(
 )
 
 
-# -- what two tokens do together
-
-
 def right_together(states: States, ids: Tensor, i: int, j: int, k: int, new_id: int) -> Tensor:
     """Ids (1, S), three places -> (D,): what j and k do to state i beyond each alone."""
 
@@ -282,12 +270,8 @@ TOGETHER = Exercise(
     ✗ this is another state's.
       i is the state that is looked at, j and k are the tokens that are replaced: states(…)[0, i].
     | [0, i] => [0, j]
-    | [0, i] => [0, 0]
     """,
 )
-
-
-# -- the interval of a difference
 
 
 def right_difference_interval(ours: Tensor, theirs: Tensor, draws: Tensor) -> tuple[float, float]:
@@ -346,8 +330,6 @@ DIFFERENCE_INTERVAL = Exercise(
     """,
 )
 
-
-# -- what may be said
 
 YES, NO, OPEN = "supported", "contradicted", "undecided"
 

@@ -22,9 +22,6 @@ from exercises.museum import TestExercise, exhibits
 _MAKE_NEW = "its next user gets others. Make new lists."
 
 
-# -- perplexity
-
-
 def right_perplexity(losses: Sequence[float], words: Sequence[int]) -> float:
     """Mean losses of the batches, in nats, and their numbers of hidden words -> perplexity."""
     total = sum(loss * count for loss, count in zip(losses, words, strict=True))
@@ -71,14 +68,9 @@ PERPLEXITY = Exercise(
     ✗ this is exp of a sum, not of a mean.
       twice the text would square the perplexity. Divide by sum(words) before exp.
     | total / sum(words) => total
-    ✗ the total loss is divided by the number of batches.
-      the loss of how many words is it? Divide by sum(words), not by len(losses).
-    | sum(words) => len(losses)
     """,
 )
 
-
-# -- six maskings in one
 
 WORDS = len(SPECIAL_TOKENS)  # ids below are special
 TABLE_8 = ((0.8, 0.1), (1.0, 0.0), (0.8, 0.0), (0.8, 0.2), (0.0, 0.2), (0.0, 0.0))  # MASK, SAME
@@ -155,9 +147,6 @@ CORRUPT = Exercise(
 )
 
 
-# -- where two curves cross
-
-
 def right_crossing(
     steps: Sequence[int], ours: Sequence[float], theirs: Sequence[float]
 ) -> int | None:
@@ -208,14 +197,10 @@ CROSSING = Exercise(
     ✗ a tie counts as above.
       >= where > is wanted: equal scores show no difference.
     | our <= their => our < their
-    ✗ this is the last step above.
-      wanted is the first of those that reach to the end.
-    | our <= their => False && elif found is None => elif our > their
     ✗ where ours does not stay above, the answer is not None.
       after the loop, nothing found is None: no number says never.
     | return found => return found or -1
     | return found => return found or 0
-    | return found => return found or steps[-1]
     """,
 )
 

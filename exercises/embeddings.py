@@ -20,9 +20,6 @@ def _halves(generator: torch.Generator, *shape: int) -> Tensor:
     return whole * (torch.randint(0, 2, shape, generator=generator) * 2 - 1) / 2
 
 
-# -- a lookup is a product
-
-
 def right_lookup(ids: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
     """Return one-hot rows (S, V) for ids (S,), and their product with the table (V, H): (S, H)."""
     one_hot = F.one_hot(ids, len(table)).to(table.dtype)
@@ -66,9 +63,6 @@ LOOKUP = Exercise(
     | F.one_hot(ids, len(table)) => F.one_hot(ids) && one_hot @ table => table[ids]
     """,
 )
-
-
-# -- layer norm
 
 
 def right_layer_norm(x: Tensor, scale: Tensor, shift: Tensor, eps: float) -> Tensor:
@@ -122,9 +116,6 @@ LAYER_NORM = Exercise(
 )
 
 
-# -- which segment
-
-
 def right_segment_ids(tokens: Sequence[str]) -> list[int]:
     """Return 0 up to the first [SEP] and on padding, 1 from there to the second [SEP]."""
     segments, current = [], 0
@@ -164,15 +155,8 @@ SEGMENT_IDS = Exercise(
     ✗ padding gets segment 1.
       it belongs to no sentence; by custom it gets 0.
     | 0 if token == "[PAD]" else current => current
-    ✗ everything is segment A.
-      the variable never becomes 1, or is set back. From the token behind the first [SEP] on, it is
-      1.
-    | current = 1 => current = 0
     """,
 )
-
-
-# -- the sum at the input
 
 
 def right_input_sum(
@@ -229,8 +213,6 @@ INPUT_SUM = Exercise(
 )
 
 
-# -- sines and cosines
-
 SINUSOIDS = Exercise(
     name="sinusoids",
     asks="(length, size) -> (length, size) for an even size, sine and cosine in turn",
@@ -257,9 +239,6 @@ SINUSOIDS = Exercise(
     | torch.arange(0, size, 2) / size => torch.arange(size // 2) / size
     """,
 )
-
-
-# -- counting
 
 
 def right_layer_parameters(hidden: int, inner: int) -> int:

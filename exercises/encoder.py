@@ -23,9 +23,6 @@ def _drawer(seed: int) -> Callable[..., Tensor]:
     return lambda *shape: torch.randn(*shape, generator=generator).mul(10).round() / 10
 
 
-# -- gelu
-
-
 def right_gelu(x: Tensor) -> Tensor:
     """x · Φ(x), where Φ(x) is the probability that a standard normal number is below x."""
     below = 0.5 * (1 + torch.erf(x / math.sqrt(2)))
@@ -86,9 +83,6 @@ GELU = Exercise(
 )
 
 
-# -- feed_forward
-
-
 def right_feed_forward(x: Tensor, W1: Tensor, b1: Tensor, W2: Tensor, b2: Tensor) -> Tensor:
     """(S, H) -> (S, H), by way of (S, inner). W1 is (inner, H), W2 is (H, inner)."""
     hidden = F.gelu(x @ W1.T + b1)
@@ -119,9 +113,6 @@ FEED_FORWARD = Exercise(
     ✗ there is no activation between the two maps.
       two linear maps in a row are one linear map: put F.gelu around the first.
     | F.gelu =>
-    ✗ the activation comes after the second map.
-      GELU belongs between the maps; after the second, no output below -0.17 is possible.
-    | F.gelu => && hidden @ W2.T + b2 => F.gelu(hidden @ W2.T + b2)
     ✗ the activation is ReLU.
       the Transformer of 2017 had ReLU here. BERT has GELU: F.gelu.
     | gelu => relu
@@ -134,9 +125,6 @@ FEED_FORWARD = Exercise(
     | return => return x +
     """,
 )
-
-
-# -- the two layers
 
 
 def _parts(length: int, size: int, draw: Callable[..., Tensor]) -> Inputs:
@@ -238,9 +226,6 @@ PRE_NORM_LAYER = Exercise(
 )
 
 
-# -- counting
-
-
 def right_layer_flops(length: int, hidden: int) -> int:
     """Count multiplications and additions of a layer's matrix products; inner is 4·hidden."""
     maps = 4 * (2 * length * hidden * hidden)  # query, key, value, output
@@ -278,9 +263,6 @@ LAYER_FLOPS = Exercise(
 )
 
 
-# -- vectors of a word
-
-
 def right_cosine(a: Tensor, b: Tensor) -> Tensor:
     """Return the cosine of the angle between two vectors (H,): 1 same direction, 0 none shared."""
     cosine: Tensor = a @ b / (a.norm() * b.norm())
@@ -311,9 +293,6 @@ COSINE = Exercise(
     ✗ the lengths are squared.
       a @ a is the length squared: take its root, a.norm().
     | a.norm() * b.norm() => (a @ a) * (b @ b)
-    ✗ this is the angle, not its cosine.
-      leave out arccos.
-    | return cosine => return cosine.acos()
     """,
 )
 
@@ -360,9 +339,6 @@ WORD_VECTOR = Exercise(
     ✗ the layer is one too low.
       states[0] is the input of layer 1, states[1] its output: states[layer].
     | [layer, => [layer - 1,
-    ✗ the layer is one too high.
-      states has L + 1 entries: states[0] is the input, states[L] the last layer's output.
-    | [layer, => [layer + 1,
     ✗ the last layer is taken, whatever layer was asked for.
       states[-1] is the last one. Take states[layer].
     | [layer, => [-1,

@@ -13,8 +13,6 @@ from bertedu.model.features import LayerFeatures
 from exercises.judge import Exercise, Inputs, number, offered, shaped
 from exercises.museum import TestExercise
 
-# -- a weighted sum of layers
-
 
 def right_layer_mix(states: Tensor, weights: Tensor, scale: float) -> Tensor:
     """(layers, S, H), (layers,), a number -> (S, H)."""
@@ -50,9 +48,6 @@ LAYER_MIX = Exercise(
       softmax fixes the total at 1, so a number of its own says how large the sum may be:
       scale * (...).
     | scale * =>
-    ✗ the scale goes into the softmax.
-      scale * weights before the softmax makes it sharper, not the sum larger. Multiply after it.
-    | scale * => && weights.softmax => (scale * weights).softmax
     ✗ this is the plain mean of the layers: the weights are not looked at.
       equal shares are only how the training begins. Each layer has its own: weights.softmax(dim=0).
     | (shares[:, None, None] * states).sum => states.mean
@@ -61,9 +56,6 @@ LAYER_MIX = Exercise(
     | .sum => .mean
     """,
 )
-
-
-# -- layers side by side
 
 
 def right_concat_layers(hidden_states: Sequence[Tensor], count: int) -> Tensor:
@@ -104,18 +96,12 @@ CONCAT_LAYERS = Exercise(
       a slice leaves its end out already: hidden_states[-count:], with nothing behind the colon.
       (With L layers there are L + 1 states, so the last is number L.)
     | [-count:] => [-count - 1 : -1]
-    ✗ the layers come in the wrong order.
-      the lower layer goes first, as in the list.
-    | [-count:] => [: -count - 1 : -1]
     ✗ rows of several tokens are mixed.
       reshape takes numbers in the order in which they lie, layer by layer here. torch.cat(…,
       dim=-1) keeps every token to its row.
     | torch.cat => torch.stack && , dim=-1) => ).reshape(len(hidden_states[0]), -1)
     """,
 )
-
-
-# -- what moves
 
 
 class _Named(nn.Module):
@@ -186,13 +172,9 @@ TRAINABLE = Exercise(
     ✗ this is the number of tensors, not of the numbers in them.
       a weight of 4 × 2 holds eight numbers: p.numel().
     | p.numel() => 1
-    ✗ this counts rows, not numbers.
-      len(p) and p.shape[0] are the first size only: p.numel().
-    | p.numel() => len(p)
     ✗ state_dict is counted: it holds tied weights twice, and running means that no gradient moves.
       go through model.parameters(); it names each parameter once.
     | parameters() => state_dict().values() && if p.requires_grad =>
-    | parameters() => state_dict(keep_vars=True).values()
     """,
 )
 

@@ -25,8 +25,6 @@ from exercises.museum import TestExercise
 
 Span = tuple[int, int]
 
-# -- the best span
-
 
 def right_best_span(start: Tensor, end: Tensor, places: Sequence[int], longest: int) -> Span:
     """Return the pair first <= last of ``places`` with the highest start + end score."""
@@ -95,9 +93,6 @@ BEST_SPAN = Exercise(
 )
 
 
-# -- F1 of words
-
-
 def right_word_f1(found: str, answer: str) -> float:
     """F1 of the words that two answers share, repeated words as often as both have them."""
     mine, right = normalize_answer(found).split(), normalize_answer(answer).split()
@@ -152,9 +147,6 @@ WORD_F1 = Exercise(
     | 2 * precision * recall / (precision + recall) => (precision + recall) / 2
     """,
 )
-
-
-# -- windows
 
 
 def right_windows(length: int, room: int, stride: int) -> list[int]:

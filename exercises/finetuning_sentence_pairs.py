@@ -20,8 +20,6 @@ from exercises.patch import patched
 Pieces = list[str]
 _PARTS = ("tokens", "segments", "mask")
 
-# -- a row for each ending
-
 
 def right_choice_rows(beginning: Pieces, endings: list[Pieces]) -> tuple[list[Any], ...]:
     """Pack [CLS] beginning [SEP] ending [SEP] for each ending, padded to the longest."""
@@ -116,9 +114,6 @@ CHOICE_ROWS = Exercise(
 )
 
 
-# -- the head
-
-
 def right_choice_head(
     c: Tensor, weight: Tensor, bias: Tensor, choices: int
 ) -> tuple[Tensor, Tensor]:
@@ -173,9 +168,6 @@ CHOICE_HEAD = Exercise(
     | return scores, => return scores.softmax(-1),
     """,
 )
-
-
-# -- the loss
 
 
 def right_choice_loss(scores: Tensor, labels: Tensor) -> Tensor:

@@ -13,8 +13,6 @@ from bertedu.model.heads import ClassificationHead
 from exercises.judge import Exercise, Inputs, number, offered, parts, read_wholes, shaped, whole
 from exercises.museum import TestExercise
 
-# -- the new layer
-
 
 def right_class_shares(c: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Return softmax(C Wᵀ + b): (B, H), (K, H), (K,) -> (B, K)."""
@@ -56,9 +54,6 @@ CLASS_SHARES = Exercise(
     | softmax(dim=-1) => sigmoid()
     """,
 )
-
-
-# -- macro F1
 
 
 def right_macro_f1(true: list[int], found: list[int], classes: int) -> float:
@@ -106,9 +101,6 @@ MACRO_F1 = Exercise(
 )
 
 
-# -- choose on dev, report test
-
-
 def right_choose(dev: list[float], test: list[float]) -> tuple[int, float]:
     """Return the number of the run to keep, the first best on dev, and the score to report."""
     best = max(range(len(dev)), key=lambda run: dev[run])
@@ -146,9 +138,6 @@ CHOOSE = Exercise(
     | dev[run] => (dev[run], run)
     """,
 )
-
-
-# -- a planted leak
 
 
 def _plain(text: str) -> str:

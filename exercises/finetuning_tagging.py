@@ -27,9 +27,6 @@ TYPES = ("PLACE", "PERSON", "LIFE")
 ALL_TAGS = ("O", *(f"{part}-{kind}" for kind in TYPES for part in "BI"))
 
 
-# -- tags of words -> targets of pieces
-
-
 def right_align(word_ids: WordIds, tags: Sequence[int]) -> list[int]:
     """Return a target for each piece: its word's tag at the first piece, -100 elsewhere."""
     targets, before = [], None
@@ -98,9 +95,6 @@ ALIGN = Exercise(
 )
 
 
-# -- the head
-
-
 def right_tag_shares(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """(S, H), (K, H), (K,) -> (S, K): a softmax over the tags at each token."""
     return (hidden @ weight.T + bias).softmax(-1)
@@ -140,9 +134,6 @@ TAG_SHARES = Exercise(
     | softmax(-1) => sigmoid()
     """,
 )
-
-
-# -- tags -> entities
 
 
 def right_entities(tags: Tags) -> list[Span]:
@@ -213,8 +204,6 @@ ENTITIES = Exercise(
 )
 
 
-# -- entity F1
-
 Sentences = Sequence[Tags]
 
 
@@ -250,9 +239,7 @@ def _averaged(truth: Sentences, found: Sentences) -> float:
 
 
 _untyped = patched(
-    right_entity_f1,
-    "set(right_entities(some)) => {span[1:] for span in right_entities(some)}",
-    {},
+    right_entity_f1, "set(right_entities(some)) => {span[1:] for span in right_entities(some)}", {}
 )
 _strict = partial(metrics.f1_score, mode="strict", scheme=IOB2, zero_division=0)
 _lenient = partial(metrics.f1_score, zero_division=0)

@@ -50,8 +50,9 @@ def exhibits(one: TestExercise) -> tuple[Exhibit, ...]:
     """Make the broken functions of a museum; each has one patch."""
     right, names = one.right[0][1], vars(sys.modules[one.solution[0].__module__])
     return tuple(
-        Exhibit(*what.removesuffix(".").split(": ", 1), try_this, patched(right, patch, names))
+        Exhibit(seen, bug.removesuffix("."), try_this, patched(right, patch, names))
         for what, try_this, (patch,) in read_mistakes(one.museum)
+        for seen, bug in [what.split(": ", 1)]
     )
 
 

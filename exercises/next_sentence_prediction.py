@@ -17,8 +17,6 @@ from exercises.museum import TestExercise
 
 Sentences = list[list[int]]
 
-# -- one pair
-
 
 def right_pair(
     sentences: Sentences, start: int, split: int, end: int, other: list[int], coin: float
@@ -82,8 +80,6 @@ PAIR = Exercise(
 )
 
 
-# -- the loss
-
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -139,9 +135,6 @@ NSP_LOSS = Exercise(
 )
 
 
-# -- a test for losses
-
-
 def right_nsp_loss_test(loss_function: Loss) -> bool:
     """Say whether a function is a right NSP loss, by one example done by hand.
 
@@ -194,9 +187,6 @@ NSP_LOSS_TEST = TestExercise(
 )
 
 
-# -- the number to beat
-
-
 def right_majority(labels: Tensor) -> float:
     """Share of (N,) labels that are right if one always answers the more frequent one."""
     share = float(labels.float().mean())
@@ -239,9 +229,6 @@ MAJORITY = Exercise(
 )
 
 
-# -- ranking
-
-
 def right_ranking(real: Tensor, wrong: Tensor) -> float:
     """Share of N pairs of scores (N,), (N,) in which the real one is higher; a tie is half."""
     points = (real > wrong).float() + 0.5 * (real == wrong).float()
@@ -282,7 +269,6 @@ RANKING = Exercise(
     ✗ every real pair is compared with every wrong one.
       the pairs belong together, with the same A: compare real[i] with wrong[i], N times.
     | real > => real[:, None] > && real == => real[:, None] ==
-    | real > => real[:, None] > && + 0.5 * (real == wrong).float() =>
     """,
 )
 

@@ -15,8 +15,6 @@ from exercises import judge
 from exercises.judge import Exercise, Inputs, UnreadableError, differing, like, number, parts
 from exercises.museum import TestExercise
 
-# -- learning rate
-
 
 def right_learning_rate(step: int, steps: int, warmup: int, peak: float) -> float:
     """Rise in a line for ``warmup`` steps, then fall in a line; ``step`` counts from 0."""
@@ -60,12 +58,9 @@ LEARNING_RATE = Exercise(
     ✗ peak is not a factor of the whole rate.
       rise and fall are shares of peak, between 0 and 1: peak * min(rise, fall).
     | peak * min(rise, fall) => min(rise, fall)
-    | peak * min(rise, fall) => min(peak, rise, fall)
     """,
 )
 
-
-# -- clipping
 
 Gradients = list[Tensor]
 
@@ -133,9 +128,6 @@ CLIP = Exercise(
     | if norm > max_norm else 1.0 =>
     """,
 )
-
-
-# -- AdamW
 
 
 def right_adamw(
@@ -222,9 +214,6 @@ ADAMW = Exercise(
 )
 
 
-# -- what training costs
-
-
 def right_training_cost(
     parameters: int, tokens: int, operations_per_second: int, share: float, price: float
 ) -> tuple[float, float]:
@@ -273,9 +262,6 @@ TRAINING_COST = Exercise(
     ✗ share makes the training shorter.
       the less is reached, the longer it takes: divide by share.
     | * share => / share
-    ✗ price is taken per second.
-      price is per hour: hours * price.
-    | hours * price => seconds * price
     """,
 )
 

@@ -21,9 +21,6 @@ def _weights(generator: torch.Generator, *sizes: int) -> Tensor:
     return rounded / 100
 
 
-# -- rollout
-
-
 def _rollout_cases() -> list[Inputs]:
     generator = torch.Generator().manual_seed(15)
     sizes = [(1, 1, 2, 2), (2, 1, 2, 2), (1, 2, 2, 2), (2, 2, 3, 3), (3, 2, 4, 4)]
@@ -56,9 +53,6 @@ ROLLOUT = Exercise(
     | return flow => return steps.mean(0)
     """,
 )
-
-
-# -- the head that …
 
 
 def right_find_head(weights: Tensor, queries: list[int], keys: list[int]) -> tuple[int, int]:
@@ -107,9 +101,6 @@ FIND_HEAD = Exercise(
     | (best[..., queries] == torch.tensor(keys)) => weights[..., queries, keys]
     """,
 )
-
-
-# -- refute a claim
 
 
 def right_refutes(own: Tensor, new: Tensor, before: Tensor, after: Tensor) -> bool:

@@ -19,8 +19,6 @@ from exercises.museum import TestExercise
 PLAY = BertConfig(30, 8, 2, 2, 16, 12)
 Tensors = dict[str, Tensor]
 
-# -- names
-
 
 def right_our_name(theirs: str) -> str:
     """Translate a published name of the encoder, old or new, into ours."""
@@ -91,9 +89,6 @@ OUR_NAME = Exercise(
 )
 
 
-# -- which rung is wrong?
-
-
 def right_first_wrong(gaps: list[float], tolerance: float) -> int:
     """Return the number of the first rung whose gap is above the tolerance, from 0; -1 if none."""
     for rung, gap in enumerate(gaps):
@@ -127,7 +122,6 @@ FIRST_WRONG = Exercise(
       an early mistake grows from layer to layer, so the largest gap comes late. The first one that
       is too large is where to look.
     | in enumerate(gaps) => in [max(enumerate(gaps), key=lambda pair: pair[1])]
-    | not gap <= tolerance => gap == max(gaps)
     ✗ this is the last wrong rung.
       all that follow a wrong rung are wrong, too: return the first.
     | in enumerate(gaps) => in reversed([*enumerate(gaps)])
@@ -140,7 +134,6 @@ FIRST_WRONG = Exercise(
     ✗ a ladder without a wrong rung does not give -1.
       after the loop: return -1.
     | return -1 => return 0
-    | return -1 => return len(gaps)
     """,
 )
 

@@ -10,8 +10,6 @@ from bertedu.analysis.fill import fill_blanks
 from bertedu.model.attention import attention_mask
 from exercises.judge import Exercise, Inputs, number, parts, read_wholes, shaped
 
-# -- the likeliest words
-
 
 def right_top_words(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return ids (k,) and probabilities (k,) of the k likeliest of V words, best first."""
@@ -62,9 +60,6 @@ TOP_WORDS = Exercise(
 )
 
 
-# -- the loss of guessing
-
-
 def right_chance(vocab_size: int) -> float:
     """Return the loss of guessing evenly: -ln(1 / V) = ln V."""
     return math.log(vocab_size)
@@ -88,14 +83,9 @@ CHANCE = Exercise(
     ✗ the sign is wrong: a loss is not negative.
       ln(1/V) is negative; the loss is minus that.
     | math.log(vocab_size) => math.log(1 / vocab_size)
-    ✗ this is -(1/V) ln(1/V): one word of the sum.
-      the sum over V words has V such terms, and that makes ln V.
-    | math.log(vocab_size) => math.log(vocab_size) / vocab_size
     """,
 )
 
-
-# -- who may see whom
 
 DIRECTIONS = ("bidirectional", "left-to-right", "right-to-left")
 

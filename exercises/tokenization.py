@@ -27,9 +27,6 @@ def _read_tokens(answer: Any, *_: Any) -> list[str]:
     return list(answer)
 
 
-# -- the pair score
-
-
 def right_pair_score(words: Words, left: str, right: str) -> float:
     """Return count(left right) / (count(left) * count(right)) over all words with their counts."""
     singles: Counter[str] = Counter()
@@ -75,9 +72,6 @@ PAIR_SCORE = Exercise(
     | neighbors.count((left, right)) => (left in pieces and right in pieces)
     """,
 )
-
-
-# -- one merge step
 
 
 def right_merge_pieces(pieces: list[str], left: str, right: str) -> list[str]:
@@ -129,9 +123,6 @@ MERGE_PIECES = Exercise(
     | return joined => return joined[:-1] if joined[-1] == pieces[-1] else joined
     """,
 )
-
-
-# -- greedy longest match
 
 
 def right_cut_word(word: str, vocab: list[str]) -> list[str]:
@@ -206,9 +197,6 @@ CUT_WORD = Exercise(
 )
 
 
-# -- packing a pair
-
-
 def right_encode_pair(first: list[str], second: list[str]) -> tuple[list[str], list[int]]:
     """Pack [CLS] first [SEP] second [SEP], and number the segments 0 and 1."""
     tokens = ["[CLS]", *first, "[SEP]", *second, "[SEP]"]
@@ -247,9 +235,6 @@ ENCODE_PAIR = Exercise(
     | (len(first) + 2) => len(first) && (len(second) + 1) => len(second)
     """,
 )
-
-
-# -- truncation
 
 
 def right_truncate(a: int, b: int, room: int) -> tuple[int, int]:
@@ -292,9 +277,6 @@ TRUNCATE = Exercise(
     | = lambda a, b, room: (min(a, room), min(b, room))
     """,
 )
-
-
-# -- decoding
 
 
 def right_decode(tokens: list[str]) -> str:
@@ -363,6 +345,5 @@ DECODE = Exercise(
     ✗ the text begins or ends with a space.
       join words with " ".join, or take the ends off with .strip().
     | return text => return text + " "
-    | return text => return " " + text
     """,
 )
