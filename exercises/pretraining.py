@@ -58,6 +58,7 @@ LEARNING_RATE = Exercise(
     ✗ peak is not a factor of the whole rate.
       rise and fall are shares of peak, between 0 and 1: peak * min(rise, fall).
     | peak * min(rise, fall) => min(rise, fall)
+    | peak * min(rise, fall) => min(peak, rise, fall)
     """,
 )
 
