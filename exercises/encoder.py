@@ -11,16 +11,11 @@ from torch.nn import functional as F
 from bertedu.model.bert import BertOutput
 from bertedu.model.config import BertConfig
 from bertedu.model.encoder import EncoderLayer, FeedForward
-from exercises.judge import Exercise, Inputs, Named, like, number, read_tensor, shaped, whole
+from exercises import judge
+from exercises.judge import Exercise, Inputs, Named, drawer, like, number, shaped, whole
 from exercises.museum import TestExercise
 
 Map = Callable[[Tensor], Tensor]  # (S, H) -> (S, H)
-
-
-def _drawer(seed: int) -> Callable[..., Tensor]:
-    """Make a function that draws tensors of numbers with one decimal."""
-    generator = torch.Generator().manual_seed(seed)
-    return lambda *shape: torch.randn(*shape, generator=generator).mul(10).round() / 10
 
 
 def right_gelu(x: Tensor) -> Tensor:
@@ -30,7 +25,7 @@ def right_gelu(x: Tensor) -> Tensor:
 
 
 def _gelu_cases() -> list[Inputs]:
-    draw = _drawer(1)
+    draw = drawer(1)
     cases: list[Inputs] = [(torch.tensor([v]),) for v in (1.0, -1.0, 0.0, 2.0, -2.5, 0.5, -0.7)]
     for shape in ((3,), (2, 4), (2, 3, 16)):
         cases += [(draw(*shape) * 1.5,) for _ in range(20)]
@@ -43,7 +38,7 @@ ZOOM = 20
 
 
 def _read_gelu(answer: Any, x: Tensor) -> Any:
-    tensor = read_tensor(answer, "the result", x.shape)
+    tensor = judge.read_tensor(answer, "the result", x.shape)
     return ((tensor.double() - x.double().relu()) * ZOOM).tolist()
 
 
@@ -91,7 +86,7 @@ def right_feed_forward(x: Tensor, W1: Tensor, b1: Tensor, W2: Tensor, b2: Tensor
 
 def _feed_forward_cases() -> list[Inputs]:
     """Square ones among them, in which a forgotten transpose raises no error."""
-    draw = _drawer(2)
+    draw = drawer(2)
     return [
         (draw(rows, size), draw(inner, size), draw(inner), draw(size, inner), draw(size))
         for rows, size, inner in ((1, 1, 1), (1, 2, 2), (2, 2, 2), (2, 2, 8), (3, 4, 16))
@@ -142,7 +137,7 @@ def _parts(length: int, size: int, draw: Callable[..., Tensor]) -> Inputs:
 
 
 def _layer_cases() -> list[Inputs]:
-    draw = _drawer(3)
+    draw = drawer(3)
     return [
         (draw(length, size), *_parts(length, size, draw))
         for length, size in ((1, 2), (1, 3), (2, 2), (2, 4), (5, 8))
@@ -270,7 +265,7 @@ def right_cosine(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _cosine_cases() -> list[Inputs]:
-    draw = _drawer(4)
+    draw = drawer(4)
     pairs = [tuple(2 * draw(2, size) + 1) for size in (2, 3, 16) for _ in range(20)]
     return [(torch.tensor([3.0, 4.0]), torch.tensor([4.0, 3.0])), *pairs]
 
@@ -303,7 +298,7 @@ def right_word_vector(states: Tensor, tokens: Sequence[str], word: str, layer: i
 
 
 def _word_cases() -> list[Inputs]:
-    draw = _drawer(5)
+    draw = drawer(5)
     sentences = (
         ("go", "go"),
         ("the bank", "bank"),

@@ -10,7 +10,7 @@ from bertedu.model.bert import Bert
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ScalarMix
 from bertedu.model.features import LayerFeatures
-from exercises.judge import Exercise, Inputs, number, offered, shaped
+from exercises.judge import Exercise, Inputs, drawer, number, offered, shaped
 from exercises.museum import TestExercise
 
 
@@ -21,12 +21,10 @@ def right_layer_mix(states: Tensor, weights: Tensor, scale: float) -> Tensor:
 
 
 def _mix_cases() -> Iterator[Inputs]:
-    generator = torch.Generator().manual_seed(12)
+    draw = drawer(12)
     for layers, length, size, count in ((2, 1, 2, 20), (3, 2, 2, 40), (4, 5, 3, 40)):
         for i in range(count):
-            states = torch.randn(layers, length, size, generator=generator).mul(10).round() / 10
-            weights = torch.randn(layers, generator=generator).mul(10).round() / 10
-            yield states, weights, (0.5, 2.0, 3.0)[i % 3]
+            yield draw(layers, length, size), draw(layers), (0.5, 2.0, 3.0)[i % 3]
 
 
 LAYER_MIX = Exercise(

@@ -123,14 +123,10 @@ def right_choice_head(
 
 
 def _head_cases() -> list[Inputs]:
-    generator = torch.Generator().manual_seed(21)
-
-    def tenths(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=generator).mul(10).round() / 10
-
+    draw = judge.drawer(21)
     sizes = ((10, 1, 2, 1), (20, 2, 2, 2), (30, 2, 3, 4), (30, 3, 4, 5), (10, 5, 4, 8))
     return [
-        (tenths(examples * choices, size), tenths(size), tenths() + 0.3, choices)
+        (draw(examples * choices, size), draw(size), draw() + 0.3, choices)
         for count, examples, choices, size in sizes
         for _ in range(count)
     ]

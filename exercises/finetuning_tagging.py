@@ -6,7 +6,6 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-import torch
 from seqeval import metrics
 from seqeval.scheme import IOB2
 from torch import Tensor
@@ -101,13 +100,10 @@ def right_tag_shares(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def _share_cases() -> list[Inputs]:
-    generator = torch.Generator().manual_seed(22)
+    draw = judge.drawer(22)
     sizes = ((20, 2, 3, 4), (30, 3, 2, 4), (30, 4, 3, 2), (20, 6, 5, 7))
     return [
-        tuple(
-            torch.randn(shape, generator=generator).mul(10).round() / 10
-            for shape in ((tokens, size), (tags, size), (tags,))
-        )
+        (draw(tokens, size), draw(tags, size), draw(tags))
         for count, tokens, size, tags in sizes
         for _ in range(count)
     ]

@@ -72,6 +72,12 @@ def offered(thing: Any) -> Any:
     return thing
 
 
+def drawer(seed: int) -> Callable[..., Tensor]:
+    """Make a function that draws tensors of numbers with one decimal."""
+    generator = torch.Generator().manual_seed(seed)
+    return lambda *shape: torch.randn(shape, generator=generator).mul(10).round() / 10
+
+
 def tensor_moved(now: Any, before: Any) -> bool:
     """Whether a tensor is not as it was. Lists and the like a learner may work in."""
     return isinstance(before, Tensor) and (

@@ -89,16 +89,12 @@ def right_nsp_loss(scores: Tensor, labels: Tensor) -> Tensor:
     return -log_share[torch.arange(len(labels)), labels].mean()
 
 
-def _nsp_cases() -> list[Inputs]:
+def _nsp_cases() -> Iterator[Inputs]:
     generator = torch.Generator().manual_seed(10)
-    return [
-        (
-            torch.randn(size, 2, generator=generator).mul(20).round() / 10,
-            torch.randint(2, (size,), generator=generator),
-        )
-        for count, size in ((20, 1), (40, 2), (40, 3), (20, 8))
-        for _ in range(count)
-    ]
+    for count, size in ((20, 1), (40, 2), (40, 3), (20, 8)):
+        for _ in range(count):
+            scores = torch.randn(size, 2, generator=generator).mul(20).round() / 10
+            yield scores, torch.randint(2, (size,), generator=generator)
 
 
 NSP_LOSS = Exercise(
@@ -269,6 +265,7 @@ RANKING = Exercise(
     ✗ every real pair is compared with every wrong one.
       the pairs belong together, with the same A: compare real[i] with wrong[i], N times.
     | real > => real[:, None] > && real == => real[:, None] ==
+    | real > => real[:, None] > && + 0.5 * (real == wrong).float() =>
     """,
 )
 

@@ -122,6 +122,7 @@ FIRST_WRONG = Exercise(
       an early mistake grows from layer to layer, so the largest gap comes late. The first one that
       is too large is where to look.
     | in enumerate(gaps) => in [max(enumerate(gaps), key=lambda pair: pair[1])]
+    | not gap <= tolerance => gap == max(gaps)
     ✗ this is the last wrong rung.
       all that follow a wrong rung are wrong, too: return the first.
     | in enumerate(gaps) => in reversed([*enumerate(gaps)])
@@ -134,6 +135,7 @@ FIRST_WRONG = Exercise(
     ✗ a ladder without a wrong rung does not give -1.
       after the loop: return -1.
     | return -1 => return 0
+    | return -1 => return len(gaps)
     """,
 )
 
