@@ -167,8 +167,8 @@ def difference_plot(
                 label, score_of_reader = readers[task]
                 gap = score_of_reader - 100 * float(rows[first, task]["mean"])
                 axes.axvline(gap, color=LIMIT, linestyle=":", linewidth=2.5)
-                middle = {"xycoords": ("data", "axes fraction"), "va": "center"}
-                note(axes, label, (gap, 0.5), (4, 0), rotation=90, fontsize=13, **middle)
+                spot, at = (gap, 0.5), ("data", "axes fraction")
+                note(axes, label, spot, (4, 0), xycoords=at, rotation=90, va="center", fontsize=13)
             name_rows(axes, others)
             axes.set_title(heading, fontsize=15)
             axes.set_xlabel(f"points from {first}")
@@ -191,9 +191,9 @@ def step_curves(
             for kind, color in (("BERT", BLUE), ("LTR & No NSP", ORANGE)):
                 steps = re.compile(rf"{kind}, (\d+) steps")
                 points = [
-                    (int(name[1]) / 1000, score_of(row))
+                    (int(match[1]) / 1000, score_of(row))
                     for (variant, of), row in rows.items()
-                    if of == task and (name := steps.fullmatch(variant))
+                    if of == task and (match := steps.fullmatch(variant))
                 ]
                 score_curve(axes, points, kind, color, name_at_end=False)
             for name, label in BASELINES.items():

@@ -65,8 +65,8 @@ def score_sides(trained: Trained) -> list[Row]:
     answers = questions.answers - len(SPECIAL_TOKENS)  # as columns of the language
     sees = (True, False), (False, True), (False, False)
     from_left, from_right, neither = (exact_log_chances(language, sentences, *s) for s in sees)
-    joined = F.nll_loss(join(from_left, from_right, neither), answers, reduction="none")
-    perfect: dict[str, Tensor] = {**questions.limits, JOINED: joined}
+    perfect: dict[str, Tensor] = dict(questions.limits.items())
+    perfect[JOINED] = F.nll_loss(join(from_left, from_right, neither), answers, reduction="none")
     rows: list[Row] = []
     for seed in sorted({seed for _, seed in trained}):
         chances: dict[str, Tensor] = {
