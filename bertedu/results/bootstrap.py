@@ -76,9 +76,19 @@ class BootstrapScores:
         """The mean over runs, on the test as it is."""
         return float(np.mean(self.scores))
 
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The middle 95 % of the draws."""
+        return interval(self.draws.tolist())
+
+    def __sub__(self, other: "BootstrapScores") -> "BootstrapScores":
+        """Return the difference of the means, on common draws."""
+        return BootstrapScores([self.mean - other.mean], self.draws - other.draws)
+
     def minus(self, other: "BootstrapScores") -> tuple[float, float, float]:
         """Return the difference of the means, and its 95 % interval on common draws."""
-        return (self.mean - other.mean, *interval((self.draws - other.draws).tolist()))
+        difference = self - other
+        return (difference.mean, *difference.interval)
 
 
 def ratio_intervals(sums: Tensor, counts: Tensor, draws: int = 2000, seed: int = 0) -> Tensor:

@@ -206,18 +206,15 @@ def ablate(
     tasks: Sequence[str] | None = None,
     seeds: int | None = None,
     say: Callable[[str], None] = print,
-    progress: bool = True,
 ) -> None:
     """Run what is missing of a grid.
 
-    ``jobs`` processes share the runs, one thread each if they are several. Of the grid's tasks only
-    those of ``tasks`` are run, and of its fine-tuning seeds the first ``seeds``. Baselines stand
-    beside every task.
+    ``jobs`` processes share the runs, one thread each if they are several. Of the grid, only
+    ``tasks`` and the first ``seeds`` fine-tuning seeds are run, with baselines beside every task.
 
     Raises CheckpointError, before anything is run, if a checkpoint is missing or unfinished;
-    SourceError if the data of a task cannot be loaded; TaskError if the grid has none of the tasks
-    or fewer seeds, or something was run with another recipe before: a mean over two recipes would
-    be of neither.
+    SourceError if the data of a task cannot be loaded; TaskError if the grid has no such task or
+    seeds, or something was run with another recipe: a mean over two recipes would be of neither.
     """
     chosen = tuple(name for name in grid.tasks if tasks is None or name in tasks)
     if not chosen:
@@ -240,7 +237,7 @@ def ablate(
             )
         if record.find(loaded[cell.task], cell.setup, cell.recipe, "score") is None:
             missing.append(cell)
-    with tqdm(total=len(missing), desc="runs", disable=not progress) as bar:
+    with tqdm(total=len(missing), desc="runs") as bar:
         for cell, row in _run_all(missing, folder, jobs):
             bar.update()
             say(
@@ -301,10 +298,9 @@ def difference(
 ) -> tuple[float, float, float]:
     """Return how much better variant ``one`` is than ``other``, and the 95 % interval of that.
 
-    Both answered the same test examples, and draws of them are the same for both. Either may be a
-    baseline. The interval holds for other test texts and fine-tuning seeds; of the luck of
-    pre-training it knows nothing. Raises TaskError if one of them was not run on this task, or
-    there is none of that name.
+    Either may be a baseline; both are drawn on the same test examples. The interval holds for other
+    test texts and fine-tuning seeds; of the luck of pre-training it knows nothing. Raises TaskError
+    if one of them was not run on this task, or there is none of that name.
     """
     return _drawn(grid, task, one, folder).minus(_drawn(grid, task, other, folder))
 
@@ -312,11 +308,10 @@ def difference(
 def difference_from(
     grid: Grid, task: str, name: str, scores: Floats, folder: Path
 ) -> tuple[float, float, float]:
-    """Return how much better a variant is than a reader of known ``scores``, and the interval.
+    """Do as `difference`, for a variant and a reader of known ``scores``, (n,), from 0 to 1.
 
-    ``scores`` (n,), from 0 to 1, are the reader's on each test example, in the order of the task;
-    its score is their mean. Both are drawn on the same texts, as in `difference`. Raises TaskError
-    if the variant was not run on this task, or there are more or fewer scores than examples.
+    They are the reader's on each test example, in the order of the task. Raises TaskError, too, if
+    there are more or fewer scores than examples.
     """
     sources, _ = RunRecord(folder, NAME).outcomes(task)
     return _drawn(grid, task, name, folder).minus(drawn_reader(scores, sources))

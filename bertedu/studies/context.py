@@ -66,20 +66,12 @@ def context_use(
     return scores
 
 
-def follow(models: Iterable[tuple[int, BertForPreTraining]], batches: Sequence[Batch]) -> list[Row]:
-    """Measure a run at several steps; a row for each step and context, with 95 % intervals."""
-    return [
-        {"step": step, "context": context} | word_columns(scores)
-        for step, model in models
-        for context, scores in context_use(model, batches).items()
-    ]
-
-
 def follow_run(run: Path) -> list[Row]:
     """Measure every step whose weights a finished run has kept, and its start.
 
-    Raises CheckpointError if the folder holds no finished run of a bidirectional BERT, or no kept
-    weights.
+    A row for each step and context, with 95 % intervals.
+
+    Raises CheckpointError if there are none, or it is no run of a bidirectional BERT.
     """
     steps = sorted((run / "steps").glob("[0-9]*"))
     if not steps:
@@ -96,4 +88,8 @@ def follow_run(run: Path) -> list[Row]:
     models = [(0, new), *((int(step.name), load_checkpoint(step)) for step in steps)]
     origin = {"run": run.name, "config": f"L{config.num_hidden_layers} H{config.hidden_size}"}
     origin |= {"seed": recipe["seed"], "commit": record["commit"] or ""}
-    return [row | origin for row in follow(tqdm(models, desc="steps"), batches)]
+    return [
+        {"step": step, "context": context} | word_columns(scores) | origin
+        for step, model in tqdm(models, desc="steps")
+        for context, scores in context_use(model, batches).items()
+    ]

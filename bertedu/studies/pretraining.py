@@ -40,16 +40,13 @@ def report(
 ) -> list[Row]:
     """Score checkpoints and their baselines on a held-out split, at each sequence length.
 
-    Models that were trained to name masked words, next words, previous words or both are asked
-    for these: losses can be compared within an objective, not between two.
+    Models are asked for what they were trained to name: losses can be compared within an objective,
+    not between two. Beside them stand chance, unigram and counted neighbors (both, or the one that
+    a one-way model sees): loss (nats a word asked for), accuracy, and NSP accuracy if it was
+    trained, each with its 95 % bootstrap interval over pairs.
 
-    Returns for each length and objective a row for chance, unigram, counted neighbors (both, or
-    the one that a one-way model sees), and each model: loss (nats a word asked for) and accuracy,
-    NSP accuracy if it was trained, each with its 95 % bootstrap interval over pairs.
-
-    Raises CheckpointError if a checkpoint cannot be loaded, or its `training.json` does not say
-    how it was trained; ValueError if the split is not a held-out one, vocabularies differ, or a
-    length has no positions.
+    Raises CheckpointError if a checkpoint cannot be loaded or does not say how it was trained;
+    ValueError if the split is not held out, vocabularies differ, or a length has no positions.
     """
     if split not in ("dev", "test"):
         raise ValueError(f"no held-out split {split!r}: choose dev or test")
@@ -129,7 +126,6 @@ def _model_columns(
 def _best_prior(
     neighbors: NeighborModel, tuning: Sequence[Sequence[Batch]], directions: Sequence[Direction]
 ) -> float:
-    """Choose the prior with the least loss on dev."""
     losses = {}
     for neighbors.prior in tqdm(PRIORS, desc="neighbors: tuning on dev"):
         losses[neighbors.prior] = float(_count(neighbors, tuning, directions)[:, 1].sum())
@@ -141,7 +137,6 @@ def _added(tables: Iterable[Tensor]) -> Tensor:
 
 
 def _objective_of(model: PreTrainingModel, trained: Row) -> str:
-    """Say what a model was trained to name: one of `OBJECTIVES`."""
     if trained["masked"]:  # a one-way model, too, may have been asked for masked words
         return "masked words"
     if isinstance(model, ElmoForPreTraining):

@@ -86,7 +86,7 @@ def silent(_: str) -> None:
 
 
 def go(grid: Grid, folder: Path, **more: Any) -> list[dict[str, str]]:
-    ablate(grid, folder, say=silent, progress=False, **more)
+    ablate(grid, folder, say=silent, **more)
     return [row for row in RunRecord(folder, NAME).rows() if row["method"] != "baseline"]
 
 

@@ -294,7 +294,7 @@ def test_what_is_measured_is_not_measured_again(
     documents = [Document(str(i), "ours", f"{LINE} It was {i}. {LINE}") for i in range(9)]
     monkeypatch.setattr(heads_study, "load_documents", lambda _: documents)
     monkeypatch.setattr(Document, "split", "dev")
-    monkeypatch.setattr(heads_study, "load_model", lambda name: (model, tokenizer))
+    monkeypatch.setattr(heads_study, "load_named", lambda name: (model, tokenizer))
     asked: list[str] = []
 
     def recorded(*args: Any) -> Any:
