@@ -247,9 +247,7 @@ def pretrain(
     length: Annotated[int | None, Option(help="Tokens a sequence; none: 64, later 128.")] = None,
     variant: Annotated[
         str,
-        Option(
-            help="bert, no-nsp, ltr (left to right), rtl, elmo (section 5.1), mlm-ltr or mlm-rtl."
-        ),
+        Option(help="bert, no-nsp, ltr (left to right), rtl, elmo, mlm-ltr, mlm-rtl or ltr-some."),
     ] = "bert",
     keep_every: PreKeepEvery = None,
     stream: Annotated[

@@ -12,6 +12,7 @@ from bertedu.model.config import Direction
 from bertedu.pretraining.masking import PAPER, mask_tokens
 from bertedu.pretraining.next_sentence import EncodedDocument, Pair, make_pairs
 from bertedu.pretraining.next_word import next_words
+from bertedu.pretraining.recipe import Question
 from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID
 
 # All documents, read again in every epoch; or a function that gives those of an epoch, when there
@@ -89,14 +90,15 @@ def batches(
     start: Position | None = None,
     direction: Direction = "bidirectional",
     masking: tuple[float, float] = PAPER,
-    masked: bool | None = None,
+    question: Question | None = None,
 ) -> Iterator[tuple[Batch, Position]]:
     """Yield batches without end, and after each the position of the next one.
 
     For a bidirectional model words are masked; a one-way model reads the text as it is, and
-    predicts the next word everywhere. The pairs are the same. With ``masked``, a one-way model is
-    asked for masked words too: its batches are those of the bidirectional model. Every epoch draws
-    its pairs and masks anew (dynamic masking). ``masking``: of the selected tokens, the share of
+    predicts the next word everywhere. The pairs are the same. A ``question`` says otherwise: asked
+    for "masked" words, a one-way model has the batches of the bidirectional model; asked for "some
+    next", it predicts at ``mask_rate`` of the places. Every epoch draws its pairs and masks anew
+    (dynamic masking). ``masking``: of the selected tokens, the share of
     `[MASK]` and that of random words. Raises ValueError if the documents do not fill one batch.
     """
     epoch, index = (start.epoch, start.index) if start else (0, 0)
@@ -115,7 +117,7 @@ def batches(
             index += 1
             chance = [seed, epoch, index]
             batch = make_batch(
-                packed, rows, vocab_size, chance, mask_rate, direction, masking, masked
+                packed, rows, vocab_size, chance, mask_rate, direction, masking, question
             )
             yield batch, Position(epoch, index)
         epoch, index = epoch + 1, 0
@@ -129,18 +131,21 @@ def make_batch(
     mask_rate: float,
     direction: Direction = "bidirectional",
     masking: tuple[float, float] = PAPER,
-    masked: bool | None = None,
+    question: Question | None = None,
 ) -> Batch:
     """Mask some rows of an epoch, or ask for next words; no wider than the longest of them."""
     size = int(packed.sizes[rows].max())
     original = torch.from_numpy(packed.ids[rows, :size].astype(np.int64))
-    if masked or (masked is None and direction == "bidirectional"):
-        number = int(np.random.SeedSequence(seed).generate_state(1)[0])
-        generator = torch.Generator().manual_seed(number)
+    number = int(np.random.SeedSequence(seed).generate_state(1)[0])
+    generator = torch.Generator().manual_seed(number)
+    if question is None:
+        question = "masked" if direction == "bidirectional" else "next"
+    if question == "masked":
         ids, selected = mask_tokens(original, vocab_size, generator, mask_rate, *masking)
         labels = original[selected]
     else:
-        ids, (selected, labels) = original, next_words(original, direction)
+        share = mask_rate if question == "some next" else 1.0
+        ids, (selected, labels) = original, next_words(original, direction, share, generator)
     return Batch(
         ids=ids,
         segment_ids=torch.from_numpy(packed.segments[rows, :size].astype(np.int64)),
@@ -158,14 +163,20 @@ def fixed_batches(
     vocab_size: int,
     seed: int = 2018,
     direction: Direction = "bidirectional",
-    masked: bool | None = None,
+    question: Question | None = None,
 ) -> list[Batch]:
     """Make the batches of one pass over held-out documents, the same at every call."""
     rng = np.random.default_rng([seed])
     packed = pack_pairs(list(make_pairs(documents, length, rng)), length, rng)
     return [
         make_batch(
-            packed, slice(i, i + batch_size), vocab_size, [seed, i], 0.15, direction, masked=masked
+            packed,
+            slice(i, i + batch_size),
+            vocab_size,
+            [seed, i],
+            0.15,
+            direction,
+            question=question,
         )
         for i in range(0, len(packed.sizes), batch_size)
     ]

@@ -82,7 +82,7 @@ def stream_of(
             state.position,
             config.direction,
             recipe.masking,
-            recipe.masked,
+            recipe.question,
         ):
             yield batch
             if recipe.phase_at(state.step) != index:

@@ -11,7 +11,7 @@ import torch
 from bertedu.model.config import BertConfig, Direction
 from bertedu.model.device import default_device
 from bertedu.pretraining.masking import PAPER
-from bertedu.pretraining.recipe import Phase, Recipe
+from bertedu.pretraining.recipe import Phase, Question, Recipe
 from bertedu.text.corpus import DEFAULT_CORPORA
 
 # name -> what a token may see, and whether the loss has a next-sentence part (paper, 5.1)
@@ -24,8 +24,10 @@ VARIANTS: dict[str, tuple[Direction, bool]] = {
     # the question of no-nsp under another attention mask: same batches, same blanks, same loss
     "mlm-ltr": ("left-to-right", False),
     "mlm-rtl": ("right-to-left", False),
+    # as many questions as no-nsp is asked
+    "ltr-some": ("left-to-right", False),
 }
-MASKED = {"bert", "no-nsp", "mlm-ltr", "mlm-rtl"}  # the others name the next word everywhere
+MASKED = {"bert", "no-nsp", "mlm-ltr", "mlm-rtl"}  # the others name next words
 TOKENS_A_STEP = 2048  # of the default recipe
 
 # option -> what it may be, and in words
@@ -87,8 +89,12 @@ class PreTrainingOptions:
             )
         if self.variant not in VARIANTS:
             raise ValueError(f"no variant {self.variant!r}: choose one of {', '.join(VARIANTS)}")
-        for option, given in (("--masking", self.masking), ("--mask-rate", self.mask_rate)):
-            if self.variant not in MASKED and given is not None:
+        some = self.variant in {*MASKED, "ltr-some"}
+        for option, given, fits in (
+            ("--masking", self.masking, self.variant in MASKED),
+            ("--mask-rate", self.mask_rate, some),
+        ):
+            if given is not None and not fits:
                 raise ValueError(
                     f"the variant {self.variant} reads its text unmasked: leave out {option}"
                 )
@@ -101,6 +107,13 @@ class PreTrainingOptions:
     def direction(self) -> Direction:
         """What a token may see."""
         return VARIANTS[self.variant][0]
+
+    @property
+    def question(self) -> Question:
+        """Which words the model is asked for."""
+        if self.variant in MASKED:
+            return "masked"
+        return "some next" if self.variant == "ltr-some" else "next"
 
     def phases(self, config: BertConfig) -> tuple[Phase, ...]:
         """Return the phases of training; raise ValueError if a model of that size is too short."""
@@ -125,7 +138,7 @@ class PreTrainingOptions:
             seed=self.seed or 0,
             next_sentence=VARIANTS[self.variant][1],
             masking=self.masking or PAPER,
-            masked=self.variant in MASKED,
+            question=self.question,
             phases=self.phases(config),
         )
 

@@ -96,7 +96,7 @@ def _pretrain(options: PreTrainingOptions, say: Say) -> State:
         EVALUATION_BATCH,
         config.vocab_size,
         direction=options.direction,
-        masked=options.variant in MASKED,
+        question="masked" if options.variant in MASKED else "next",
     )
     if not held_out:
         say("too few held-out documents to score on (about 40 documents are needed): going without")

@@ -7,7 +7,7 @@ is known but how often words occur. What each step costs is what the model had t
 and from the words as such.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 

@@ -199,7 +199,7 @@ def _how_trained(folder: Path) -> Row:
             "train_tokens": with_earlier_runs(record, "tokens"),
             "train_seconds": with_earlier_runs(record, "seconds"),
             "next_sentence": recipe.get("next_sentence", True),
-            "masked": recipe.get("masked") or False,
+            "masked": recipe.get("question") == "masked" or recipe.get("masked", False),
         }
     except (KeyError, TypeError):
         path = folder / "training.json"

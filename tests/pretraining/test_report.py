@@ -301,6 +301,7 @@ def test_each_model_is_asked_for_what_it_was_trained_for(
         "elmo": "both ways",
         "mlm-ltr": "masked words",
         "mlm-rtl": "masked words",
+        "ltr-some": "next words",
     }
     for objective in OBJECTIVES:
         assert {s for o, s in all_rows if o == objective} >= {"chance", "unigram", "neighbors"}
