@@ -22,7 +22,6 @@ from benchmarks.sides import (
 )
 from benchmarks.timing import WARM_UP, milliseconds, ratio, take_turns
 from bertedu.model.config import BertConfig
-from bertedu.model.device import has_fast_bfloat16
 from bertedu.pretraining.batches import Batch, make_batch, pack_pairs
 from bertedu.pretraining.next_sentence import EncodedDocument, make_pairs
 
@@ -44,9 +43,14 @@ def name_of(config: BertConfig) -> str:
     return f"L{config.num_hidden_layers} H{config.hidden_size}"
 
 
+def has_bfloat16() -> bool:
+    """Say whether this CPU has instructions for products in bfloat16."""
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+
+
 def precisions() -> list[bool]:
-    """List the precisions to try: float32 (False), and bfloat16 (True) where it is fast."""
-    return [False, True] if has_fast_bfloat16(torch.device("cpu")) else [False]
+    """List the precisions to try: float32 (False), and bfloat16 (True) where the CPU has it."""
+    return [False, True] if has_bfloat16() else [False]
 
 
 def settings() -> list[Setting]:

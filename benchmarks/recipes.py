@@ -16,7 +16,7 @@ import typer
 
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
-from bertedu.model.device import default_device, has_fast_bfloat16
+from bertedu.model.device import default_device
 from bertedu.pretraining.batches import fixed_batches
 from bertedu.pretraining.evaluation import evaluate
 from bertedu.pretraining.loop import initialize, train
@@ -58,7 +58,6 @@ def main(
         with out.open(encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
     splits, device = load_splits(say=typer.echo), default_device()
-    bfloat16 = has_fast_bfloat16(device)
     for name, (recipe_change, config_change, left_out) in RECIPES.items():
         if any((r["recipe"], r["steps"], r["seed"]) == (name, str(steps), str(seed)) for r in rows):
             continue
@@ -77,7 +76,7 @@ def main(
                 model.bert.embeddings.position.weight.copy_(positions)
             if "bias" in left_out:
                 model.mlm.decoder.bias.zero_()
-        state = train(model, splits["train"], [], recipe, bfloat16=bfloat16)
+        state = train(model, splits["train"], [], recipe)
         # held out at the length that this recipe was trained at: positions beyond are unlearned
         held_out = fixed_batches(splits["dev"], recipe.phases[0].length, 32, config.vocab_size)
         scores = evaluate(model, held_out)

@@ -23,20 +23,12 @@ def load(name: str | Path = "bert-mini") -> "tuple[AnyModel, Tokenizer]":
     any an encoder alone (`Bert`); an `ElmoForPreTraining` if it is an ELMo of ours. What was not
     published (a pooler, one of two heads) starts from chance, and a warning names it.
 
-    Parameters
-    ----------
-    name
-        A folder, ours or of Hugging Face; a checkpoint in `data/checkpoints`; "minilm" or
-        "bert-tiny", published weights that pip fetches; or a model of the Hub with its owner,
-        such as "google-bert/bert-base-uncased". Weights are read from safetensors only.
+    ``name`` is a folder, ours or of Hugging Face; a checkpoint in `data/checkpoints`; "minilm" or
+    "bert-tiny", published weights that pip fetches; or a model of the Hub with its owner, such as
+    "google-bert/bert-base-uncased". Weights are read from safetensors only.
 
-    Raises
-    ------
-    CheckpointError
-        There is no such model, a file of it is broken, or it is no BERT.
-    bertedu.text.sources.SourceError
-        A published encoder cannot be fetched.
-
+    Raises `CheckpointError` if there is no such model, a file of it is broken, or it is no BERT;
+    `bertedu.text.sources.SourceError` if a published encoder cannot be fetched.
     """
     from bertedu.model.loading import load_named
 
@@ -48,24 +40,13 @@ def save_hugging_face(
 ) -> None:
     """Write a folder that `transformers` opens: `AutoModel…`, `AutoTokenizer`, `pipeline`.
 
-    Parameters
-    ----------
-    model
-        An encoder (`Bert`), a BERT with the heads of pre-training (`BertForPreTraining`), or a
-        fine-tuned model with the head of its task (`FineTuned`).
-    folder
-        Where to write; files of that name there are replaced once the new ones are whole.
-    tokenizer
-        That of the model, as `load` gave it. A `FineTuned` has its own.
+    The model is an encoder (`Bert`), a BERT with the heads of pre-training (`BertForPreTraining`),
+    or a fine-tuned model with the head of its task (`FineTuned`), which has a tokenizer of its own;
+    the others need that which `load` gave. Files in ``folder`` are replaced once the new ones are
+    whole.
 
-    Raises
-    ------
-    CheckpointError
-        `transformers` has no such model (one-way, pre-norm, ELMo), or the folder cannot be
-        written.
-    ValueError
-        The tokenizer is missing.
-
+    Raises `CheckpointError` if `transformers` has no such model (one-way, pre-norm, ELMo) or the
+    folder cannot be written, ValueError if the tokenizer is missing.
     """
     from bertedu.finetuning.saving import save_hugging_face
 
@@ -78,13 +59,7 @@ def encode(texts: "Sequence[str]", name: str | Path = "minilm") -> "Tensor":
     The default was published to make such vectors: texts of like meaning get vectors of like
     direction. `bertedu.model.sentence_vectors.encode` does the same with a model loaded once.
 
-    Raises
-    ------
-    CheckpointError, bertedu.text.sources.SourceError
-        As `load`.
-    TypeError
-        ``texts`` is one string, or the model is an ELMo.
-
+    Raises what `load` does, and TypeError if ``texts`` is one string or the model is an ELMo.
     """
     from bertedu.model.elmo import ElmoForPreTraining
     from bertedu.model.loading import find_model

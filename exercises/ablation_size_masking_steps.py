@@ -4,7 +4,7 @@ import copy
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations
 from typing import Any
@@ -20,9 +20,6 @@ from exercises.judge import Exercise, Inputs, anything_moved, offered
 from exercises.museum import TestExercise, exhibits
 
 _MAKE_NEW = "its next user gets others. Make new lists."
-
-
-# -- perplexity
 
 
 def right_perplexity(losses: Sequence[float], words: Sequence[int]) -> float:
@@ -71,14 +68,9 @@ PERPLEXITY = Exercise(
     ✗ this is exp of a sum, not of a mean.
       twice the text would square the perplexity. Divide by sum(words) before exp.
     | total / sum(words) => total
-    ✗ the total loss is divided by the number of batches.
-      the loss of how many words is it? Divide by sum(words), not by len(losses).
-    | sum(words) => len(losses)
     """,
 )
 
-
-# -- six maskings in one
 
 WORDS = len(SPECIAL_TOKENS)  # ids below are special
 TABLE_8 = ((0.8, 0.1), (1.0, 0.0), (0.8, 0.0), (0.8, 0.2), (0.0, 0.2), (0.0, 0.0))  # MASK, SAME
@@ -98,12 +90,11 @@ def right_corrupt(
     return torch.where(selected & (coin >= mask_share + same_share), random_ids, changed)
 
 
-def _corrupt_cases() -> list[Inputs]:
+def _corrupt_cases() -> Iterator[Inputs]:
     """All rows of table 8, and shares in quarters, whose thresholds a coin can hit exactly."""
     generator = torch.Generator().manual_seed(8)
     whole = partial(torch.randint, generator=generator)
     quarters = ((0.5, 0.25), (0.25, 0.5), (0.25, 0.25), (0.5, 0.0), (0.0, 0.75), (0.75, 0.25))
-    cases: list[Inputs] = []
     for count, shape in ((10, (1, 1)), (8, (1, 2)), (4, (1, 3)), (3, (2, 6)), (2, (4, 16))):
         for number in range(count):
             for shares in (*TABLE_8, *quarters):
@@ -113,8 +104,7 @@ def _corrupt_cases() -> list[Inputs]:
                 # eighths fall on quarters; what lies half an eighth above, on nothing in table 8
                 coin = (whole(0, 8, shape) + 0.5 * (shares in TABLE_8)) / 8
                 mask_id = 103 if number % 2 else MASK_ID
-                cases.append((ids, selected, coin, whole(WORDS, 13, shape), *shares, mask_id))
-    return cases
+                yield ids, selected, coin, whole(WORDS, 13, shape), *shares, mask_id
 
 
 CORRUPT = Exercise(
@@ -157,9 +147,6 @@ CORRUPT = Exercise(
 )
 
 
-# -- where two curves cross
-
-
 def right_crossing(
     steps: Sequence[int], ours: Sequence[float], theirs: Sequence[float]
 ) -> int | None:
@@ -173,20 +160,18 @@ def right_crossing(
     return found
 
 
-def _crossing_cases() -> list[Inputs]:
+def _crossing_cases() -> Iterator[Inputs]:
     dice = random.Random(5)
     leads = [[-1], [0], [1], [1, -1], [-1, 1], [-1, 0, 1], [1, -1, 1], [1, 0, 1], [-1, 1, -1]]
     for size in [2] * 20 + [3] * 20 + [4] * 20 + [5] * 20 + [8] * 20:
         lead = dice.choices((-2, -1, 0, 1, 2, 3), k=size)
         sure = dice.randrange(size + 1)  # from there on ours is above; with size: maybe not
         leads.append(lead[:sure] + [abs(one) or 1 for one in lead[sure:]])
-    cases: list[Inputs] = []
     for lead in leads:
         steps = sorted(dice.sample(range(500, 20500, 500), len(lead)))
         theirs = [dice.randrange(10, 14) for _ in lead]
         ours = [score + more for score, more in zip(theirs, lead, strict=True)]
-        cases.append((steps, [x / 20 for x in ours], [x / 20 for x in theirs]))
-    return cases
+        yield steps, [x / 20 for x in ours], [x / 20 for x in theirs]
 
 
 CROSSING = Exercise(
@@ -212,14 +197,10 @@ CROSSING = Exercise(
     ✗ a tie counts as above.
       >= where > is wanted: equal scores show no difference.
     | our <= their => our < their
-    ✗ this is the last step above.
-      wanted is the first of those that reach to the end.
-    | our <= their => False && elif found is None => elif our > their
     ✗ where ours does not stay above, the answer is not None.
       after the loop, nothing found is None: no number says never.
     | return found => return found or -1
     | return found => return found or 0
-    | return found => return found or steps[-1]
     """,
 )
 

@@ -1,8 +1,7 @@
 """The exercises of notebook 02: lookup, layer norm, segments, input sum, positions, counting."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,15 +10,7 @@ from torch.nn import functional as F
 from bertedu.model.config import count_parameters
 from bertedu.model.embeddings import Embeddings, sinusoidal_positions
 from bertedu.text.tokenization import WordPiece
-from exercises.judge import (
-    Exercise,
-    Inputs,
-    like,
-    read_pair,
-    read_tensor,
-    shaped,
-    whole,
-)
+from exercises.judge import Exercise, Inputs, like, parts, shaped, whole
 from exercises.museum import TestExercise
 
 
@@ -27,9 +18,6 @@ def _halves(generator: torch.Generator, *shape: int) -> Tensor:
     """Draw numbers from -3 to 3 in steps of one half, none of them 0: easy to add by hand."""
     whole = torch.randint(1, 7, shape, generator=generator)
     return whole * (torch.randint(0, 2, shape, generator=generator) * 2 - 1) / 2
-
-
-# -- a lookup is a product
 
 
 def right_lookup(ids: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
@@ -40,24 +28,12 @@ def right_lookup(ids: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
 
 def _lookup_cases() -> list[Inputs]:
     generator = torch.Generator().manual_seed(1)
+    sizes = ((10, 1, 2, 1), (20, 1, 3, 2), (30, 3, 4, 3), (20, 7, 9, 5))
     return [
         (torch.randint(vocab, (length,), generator=generator), _halves(generator, vocab, size))
-        for count, length, vocab, size in (
-            (10, 1, 2, 1),
-            (20, 1, 3, 2),
-            (30, 3, 4, 3),
-            (20, 7, 9, 5),
-        )
+        for count, length, vocab, size in sizes
         for _ in range(count)
     ]
-
-
-def _read_lookup(answer: Any, ids: Tensor, table: Tensor) -> tuple[list[Any], list[Any]]:
-    first, second = read_pair(answer, "one_hot, vectors")
-    vocab, size = table.shape
-    one_hot = read_tensor(first, "one_hot", (len(ids), vocab))
-    vectors = read_tensor(second, "vectors", (len(ids), size))
-    return one_hot.float().tolist(), vectors.float().tolist()
 
 
 LOOKUP = Exercise(
@@ -65,7 +41,11 @@ LOOKUP = Exercise(
     asks="(ids (S,), table (V, H)) -> (one_hot (S, V), vectors (S, H))",
     right=right_lookup,
     cases=_lookup_cases,
-    read=_read_lookup,
+    read=parts(
+        "one_hot, vectors",
+        shaped("one_hot", lambda ids, table: (len(ids), len(table))),
+        shaped("vectors", lambda ids, table: (len(ids), table.shape[1])),
+    ),
     first_part=0,
     tried="80 random tables, from 2 words to 9. The product picks the rows table[ids].",
     start="torch.zeros(len(ids), len(table)), and write a 1 into each row.",
@@ -85,9 +65,6 @@ LOOKUP = Exercise(
 )
 
 
-# -- layer norm
-
-
 def right_layer_norm(x: Tensor, scale: Tensor, shift: Tensor, eps: float) -> Tensor:
     """Normalize each row of (S, H) to mean 0 and variance 1, then scale and shift by (H,)."""
     centered = x - x.mean(-1, keepdim=True)
@@ -95,18 +72,16 @@ def right_layer_norm(x: Tensor, scale: Tensor, shift: Tensor, eps: float) -> Ten
     return scale * (centered / (variance + eps).sqrt()) + shift
 
 
-def _norm_cases() -> list[Inputs]:
+def _norm_cases() -> Iterator[Inputs]:
     """Large epsilons, and rows of equal numbers, so that one sees where epsilon stands."""
     generator = torch.Generator().manual_seed(2)
-    cases: list[Inputs] = []
     for count, rows, size in ((8, 1, 2), (16, 1, 3), (16, 2, 2), (20, 2, 4), (20, 5, 8)):
         for number in range(count):
             x = _halves(generator, rows, size)
             if number % 4 == 3:
                 x[-1] = x[-1, 0]  # no variance at all
             scale, shift = _halves(generator, size), _halves(generator, size)
-            cases.append((x, scale, shift, (1e-12, 0.5)[number % 2]))
-    return cases
+            yield x, scale, shift, (1e-12, 0.5)[number % 2]
 
 
 LAYER_NORM = Exercise(
@@ -139,9 +114,6 @@ LAYER_NORM = Exercise(
     | .mean(-1, keepdim=True) => .mean(-1)
     """,
 )
-
-
-# -- which segment
 
 
 def right_segment_ids(tokens: Sequence[str]) -> list[int]:
@@ -183,15 +155,8 @@ SEGMENT_IDS = Exercise(
     ✗ padding gets segment 1.
       it belongs to no sentence; by custom it gets 0.
     | 0 if token == "[PAD]" else current => current
-    ✗ everything is segment A.
-      the variable never becomes 1, or is set back. From the token behind the first [SEP] on, it is
-      1.
-    | current = 1 => current = 0
     """,
 )
-
-
-# -- the sum at the input
 
 
 def right_input_sum(
@@ -202,9 +167,8 @@ def right_input_sum(
     return token[ids] + segment[segment_ids] + position[torch.arange(length)]
 
 
-def _sum_cases() -> list[Inputs]:
+def _sum_cases() -> Iterator[Inputs]:
     generator = torch.Generator().manual_seed(3)
-    cases: list[Inputs] = []
     sizes = ((10, 1, 1, 1), (20, 1, 2, 1), (20, 1, 3, 2), (20, 2, 4, 3), (10, 3, 9, 8))
     for count, rows, length, size in sizes:
         for _ in range(count):
@@ -212,8 +176,7 @@ def _sum_cases() -> list[Inputs]:
             first = torch.randint(1, length + 1, (rows, 1), generator=generator)
             segments = (torch.arange(length) >= first).long()
             tables = (_halves(generator, height, size) for height in (4, 2, length + 2))
-            cases.append((ids, segments, *tables))
-    return cases
+            yield ids, segments, *tables
 
 
 def _restarted(segment_ids: Tensor) -> Tensor:
@@ -250,8 +213,6 @@ INPUT_SUM = Exercise(
 )
 
 
-# -- sines and cosines
-
 SINUSOIDS = Exercise(
     name="sinusoids",
     asks="(length, size) -> (length, size) for an even size, sine and cosine in turn",
@@ -278,9 +239,6 @@ SINUSOIDS = Exercise(
     | torch.arange(0, size, 2) / size => torch.arange(size // 2) / size
     """,
 )
-
-
-# -- counting
 
 
 def right_layer_parameters(hidden: int, inner: int) -> int:

@@ -1,6 +1,6 @@
 """The exercises of notebook 12: mixing layers, joining layers, counting what moves, and a test."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -10,10 +10,8 @@ from bertedu.model.bert import Bert
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ScalarMix
 from bertedu.model.features import LayerFeatures
-from exercises.judge import Exercise, Inputs, number, offered, shaped
+from exercises.judge import Exercise, Inputs, drawer, number, offered, shaped
 from exercises.museum import TestExercise
-
-# -- a weighted sum of layers
 
 
 def right_layer_mix(states: Tensor, weights: Tensor, scale: float) -> Tensor:
@@ -22,15 +20,11 @@ def right_layer_mix(states: Tensor, weights: Tensor, scale: float) -> Tensor:
     return scale * (shares[:, None, None] * states).sum(dim=0)
 
 
-def _mix_cases() -> list[Inputs]:
-    generator = torch.Generator().manual_seed(12)
-    cases: list[Inputs] = []
+def _mix_cases() -> Iterator[Inputs]:
+    draw = drawer(12)
     for layers, length, size, count in ((2, 1, 2, 20), (3, 2, 2, 40), (4, 5, 3, 40)):
         for i in range(count):
-            states = torch.randn(layers, length, size, generator=generator).mul(10).round() / 10
-            weights = torch.randn(layers, generator=generator).mul(10).round() / 10
-            cases.append((states, weights, (0.5, 2.0, 3.0)[i % 3]))
-    return cases
+            yield draw(layers, length, size), draw(layers), (0.5, 2.0, 3.0)[i % 3]
 
 
 LAYER_MIX = Exercise(
@@ -52,9 +46,6 @@ LAYER_MIX = Exercise(
       softmax fixes the total at 1, so a number of its own says how large the sum may be:
       scale * (...).
     | scale * =>
-    ✗ the scale goes into the softmax.
-      scale * weights before the softmax makes it sharper, not the sum larger. Multiply after it.
-    | scale * => && weights.softmax => (scale * weights).softmax
     ✗ this is the plain mean of the layers: the weights are not looked at.
       equal shares are only how the training begins. Each layer has its own: weights.softmax(dim=0).
     | (shares[:, None, None] * states).sum => states.mean
@@ -65,22 +56,17 @@ LAYER_MIX = Exercise(
 )
 
 
-# -- layers side by side
-
-
 def right_concat_layers(hidden_states: Sequence[Tensor], count: int) -> Tensor:
     """L + 1 of (S, H), the input embedding first; the last ``count`` -> (S, count * H)."""
     return torch.cat(list(hidden_states[-count:]), dim=-1)
 
 
-def _concat_cases() -> list[Inputs]:
-    cases: list[Inputs] = []
+def _concat_cases() -> Iterator[Inputs]:
     for layers, length, size in ((2, 1, 2), (3, 2, 2), (4, 3, 2), (5, 2, 3)):
         # 10 * layer + token + 0.1 * number: each value shows where it came from
         rows = torch.arange(1.0, length + 1)[:, None] + torch.arange(1.0, size + 1) / 10
         states = [10.0 * layer + rows for layer in range(layers + 1)]
-        cases += [(states, count) for count in range(1, layers + 1)]
-    return cases
+        yield from ((states, count) for count in range(1, layers + 1))
 
 
 def _wanted_shape(states: Sequence[Tensor], count: int) -> tuple[int, int]:
@@ -108,18 +94,12 @@ CONCAT_LAYERS = Exercise(
       a slice leaves its end out already: hidden_states[-count:], with nothing behind the colon.
       (With L layers there are L + 1 states, so the last is number L.)
     | [-count:] => [-count - 1 : -1]
-    ✗ the layers come in the wrong order.
-      the lower layer goes first, as in the list.
-    | [-count:] => [: -count - 1 : -1]
     ✗ rows of several tokens are mixed.
       reshape takes numbers in the order in which they lie, layer by layer here. torch.cat(…,
       dim=-1) keeps every token to its row.
     | torch.cat => torch.stack && , dim=-1) => ).reshape(len(hidden_states[0]), -1)
     """,
 )
-
-
-# -- what moves
 
 
 class _Named(nn.Module):
@@ -190,13 +170,9 @@ TRAINABLE = Exercise(
     ✗ this is the number of tensors, not of the numbers in them.
       a weight of 4 × 2 holds eight numbers: p.numel().
     | p.numel() => 1
-    ✗ this counts rows, not numbers.
-      len(p) and p.shape[0] are the first size only: p.numel().
-    | p.numel() => len(p)
     ✗ state_dict is counted: it holds tied weights twice, and running means that no gradient moves.
       go through model.parameters(); it names each parameter once.
     | parameters() => state_dict().values() && if p.requires_grad =>
-    | parameters() => state_dict(keep_vars=True).values()
     """,
 )
 

@@ -7,7 +7,7 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -20,12 +20,10 @@ from bertedu.finetuning.examples import Question
 from bertedu.finetuning.metrics import normalize_answer
 from bertedu.finetuning.question_answering import answer_place, best_span, context_places
 from bertedu.text.fast_tokenizer import load_tokenizer
-from exercises.judge import Exercise, Inputs, number, read_pair, read_whole, read_wholes
+from exercises.judge import Exercise, Inputs, number, read_parts, read_whole, read_wholes
 from exercises.museum import TestExercise
 
 Span = tuple[int, int]
-
-# -- the best span
 
 
 def right_best_span(start: Tensor, end: Tensor, places: Sequence[int], longest: int) -> Span:
@@ -59,9 +57,9 @@ def _span_cases() -> list[Inputs]:
 
 def _read_places(answer: Any, *_: Any) -> Span:
     answer = answer.tolist() if hasattr(answer, "tolist") else answer
-    first, last = read_pair(answer, "first, last")
-    wanted = "the number of a token"
-    return read_whole(first, "first", wanted), read_whole(last, "last", wanted)
+    first, last = read_parts(answer, "first, last")
+    read = partial(read_whole, wanted="the number of a token")
+    return read(first, name="first"), read(last, name="last")
 
 
 BEST_SPAN = Exercise(
@@ -93,9 +91,6 @@ BEST_SPAN = Exercise(
     | return found => return found[0] - places[0], found[1] - places[0]
     """,
 )
-
-
-# -- F1 of words
 
 
 def right_word_f1(found: str, answer: str) -> float:
@@ -154,9 +149,6 @@ WORD_F1 = Exercise(
 )
 
 
-# -- windows
-
-
 def right_windows(length: int, room: int, stride: int) -> list[int]:
     """Return where windows start: each shares ``stride`` tokens with the one before it."""
     starts = [0]
@@ -179,7 +171,7 @@ WINDOWS = Exercise(
     asks="(length, room, stride) -> starts of windows that share stride tokens",
     right=right_windows,
     cases=_window_cases,
-    read=lambda answer, *_: read_wholes(answer, "starts", "the number of a token"),
+    read=partial(read_wholes, things="starts", thing="the number of a token"),
     tried="42 texts, shorter than a window, as long, one token longer, and five windows long.",
     start="starts = [0], and a while: does the last window reach the end of the text?",
     solution=(right_windows, truncating),

@@ -2,7 +2,7 @@
 
 import operator
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
@@ -13,14 +13,12 @@ from bertedu.finetuning.collation import collate
 from bertedu.finetuning.kinds import Classification, MultipleChoice
 from bertedu.model.heads import ClassificationHead, MultipleChoiceHead
 from exercises import judge
-from exercises.judge import Exercise, Inputs, UnreadableError
+from exercises.judge import Exercise, Inputs, UnreadableError, parts, shaped
 from exercises.museum import TestExercise
 from exercises.patch import patched
 
 Pieces = list[str]
 _PARTS = ("tokens", "segments", "mask")
-
-# -- a row for each ending
 
 
 def right_choice_rows(beginning: Pieces, endings: list[Pieces]) -> tuple[list[Any], ...]:
@@ -116,9 +114,6 @@ CHOICE_ROWS = Exercise(
 )
 
 
-# -- the head
-
-
 def right_choice_head(
     c: Tensor, weight: Tensor, bias: Tensor, choices: int
 ) -> tuple[Tensor, Tensor]:
@@ -128,23 +123,17 @@ def right_choice_head(
 
 
 def _head_cases() -> list[Inputs]:
-    generator = torch.Generator().manual_seed(21)
-
-    def tenths(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=generator).mul(10).round() / 10
-
+    draw = judge.drawer(21)
     sizes = ((10, 1, 2, 1), (20, 2, 2, 2), (30, 2, 3, 4), (30, 3, 4, 5), (10, 5, 4, 8))
     return [
-        (tenths(examples * choices, size), tenths(size), tenths() + 0.3, choices)
+        (draw(examples * choices, size), draw(size), draw() + 0.3, choices)
         for count, examples, choices, size in sizes
         for _ in range(count)
     ]
 
 
-def _read_head(answer: Any, c: Tensor, weight: Tensor, bias: Tensor, choices: int) -> Any:
-    parts = zip(judge.read_pair(answer, "scores, shares"), ("scores", "shares"), strict=True)
-    shape = (len(c) // choices, choices)
-    return tuple(judge.read_tensor(part, name, shape).double().tolist() for part, name in parts)
+def _head_shape(c: Tensor, weight: Tensor, bias: Tensor, choices: int) -> tuple[int, int]:
+    return len(c) // choices, choices
 
 
 CHOICE_HEAD = Exercise(
@@ -152,7 +141,7 @@ CHOICE_HEAD = Exercise(
     asks="(c (B*N, H), weight (H,), bias (), choices N) -> (scores, shares), both (B, N)",
     right=right_choice_head,
     cases=_head_cases,
-    read=_read_head,
+    read=parts("scores, shares", shaped("scores", _head_shape), shaped("shares", _head_shape)),
     first_part=0,
     tried="100 random cases, 1 to 5 examples of 2 to 4 choices.",
     start="c @ weight + bias, one number a row. Then a shape of (examples, choices), then softmax.",
@@ -177,23 +166,18 @@ CHOICE_HEAD = Exercise(
 )
 
 
-# -- the loss
-
-
 def right_choice_loss(scores: Tensor, labels: Tensor) -> Tensor:
     """Mean of -ln of the share of the right choice: (B, N), (B,) -> ()."""
     log_shares = scores.log_softmax(dim=-1)
     return -log_shares[torch.arange(len(labels)), labels].mean()
 
 
-def _loss_cases() -> list[Inputs]:
+def _loss_cases() -> Iterator[Inputs]:
     generator = torch.Generator().manual_seed(22)
-    cases: list[Inputs] = []
     for count, examples, choices in ((20, 1, 2), (40, 2, 3), (40, 3, 4), (20, 7, 4)):
         for _ in range(count):
             scores = torch.randn(examples, choices, generator=generator).mul(20).round() / 10
-            cases.append((scores, torch.randint(choices, (examples,), generator=generator)))
-    return cases
+            yield scores, torch.randint(choices, (examples,), generator=generator)
 
 
 CHOICE_LOSS = Exercise(

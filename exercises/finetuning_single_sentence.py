@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -10,10 +10,8 @@ from torch import Tensor
 
 from bertedu.finetuning.kinds import Classification
 from bertedu.model.heads import ClassificationHead
-from exercises.judge import Exercise, Inputs, number, offered, read_pair, read_wholes, shaped, whole
+from exercises.judge import Exercise, Inputs, number, offered, parts, read_wholes, shaped, whole
 from exercises.museum import TestExercise
-
-# -- the new layer
 
 
 def right_class_shares(c: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -58,9 +56,6 @@ CLASS_SHARES = Exercise(
 )
 
 
-# -- macro F1
-
-
 def right_macro_f1(true: list[int], found: list[int], classes: int) -> float:
     """Mean F1 of classes 0 to classes - 1; 0 for one that is neither there nor named."""
     total = 0.0
@@ -71,14 +66,12 @@ def right_macro_f1(true: list[int], found: list[int], classes: int) -> float:
     return total / classes
 
 
-def _f1_cases() -> list[Inputs]:
+def _f1_cases() -> Iterator[Inputs]:
     dice = random.Random(22)
-    cases: list[Inputs] = []
     for size, classes in [(2, 2)] * 10 + [(4, 2)] * 25 + [(7, 3)] * 30 + [(12, 4)] * 25:
         true = [dice.randrange(classes) for _ in range(size)]
         found = [t if dice.random() < 0.6 else dice.randrange(classes) for t in true]
-        cases.append((true, found, classes))
-    return cases
+        yield true, found, classes
 
 
 MACRO_F1 = Exercise(
@@ -108,27 +101,17 @@ MACRO_F1 = Exercise(
 )
 
 
-# -- choose on dev, report test
-
-
 def right_choose(dev: list[float], test: list[float]) -> tuple[int, float]:
     """Return the number of the run to keep, the first best on dev, and the score to report."""
     best = max(range(len(dev)), key=lambda run: dev[run])
     return best, test[best]
 
 
-def _read_choice(answer: Any, *_: Any) -> tuple[int, float]:
-    run, score = read_pair(answer, "the number of the run, and the score to report")
-    return whole(run), number(score)
-
-
-def _choose_cases() -> list[Inputs]:
+def _choose_cases() -> Iterator[Inputs]:
     dice = random.Random(23)
-    cases: list[Inputs] = []
     for size in [2] * 15 + [3] * 30 + [6] * 35:
         dev = [dice.randrange(6, 10) / 10 for _ in range(size)]  # coarse, so that some are equal
-        cases.append((dev, [dice.randrange(50, 100) / 100 for _ in dev]))
-    return cases
+        yield dev, [dice.randrange(50, 100) / 100 for _ in dev]
 
 
 CHOOSE = Exercise(
@@ -136,7 +119,7 @@ CHOOSE = Exercise(
     asks="(dev, test) -> (number of the run, score to report)",
     right=right_choose,
     cases=_choose_cases,
-    read=_read_choice,
+    read=parts("the number of the run, and the score to report", whole, number),
     first_part=0,
     tried="80 random grids of 2 to 6 runs.",
     start="the place of the highest dev score.",
@@ -157,9 +140,6 @@ CHOOSE = Exercise(
 )
 
 
-# -- a planted leak
-
-
 def _plain(text: str) -> str:
     return " ".join(text.lower().split())
 
@@ -176,14 +156,12 @@ _TEXTS = (
 ).split("/")
 
 
-def _leak_cases() -> list[Inputs]:
+def _leak_cases() -> Iterator[Inputs]:
     dice = random.Random(24)
     disguises = (str, str.lower, " {} ".format, lambda text: text.replace(" ", "  "))
-    cases: list[Inputs] = []
     for trained, tested in [(1, 2)] * 15 + [(3, 3)] * 30 + [(5, 6)] * 35:
         test = [dice.choice(disguises)(dice.choice(_TEXTS)) for _ in range(tested)]
-        cases.append((dice.sample(_TEXTS, trained), test))
-    return cases
+        yield dice.sample(_TEXTS, trained), test
 
 
 LEAKED = Exercise(
@@ -191,7 +169,7 @@ LEAKED = Exercise(
     asks="(train, test) -> places in test of texts that are in train as well",
     right=right_leaked,
     cases=_leak_cases,
-    read=lambda answer, *_: sorted(read_wholes(answer, "places", "a place in test")),
+    read=lambda answer, *_: sorted(read_wholes(answer, things="places", thing="a place in test")),
     tried="80 random cases; some copies have other spaces or other capitals.",
     start="a set of the training texts, each lower-cased and with single spaces.",
     mistakes="""

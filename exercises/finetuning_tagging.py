@@ -6,7 +6,6 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-import torch
 from seqeval import metrics
 from seqeval.scheme import IOB2
 from torch import Tensor
@@ -25,9 +24,6 @@ WordIds = Sequence[int | None]
 Span = tuple[str, int, int]  # type, first word, word after the last
 TYPES = ("PLACE", "PERSON", "LIFE")
 ALL_TAGS = ("O", *(f"{part}-{kind}" for kind in TYPES for part in "BI"))
-
-
-# -- tags of words -> targets of pieces
 
 
 def right_align(word_ids: WordIds, tags: Sequence[int]) -> list[int]:
@@ -55,7 +51,7 @@ def _align_cases() -> list[Inputs]:
 
 
 def _read_targets(answer: Any, word_ids: WordIds, *_: Any) -> list[int]:
-    found = judge.read_wholes(answer, "targets")
+    found = judge.read_wholes(answer, things="targets")
     if len(found) != len(word_ids):
         raise UnreadableError(
             f"your list has length {len(found)}; {len(word_ids)} targets are wanted here, one for "
@@ -98,22 +94,16 @@ ALIGN = Exercise(
 )
 
 
-# -- the head
-
-
 def right_tag_shares(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """(S, H), (K, H), (K,) -> (S, K): a softmax over the tags at each token."""
     return (hidden @ weight.T + bias).softmax(-1)
 
 
 def _share_cases() -> list[Inputs]:
-    generator = torch.Generator().manual_seed(22)
+    draw = judge.drawer(22)
     sizes = ((20, 2, 3, 4), (30, 3, 2, 4), (30, 4, 3, 2), (20, 6, 5, 7))
     return [
-        tuple(
-            torch.randn(shape, generator=generator).mul(10).round() / 10
-            for shape in ((tokens, size), (tags, size), (tags,))
-        )
+        (draw(tokens, size), draw(tags, size), draw(tags))
         for count, tokens, size, tags in sizes
         for _ in range(count)
     ]
@@ -140,9 +130,6 @@ TAG_SHARES = Exercise(
     | softmax(-1) => sigmoid()
     """,
 )
-
-
-# -- tags -> entities
 
 
 def right_entities(tags: Tags) -> list[Span]:
@@ -180,7 +167,7 @@ def _read_spans(answer: Any, *_: Any) -> list[Any]:
                 f"one of your entities is {said}; (type, start, end) is wanted, as in "
                 "('PLACE', 3, 5)."
             )
-    return sorted((kind, *judge.read_wholes(ends, "places")) for kind, *ends in answer)
+    return sorted((kind, *judge.read_wholes(ends, things="places")) for kind, *ends in answer)
 
 
 ENTITIES = Exercise(
@@ -212,8 +199,6 @@ ENTITIES = Exercise(
     """,
 )
 
-
-# -- entity F1
 
 Sentences = Sequence[Tags]
 
@@ -250,9 +235,7 @@ def _averaged(truth: Sentences, found: Sentences) -> float:
 
 
 _untyped = patched(
-    right_entity_f1,
-    "set(right_entities(some)) => {span[1:] for span in right_entities(some)}",
-    {},
+    right_entity_f1, "set(right_entities(some)) => {span[1:] for span in right_entities(some)}", {}
 )
 _strict = partial(metrics.f1_score, mode="strict", scheme=IOB2, zero_division=0)
 _lenient = partial(metrics.f1_score, zero_division=0)

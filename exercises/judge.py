@@ -13,9 +13,10 @@ import operator
 import os
 import random
 import re
+import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -65,10 +66,16 @@ class Mistake:
 KNOWN: dict[str, Any] = {}  # what `check` offers: exercises, and what some of them need
 
 
-def offered(thing: Any, name: str = "") -> Any:
-    """Make something available as `check.NAME`; also a decorator."""
-    KNOWN[name or thing.__name__] = thing
+def offered(thing: Any) -> Any:
+    """Make a function or class available as `check.NAME`: a decorator."""
+    KNOWN[thing.__name__] = thing
     return thing
+
+
+def drawer(seed: int) -> Callable[..., Tensor]:
+    """Make a function that draws tensors of numbers with one decimal."""
+    generator = torch.Generator().manual_seed(seed)
+    return lambda *shape: torch.randn(shape, generator=generator).mul(10).round() / 10
 
 
 def tensor_moved(now: Any, before: Any) -> bool:
@@ -86,19 +93,31 @@ def anything_moved(now: Any, before: Any) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Exercise:
-    """All that is needed to judge a function and to explain the verdict.
-
-    It registers itself under its name, and is called with the learner's function.
-    """
+class Registered:
+    """What is called with the learner's function, as `check.NAME(my_NAME)`."""
 
     name: str
     asks: str  # arguments and result, as help(check.NAME) shows them
+    start: str  # how to begin
+
+    def __post_init__(self) -> None:
+        """Register it under its name."""
+        object.__setattr__(self, "__doc__", f"Check `{self.name}`: {self.asks}")
+        KNOWN[self.name] = self
+
+    def __repr__(self) -> str:
+        """Say how to use it."""
+        return f"check.{self.name}(my_{self.name}): {self.asks}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Exercise(Registered):
+    """All that is needed to judge a function and to explain the verdict."""
+
     right: Function  # the names of its arguments are those of the exercise
-    cases: Callable[[], Sequence[Inputs]]  # smallest first, the same at every call
+    cases: Callable[[], Iterable[Inputs]]  # smallest first, the same at every call
     read: Function  # (answer, *inputs) -> plain lists and numbers; or raises UnreadableError
     tried: str  # what a right function has passed
-    start: str  # how to begin
     mistakes: str  # see exercises/patch.py
     solution: tuple[Any, ...] = ()  # the pieces to show; else the right function
     in_place: str = "Work on a copy: x = x.clone()."
@@ -106,18 +125,9 @@ class Exercise:
     first_part: int | None = None  # of a pair, the result that the other one follows from
     moved: Callable[[Any, Any], bool] = tensor_moved  # (input after the call, before)
 
-    def __post_init__(self) -> None:
-        """Register it under its name."""
-        object.__setattr__(self, "__doc__", f"Check `{self.name}`: {self.asks}")
-        offered(self, self.name)
-
     def __call__(self, function: object) -> None:
         """Print the verdict on a learner's function."""
         print(judge(self, function))
-
-    def __repr__(self) -> str:
-        """Say how to use it."""
-        return f"check.{self.name}(my_{self.name}): {self.asks}"
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -128,10 +138,9 @@ class Exercise:
 @cache
 def mistakes_of(exercise: Exercise) -> tuple[Mistake, ...]:
     """Make the wrong functions of an exercise."""
-    file = inspect.getmodule(exercise.cases)
-    assert file is not None
+    names = vars(sys.modules[exercise.cases.__module__])
     return tuple(
-        Mistake(what, likely, tuple(patched(exercise.right, one, vars(file)) for one in patches))
+        Mistake(what, likely, tuple(patched(exercise.right, one, names) for one in patches))
         for what, likely, patches in read_mistakes(exercise.mistakes)
     )
 
@@ -326,10 +335,7 @@ def _same_mistake(
 
 
 def _same_first_part(
-    exercise: Exercise,
-    cases: Sequence[Inputs],
-    mine: Sequence[Outcome],
-    ours: Sequence[Outcome],
+    exercise: Exercise, cases: Sequence[Inputs], mine: Sequence[Outcome], ours: Sequence[Outcome]
 ) -> Mistake | None:
     """Two mistakes at once: find the one in the result that comes first, if that one is wrong."""
     part = exercise.first_part
@@ -384,10 +390,14 @@ def read_parts(answer: Any, names: str) -> tuple[Any, ...]:
     return tuple(answer)
 
 
-def read_pair(answer: Any, names: str) -> tuple[Any, Any]:
-    """Take an answer apart that should be two things."""
-    first, second = read_parts(answer, names)
-    return first, second
+def parts(names: str, *readers: Function) -> Function:
+    """Make a reader of several results, each by a reader of its own."""
+
+    def read(answer: Any, *inputs: Any) -> tuple[Any, ...]:
+        each = zip(readers, read_parts(answer, names), strict=True)
+        return tuple(reader(part, *inputs) for reader, part in each)
+
+    return read
 
 
 def read_tensor(answer: Any, name: str, shape: Sequence[int]) -> Tensor:
@@ -458,7 +468,7 @@ def kind_of(value: object) -> str:
     return "None" if value is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
-def read_whole(value: Any, name: str, wanted: str) -> int:
+def read_whole(value: Any, *_: Any, name: str, wanted: str) -> int:
     """Read a part of an answer that should be a whole number."""
     try:
         return operator.index(value.item() if hasattr(value, "item") else value)
@@ -466,7 +476,7 @@ def read_whole(value: Any, name: str, wanted: str) -> int:
         raise UnreadableError(f"{name} is {kind_of(value)}; {wanted} is wanted.") from None
 
 
-def read_wholes(answer: Any, things: str, thing: str = "a whole number") -> list[int]:
+def read_wholes(answer: Any, *_: Any, things: str, thing: str = "a whole number") -> list[int]:
     """Read a list of whole numbers; True and False are none here."""
     found = answer.tolist() if hasattr(answer, "tolist") else answer
     if not isinstance(found, list | tuple | set | range):
@@ -476,7 +486,7 @@ def read_wholes(answer: Any, things: str, thing: str = "a whole number") -> list
     for item in found:
         if isinstance(item, bool):
             raise UnreadableError(f"your list holds True or False; {thing} is wanted.")
-    return [read_whole(item, "an item of your list", thing) for item in found]
+    return [read_whole(item, name="an item of your list", wanted=thing) for item in found]
 
 
 def read_ids(answer: Any, name: str, shape: Sequence[int]) -> Tensor:
@@ -634,9 +644,7 @@ def show_solution(name: str) -> str:
         return f"No exercise is called {name!r}. There are: {names}."
     parts = []
     for piece in pieces:
-        module = inspect.getmodule(piece)
-        assert module is not None
-        path = module.__name__.replace(".", "/")
+        path = piece.__module__.replace(".", "/")
         parts.append(f"# {path}.py\n{textwrap.dedent(inspect.getsource(piece)).rstrip()}")
     return "\n\n".join(parts)
 

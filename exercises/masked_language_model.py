@@ -1,6 +1,6 @@
 """The exercises of notebook 05: masking, the loss over blanks, a test for losses, two measures."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -29,7 +29,7 @@ def right_masking(
     return torch.where(to_random, words, masked), selected
 
 
-def _masking_cases() -> list[Inputs]:
+def _masking_cases() -> Iterator[Inputs]:
     """Few words and crowded thresholds, so that every rule is at work in a case one can read."""
     generator = torch.Generator().manual_seed(5)
 
@@ -41,18 +41,16 @@ def _masking_cases() -> list[Inputs]:
         crowded = whole(0, 2, shape).bool()
         return (torch.where(crowded, whole(low, high, shape), whole(0, 100, shape)) + 0.5) / 100
 
-    cases: list[Inputs] = []
     for count, shape in ((60, (1, 1)), (60, (1, 2)), (40, (1, 3)), (30, (2, 6)), (10, (4, 16))):
         for _ in range(count):
             special = whole(0, 10, shape) < 4
             ids = torch.where(special, whole(0, WORDS, shape), whole(WORDS, WORDS + 8, shape))
             words = whole(WORDS, WORDS + 8, shape)
-            cases.append((ids, draws(shape, 0, 30), draws(shape, 60, 100), words))
-    return cases
+            yield ids, draws(shape, 0, 30), draws(shape, 60, 100), words
 
 
 def _read_masking(answer: Any, ids: Tensor, *_: Tensor) -> tuple[list[Any], list[Any]]:
-    first, second = judge.read_pair(answer, "masked_ids, selected")
+    first, second = judge.read_parts(answer, "masked_ids, selected")
     masked = judge.read_ids(first, "masked_ids", ids.shape)
     selected = judge.read_tensor(second, "selected", ids.shape)
     if ((selected != 0) & (selected != 1)).any():
@@ -121,9 +119,8 @@ def right_mlm_loss(logits: Tensor, labels: Tensor, selected: Tensor) -> Tensor:
     return F.cross_entropy(logits[selected], labels[selected])
 
 
-def _mlm_cases() -> list[Inputs]:
+def _mlm_cases() -> Iterator[Inputs]:
     generator = torch.Generator().manual_seed(6)
-    cases: list[Inputs] = []
     sizes = ((20, (1, 1, 3)), (30, (1, 2, 3)), (30, (2, 2, 3)), (30, (2, 4, 5)), (10, (4, 9, 7)))
     for count, (rows, length, vocab) in sizes:
         for _ in range(count):
@@ -132,8 +129,7 @@ def _mlm_cases() -> list[Inputs]:
             selected = torch.rand(rows, length, generator=generator) < 0.4
             selected[0, 0] = True  # there is always something to predict
             padding = ~selected & (torch.rand(rows, length, generator=generator) < 0.4)
-            cases.append((logits, labels.masked_fill(padding, PAD_ID), selected))
-    return cases
+            yield logits, labels.masked_fill(padding, PAD_ID), selected
 
 
 MLM_LOSS = Exercise(
@@ -289,17 +285,15 @@ def right_accuracy(logits: Tensor, labels: Tensor) -> float:
     return float((logits.argmax(dim=-1) == labels).float().mean())
 
 
-def _accuracy_cases() -> list[Inputs]:
+def _accuracy_cases() -> Iterator[Inputs]:
     generator = torch.Generator().manual_seed(8)
-    cases: list[Inputs] = []
     for count, size, vocab in ((20, 1, 3), (30, 2, 3), (30, 4, 4), (20, 9, 6)):
         for _ in range(count):
             places = torch.randperm(3 * size * vocab, generator=generator)[: size * vocab]
             logits = (places.view(size, vocab) - size * vocab) / 4  # no two alike
             labels = torch.randint(vocab, (size,), generator=generator)
             known = torch.rand(size, generator=generator) < 0.4
-            cases.append((logits, torch.where(known, logits.argmax(-1), labels)))
-    return cases
+            yield logits, torch.where(known, logits.argmax(-1), labels)
 
 
 ACCURACY = Exercise(

@@ -1,14 +1,14 @@
 """Exercises in which the learner writes a test, and the bug museum tests the test."""
 
-import inspect
 import io
+import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from exercises import judge
-from exercises.judge import UnreadableError, offered
+from exercises.judge import Registered, UnreadableError
 from exercises.patch import patched, read_mistakes
 
 
@@ -22,8 +22,8 @@ class Exhibit:
     broken: Any
 
 
-@dataclass(frozen=True, eq=False)
-class TestExercise:
+@dataclass(frozen=True, eq=False, repr=False)
+class TestExercise(Registered):
     """Write a test that accepts every right function and refuses every exhibit.
 
     The museum is written as mistakes are (see exercises/patch.py), with ``seen: bug`` in the first
@@ -32,42 +32,28 @@ class TestExercise:
 
     __test__ = False  # pytest: this is no test of ours
 
-    name: str
-    asks: str  # argument and result, as help(check.NAME) shows them
     argument: str  # the one argument of the learner's test
     thing: str  # what is tested, in the singular; its plural has an s
-    start: str  # how to begin
     right: tuple[tuple[str, Any], ...]  # how it is written, and itself
     museum: str
     refuses_all: str  # the likely reason why a test refuses everything
     refuses_right: str  # the likely reason why it refuses a right one
     solution: tuple[Any, ...]  # a test of ours
 
-    def __post_init__(self) -> None:
-        """Register it under its name."""
-        object.__setattr__(self, "__doc__", f"Check `{self.name}`: {self.asks}")
-        offered(self, self.name)
-
     def __call__(self, function: object) -> None:
         """Print the verdict on a learner's test."""
         print(judge_test(self, function))
-
-    def __repr__(self) -> str:
-        """Say how to use it."""
-        return f"check.{self.name}(my_{self.name}): {self.asks}"
 
 
 @cache
 def exhibits(one: TestExercise) -> tuple[Exhibit, ...]:
     """Make the broken functions of a museum; each has one patch."""
-    file = inspect.getmodule(one.solution[0])
-    assert file is not None
-    made = []
-    for what, try_this, (patch,) in read_mistakes(one.museum):
-        seen, bug = what.removesuffix(".").split(": ", 1)
-        broken = patched(one.right[0][1], patch, vars(file))
-        made.append(Exhibit(seen, bug, try_this, broken))
-    return tuple(made)
+    right, names = one.right[0][1], vars(sys.modules[one.solution[0].__module__])
+    return tuple(
+        Exhibit(seen, bug.removesuffix("."), try_this, patched(right, patch, names))
+        for what, try_this, (patch,) in read_mistakes(one.museum)
+        for seen, bug in [what.split(": ", 1)]
+    )
 
 
 def judge_test(one: TestExercise, function: object) -> str:

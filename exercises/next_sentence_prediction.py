@@ -1,9 +1,9 @@
 """The exercises of notebook 06: one pair, the loss, the number to beat, ranking, two tests."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain, pairwise
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,20 +12,10 @@ from torch.nn import functional as F
 
 from bertedu.pretraining.next_sentence import IS_NEXT, NOT_NEXT, EncodedDocument, make_pairs
 from bertedu.pretraining.objective import pretraining_loss
-from exercises.judge import (
-    Exercise,
-    Inputs,
-    anything_moved,
-    number,
-    read_parts,
-    read_whole,
-    read_wholes,
-)
+from exercises.judge import Exercise, Inputs, anything_moved, number, parts, read_whole, read_wholes
 from exercises.museum import TestExercise
 
 Sentences = list[list[int]]
-
-# -- one pair
 
 
 def right_pair(
@@ -39,9 +29,8 @@ def right_pair(
     return a, other, NOT_NEXT, split
 
 
-def _pair_cases() -> list[Inputs]:
+def _pair_cases() -> Iterator[Inputs]:
     dice = random.Random(9)
-    cases: list[Inputs] = []
     for count, fewest, most in ((20, 2, 2), (40, 3, 3), (60, 4, 7)):
         for _ in range(count):
             ids = iter(range(5, 100))  # no id twice, so that each shows where it came from
@@ -50,18 +39,7 @@ def _pair_cases() -> list[Inputs]:
             start, split, end = sorted(dice.sample(range(len(sizes) + 1), 3))
             other = [next(ids) for _ in range(dice.randint(1, 2))]
             coin = dice.choice((5, 20, 40, 60, 80, 95)) / 100
-            cases.append((sentences, start, split, end, other, coin))
-    return cases
-
-
-def _read_pair(answer: Any, *_: Any) -> tuple[list[int], list[int], int, int]:
-    a, b, label, go_on = read_parts(answer, "a, b, label, go_on")
-    return (
-        read_wholes(a, "ids for a", "an id of a"),
-        read_wholes(b, "ids for b", "an id of b"),
-        read_whole(label, "label", "0 (IsNext) or 1 (NotNext)"),
-        read_whole(go_on, "go_on", "the number of a sentence"),
-    )
+            yield sentences, start, split, end, other, coin
 
 
 PAIR = Exercise(
@@ -70,7 +48,13 @@ PAIR = Exercise(
     asks="(sentences, start, split, end, other, coin) -> (a, b, label, go_on)",
     right=right_pair,
     cases=_pair_cases,
-    read=_read_pair,
+    read=parts(
+        "a, b, label, go_on",
+        partial(read_wholes, things="ids for a", thing="an id of a"),
+        partial(read_wholes, things="ids for b", thing="an id of b"),
+        partial(read_whole, name="label", wanted="0 (IsNext) or 1 (NotNext)"),
+        partial(read_whole, name="go_on", wanted="the number of a sentence"),
+    ),
     first_part=0,
     in_place="its next user gets more. Begin with an empty list, a = [], and add to that.",
     tried="120 random cases, from 2 sentences to 7; spans of one sentence and of several.",
@@ -96,8 +80,6 @@ PAIR = Exercise(
 )
 
 
-# -- the loss
-
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -107,16 +89,12 @@ def right_nsp_loss(scores: Tensor, labels: Tensor) -> Tensor:
     return -log_share[torch.arange(len(labels)), labels].mean()
 
 
-def _nsp_cases() -> list[Inputs]:
+def _nsp_cases() -> Iterator[Inputs]:
     generator = torch.Generator().manual_seed(10)
-    return [
-        (
-            torch.randn(size, 2, generator=generator).mul(20).round() / 10,
-            torch.randint(2, (size,), generator=generator),
-        )
-        for count, size in ((20, 1), (40, 2), (40, 3), (20, 8))
-        for _ in range(count)
-    ]
+    for count, size in ((20, 1), (40, 2), (40, 3), (20, 8)):
+        for _ in range(count):
+            scores = torch.randn(size, 2, generator=generator).mul(20).round() / 10
+            yield scores, torch.randint(2, (size,), generator=generator)
 
 
 NSP_LOSS = Exercise(
@@ -151,9 +129,6 @@ NSP_LOSS = Exercise(
     | scores.log => scores.softmax(-1).log
     """,
 )
-
-
-# -- a test for losses
 
 
 def right_nsp_loss_test(loss_function: Loss) -> bool:
@@ -208,9 +183,6 @@ NSP_LOSS_TEST = TestExercise(
 )
 
 
-# -- the number to beat
-
-
 def right_majority(labels: Tensor) -> float:
     """Share of (N,) labels that are right if one always answers the more frequent one."""
     share = float(labels.float().mean())
@@ -253,24 +225,19 @@ MAJORITY = Exercise(
 )
 
 
-# -- ranking
-
-
 def right_ranking(real: Tensor, wrong: Tensor) -> float:
     """Share of N pairs of scores (N,), (N,) in which the real one is higher; a tie is half."""
     points = (real > wrong).float() + 0.5 * (real == wrong).float()
     return float(points.mean())
 
 
-def _ranking_cases() -> list[Inputs]:
+def _ranking_cases() -> Iterator[Inputs]:
     generator = torch.Generator().manual_seed(12)
-    cases: list[Inputs] = []
     for count, size in ((20, 1), (30, 2), (30, 3), (20, 7)):
         for _ in range(count):
             scores = torch.randint(-4, 5, (2, size), generator=generator) / 4
             tied = torch.rand(size, generator=generator) < 0.3
-            cases.append((scores[0], torch.where(tied, scores[0], scores[1])))
-    return cases
+            yield scores[0], torch.where(tied, scores[0], scores[1])
 
 
 RANKING = Exercise(

@@ -23,11 +23,7 @@ from typing import Any
 def read_mistakes(text: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Take a text of mistakes apart: what one sees, what to change, the patches.
 
-    Raises
-    ------
-    ValueError
-        A mistake says nothing of what to change, or has no patch.
-
+    Raises ValueError if a mistake says nothing of what to change, or has no patch.
     """
     for block in inspect.cleandoc(text).split("✗ ")[1:]:
         words, *patches = re.split(r"^\| ", block, flags=re.MULTILINE)
@@ -42,13 +38,8 @@ def read_mistakes(text: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
 def patched(right: Any, patch: str, names: dict[str, Any]) -> Any:
     """Make the wrong function (or class) of a patch of the right one.
 
-    ``names`` are those of the exercise's own file, for an expression.
-
-    Raises
-    ------
-    ValueError
-        The text of the right function does not hold what is to be replaced.
-
+    ``names`` are those of the exercise's own file, for an expression. Raises ValueError if the
+    text of the right function does not hold what is to be replaced.
     """
     if patch.startswith("= "):
         return eval(patch[2:], names)

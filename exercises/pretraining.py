@@ -11,21 +11,9 @@ from torch import Tensor, nn
 from bertedu.pretraining.loop import make_optimizer
 from bertedu.pretraining.recipe import Recipe
 from bertedu.pretraining.state import load_state, save_state
-from exercises.judge import (
-    Exercise,
-    Inputs,
-    UnreadableError,
-    anything_moved,
-    differing,
-    kind_of,
-    number,
-    read_pair,
-    read_parts,
-    read_tensor,
-)
+from exercises import judge
+from exercises.judge import Exercise, Inputs, UnreadableError, differing, like, number, parts
 from exercises.museum import TestExercise
-
-# -- learning rate
 
 
 def right_learning_rate(step: int, steps: int, warmup: int, peak: float) -> float:
@@ -75,8 +63,6 @@ LEARNING_RATE = Exercise(
 )
 
 
-# -- clipping
-
 Gradients = list[Tensor]
 
 
@@ -102,18 +88,18 @@ def _clip_cases() -> list[Inputs]:
 def _read_clip(answer: Any, gradients: Gradients, max_norm: float) -> list[Any]:
     if not isinstance(answer, list | tuple) or len(answer) != len(gradients):
         raise UnreadableError(
-            f"your function returned {kind_of(answer)}; a list of tensors is wanted, as many as in "
-            f"gradients, here {len(gradients)}."
+            f"your function returned {judge.kind_of(answer)}; a list of tensors is wanted, as many "
+            f"as in gradients, here {len(gradients)}."
         )
     return [
-        read_tensor(mine, f"tensor {i} of the list", g.shape).float().tolist()
+        judge.read_tensor(mine, f"tensor {i} of the list", g.shape).float().tolist()
         for i, (mine, g) in enumerate(zip(answer, gradients, strict=True), start=1)
     ]
 
 
 CLIP = Exercise(
     name="clip",
-    moved=anything_moved,
+    moved=judge.anything_moved,
     asks="(gradients, max_norm) -> list of tensors, whose common norm is at most max_norm",
     right=right_clip,
     cases=_clip_cases,
@@ -143,9 +129,6 @@ CLIP = Exercise(
     | if norm > max_norm else 1.0 =>
     """,
 )
-
-
-# -- AdamW
 
 
 def right_adamw(
@@ -186,12 +169,13 @@ def _adamw_cases() -> list[Inputs]:
     return cases
 
 
-def _read_adamw(answer: Any, weight: Tensor, *_: Any) -> tuple[list[Any], list[Any]]:
-    """The averages come first: the weight follows from them."""
-    names = ("weight", "m", "v")
-    parts = zip(read_parts(answer, "weight, m, v"), names, strict=True)
-    new, m, v = (read_tensor(*one, weight.shape).tolist() for one in parts)
-    return [m, v], new
+_read_adamw = parts("weight, m, v", like("weight"), like("m"), like("v"))
+
+
+def _averages_first(answer: Any, *inputs: Any) -> tuple[list[Any], list[Any]]:
+    """The weight follows from the averages."""
+    weight, m, v = _read_adamw(answer, *inputs)
+    return [m, v], weight
 
 
 ADAMW = Exercise(
@@ -200,7 +184,7 @@ ADAMW = Exercise(
     "one step of torch.optim.AdamW with betas 0.9 and 0.999 and eps 1e-8",
     right=right_adamw,
     cases=_adamw_cases,
-    read=_read_adamw,
+    read=_averages_first,
     differ=differing("m and v", "weight"),
     first_part=0,
     tried="51 steps, from the first to the hundredth, as torch.optim.AdamW does them.",
@@ -231,9 +215,6 @@ ADAMW = Exercise(
 )
 
 
-# -- what training costs
-
-
 def right_training_cost(
     parameters: int, tokens: int, operations_per_second: int, share: float, price: float
 ) -> tuple[float, float]:
@@ -257,18 +238,13 @@ def _cost_cases() -> list[Inputs]:
     return [*cases, (110 * 10**6, 128 * 10**9, 10**15, 0.4, 2.5)]
 
 
-def _read_cost(answer: Any, *_: Any) -> tuple[float, float]:
-    hours, money = read_pair(answer, "hours, money")
-    return number(hours), number(money)
-
-
 TRAINING_COST = Exercise(
     name="training_cost",
     asks="(parameters, tokens, operations_per_second, share, price) -> (hours, money). Right are 6 "
     "operations for each parameter and token, at share of the chip's best speed",
     right=right_training_cost,
     cases=_cost_cases,
-    read=_read_cost,
+    read=parts("hours, money", number, number),
     differ=differing("hours", "money"),
     first_part=0,
     tried="41 trainings, from 1 million parameters to BERT-base.",
@@ -287,9 +263,6 @@ TRAINING_COST = Exercise(
     ✗ share makes the training shorter.
       the less is reached, the longer it takes: divide by share.
     | * share => / share
-    ✗ price is taken per second.
-      price is per hour: hours * price.
-    | hours * price => seconds * price
     """,
 )
 

@@ -1,13 +1,13 @@
 """The exercises of notebook 15: rollout, the head that …, a refutation, and a test of rollouts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import product
 
 import torch
 from torch import Tensor
 
 from bertedu.analysis import attention_heads as heads
-from exercises.judge import Exercise, Inputs, read_pair, shaped, truth, whole
+from exercises.judge import Exercise, Inputs, parts, shaped, truth, whole
 from exercises.museum import TestExercise
 
 Rollout = Callable[[Tensor], Tensor]
@@ -19,9 +19,6 @@ def _weights(generator: torch.Generator, *sizes: int) -> Tensor:
     rounded = (100 * raw / raw.sum(-1, keepdim=True)).round()
     rounded[..., 0] += 100 - rounded.sum(-1)
     return rounded / 100
-
-
-# -- rollout
 
 
 def _rollout_cases() -> list[Inputs]:
@@ -58,9 +55,6 @@ ROLLOUT = Exercise(
 )
 
 
-# -- the head that …
-
-
 def right_find_head(weights: Tensor, queries: list[int], keys: list[int]) -> tuple[int, int]:
     """(L, A, S, S): the layer and head, from 1, whose strongest key is most often right."""
     best = weights.argmax(dim=-1)  # (L, A, S)
@@ -88,7 +82,7 @@ FIND_HEAD = Exercise(
     asks="(weights, queries, keys) -> (layer, head): the head that finds a relation best",
     right=right_find_head,
     cases=_find_cases,
-    read=lambda answer, *_: [whole(one) for one in read_pair(answer, "layer, head")],
+    read=parts("layer, head", whole, whole),
     tried="100 random cases, of 1 to 3 layers with 2 or 3 heads.",
     start="best = weights.argmax(dim=-1) is each query's strongest key; count where it is right.",
     mistakes="""
@@ -109,18 +103,14 @@ FIND_HEAD = Exercise(
 )
 
 
-# -- refute a claim
-
-
 def right_refutes(own: Tensor, new: Tensor, before: Tensor, after: Tensor) -> bool:
     """(A, S, S) twice, (V,) twice: more than half of the attention moved, and the same word."""
     moved = heads.total_variation(own, new).mean()
     return bool(moved > 0.5 and before.argmax() == after.argmax())
 
 
-def _refute_cases() -> list[Inputs]:
+def _refute_cases() -> Iterator[Inputs]:
     generator = torch.Generator().manual_seed(17)
-    cases: list[Inputs] = []
     for count, size, words in ((1, 2, 3), (2, 3, 4), (2, 5, 6)):
         for number in range(40):
             own, before = _weights(generator, count, size, size), _weights(generator, words)
@@ -130,8 +120,7 @@ def _refute_cases() -> list[Inputs]:
             after = (_weights(generator, words), flat)[number % 2]
             clear = abs(float(heads.total_variation(own, new).mean()) - 0.5) > 0.01
             if clear and (before == before.max()).sum() == 1:
-                cases.append((own, new, before, after))
-    return cases
+                yield own, new, before, after
 
 
 REFUTES = Exercise(

@@ -19,8 +19,6 @@ from exercises.museum import TestExercise
 PLAY = BertConfig(30, 8, 2, 2, 16, 12)
 Tensors = dict[str, Tensor]
 
-# -- names
-
 
 def right_our_name(theirs: str) -> str:
     """Translate a published name of the encoder, old or new, into ours."""
@@ -89,9 +87,6 @@ OUR_NAME = Exercise(
     | feed_forward_norm => attention_norm
     """,
 )
-
-
-# -- which rung is wrong?
 
 
 def right_first_wrong(gaps: list[float], tolerance: float) -> int:

@@ -1,6 +1,6 @@
 """The exercises of notebook 03: scores, softmax, attention, heads, masks, and a test for leaks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import cycle, islice, product
 from math import sqrt
 from typing import Any
@@ -18,7 +18,7 @@ from bertedu.model.attention import (
 )
 from bertedu.model.config import DIRECTIONS
 from exercises import judge
-from exercises.judge import Exercise, Inputs, alike, like, plain, read_pair, read_tensor, shaped
+from exercises.judge import Exercise, Inputs, alike, like, parts, plain, read_tensor, shaped
 from exercises.museum import TestExercise
 from exercises.patch import patched
 
@@ -73,16 +73,14 @@ def right_softmax(scores: Tensor) -> Tensor:
     return weights / weights.sum(dim=-1, keepdim=True)
 
 
-def _softmax_cases() -> list[Inputs]:
+def _softmax_cases() -> Iterator[Inputs]:
     """Small numbers first; then every other row higher by 1000, which no exp survives."""
     generator = torch.Generator().manual_seed(12)
-    cases: list[Inputs] = []
     for shape in ((1, 2), (2, 2), (2, 3), (3, 3), (4, 6)):
-        cases += [(_grid(generator, *shape),) for _ in range(20)]
+        yield from ((_grid(generator, *shape),) for _ in range(20))
     for n, m in ((1, 2), (2, 2), (3, 4)):
         high = 1000 * (torch.arange(n, 0, -1) % 2)[:, None]
-        cases += [(_grid(generator, n, m) + high,) for _ in range(10)]
-    return cases
+        yield from ((_grid(generator, n, m) + high,) for _ in range(10))
 
 
 class _WithoutSoftmax(TorchFunctionMode):
@@ -160,23 +158,16 @@ def _mask(real: Tensor, direction: str, further: int = 0) -> Tensor:
     return side.get(direction, square) & real
 
 
-def _attention_cases() -> list[Inputs]:
+def _attention_cases() -> Iterator[Inputs]:
     """Every query sees at least one key; padding stands where it leaves one to each."""
     generator = torch.Generator().manual_seed(13)
     kinds = cycle(product((False, True), DIRECTIONS))
-    cases: list[Inputs] = []
     for length, size in ((2, 1), (2, 2), (3, 2), (3, 4), (5, 9)):
         for padded, direction in islice(kinds, 40):
             real = torch.ones(length, dtype=torch.bool)
             real[0 if direction == "right-to-left" else -1] = not padded
             vectors = (_grid(generator, length, size) for _ in range(3))
-            cases.append((*vectors, _mask(real, direction)))
-    return cases
-
-
-def _read_attention(answer: Any, *inputs: Tensor) -> tuple[list[Any], list[Any]]:
-    mixed, weights = read_pair(answer, "mixed, weights")
-    return like("mixed", 2)(mixed, *inputs), like("weights", 3)(weights, *inputs)
+            yield *vectors, _mask(real, direction)
 
 
 def _attention_difference(inputs: Inputs, mine: Any, right: Any) -> str:
@@ -191,7 +182,7 @@ ATTENTION = Exercise(
     "true where a query (row) may see a key (column)",
     right=right_attention,
     cases=_attention_cases,
-    read=_read_attention,
+    read=parts("mixed, weights", like("mixed", 2), like("weights", 3)),
     differ=_attention_difference,
     first_part=1,
     tried="200 random cases, with and without padding, in three directions.",

@@ -1,16 +1,14 @@
 """The exercises of notebook 00: the likeliest words, the loss of guessing, who may see whom."""
 
 import math
-from typing import Any
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from bertedu.analysis.fill import fill_blanks
 from bertedu.model.attention import attention_mask
-from exercises.judge import Exercise, Inputs, number, read_pair, read_tensor, read_wholes
-
-# -- the likeliest words
+from exercises.judge import Exercise, Inputs, number, parts, read_wholes, shaped
 
 
 def right_top_words(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -19,20 +17,12 @@ def right_top_words(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return ids, logits.softmax(-1)[ids]
 
 
-def _top_cases() -> list[Inputs]:
+def _top_cases() -> Iterator[Inputs]:
     generator = torch.Generator().manual_seed(1)
-    cases: list[Inputs] = []
     for count, vocab, k in ((10, 2, 1), (20, 3, 1), (30, 3, 2), (20, 5, 3), (20, 12, 5)):
         for _ in range(count):
             places = torch.randperm(6 * vocab, generator=generator)[:vocab]  # no two alike
-            cases.append(((places - 2 * vocab) / 4, k))
-    return cases
-
-
-def _read_top(answer: Any, logits: Tensor, k: int) -> list[Any]:
-    names = ("ids", "probabilities")
-    parts = zip(names, read_pair(answer, ", ".join(names)), strict=True)
-    return [read_tensor(part, name, (k,)).tolist() for name, part in parts]
+            yield (places - 2 * vocab) / 4, k
 
 
 TOP_WORDS = Exercise(
@@ -40,7 +30,11 @@ TOP_WORDS = Exercise(
     asks="(logits (V,), k) -> (ids (k,), probabilities (k,)), most likely first",
     right=right_top_words,
     cases=_top_cases,
-    read=_read_top,
+    read=parts(
+        "ids, probabilities",
+        shaped("ids", lambda logits, k: (k,)),
+        shaped("probabilities", lambda logits, k: (k,)),
+    ),
     first_part=0,
     tried="100 random cases, from 2 words to 12.",
     start="logits.softmax(-1): the probabilities of all words. Then the k highest.",
@@ -66,9 +60,6 @@ TOP_WORDS = Exercise(
 )
 
 
-# -- the loss of guessing
-
-
 def right_chance(vocab_size: int) -> float:
     """Return the loss of guessing evenly: -ln(1 / V) = ln V."""
     return math.log(vocab_size)
@@ -92,14 +83,9 @@ CHANCE = Exercise(
     ✗ the sign is wrong: a loss is not negative.
       ln(1/V) is negative; the loss is minus that.
     | math.log(vocab_size) => math.log(1 / vocab_size)
-    ✗ this is -(1/V) ln(1/V): one word of the sum.
-      the sum over V words has V such terms, and that makes ln V.
-    | math.log(vocab_size) => math.log(vocab_size) / vocab_size
     """,
 )
 
-
-# -- who may see whom
 
 DIRECTIONS = ("bidirectional", "left-to-right", "right-to-left")
 
@@ -113,10 +99,6 @@ def right_which_can_see(position: int, length: int, direction: str) -> set[int]:
     return set(range(length))
 
 
-def _read_positions(answer: Any, *_: Any) -> list[int]:
-    return sorted(set(read_wholes(answer, "positions", "a position")))
-
-
 WHICH_CAN_SEE = Exercise(
     name="which_can_see",
     asks="(position, length, direction) -> set of positions that a token may look at",
@@ -127,7 +109,7 @@ WHICH_CAN_SEE = Exercise(
         for position in range(length)
         for direction in DIRECTIONS
     ],
-    read=_read_positions,
+    read=lambda answer, *_: sorted({*read_wholes(answer, things="positions", thing="a position")}),
     differ=lambda inputs, mine, right: f"Yours gives {set(mine)}; right is {set(right)}.",
     tried="every position of every length up to 6, in three directions.",
     start='direction == "bidirectional": there, every token sees all of range(length).',

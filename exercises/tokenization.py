@@ -3,6 +3,8 @@
 import itertools
 import random
 from collections import Counter
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from bertedu.text.tokenization import (
@@ -12,7 +14,7 @@ from bertedu.text.tokenization import (
     best_merge,
     longest_first,
 )
-from exercises.judge import Exercise, Inputs, UnreadableError, number, read_pair, read_wholes, whole
+from exercises.judge import Exercise, Inputs, UnreadableError, number, parts, read_wholes, whole
 
 Words = list[tuple[list[str], int]]  # each word as its pieces, with how often it occurs
 
@@ -23,9 +25,6 @@ def _read_tokens(answer: Any, *_: Any) -> list[str]:
     if not all(isinstance(token, str) for token in answer):
         raise UnreadableError("your list holds something that is not a str. Tokens, not ids.")
     return list(answer)
-
-
-# -- the pair score
 
 
 def right_pair_score(words: Words, left: str, right: str) -> float:
@@ -40,17 +39,15 @@ def right_pair_score(words: Words, left: str, right: str) -> float:
     return together / (singles[left] * singles[right])
 
 
-def _score_cases() -> list[Inputs]:
+def _score_cases() -> Iterator[Inputs]:
     dice = random.Random(3)
-    cases: list[Inputs] = []
     for size, length in [(1, 3)] * 30 + [(2, 3)] * 30 + [(3, 5)] * 30:
         words = []
         for _ in range(size):
             first, *rest = dice.choices("abc", k=dice.randint(2, length))
             words.append(([first, *("##" + c for c in rest)], dice.randint(1, 3)))
         left, right = dice.choice(list(itertools.pairwise(dice.choice(words)[0])))
-        cases.append((words, left, right))
-    return cases
+        yield words, left, right
 
 
 PAIR_SCORE = Exercise(
@@ -77,9 +74,6 @@ PAIR_SCORE = Exercise(
 )
 
 
-# -- one merge step
-
-
 def right_merge_pieces(pieces: list[str], left: str, right: str) -> list[str]:
     """Join every left with the right directly after it, from left to right."""
     joined: list[str] = []
@@ -91,17 +85,15 @@ def right_merge_pieces(pieces: list[str], left: str, right: str) -> list[str]:
     return joined
 
 
-def _merge_cases() -> list[Inputs]:
+def _merge_cases() -> Iterator[Inputs]:
     dice = random.Random(5)
-    cases: list[Inputs] = []
     for length in [2] * 20 + [3] * 30 + [5] * 30 + [7] * 30:
         first, *rest = dice.choices("ab", k=length)
         pieces = [first, *("##" + c for c in rest)]
         pair = dice.choice(list(itertools.pairwise(pieces)))
         if dice.random() < 0.2:
             pair = (pair[1], "##c")  # a pair that is not there
-        cases.append((pieces, *pair))
-    return cases
+        yield pieces, *pair
 
 
 MERGE_PIECES = Exercise(
@@ -133,9 +125,6 @@ MERGE_PIECES = Exercise(
 )
 
 
-# -- greedy longest match
-
-
 def right_cut_word(word: str, vocab: list[str]) -> list[str]:
     """Cut a word: the longest known piece, then the longest of the rest; or ["[UNK]"]."""
     pieces: list[str] = []
@@ -152,9 +141,8 @@ def right_cut_word(word: str, vocab: list[str]) -> list[str]:
     return pieces
 
 
-def _cut_cases() -> list[Inputs]:
+def _cut_cases() -> Iterator[Inputs]:
     dice = random.Random(11)
-    cases: list[Inputs] = []
     for length, size in [(2, 3)] * 30 + [(3, 5)] * 40 + [(5, 10)] * 40 + [(7, 16)] * 40:
         word = "".join(dice.choices("abc", k=length))
         inside = sorted(itertools.combinations(range(length + 1), 2))
@@ -166,8 +154,7 @@ def _cut_cases() -> list[Inputs]:
         if dice.random() < 0.7:
             vocab.discard(word)
         vocab |= {dice.choice("abc") + dice.choice("abc"), "##" + dice.choice("abc")} - {word}
-        cases.append((word, sorted(vocab)))
-    return cases
+        yield word, sorted(vocab)
 
 
 CUT_WORD = Exercise(
@@ -210,9 +197,6 @@ CUT_WORD = Exercise(
 )
 
 
-# -- packing a pair
-
-
 def right_encode_pair(first: list[str], second: list[str]) -> tuple[list[str], list[int]]:
     """Pack [CLS] first [SEP] second [SEP], and number the segments 0 and 1."""
     tokens = ["[CLS]", *first, "[SEP]", *second, "[SEP]"]
@@ -226,17 +210,12 @@ def _pair_cases() -> list[Inputs]:
     return [(dice.choices(words, k=a), dice.choices(words, k=b)) for a, b in lengths]
 
 
-def _read_packed(answer: Any, *_: Any) -> tuple[list[str], list[int]]:
-    tokens, segments = read_pair(answer, "tokens, segment_ids")
-    return _read_tokens(tokens), read_wholes(segments, "segment ids")
-
-
 ENCODE_PAIR = Exercise(
     name="encode_pair",
     asks="(first, second) -> (tokens, segment_ids) of two lists of tokens",
     right=right_encode_pair,
     cases=_pair_cases,
-    read=_read_packed,
+    read=parts("tokens, segment_ids", _read_tokens, partial(read_wholes, things="segment ids")),
     first_part=0,
     tried="6 pairs, from one token and one to six and six.",
     start='["[CLS]", *first, "[SEP]", …]. Then one number for each token of that list.',
@@ -256,9 +235,6 @@ ENCODE_PAIR = Exercise(
     | (len(first) + 2) => len(first) && (len(second) + 1) => len(second)
     """,
 )
-
-
-# -- truncation
 
 
 def right_truncate(a: int, b: int, room: int) -> tuple[int, int]:
@@ -283,7 +259,7 @@ TRUNCATE = Exercise(
     asks="(a, b, room) -> (kept_a, kept_b): lengths after cutting the longer first",
     right=right_truncate,
     cases=_truncate_cases,
-    read=lambda answer, *_: [whole(n) for n in read_pair(answer, "kept_a, kept_b")],
+    read=parts("kept_a, kept_b", whole, whole),
     tried="every pair of lengths up to 8, in every room up to 10 (but not where two equally long "
     "texts fight for an odd place).",
     start="while a + b > room: and then take one from the longer.",
@@ -301,9 +277,6 @@ TRUNCATE = Exercise(
     | = lambda a, b, room: (min(a, room), min(b, room))
     """,
 )
-
-
-# -- decoding
 
 
 def right_decode(tokens: list[str]) -> str:
@@ -372,6 +345,5 @@ DECODE = Exercise(
     ✗ the text begins or ends with a space.
       join words with " ".join, or take the ends off with .strip().
     | return text => return text + " "
-    | return text => return " " + text
     """,
 )

@@ -303,23 +303,39 @@ def test_a_state_without_a_run_file_still_resumes(
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("fast", [False, True])
-def test_a_run_ends_with_the_products_that_it_began_with(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fast: bool
+@pytest.mark.parametrize("instructions", [False, True])
+def test_unless_it_is_asked_a_run_is_in_32_bits_on_every_machine(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instructions: bool
 ) -> None:
-    """Another machine, or the same one when it is busy, may find that 16 bits are not faster."""
+    """Its precision belongs to its recipe: what the machine could do has no say."""
+    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+        monkeypatch.setattr(torch.cpu, name, lambda: instructions)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: instructions)
+    monkeypatch.setattr(sys.modules[__name__], "OPTIONS", OPTIONS.replace("--no-bfloat16", ""))
+    result = invoke(corpus, tmp_path / "run", "--steps", 1)
+    assert result.exit_code == 0
+    assert "float32" in result.output
+    assert json.loads((tmp_path / "run/training.json").read_text())["bfloat16"] is False
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_run_ends_with_the_products_that_it_began_with(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: bool
+) -> None:
     unsaid = OPTIONS.replace("--no-bfloat16", "")
-    monkeypatch.setattr(sys.modules[__name__], "OPTIONS", unsaid)
+    monkeypatch.setattr(
+        sys.modules[__name__], "OPTIONS", f"{unsaid} --bfloat16" if asked else unsaid
+    )
     out = tmp_path / "run"
-    monkeypatch.setattr(running, "has_fast_bfloat16", lambda _: fast)
     interrupted(corpus, out, monkeypatch)
-    monkeypatch.setattr(running, "has_fast_bfloat16", lambda _: not fast)
-    other = "--no-bfloat16" if fast else "--bfloat16"
-    assert f"is a run with bfloat16 {fast}" in refused(corpus, out, "--resume", other)
+    monkeypatch.setattr(sys.modules[__name__], "OPTIONS", unsaid)
+    other = "--no-bfloat16" if asked else "--bfloat16"
+    assert f"is a run with bfloat16 {asked}" in refused(corpus, out, "--resume", other)
     result = invoke(corpus, out, "--resume")
     assert result.exit_code == 0
-    assert ("bfloat16" if fast else "float32") in result.output
-    assert json.loads((out / "training.json").read_text())["bfloat16"] is fast
+    assert ("bfloat16" if asked else "float32") in result.output
+    assert json.loads((out / "training.json").read_text())["bfloat16"] is asked
 
 
 @pytest.mark.usefixtures("small")

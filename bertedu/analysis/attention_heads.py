@@ -134,15 +134,14 @@ def gradient_times_attention(
         raise ValueError(f"{word!r} is no word piece of this vocabulary: take a more usual word")
     kept: list[Tensor] = []
 
-    def keep(layer: int, weights: Tensor) -> Tensor:
+    def keep(_: int, weights: Tensor) -> Tensor:
         kept.append(weights)
         return weights
 
     with torch.enable_grad(), changed_attention(model, keep):
         scores = model(torch.tensor([encoding.ids]))[0][0, encoding.tokens.index("[MASK]")]
         gradients = torch.autograd.grad(scores.log_softmax(-1)[target], kept)
-    products = [w.detach()[0] * g[0] for w, g in zip(kept, gradients, strict=True)]
-    return encoding.tokens, torch.stack(products)
+    return encoding.tokens, torch.cat(kept).detach() * torch.cat(gradients)
 
 
 def another_attention(

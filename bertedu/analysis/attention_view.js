@@ -1,7 +1,6 @@
 // Who attends to whom: lines between two columns of tokens, and a small map of every head.
 //
-// One file for a page without Python (`draw`) and for a live widget (`render`, by anywidget). It
-// uses no library and asks no network. Layers, heads and tokens are counted from 0 here and shown
+// It uses no library and asks no network. Layers, heads and tokens are counted from 0 here and shown
 // from 1.
 
 const STYLE = `
@@ -60,7 +59,7 @@ function blue(node) {
 const percent = (share) => `${Math.round(100 * share)} %`;
 
 // One model's panel. `view` has name, tokens, layers (their numbers), heads, and weights: one byte
-// for each layer, head, query and key, 255 for a weight of 1. `told` hears of every change.
+// for each layer, head, query and key, 255 for a weight of 1. `told` hears of every token.
 // `room` is the space between the two columns, in pixels.
 function panel(root, view, room, told) {
   const { tokens, layers, heads } = view;
@@ -252,20 +251,18 @@ function panel(root, view, room, told) {
       : `${where}: ${token} gets from ${listed}.`;
   }
 
-  function choose(layer, head, quietly = false) {
+  function choose(layer, head) {
     Object.assign(state, { layer, head });
     redraw();
-    if (!quietly) told("head", { layer, head });
   }
 
   function isolate(side, token, pinned = false, quietly = false) {
     Object.assign(state, { side, token, pinned });
     redraw();
-    if (!quietly) told("token", { side, token, pinned });
+    if (!quietly) told(side, token, pinned);
   }
 
-  choose(...view.start, true);
-  if (!figure.isConnected) requestAnimationFrame(redraw); // a widget: it has no color before
+  choose(...view.start);
   return { tokens, state, figure, choose, isolate };
 }
 
@@ -284,8 +281,8 @@ function switches(root, views, panels) {
 }
 
 // Draw `data` (views, and the token that is held at the start) into `root`, in place of what is
-// there. `changed(what, state, index)` hears when the reader chooses a head or a token.
-export function draw(root, data, changed = () => {}) {
+// there.
+function draw(root, data) {
   root.replaceChildren();
   root.classList.add("bertedu-attention");
   element(root, "style", {}, STYLE);
@@ -298,42 +295,14 @@ export function draw(root, data, changed = () => {}) {
   if (data.views.length > 1) switches(root, data.views, panels);
   const room = data.views.length > 2 ? 90 : 190;
   data.views.forEach((view, index) =>
-    panels.push(panel(root, view, room, (what, news) => {
-      if (what === "token") {
-        panels.forEach((other, i) => {
-          // the same token in the panel beside it, if both read the same text
-          const same = `${other.tokens}` === `${data.views[index].tokens}`;
-          if (i !== index && same) other.isolate(news.side, news.token, news.pinned, true);
-        });
-      }
-      changed(what, news, index);
+    panels.push(panel(root, view, room, (side, token, pinned) => {
+      panels.forEach((other, i) => {
+        // the same token in the panel beside it, if both read the same text
+        const same = `${other.tokens}` === `${data.views[index].tokens}`;
+        if (i !== index && same) other.isolate(side, token, pinned, true);
+      });
     })),
   );
   if (data.query !== null) panels.forEach((one) => one.isolate("queries", data.query, true, true));
   root.attentionPanels = panels;
-  return panels;
 }
-
-export default {
-  render({ model, el }) {
-    const root = element(el, "div");
-    const panels = draw(root, model.get("data"), (what, news, index) => {
-      if (index > 0) return; // Python hears of the first panel
-      if (what === "head") {
-        model.set("layer", news.layer);
-        model.set("head", news.head);
-      } else {
-        model.set("side", news.side ?? "");
-        model.set("token", news.token ?? -1);
-      }
-      model.save_changes();
-    });
-    const follow = () => panels[0].choose(model.get("layer"), model.get("head"), true);
-    model.on("change:layer", follow);
-    model.on("change:head", follow);
-    return () => {
-      model.off("change:layer", follow);
-      model.off("change:head", follow);
-    };
-  },
-};

@@ -15,6 +15,7 @@ from torch import Tensor
 from bertedu.analysis.views import Picture, attention_maps, head_grid
 from bertedu.model.bert import Bert
 from bertedu.model.config import Direction
+from bertedu.model.evaluating import evaluating
 
 SCRIPT = Path(__file__).with_suffix(".js")
 MOST_BYTES = 1_000_000  # of weights in one view: a notebook should stay below 2 MB
@@ -35,42 +36,33 @@ class Attention:
         return self.weights[self.layers.index(layer), head - 1]
 
 
-@torch.no_grad()
 def attend(
     bert: Bert,
     tokenizer: Tokenizer,
     text: str,
-    pair: str | None = None,
     name: str = "bert-mini",
     layers: Sequence[int] | None = None,
 ) -> Attention:
-    """Run a model on a text, or on a pair of texts, and keep its attention weights.
+    """Run a model on a text, and keep its attention weights.
 
     ``layers`` are counted from 1, as in the paper; all of them if left out. Raises ValueError if
     there is no such layer, or the text is longer than the model's positions.
     """
-    encoding = tokenizer.encode(text, pair)
+    encoding = tokenizer.encode(text)
     depth = bert.config.num_hidden_layers
     chosen = list(range(1, depth + 1)) if layers is None else list(layers)
     if not chosen or any(not 1 <= layer <= depth for layer in chosen):
         raise ValueError(f"layers {chosen}: this model has layers 1 to {depth}")
     device = next(bert.parameters()).device
     ids, segments = (torch.tensor([x], device=device) for x in (encoding.ids, encoding.type_ids))
-    was_training = bert.training
-    bert.eval()
-    try:
+    with evaluating(bert):
         weights = bert(ids, segments, return_attention=True).attention
-    finally:
-        bert.train(was_training)
     kept = torch.stack([weights[layer - 1][0] for layer in chosen]).float().cpu()
     return Attention(name, encoding.tokens, chosen, kept, bert.config.direction)
 
 
 class AttentionView:
-    """A view that a notebook shows as the last line of a cell. It needs no network and no kernel.
-
-    Where scripts may not run, in a notebook that is not trusted yet, a picture stands there.
-    """
+    """A view without network and kernel; where scripts may not run, a picture stands there."""
 
     def __init__(
         self,
@@ -82,10 +74,9 @@ class AttentionView:
     ) -> None:
         """Show one model, or several side by side, starting at a layer and head, both from 1.
 
-        ``starts`` gives each model a (layer, head) of its own to start with. ``query``, a place
-        in the text from 0, is the token that is held at the start, in every model. Raises
-        ValueError if there is nothing to show, no such layer, head or token, or if there are more
-        weights than a notebook should hold.
+        ``starts`` gives each model a (layer, head) of its own. ``query``, a place in the text from
+        0, is the token held at the start. Raises ValueError if there is nothing to show, no such
+        layer, head or token, or if there are more weights than a notebook should hold.
         """
         if not shown:
             raise ValueError("there is nothing to show: give one Attention or more, from attend(…)")
@@ -187,26 +178,6 @@ class AttentionView:
     def __repr__(self) -> str:
         """Return the alt text: what a reader without a browser gets."""
         return self.alt
-
-    def widget(self) -> Any:
-        """Return the view as a live widget: `layer`, `head` (from 0), `side` and `token` follow.
-
-        Needed only where Python wants to know what the reader chose; the plain view is lighter.
-        """
-        import anywidget  # slow, so the class is made late
-        import traitlets
-
-        class AttentionWidget(anywidget.AnyWidget):
-            _esm = SCRIPT
-            data = traitlets.Dict().tag(sync=True)
-            layer = traitlets.Int().tag(sync=True)
-            head = traitlets.Int().tag(sync=True)
-            side = traitlets.Unicode("").tag(sync=True)  # "queries", "keys", or "" for none
-            token = traitlets.Int(-1).tag(sync=True)
-
-        data = self.data()
-        layer, head = data["views"][0]["start"]
-        return AttentionWidget(data=data, layer=layer, head=head)
 
 
 def for_script(value: object) -> str:

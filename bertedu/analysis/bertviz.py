@@ -1,20 +1,18 @@
 """bertviz without a network: head view, model view and neuron view of our own models.
 
 As shipped, bertviz (Vig, 2019) fetches require.js, d3 and jQuery from another host, and is blank
-where there is none. Here its script gets d3 and jQuery out of two installed packages, and they go
-into the page with it. That is 330 KB of other people's code in each view: look at it, export it,
-but do not commit it. `without_scripts` takes it out of a notebook and leaves the picture.
+where there is none. Here its scripts are shown with d3 and jQuery out of two installed packages, in
+one page. That is 330 KB of other people's code in each view: look at it, export it, but do not
+commit it. `without_scripts` takes it out of a notebook and leaves the picture.
 """
 
 import hashlib
 import html
-import importlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -34,41 +32,25 @@ SCRIPTS = {
     "jQuery": ("xstatic.pkg.jquery", "data/jquery.min.js"),
 }
 MARK = "<script data-bertviz>"
-LAYERS = '<select id="layer"></select>'  # where bertviz's head view offers its layers
 
 
 class BertvizView:
-    """A view of bertviz that a notebook shows as the last line of a cell, and keeps when exported.
-
-    Where scripts may not run, in a notebook that is not trusted yet, a picture stands there.
-    """
+    """A view of bertviz, kept when exported; where scripts may not run, a picture stands there."""
 
     def __init__(
-        self,
-        kind: str,
-        page: str,
-        params: dict[str, Any],
-        picture: Picture,
-        offered: Sequence[str] = (),
+        self, kind: str, params: dict[str, Any], picture: Picture, models: str = ""
     ) -> None:
-        """Take what bertviz returned, its parameters, and the picture that stands in for it.
-
-        ``offered`` are names for a box that chooses whose attention a head view draws.
-        """
-        self.kind, self.params, self.picture, self.alt = kind, params, picture, picture.alt
-        self._body, self._script = _parts(kind, page)
-        if offered:
-            options = "".join(
-                f'<option value="{i}">{html.escape(name)}</option>'
-                for i, name in enumerate(offered)
-            )
-            box = f'{LAYERS} Model: <select id="filter">{options}</select>'
-            own_box = r'Attention: <select id="filter">.*?</select>'
-            self._body = re.sub(own_box, "", self._body, flags=re.S).replace(LAYERS, box)
+        """Take what bertviz's script reads, the picture that stands in for it, and the HTML of a
+        box that chooses whose attention a head view draws."""
+        self.kind, self.picture, self.alt = kind, picture, picture.alt
+        # a color has 256 shades: four digits are enough
+        self._data = for_script(
+            json.loads(json.dumps(params), parse_float=lambda number: round(float(number), 4))
+        )
+        self._body, self._script = BODIES[kind].replace("{models}", models), _script(kind)
 
     def _repr_html_(self) -> str:
-        data = for_script(self.params)
-        name = f"bertviz-{self.kind}-" + hashlib.sha256(data.encode()).hexdigest()[:12]
+        name = f"bertviz-{self.kind}-" + hashlib.sha256(self._data.encode()).hexdigest()[:12]
         libraries = "\n".join(
             # a notebook page may have `exports`, `module` and `define`: not for these two
             f"(function (exports, module, define) {{ {_library(name)}\n}}).call(scope);"
@@ -83,7 +65,7 @@ class BertvizView:
             f"const copies = document.querySelectorAll('[data-view=\"{name}\"]');\n"
             "const place = Array.from(copies).findIndex((copy) => !copy.dataset.drawn);\n"
             "if (place < 0) return;\nconst root = copies[place];\n"
-            f'const params = {data};\nparams.root_div_id = root.id = "{name}-" + place;\n'
+            f'const params = {self._data};\nparams.root_div_id = root.id = "{name}-" + place;\n'
             'root.dataset.drawn = "yes";\n'
             f"const scope = {{}};\n{libraries}\n"
             "const d3 = scope.d3, $ = window.jQuery.noConflict(true);\n"
@@ -101,7 +83,6 @@ def head_view(
     model: Bert | BertForPreTraining | Mapping[str, Bert | BertForPreTraining],
     tokenizer: Tokenizer,
     text: str,
-    pair: str | None = None,
     layers: Sequence[int] | None = None,
     name: str = "the model",
 ) -> BertvizView:
@@ -113,127 +94,94 @@ def head_view(
     Raises ValueError if a model has no attention, there is no such layer, the models differ in
     layers or heads, or there are too many tokens or numbers for a page.
     """
-    from bertviz import head_view as draw
-
     models = dict(model) if isinstance(model, Mapping) else {name: model}
-    several = len(models) > 1
-    shown, parts = [], []
-    for each, one in models.items():
-        attention, start_b = _attend(one, tokenizer, text, pair, layers, each)
-        page, params = _draw(draw, attention, start_b)
-        shown.append(attention)
-        parts.append(params)
+    shown = [_attend(one, tokenizer, text, layers, each) for each, one in models.items()]
     first = shown[0]
     if any(one.weights.shape != first.weights.shape for one in shown):
         raise ValueError("the models differ in layers, heads or tokens: give models of one size")
-    numbers = len(shown) * first.weights.numel() * (2 if pair else 1)
-    _check_size(first, "numbers", numbers, MOST_NUMBERS)
-    params = parts[0] | {"layer": first.layers[0] - 1}
-    if several:
-        params["attention"] = [
-            part | {"name": each if part["name"] is None else f"{each}, {part['name']}"}
-            for each, own in zip(models, parts, strict=True)
-            for part in own["attention"]
-        ]
+    _check_size(first, "numbers", len(shown) * first.weights.numel(), MOST_NUMBERS)
+    several = len(models) > 1
+    params = {
+        "attention": [_part(one) | {"name": one.name if several else None} for one in shown],
+        "default_filter": "0",
+        "heads": None,
+        "include_layers": [number - 1 for number in first.layers],
+        "layer": first.layers[0] - 1,
+    }
     layer = f"layer {first.layers[0]}"
     alt = f"bertviz head view of {', '.join(models)}, {layer}, over {len(first.tokens)} tokens."
     maps = torch.stack([one.weights[0] for one in shown])
     rows = list(models) if several else [layer]
     picture = head_grid(maps, rows, _head_names(first), alt, first.tokens)
-    offered = [part["name"] for part in params["attention"]] if several else ()
-    return BertvizView("head", page, params, picture, offered)
+    options = "".join(
+        f'<option value="{i}">{html.escape(each)}</option>' for i, each in enumerate(models)
+    )
+    box = f' Model: <select id="filter">{options}</select>' if several else ""
+    return BertvizView("head", params, picture, box)
 
 
 def model_view(
     model: Bert | BertForPreTraining,
     tokenizer: Tokenizer,
     text: str,
-    pair: str | None = None,
     layers: Sequence[int] | None = None,
     name: str = "the model",
 ) -> BertvizView:
-    """Show every head of the chosen layers as a small picture; a click makes it large.
-
-    Raises as `head_view` does.
-    """
-    from bertviz import model_view as draw
-
-    shown, start_b = _attend(model, tokenizer, text, pair, layers, name)
-    lines = shown.weights.numel()
-    _check_size(shown, "lines", lines, MOST_LINES)
-    _check_size(shown, "numbers", lines * (2 if pair else 1), MOST_NUMBERS)
-    page, params = _draw(draw, shown, start_b, display_mode="light")
+    """Show every head as a small picture; a click makes it large. Raises as `head_view` does."""
+    shown = _attend(model, tokenizer, text, layers, name)
+    _check_size(shown, "lines", shown.weights.numel(), MOST_LINES)
     heads = _head_names(shown)
-    params["total_heads"] = max(6, len(heads))  # two heads would each fill the window
+    params = {
+        "attention": [_part(shown) | {"name": None}],
+        "default_filter": "0",
+        "display_mode": "light",
+        "include_heads": list(range(len(heads))),
+        "include_layers": [number - 1 for number in shown.layers],
+        "total_heads": max(6, len(heads)),  # two heads would each fill the window
+    }
     alt = (
         f"bertviz model view of {name}: {len(heads)} heads in each of the layers "
         f"{', '.join(map(str, shown.layers))}, over {len(shown.tokens)} tokens."
     )
     rows = [f"layer {number}" for number in shown.layers]
     picture = head_grid(shown.weights, rows, heads, alt, shown.tokens)
-    return BertvizView("model", page, params, picture)
+    return BertvizView("model", params, picture)
 
 
 def neuron_view(
     model: Bert | BertForPreTraining,
     tokenizer: Tokenizer,
     text: str,
-    pair: str | None = None,
     layers: Sequence[int] | None = None,
-    layer: int | None = None,
-    head: int = 1,
     name: str = "the model",
 ) -> BertvizView:
     """Show where a weight comes from: query, key, their products number by number, softmax.
 
-    The view starts at ``layer`` (the first one shown, if left out) and ``head``, both from 1.
-    Raises ValueError as `head_view` does, or if the view does not hold that layer or head.
+    The view starts at the first head of the first layer shown. Raises as `head_view` does.
     """
-    from bertviz import neuron_view as bertviz_neuron
-
-    shown, start_b = _attend(model, tokenizer, text, pair, layers, name)
-    layer = shown.layers[0] if layer is None else layer
-    heads, count = shown.weights.shape[1], len(shown.tokens)
-    if layer not in shown.layers or not 1 <= head <= heads:
-        raise ValueError(
-            f"the view holds layers {shown.layers} with heads 1 to {heads}, "
-            f"not layer {layer}, head {head}"
-        )
-    vectors = queries_and_keys(encoder_of(model), tokenizer, text, pair)
-    chosen = [vectors[number - 1] for number in shown.layers]
-    numbers = shown.weights.numel() + sum(q.numel() + k.numel() for q, k in chosen)
-    _check_size(shown, "numbers", numbers * (2 if pair else 1), MOST_NUMBERS)
-    answer = _Answer(
-        {"attn": weights[None], "queries": queries[None], "keys": keys[None]}
-        for weights, (queries, keys) in zip(shown.weights, chosen, strict=True)
-    )
-    cut = start_b or count
-    place = shown.layers.index(layer)
-    page = bertviz_neuron.show(
-        answer,
-        "bert",
-        PIECES,
-        shown.tokens[1 : cut - 1],  # bertviz puts [CLS] and [SEP] around them again
-        shown.tokens[cut:-1] or None,
-        display_mode="light",
-        layer=place,
-        head=head - 1,
-        html_action="return",
-    ).data
-    params = _params(page)
-    params["layer_names"] = shown.layers
-    params["bidirectional"] = shown.direction != "left-to-right"
-    alt = f"bertviz neuron view of {name}, layer {layer}, head {head}, over {count} tokens."
-    queries, keys = (vectors[head - 1] for vectors in chosen[place])
-    picture = neuron_maps(queries, keys, shown.head(layer, head), shown.tokens, alt)
-    return BertvizView("neuron", page, params, picture)
+    shown = _attend(model, tokenizer, text, layers, name)
+    vectors = queries_and_keys(encoder_of(model), tokenizer, text)
+    queries, keys = ([vectors[number - 1][i] for number in shown.layers] for i in (0, 1))
+    numbers = shown.weights.numel() + sum(part.numel() for part in queries + keys)
+    _check_size(shown, "numbers", numbers, MOST_NUMBERS)
+    own = {"queries": [q.tolist() for q in queries], "keys": [k.tolist() for k in keys]}
+    params = {
+        "attention": {"all": _part(shown) | own},
+        "bidirectional": shown.direction != "left-to-right",
+        "default_filter": "all",
+        "display_mode": "light",
+        "head": 0,
+        "layer": 0,
+        "layer_names": shown.layers,
+    }
+    layer = shown.layers[0]
+    alt = f"bertviz neuron view of {name}, layer {layer}, head 1, over {len(shown.tokens)} tokens."
+    picture = neuron_maps(queries[0][0], keys[0][0], shown.weights[0, 0], shown.tokens, alt)
+    return BertvizView("neuron", params, picture)
 
 
 def encoder_of(model: nn.Module) -> Bert:
-    """Return the encoder of a model: itself, or what its heads stand on.
-
-    Raises ValueError if it has none. ELMo is made of LSTMs.
-    """
+    """Return the encoder of a model, or raise ValueError: ELMo, made of LSTMs, has none."""
     bert = model if isinstance(model, Bert) else getattr(model, "bert", None)
     if not isinstance(bert, Bert):
         raise ValueError(
@@ -243,9 +191,7 @@ def encoder_of(model: nn.Module) -> Bert:
 
 
 @torch.no_grad()
-def queries_and_keys(
-    bert: Bert, tokenizer: Tokenizer, text: str, pair: str | None = None
-) -> list[tuple[Tensor, Tensor]]:
+def queries_and_keys(bert: Bert, tokenizer: Tokenizer, text: str) -> list[tuple[Tensor, Tensor]]:
     """Return each layer's queries and keys, both (A, S, d): what the weights are made of.
 
     softmax(queries keysᵀ / √d) gives the weights of the head back.
@@ -259,7 +205,7 @@ def queries_and_keys(
     parts = [part for part in bert.modules() if isinstance(part, SelfAttention)]
     hooks = [part.register_forward_pre_hook(keep) for part in parts]
     try:
-        attend(bert, tokenizer, text, pair)
+        attend(bert, tokenizer, text)
     finally:
         for hook in hooks:
             hook.remove()
@@ -276,10 +222,9 @@ def without_scripts(notebook: Path) -> int:
     changed = 0
     for cell in content["cells"]:
         for output in cell.get("outputs", []):
-            page = output.get("data", {}).get("text/html", "")
-            whole = page if isinstance(page, str) else "".join(page)
-            if MARK in whole:
-                kept = re.sub(re.escape(MARK) + r".*?</script>", "", whole, flags=re.DOTALL)
+            page = "".join(output.get("data", {}).get("text/html", ""))  # a string, or its lines
+            if MARK in page:
+                kept = re.sub(re.escape(MARK) + r".*?</script>", "", page, flags=re.DOTALL)
                 output["data"]["text/html"] = kept.splitlines(keepends=True)
                 changed += 1
     if changed:
@@ -288,49 +233,25 @@ def without_scripts(notebook: Path) -> int:
     return changed
 
 
-# -- what bertviz is given
-
-
-# in place of a tokenizer: the text is word pieces already, and nobody looks at their numbers
-PIECES = SimpleNamespace(
-    cls_token="[CLS]",
-    sep_token="[SEP]",
-    tokenize=list,
-    convert_tokens_to_ids=lambda p: [0] * len(p),
-)
-
-
-class _Answer(nn.Module):
-    """In place of a model: bertviz calls it, and gets what ours has computed already."""
-
-    def __init__(self, records: Iterable[dict[str, Tensor]]) -> None:
-        super().__init__()
-        self.records = list(records)
-
-    def forward(self, ids: Tensor, token_type_ids: Tensor | None = None) -> Any:
-        return (self.records,)
+# -- what bertviz's scripts are given
 
 
 def _attend(
     model: Bert | BertForPreTraining,
     tokenizer: Tokenizer,
     text: str,
-    pair: str | None,
     layers: Sequence[int] | None,
     name: str,
-) -> tuple[Attention, int | None]:
-    """Return the weights, and where the second text begins."""
-    encoding = tokenizer.encode(text, pair)
-    count = len(encoding.tokens)
+) -> Attention:
+    count = len(tokenizer.encode(text).tokens)
     if count > MOST_TOKENS:
         raise ValueError(
             f"the text has {count} tokens, and a view shows {MOST_TOKENS} at most: "
             "take a shorter text"
         )
-    if count <= (3 if pair is not None else 2):
+    if count <= 2:
         raise ValueError("the text has no words: there is nothing to show")
-    shown = attend(encoder_of(model), tokenizer, text, pair, name, layers)
-    return shown, encoding.type_ids.index(1) if pair is not None else None
+    return attend(encoder_of(model), tokenizer, text, name, layers)
 
 
 def _check_size(shown: Attention, what: str, count: int, most: int) -> None:
@@ -345,21 +266,47 @@ def _head_names(shown: Attention) -> list[str]:
     return [f"head {number}" for number in range(1, shown.weights.shape[1] + 1)]
 
 
-# -- what bertviz gives back
+def _part(shown: Attention) -> dict[str, Any]:
+    return {
+        "attn": shown.weights.tolist(),
+        "left_text": shown.tokens,
+        "right_text": shown.tokens,
+    }
 
 
-def _library(name: str) -> str:
-    package, path = SCRIPTS[name]
-    try:
-        return files(importlib.import_module(package)).joinpath(path).read_text(encoding="utf-8")
-    except (ImportError, OSError) as error:
-        raise RuntimeError(
-            f"{name} is missing, which bertviz draws with ({error}): "
-            "pip install mpld3 XStatic-jQuery"
-        ) from None
+# -- bertviz's scripts, and the elements that they fill
 
-
-PARAMS = re.compile(r"(?:const params|window\.bertviz_params) = (?=\{)")
+# in bertviz's own markup, to the last space
+BODIES = {
+    "head": """<p>Point at a token: left attends, right is attended to. Each square is a head, \
+from the left: click to hide or show it, double-click for it alone.</p>\
+<div class="bertviz" style="font-family:'Helvetica Neue', Helvetica, Arial, sans-serif;">
+            <span style="user-select:none">
+                Layer: <select id="layer"></select>{models}
+                \n\
+            </span>
+            <div id='vis'></div>
+        </div>""",
+    "model": """<p>A row a layer, a column a head. Click on a head to see its tokens; click again \
+to close it.</p>\
+<div class="bertviz" style="font-family:'Helvetica Neue', Helvetica, Arial, sans-serif;">
+            <span style="user-select:none">
+                \n\
+            </span>
+            <div id='vis'></div>
+        </div>""",
+    "neuron": """<p>Point at a token, then click on its plus sign: query × key, number by number, \
+adds up to q · k; softmax makes it the weight.</p>\
+<div class="bertviz" \
+style="padding:8px;font-family:'Helvetica Neue', Helvetica, Arial, sans-serif;">
+          <span style="user-select:none">
+            <span class="dropdown-label">Layer: </span><select id="layer"></select>
+            <span class="dropdown-label">Head: </span> <select id="att_head"></select>
+            \n\
+          </span>
+          <div id='vis'></div>
+        </div>""",
+}
 BODY = re.compile(r"requirejs\(\['jquery', 'd3'\],\s*function ?\(\$, d3\) \{(.*)\}\);", re.DOTALL)
 # bertviz counts layers and heads from 0; the paper, and this course, from 1
 EDITS: Mapping[str, Sequence[tuple[str, str]]] = {
@@ -371,7 +318,6 @@ EDITS: Mapping[str, Sequence[tuple[str, str]]] = {
             "'Layer ' + config.layers[layerIndex] + \", Head \" + config.heads[headIndex]",
             "`Layer ${config.layers[layerIndex] + 1}, head ${config.heads[headIndex] + 1}`",
         ),
-        ('console.log("x", x, y)', ""),
         (  # on a narrow page it shrinks as a whole; as shipped, the last layer is cut off
             '.attr("width", DIV_WIDTH)',
             '.attr("viewBox", `0 0 ${DIV_WIDTH} ${config.divHeight}`).attr("width", DIV_WIDTH)'
@@ -391,52 +337,32 @@ EDITS: Mapping[str, Sequence[tuple[str, str]]] = {
         ('.attr("width", "100%")', '.attr("width", "100%").style("min-width", "1040px")'),
     ],
 }
-HELP = {
-    "head": "Point at a token: left attends, right is attended to. Each square is a head, from the "
-    "left: click to hide or show it, double-click for it alone.",
-    "model": "A row a layer, a column a head. Click on a head to see its tokens; click again to "
-    "close it.",
-    "neuron": "Point at a token, then click on its plus sign: query × key, number by number, adds "
-    "up to q · k; softmax makes it the weight.",
-}
 
 
-def _draw(
-    draw: Callable[..., Any], shown: Attention, start_b: int | None, **options: str
-) -> tuple[str, dict[str, Any]]:
-    """Return the page of bertviz's head or model view, and its parameters."""
-    weights = list(shown.weights[:, None])  # (1, A, S, S) for each layer
-    page = draw(weights, shown.tokens, start_b, html_action="return", **options).data
-    return page, _params(page) | {"include_layers": [layer - 1 for layer in shown.layers]}
+def _library(name: str) -> str:
+    package, path = SCRIPTS[name]
+    try:
+        return files(package).joinpath(path).read_text(encoding="utf-8")
+    except (ImportError, OSError) as error:
+        raise RuntimeError(
+            f"{name} is missing, which bertviz draws with ({error}): "
+            "pip install mpld3 XStatic-jQuery"
+        ) from None
 
 
-def _params(page: str) -> dict[str, Any]:
-    """Read the parameters out of bertviz's page; numbers rounded, since a color has 256 shades."""
-    found = PARAMS.search(page)
-    if found is None:
-        raise _changed("the parameters")
-    decoder = json.JSONDecoder(parse_float=lambda number: round(float(number), 4))
-    params: dict[str, Any] = decoder.raw_decode(page, found.end())[0]
-    del params["root_div_id"]  # random, and a page may show a view twice
-    return params
-
-
-def _parts(kind: str, page: str) -> tuple[str, str]:
-    """Cut bertviz's page into what it shows and what it runs; drop whatever asks another host."""
-    body = page.partition("</script>")[2].partition("<script")[0].strip()
-    body = re.sub(r"<div id=\S+", '<div class="bertviz"', body, count=1)
-    found = BODY.search(page)
+def _script(kind: str) -> str:
+    """Read bertviz's script, without what asks another host for d3 and jQuery."""
+    found = BODY.search(files("bertviz").joinpath(f"{kind}_view.js").read_text(encoding="utf-8"))
     if found is None:
         raise _changed("the way it loads d3")
     script, count = re.subn(r"const params = [^\n]*", "", found[1], count=1)
-    for old, new in [*EDITS[kind], ('console.log("d3 version", d3.version)', "")]:
-        if old in script:
-            script = script.replace(old, new)
-        elif "console" not in old:
-            count = 0
+    script = re.sub(r'console\.log\("(d3 version|x)", [^)]*\)', "", script)
+    for old, new in EDITS[kind]:
+        count = count and old in script
+        script = script.replace(old, new)
     if not count or "</script" in script:
         raise _changed("its script")
-    return f"<p>{HELP[kind]}</p>{body}", script
+    return script
 
 
 def _changed(what: str) -> RuntimeError:

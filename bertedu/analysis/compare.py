@@ -29,20 +29,14 @@ def attend_all(
 
 
 def strongest_head(shown: Attention, query: int, keys: Sequence[int]) -> tuple[int, int]:
-    """Return the layer and head, from 1, in which token ``query`` gives most to ``keys`` together.
-
-    Tokens are places in the text, from 0.
-    """
+    """Return the layer and head, from 1, in which ``query`` gives most to ``keys`` (from 0)."""
     given = shown.weights[:, :, query, list(keys)].sum(-1)  # (layers, heads)
     row, head = divmod(int(given.argmax()), given.shape[1])
     return shown.layers[row], head + 1
 
 
 def sides(weights: Tensor, query: int) -> Tensor:
-    """Split what token ``query`` gives away: (…, S, S) -> (…, 3), left of it, itself, right of it.
-
-    The three sum to 1.
-    """
+    """Split what ``query`` gives away: (…, S, S) -> (…, 3), left, itself, right; the sum is 1."""
     row = weights[..., query, :]
     parts = (row[..., :query], row[..., query : query + 1], row[..., query + 1 :])
     return torch.stack([part.sum(-1) for part in parts], dim=-1)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.elmo import ElmoForPreTraining
+from bertedu.model.evaluating import evaluating
 from bertedu.pretraining.evaluation import PreTrainingModel
 from bertedu.text.tokenization import SPECIAL_TOKENS
 
@@ -78,7 +79,6 @@ def ask_readers(
     return answers
 
 
-@torch.no_grad()
 def blank_logits(
     model: PreTrainingModel, tokenizer: Tokenizer, text: str, side: Side = "both"
 ) -> tuple[Tensor, list[str]]:
@@ -105,13 +105,9 @@ def blank_logits(
         raise ValueError(f"only an ELMo has a {side} half; leave side out")
     encoding = tokenizer.encode(BLANK.sub("[MASK]", text))
     ids = torch.tensor([encoding.ids], device=next(model.parameters()).device)
-    was_training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         blank = ids == _number(tokenizer, "[MASK]")
         logits = score_blanks(model, ids, blank, _number(tokenizer, "[UNK]"), side)
-    finally:
-        model.train(was_training)
     return logits.float().cpu(), encoding.tokens
 
 
@@ -150,7 +146,7 @@ def score_blanks(
     if isinstance(model, BertForPreTraining):
         to_right = model.config.direction == "left-to-right"
         return model(ids, selected=before if to_right else behind)[0]  # type: ignore[no-any-return]
-    left, right = model(ids, next_at=before, previous_at=behind)
+    left, right = map(model.decoder, model.before_decoder(ids, None, before, behind))
     if side != "both":
         return left if side == "left" else right  # type: ignore[no-any-return]
     return left + right - model.decoder.bias  # type: ignore[no-any-return]

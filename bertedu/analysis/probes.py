@@ -72,9 +72,8 @@ def read_texts(
 def _capitals(encoding: Encoding, line: str, sentences: Sequence[str]) -> list[bool | None]:
     starts = {0, *accumulate(len(sentence) + 1 for sentence in sentences)}
     capitals: list[bool | None] = []
-    for (begin, _), word, token in zip(
-        encoding.offsets, encoding.word_ids, encoding.tokens, strict=True
-    ):
+    pieces = zip(encoding.offsets, encoding.word_ids, encoding.tokens, strict=True)
+    for (begin, _), word, token in pieces:
         asked = word is not None and begin not in starts and not token.startswith("##")
         letter = line[begin : begin + 1]
         capitals.append(letter.isupper() if asked and letter.isalpha() else None)
@@ -223,8 +222,8 @@ def lens(model: BertForPreTraining, batch: Batch) -> Tensor:
     row = blank.nonzero()[:, 0]
     sums = torch.zeros(len(states), len(batch.ids), 3)
     for layer, state in enumerate(states):
-        if 0 < layer < len(states) - 1:
-            state = model.bert.encoder.final_norm(state)  # the last has it already
+        if layer < len(states) - 1:  # the last has it already
+            state = model.bert.encoder.final_norm(state)
         scores = model.mlm(state[blank]).float()
         loss = cross_entropy(scores, labels, reduction="none")
         right = (scores.argmax(-1) == labels).float()

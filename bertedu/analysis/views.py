@@ -22,8 +22,7 @@ LIMIT = "#555555"  # chance lines and limits are gray and dashed everywhere
 
 
 class Picture:
-    """A finished figure. A notebook shows it; its alt text is read aloud, and stands in for the
-    picture in plain text."""
+    """A finished figure; its alt text is read aloud, and stands in for it in plain text."""
 
     def __init__(self, figure: Figure, alt: str) -> None:
         """Draw the figure once, and close it."""

@@ -19,10 +19,7 @@ Readers = PreTrainingModel | Mapping[str, PreTrainingModel]  # one model, or sev
 
 
 def text_box(page: Callable[[str], str], text: str) -> list[widgets.Widget]:
-    """Return a text field and its answer: press Enter, and ``page`` of the text is shown as HTML.
-
-    A ValueError is shown as a sentence.
-    """
+    """Return a text field and its answer, ``page`` of the text as HTML; a ValueError is shown."""
     field = widgets.Text(
         value=text,
         continuous_update=False,  # the value arrives when Enter is pressed
@@ -61,7 +58,6 @@ class Playable(widgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
     """A box of widgets, and what stands in its place where no kernel runs: a web page, a slide."""
 
     def __init__(self, children: Sequence[widgets.Widget], still: str, plain: str) -> None:
-        """``still`` is HTML, ``plain`` the same without it."""
         super().__init__(children)
         self.still, self.plain = still, plain
 
@@ -72,10 +68,7 @@ class Playable(widgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
 
 
 def bars_html(guesses: Sequence[Guess], truth: str | None = None, width: int = 300) -> str:
-    """Draw guesses as a small table with bars; the true word, if known, is set in bold.
-
-    ``width`` is the length of a bar of 100 %, in pixels.
-    """
+    """Draw guesses as a table with bars, 100 % as long as ``width``; the true word is in bold."""
     rows = []
     for guess in guesses:
         word = html.escape(guess.word)

@@ -13,7 +13,7 @@ from bertedu.finetuning.kinds import Answer, Classification, Kind, MultipleChoic
 from bertedu.finetuning.question_answering import QuestionAnswering
 from bertedu.finetuning.tagging import Tagging
 from bertedu.finetuning.training import History, Hyperparameters, TaskModel, finetune, score_items
-from bertedu.model.device import default_device, has_fast_bfloat16
+from bertedu.model.device import default_device
 from bertedu.model.features import READS, Encoder
 from bertedu.model.loading import is_published
 
@@ -103,7 +103,7 @@ def run_once(
     setup: Setup,
     recipe: Hyperparameters,
     score: Sequence[str] = ("dev", "test"),
-    bfloat16: bool | None = None,
+    bfloat16: bool = False,
     progress: bool = True,
 ) -> Run:
     """Fine-tune once, and answer the splits of ``score``.
@@ -112,8 +112,6 @@ def run_once(
     encoder cannot be loaded, and FineTuningDiverged if the loss became NaN.
     """
     device = default_device()
-    if bfloat16 is None:
-        bfloat16 = has_fast_bfloat16(device)
     encoder: Encoder
     encoder, tokenizer = load_encoder(setup.model, recipe.dropout, setup.untrained, recipe.seed)
     kind = make_kind(task, splits)

@@ -13,6 +13,7 @@ from bertedu.finetuning.collation import Item, TaskBatch, scoring_batches, train
 from bertedu.finetuning.encoders import KeptStates, kept_states
 from bertedu.finetuning.examples import Examples, TaskError
 from bertedu.finetuning.kinds import Kind
+from bertedu.model.evaluating import evaluating
 from bertedu.model.features import Encoder
 from bertedu.pretraining.loop import make_optimizer
 from bertedu.pretraining.recipe import scheduled_rate
@@ -91,7 +92,6 @@ class History:
     seconds: float = 0.0
 
 
-@torch.no_grad()
 def score_items(
     model: TaskModel,
     items: Sequence[Item],
@@ -101,15 +101,11 @@ def score_items(
     """Return the scores of each item, float32 on the CPU, in the order of ``items``."""
     device = next(model.parameters()).device
     scores: dict[int, Tensor] = {}
-    was_training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         for places, batch in scoring_batches(items):
             with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
                 rows = model(batch.to(device), kept)
             scores |= zip(places, rows.float().cpu(), strict=True)
-    finally:
-        model.train(was_training)
     return [scores[place] for place in range(len(items))]
 
 

@@ -12,19 +12,10 @@ from bertedu.model.config import BertConfig, Direction
 def attention_mask(padding_mask: Tensor, direction: Direction) -> Tensor | None:
     """Say which key each query may see.
 
-    Parameters
-    ----------
-    padding_mask
-        (B, S), true at real tokens.
-    direction
-        "bidirectional" hides padding only; "left-to-right" also every later token,
-        "right-to-left" every earlier one.
-
-    Returns
-    -------
-    Bool (B, 1, 1, S) or (B, 1, S, S), true where query (third axis) may see key (fourth axis).
-    None if every query sees every key.
-
+    ``padding_mask`` (B, S) is true at real tokens. "bidirectional" hides padding only,
+    "left-to-right" also every later token, "right-to-left" every earlier one. Returns bool
+    (B, 1, 1, S) or (B, 1, S, S), true where query (third axis) may see key (fourth axis); None if
+    every query sees every key.
     """
     keys = padding_mask[:, None, None, :]  # (B, 1, 1, S)
     if direction == "bidirectional":

@@ -7,7 +7,7 @@ beside them `transformers` opens it as it is.
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ from bertedu.model.hugging_face import (
     hugging_face_config,
     hugging_face_names,
     hugging_face_tensors,
-    is_tied,
+    is_untied,
     read_config,
     tie_setting,
 )
@@ -75,12 +75,10 @@ def load_elmo(folder: Path | str) -> ElmoForPreTraining:
     if values.get("model_type") != ELMO:
         raise CheckpointError(f"{folder} holds no ELMo of ours: load it with load_checkpoint")
     tensors, _ = load_tensors(folder / "model.safetensors")
+    state = {n: finite(tensor.float(), n, str(folder)) for n, tensor in tensors.items()}
     try:
         model = ElmoForPreTraining(BertConfig(**values["config"]), ElmoSizes(**values["sizes"]))
-        state = {n: finite(tensor.float(), n, str(folder)) for n, tensor in tensors.items()}
         model.load_state_dict(state | {"decoder.weight": state["elmo.token.weight"]})
-    except CheckpointError:  # says what is wrong
-        raise
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
         first = "; ".join(line.strip() for line in str(error).splitlines()[:2])
         raise CheckpointError(f"{folder}: config.json and weights make no ELMo: {first}") from None
@@ -90,8 +88,7 @@ def load_elmo(folder: Path | str) -> ElmoForPreTraining:
 def load_checkpoint(folder: Path | str) -> BertForPreTraining:
     """Load a checkpoint folder as float32, in evaluation mode.
 
-    Raises CheckpointError if a file is missing, broken, or does not fit its config; the first
-    wrong tensor is named.
+    Raises CheckpointError if a file is missing, broken, or does not fit its config.
     """
     model, absent, _ = load_bert(Path(folder), with_heads=True)
     if absent or not isinstance(model, BertForPreTraining):
@@ -109,18 +106,13 @@ def load_pretrained(folder: Path | str) -> BertForPreTraining | ElmoForPreTraini
     return load_checkpoint(folder)
 
 
-class LoadedBert(NamedTuple):
-    """What a folder holds: a model, its parts that start from chance, tensors without a place."""
-
-    model: Bert | BertForPreTraining
-    absent: tuple[str, ...]
-    unused: tuple[str, ...]
-
-
-def load_bert(folder: Path, with_heads: bool = False) -> LoadedBert:
+def load_bert(
+    folder: Path, with_heads: bool = False
+) -> tuple[Bert | BertForPreTraining, tuple[str, ...], tuple[str, ...]]:
     """Load what a folder of ours or of Hugging Face holds, as float32, in evaluation mode.
 
     Without any head of pre-training in the file it is an encoder alone, unless ``with_heads``.
+    Returns the model, its parts that start from chance, and the names of tensors without a place.
     Raises CheckpointError as `load_checkpoint`; but a head or the pooler may be missing as a whole.
     """
     config, tensors = read_config(folder), canonical(read_tensors(folder))
@@ -132,7 +124,7 @@ def load_bert(folder: Path, with_heads: bool = False) -> LoadedBert:
     absent = load_weights(model, tensors, str(folder))
     places = {*hugging_face_names(model).values(), DECODER_BIAS}
     unused = [n for n in tensors if n not in places and not n.endswith("position_ids")]
-    return LoadedBert(model.eval(), absent, tuple(unused))
+    return model.eval(), absent, tuple(unused)
 
 
 def load_weights(
@@ -144,17 +136,17 @@ def load_weights(
     One thing differs in training: `transformers` never moves the row of [PAD] by looking it up
     (``padding_idx=0``). Ours has no such rule; with the padding mask, no gradient gets there.
     Returns the parts that the file lacks as a whole: heads and pooler, which keep the random
-    weights they were made with. All else must be there and fit, or nothing is changed.
-
-    Raises CheckpointError if a tensor is missing, has another shape, is quantized or holds NaN, or
-    a decoder that should be the token embedding is not.
+    weights they were made with. Raises CheckpointError, and changes nothing, if a tensor is
+    missing, has another shape, is quantized or holds NaN, or a decoder that should be the token
+    embedding is not.
     """
     tensors, state, names = canonical(tensors), model.state_dict(), hugging_face_names(model)
-    decoder_name = names.pop(DECODER) if is_tied(model) else None
-    parts = {part: [name for name in names.values() if name.startswith(part)] for part in _HEADS}
-    absent = [
-        part for part, inside in parts.items() if inside and tensors.keys().isdisjoint(inside)
-    ]
+    decoder_name = None if is_untied(model) else names.pop(DECODER, None)
+    absent = []
+    for part in _HEADS:
+        inside = [name for name in names.values() if name.startswith(part)]
+        if inside and tensors.keys().isdisjoint(inside):
+            absent.append(part)
     for own_name, name in names.items():
         if name.startswith(tuple(absent)):
             continue

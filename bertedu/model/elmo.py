@@ -38,8 +38,7 @@ class ElmoSizes:
 class OneWay(nn.Module):
     """A language model from left to right: LSTM layers, each with a residual around it.
 
-    Every layer's output is projected back to H numbers, as in the paper, so that it can be added
-    to its input and compared with the token table.
+    Every output is projected back to H numbers, as in the paper, to be added to its input.
     """
 
     def __init__(self, hidden_size: int, sizes: ElmoSizes, dropout: float) -> None:
@@ -120,18 +119,9 @@ class ElmoForPreTraining(nn.Module):
         self.decoder.weight = self.elmo.token.weight
         nn.init.zeros_(self.decoder.bias)
 
-    def forward(
-        self,
-        ids: Tensor,
-        padding_mask: Tensor | None = None,
-        next_at: Tensor | None = None,
-        previous_at: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor]:
-        """(B, S) -> scores of the *next* token and of the *previous* one, (B, S, V) each.
-
-        With ``next_at`` and ``previous_at``, bool (B, S), at those positions only: (n, V) each.
-        """
-        left, right = self.before_decoder(ids, padding_mask, next_at, previous_at)
+    def forward(self, ids: Tensor, padding_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """(B, S) -> scores of the *next* token and of the *previous* one, (B, S, V) each."""
+        left, right = self.before_decoder(ids, padding_mask)
         return self.decoder(left), self.decoder(right)
 
     def before_decoder(
@@ -141,7 +131,10 @@ class ElmoForPreTraining(nn.Module):
         next_at: Tensor | None = None,
         previous_at: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Return what `forward` does, with H numbers at each place in place of V word scores."""
+        """Return what `forward` does, with H numbers at each place in place of V word scores.
+
+        With ``next_at`` and ``previous_at``, bool (B, S), at those positions only: (n, H) each.
+        """
         from_left, from_right = self.elmo(ids, padding_mask)
         left = from_left[-1] if next_at is None else from_left[-1][next_at]
         right = from_right[-1] if previous_at is None else from_right[-1][previous_at]

@@ -1,10 +1,10 @@
 """One Transformer layer, and the stack of them."""
 
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from bertedu.model.attention import SelfAttention
 from bertedu.model.config import BertConfig
-from bertedu.model.gelu_linear import GeluLinear
 
 
 class FeedForward(nn.Module):
@@ -13,12 +13,11 @@ class FeedForward(nn.Module):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.intermediate = nn.Linear(config.hidden_size, config.intermediate_size)
-        # GELU and linear in one: the tables between them are the largest of a layer
-        self.output = GeluLinear(config.intermediate_size, config.hidden_size)
+        self.output = nn.Linear(config.intermediate_size, config.hidden_size)
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, S, H) -> (B, S, H)."""
-        return self.output(self.intermediate(x))  # type: ignore[no-any-return]
+        return self.output(F.gelu(self.intermediate(x)))  # type: ignore[no-any-return]
 
 
 class EncoderLayer(nn.Module):

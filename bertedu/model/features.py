@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from bertedu.model.bert import Bert, reads_all
+from bertedu.model.config import ONE_WAY
 from bertedu.model.elmo import Elmo, ScalarMix, turn_around
 
 
@@ -41,7 +42,7 @@ class PairFeatures(nn.Module):
     def __init__(self, left_to_right: Bert, right_to_left: Bert) -> None:
         super().__init__()
         given = (left_to_right.config.direction, right_to_left.config.direction)
-        if given != ("left-to-right", "right-to-left"):
+        if given != ONE_WAY:
             raise ValueError(f"a pair is a left-to-right and a right-to-left model, not {given}")
         self.halves = nn.ModuleList([BertFeatures(left_to_right), BertFeatures(right_to_left)])
         self.size = left_to_right.config.hidden_size + right_to_left.config.hidden_size
@@ -88,9 +89,9 @@ READS: dict[str, tuple[slice, str]] = {
 class LayerFeatures(nn.Module):
     """Hidden states of a frozen BERT, side by side or as a learned weighted sum.
 
-    Nothing of the BERT is trained: no gradient enters it, and its dropout stays off. So its states
-    of a text are always the same. Only the weights of a sum learn. Raises ValueError if ``reads``
-    is none of `READS`, or the model has fewer layers than that reads.
+    No gradient enters the BERT, and its dropout stays off, so its states of a text are always the
+    same. Only the weights of a sum learn. Raises ValueError if ``reads`` is none of `READS`, or the
+    model has fewer layers than that reads.
     """
 
     def __init__(self, bert: Bert, reads: str) -> None:

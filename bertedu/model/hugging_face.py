@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -102,25 +102,24 @@ def canonical(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 def hugging_face_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Name all tensors as `transformers` does; a decoder that is the embedding is left out."""
     state = model.state_dict()
-    if is_tied(model):
-        del state[DECODER]
+    if not is_untied(model):
+        state.pop(DECODER, None)
     tensors = {hugging_face_name(name): tensor for name, tensor in state.items()}
-    if hugging_face_name(DECODER) in tensors:  # then `transformers` reads the second name only
+    if is_untied(model):  # then `transformers` reads the second name only
         tensors[DECODER_BIAS] = tensors["cls.predictions.bias"].clone()
     return tensors
 
 
-def is_tied(model: nn.Module) -> bool:
-    """Whether there is an MLM head whose decoder is the token embedding itself: BERT's own way."""
+def is_untied(model: nn.Module) -> bool:
+    """Whether there is an MLM head whose decoder is not the token embedding, as BERT's own is."""
     if not isinstance(model, BertForPreTraining):
         return False
-    return model.mlm.decoder.weight is model.bert.embeddings.token.weight
+    return model.mlm.decoder.weight is not model.bert.embeddings.token.weight
 
 
 def tie_setting(model: nn.Module) -> dict[str, bool]:
     """Say in a config that the decoder is a table of its own, if it is."""
-    apart = isinstance(model, BertForPreTraining) and not is_tied(model)
-    return {"tie_word_embeddings": False} if apart else {}
+    return {"tie_word_embeddings": False} if is_untied(model) else {}
 
 
 # --- Settings -----------------------------------------------------------------------------------
@@ -135,7 +134,7 @@ def hugging_face_config(config: BertConfig) -> dict[str, Any]:
         "pad_token_id": 0,
         "hidden_dropout_prob": config.dropout,
         "attention_probs_dropout_prob": config.dropout,
-        **{name: value for name, value in asdict(config).items() if name in _SIZES},
+        **{name: getattr(config, name) for name in _SIZES},
         "is_decoder": config.direction == "left-to-right",  # else `transformers` looks ahead
         "bertedu": {"direction": config.direction, "norm": config.norm},
     }
@@ -144,8 +143,8 @@ def hugging_face_config(config: BertConfig) -> dict[str, Any]:
 def read_config(folder: Path, kinds: Collection[str] = ("bert",)) -> BertConfig:
     """Read `config.json`, ours or Hugging Face's; its `model_type` must be one of ``kinds``.
 
-    Raises CheckpointError if there is none, it is not JSON, it describes another kind of model, or
-    it has settings under which the weights mean others.
+    Raises CheckpointError if there is none, it is not JSON or another kind of model, or it has
+    settings under which the weights mean others.
     """
     values, path = read_json(folder), folder / "config.json"
     model_type = values.get("model_type")
@@ -207,10 +206,8 @@ def export_bert(model: Bert | BertForPreTraining, tokenizer: Tokenizer, folder: 
     """Write an encoder, or a BERT with both heads of pre-training, for `transformers`.
 
     Its answers are the same there. Trained on without a padding mask it is not: theirs freezes the
-    row of [PAD] in the word table (``padding_idx=0``), ours does not.
-
-    Raises CheckpointError if their format cannot express this model, the tokenizer is that of
-    another, or ``folder`` cannot be written.
+    row of [PAD] in the word table (``padding_idx=0``), ours does not. Raises CheckpointError if
+    their format cannot express this model, or as `write_folder`.
     """
     refuse_inexpressible(model.config)
     their_class = "BertModel" if isinstance(model, Bert) else "BertForPreTraining"
@@ -246,8 +243,8 @@ def write_folder(
     """Write weights, `config.json`, the tokenizer's two files, and ``more`` texts by name.
 
     All are written under temporary names before any takes the place of an older one. Raises
-    CheckpointError if the tokenizer has word pieces that the model has no embedding for, or the
-    folder cannot be written.
+    CheckpointError if the tokenizer has word pieces without an embedding, FileError if the folder
+    cannot be written.
     """
     pieces = max(tokenizer.get_vocab().values()) + 1
     if pieces > config["vocab_size"]:

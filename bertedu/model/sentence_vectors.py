@@ -6,11 +6,12 @@ from typing import Literal
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from bertedu.model.bert import Bert, BertForPreTraining
+from bertedu.model.evaluating import evaluating
 
 
-@torch.inference_mode()
 def encode(
     model: Bert | BertForPreTraining,
     tokenizer: Tokenizer,
@@ -23,10 +24,8 @@ def encode(
     ``pooling`` "mean" is the mean of the final states of a text's tokens, `[CLS]` and `[SEP]`
     included (Reimers and Gurevych 2019); "cls" is the final state of `[CLS]`. Texts of like length
     meet in a batch, so that little is padded. What is longer than the model's positions is cut.
-    On a CPU, `bertedu.model.packing.pack` makes of a model one that answers sooner.
-
-    Raises TypeError if ``texts`` is one string; ValueError if ``pooling`` is another word, or
-    ``batch_size`` is not positive.
+    On a CPU, `bertedu.model.packing.pack` makes of a model one that answers sooner. Raises
+    TypeError if ``texts`` is one string, ValueError if ``pooling`` or ``batch_size`` is wrong.
     """
     if isinstance(texts, str):
         raise TypeError("encode takes several texts, and got one str. Put it in a list: [text].")
@@ -36,27 +35,18 @@ def encode(
         raise ValueError(f"batch_size is {batch_size}; it must be 1 or more")
     bert = model if isinstance(model, Bert) else model.bert
     device, longest = next(bert.parameters()).device, bert.config.max_position_embeddings
-    rows = [_cut(row.ids, longest) for row in tokenizer.encode_batch(list(texts))]
+    rows = [row.ids for row in tokenizer.encode_batch(list(texts))]
+    # cut what there is no position for, from the end, but not the last [SEP]
+    rows = [row if len(row) <= longest else [*row[: longest - 1], row[-1]] for row in rows]
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
     vectors = torch.empty(len(rows), bert.config.hidden_size, device=device)
-    was_training = bert.training
-    bert.eval()
-    for begin in range(0, len(order), batch_size):
-        chosen = order[begin : begin + batch_size]
-        width = len(rows[chosen[-1]])
-        ids = torch.tensor([rows[i] + [0] * (width - len(rows[i])) for i in chosen], device=device)
-        sizes = torch.tensor([len(rows[i]) for i in chosen], device=device)[:, None]  # (B, 1)
-        real = torch.arange(width, device=device) < sizes  # (B, S)
-        states = bert(ids, padding_mask=real).last.float()  # (B, S, H)
-        if pooling == "mean":
-            states = (states * real[:, :, None]).sum(1) / sizes  # (B, H)
-        else:
-            states = states[:, 0]
-        vectors[torch.tensor(chosen, device=device)] = states
-    bert.train(was_training)
+    with evaluating(bert):
+        for begin in range(0, len(order), batch_size):
+            chosen = order[begin : begin + batch_size]
+            ids = pad_sequence([torch.tensor(rows[i]) for i in chosen], batch_first=True).to(device)
+            sizes = torch.tensor([len(rows[i]) for i in chosen], device=device)[:, None]  # (B, 1)
+            real = torch.arange(ids.shape[1], device=device) < sizes  # (B, S)
+            states = bert(ids, padding_mask=real).last.float()  # (B, S, H)
+            mean = pooling == "mean"
+            vectors[chosen] = (states * real[..., None]).sum(1) / sizes if mean else states[:, 0]
     return vectors
-
-
-def _cut(ids: list[int], longest: int) -> list[int]:
-    """Drop what there is no position for, from the end, but not the last `[SEP]`."""
-    return ids if len(ids) <= longest else [*ids[: longest - 1], ids[-1]]

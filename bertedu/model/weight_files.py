@@ -18,10 +18,7 @@ class CheckpointError(FileError):
 
 
 def read_json(folder: Path) -> dict[str, Any]:
-    """Read the `config.json` of a folder, whatever it describes.
-
-    Raises CheckpointError if there is none, or it is not JSON.
-    """
+    """Read the `config.json` of a folder; CheckpointError if there is none, or it is not JSON."""
     path = folder / "config.json"
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
@@ -49,8 +46,7 @@ def write_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, st
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Read all tensors of a safetensors file, and its metadata.
 
-    Raises CheckpointError if the file is missing, cut short, a pickle, or otherwise not
-    safetensors.
+    Raises CheckpointError if the file is missing, cut short, or not safetensors.
     """
     if not path.is_file():
         raise CheckpointError(f"there is no file {path}")

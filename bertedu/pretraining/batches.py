@@ -12,6 +12,7 @@ from bertedu.model.config import Direction
 from bertedu.pretraining.masking import PAPER, mask_tokens
 from bertedu.pretraining.next_sentence import EncodedDocument, Pair, make_pairs
 from bertedu.pretraining.next_word import next_words
+from bertedu.pretraining.recipe import Question
 from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID
 
 # All documents, read again in every epoch; or a function that gives those of an epoch, when there
@@ -41,11 +42,6 @@ class Batch:
         in_mine = mine[self.selected.nonzero()[:, 0]]  # (n,)
         rows = {name: t[mine] for name, t in vars(self).items() if name != "labels"}
         return Batch(**rows, labels=self.labels[in_mine])
-
-    @property
-    def real_tokens(self) -> int:
-        """The number of tokens that are not padding."""
-        return int(self.padding_mask.sum())
 
 
 @dataclass(frozen=True)
@@ -94,22 +90,16 @@ def batches(
     start: Position | None = None,
     direction: Direction = "bidirectional",
     masking: tuple[float, float] = PAPER,
-    masked: bool | None = None,
+    question: Question | None = None,
 ) -> Iterator[tuple[Batch, Position]]:
     """Yield batches without end, and after each the position of the next one.
 
     For a bidirectional model words are masked; a one-way model reads the text as it is, and
-    predicts the next word everywhere. The pairs are the same. With ``masked``, a one-way model is
-    asked for masked words too: its batches are those of the bidirectional model.
-
-    Every epoch draws its pairs and masks anew (dynamic masking). ``masking``: of the selected
-    tokens, the share of `[MASK]` and that of random words.
-
-    Raises
-    ------
-    ValueError
-        The documents do not fill one batch.
-
+    predicts the next word everywhere. The pairs are the same. A ``question`` says otherwise: asked
+    for "masked" words, a one-way model has the batches of the bidirectional model; asked for "some
+    next", it predicts at ``mask_rate`` of the places. Every epoch draws its pairs and masks anew
+    (dynamic masking). ``masking``: of the selected tokens, the share of
+    `[MASK]` and that of random words. Raises ValueError if the documents do not fill one batch.
     """
     epoch, index = (start.epoch, start.index) if start else (0, 0)
     while True:
@@ -125,19 +115,11 @@ def batches(
         while index < count:
             rows = slice(index * batch_size, (index + 1) * batch_size)
             index += 1
-            yield (
-                make_batch(
-                    packed,
-                    rows,
-                    vocab_size,
-                    [seed, epoch, index],
-                    mask_rate,
-                    direction,
-                    masking,
-                    masked,
-                ),
-                Position(epoch, index),
+            chance = [seed, epoch, index]
+            batch = make_batch(
+                packed, rows, vocab_size, chance, mask_rate, direction, masking, question
             )
+            yield batch, Position(epoch, index)
         epoch, index = epoch + 1, 0
 
 
@@ -149,23 +131,21 @@ def make_batch(
     mask_rate: float,
     direction: Direction = "bidirectional",
     masking: tuple[float, float] = PAPER,
-    masked: bool | None = None,
+    question: Question | None = None,
 ) -> Batch:
-    """Mask some rows of an epoch, or ask for next words; no wider than the longest of them.
-
-    ``masked`` says which; None: words are masked if the direction is "bidirectional".
-    """
+    """Mask some rows of an epoch, or ask for next words; no wider than the longest of them."""
     size = int(packed.sizes[rows].max())
     original = torch.from_numpy(packed.ids[rows, :size].astype(np.int64))
-    if masked or (masked is None and direction == "bidirectional"):
-        generator = torch.Generator().manual_seed(
-            int(np.random.SeedSequence(seed).generate_state(1)[0])
-        )
+    number = int(np.random.SeedSequence(seed).generate_state(1)[0])
+    generator = torch.Generator().manual_seed(number)
+    if question is None:
+        question = "masked" if direction == "bidirectional" else "next"
+    if question == "masked":
         ids, selected = mask_tokens(original, vocab_size, generator, mask_rate, *masking)
         labels = original[selected]
     else:
-        ids = original
-        selected, labels = next_words(original, direction)
+        share = mask_rate if question == "some next" else 1.0
+        ids, (selected, labels) = original, next_words(original, direction, share, generator)
     return Batch(
         ids=ids,
         segment_ids=torch.from_numpy(packed.segments[rows, :size].astype(np.int64)),
@@ -183,7 +163,7 @@ def fixed_batches(
     vocab_size: int,
     seed: int = 2018,
     direction: Direction = "bidirectional",
-    masked: bool | None = None,
+    question: Question | None = None,
 ) -> list[Batch]:
     """Make the batches of one pass over held-out documents, the same at every call."""
     rng = np.random.default_rng([seed])
@@ -196,7 +176,7 @@ def fixed_batches(
             [seed, i],
             0.15,
             direction,
-            masked=masked,
+            question=question,
         )
         for i in range(0, len(packed.sizes), batch_size)
     ]

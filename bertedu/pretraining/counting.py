@@ -4,6 +4,7 @@ A model that does not beat these has learned nothing that needs attention.
 """
 
 from collections.abc import Sequence
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -107,8 +108,5 @@ def _running_text(documents: Sequence[EncodedDocument]) -> Tensor:
     """All ids in one row, each document between `[CLS]` and `[SEP]`."""
     ids = []
     for document in documents:
-        ids.append(CLS_ID)
-        for sentence in document.sentences:
-            ids += sentence
-        ids.append(SEP_ID)
+        ids += [CLS_ID, *chain.from_iterable(document.sentences), SEP_ID]
     return torch.tensor(ids)

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import ONE_WAY
 from bertedu.model.elmo import ElmoForPreTraining
+from bertedu.model.evaluating import evaluating
 from bertedu.pretraining.batches import Batch
 from bertedu.pretraining.next_word import next_words
 
@@ -33,75 +34,50 @@ def ask(model: PreTrainingModel, batch: Batch) -> tuple[list[tuple[Batch, Tensor
     BERT names the masked words, a one-way model the next word everywhere. ELMo is two models: the
     batch is asked for the next words and then for the previous ones.
 
-    Returns
-    -------
-    The batch, as it was asked, and (n, H) for its n labels: ``model.decoder`` makes word scores
-    of them. For ELMo, two of these.
-    Next-sentence scores (B, 2); None for ELMo, which has no such head.
-
+    Returns the batch, as it was asked, with (n, H) for its n labels (``model.decoder`` makes word
+    scores of them; for ELMo, two of these), and next-sentence scores (B, 2): ELMo has none.
     """
     if isinstance(model, BertForPreTraining):
         states, follows = model.before_decoder(
             batch.ids, batch.segment_ids, batch.padding_mask, batch.selected
         )
         return [(batch, states)], follows
-    asked = []
-    for direction in ONE_WAY:
-        selected, labels = next_words(batch.ids, direction)
-        asked.append(dataclasses.replace(batch, selected=selected, labels=labels))
-    following, previous = asked
-    both = model.before_decoder(
-        batch.ids, batch.padding_mask, following.selected, previous.selected
-    )
+    words = [next_words(batch.ids, direction) for direction in ONE_WAY]
+    asked = [dataclasses.replace(batch, selected=where, labels=labels) for where, labels in words]
+    both = model.before_decoder(batch.ids, batch.padding_mask, *(where for where, _ in words))
     return list(zip(asked, both, strict=True)), None
 
 
 def evaluate(model: PreTrainingModel, batches: Sequence[Batch]) -> Scores:
-    """Score a model on batches; every selected token and every pair counts the same.
-
-    Raises
-    ------
-    ValueError
-        There are no batches.
-
-    """
+    """Score a model on batches; every selected token and every pair counts the same."""
     words, pairs = score_pairs(model, batches)
     tokens, losses, right = words.sum(dim=0).tolist()
     nsp_loss, nsp_right = pairs.mean(dim=0).tolist()
     return Scores(losses / tokens, right / tokens, nsp_loss, nsp_right)
 
 
-@torch.inference_mode()
 def score_pairs(model: PreTrainingModel, batches: Sequence[Batch]) -> tuple[Tensor, Tensor]:
     """Score each of N pairs by itself, so that an interval can be drawn over them.
 
-    Returns
-    -------
-    (N, 3): number of selected tokens, sum of their losses, number right.
-    (N, 2): next-sentence loss, and 1 if it was right; NaN for an ELMo.
-
-    Raises
-    ------
-    ValueError
-        There are no batches.
-
+    Returns (N, 3): number of selected tokens, sum of their losses, number right; and (N, 2):
+    next-sentence loss, and 1 if it was right; NaN for an ELMo. Raises ValueError without batches.
     """
     if not batches:
         raise ValueError("no batches to evaluate on: is the held-out split empty?")
-    was_training, device = model.training, next(model.parameters()).device
-    model.eval()
+    device = next(model.parameters()).device
     words, pairs = [], []
-    for batch in batches:
-        batch = batch.to(device)
-        answers, follows = ask(model, batch)
-        sums = [sum_by_pair(asked, model.decoder(states)) for asked, states in answers]
-        words.append(torch.stack(sums).sum(dim=0))
-        if follows is None:
-            pairs.append(torch.full((len(batch.ids), 2), torch.nan))
-            continue
-        loss = F.cross_entropy(follows.float(), batch.next_labels, reduction="none")
-        pairs.append(torch.stack([loss, (follows.argmax(-1) == batch.next_labels).float()], dim=1))
-    model.train(was_training)
+    with evaluating(model):
+        for batch in batches:
+            batch = batch.to(device)
+            answers, follows = ask(model, batch)
+            sums = [sum_by_pair(asked, model.decoder(states)) for asked, states in answers]
+            words.append(torch.stack(sums).sum(dim=0))
+            if follows is None:
+                pairs.append(torch.full((len(batch.ids), 2), torch.nan))
+                continue
+            loss = F.cross_entropy(follows.float(), batch.next_labels, reduction="none")
+            right = (follows.argmax(-1) == batch.next_labels).float()
+            pairs.append(torch.stack([loss, right], dim=1))
     return torch.cat(words).double().cpu(), torch.cat(pairs).double().cpu()
 
 

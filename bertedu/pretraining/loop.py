@@ -7,16 +7,17 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from bertedu.model.config import Direction
-from bertedu.model.elmo import ElmoForPreTraining
+from bertedu.model.bert import BertForPreTraining
+from bertedu.model.config import BertConfig
 from bertedu.model.embeddings import sinusoidal_positions
-from bertedu.pretraining import processes, watching
+from bertedu.pretraining import processes
 from bertedu.pretraining.batches import Batch, Position, Text, batches
 from bertedu.pretraining.evaluation import PreTrainingModel
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.objective import StepLoss, shared_by_processes
 from bertedu.pretraining.recipe import Recipe
 from bertedu.pretraining.state import State, interrupt_between_steps, load_state
+from bertedu.pretraining.watching import Watch, progress_bar
 
 _FAR = 1_000_000_007  # further apart than any two steps of a run: dropout differs by process
 
@@ -46,12 +47,10 @@ def initialize(model: PreTrainingModel, documents: Sequence[EncodedDocument]) ->
             counts += torch.bincount(torch.tensor(sentence), minlength=config.vocab_size)
     share = (counts / counts.sum()).log()
     with torch.no_grad():
-        if isinstance(model, ElmoForPreTraining):  # it has no positions: an LSTM counts
-            model.decoder.bias.copy_(share)
-            return
-        model.mlm.decoder.bias.copy_(share)
-        sines = sinusoidal_positions(config.max_position_embeddings, config.hidden_size)
-        model.bert.embeddings.position.weight.copy_(config.initializer_range * sines)
+        model.decoder.bias.copy_(share)
+        if isinstance(model, BertForPreTraining):  # an ELMo has no positions: an LSTM counts
+            sines = sinusoidal_positions(config.max_position_embeddings, config.hidden_size)
+            model.bert.embeddings.position.weight.copy_(config.initializer_range * sines)
 
 
 def make_optimizer(model: nn.Module, weight_decay: float, eps: float = 1e-8) -> torch.optim.AdamW:
@@ -65,7 +64,7 @@ def make_optimizer(model: nn.Module, weight_decay: float, eps: float = 1e-8) -> 
 
 
 def stream_of(
-    documents: Text, vocab_size: int, direction: Direction, recipe: Recipe, state: State
+    documents: Text, config: BertConfig, recipe: Recipe, state: State
 ) -> Iterator[tuple[Batch, Position]]:
     """Yield the batches from where a run stands; a new phase starts an epoch of its own length."""
     while True:
@@ -77,13 +76,13 @@ def stream_of(
             documents,
             phase.length,
             phase.batch_size,
-            vocab_size,
+            config.vocab_size,
             recipe.seed,
             phase.mask_rate,
             state.position,
-            direction,
+            config.direction,
             recipe.masking,
-            recipe.masked,
+            recipe.question,
         ):
             yield batch
             if recipe.phase_at(state.step) != index:
@@ -109,17 +108,9 @@ def train(
     ends with the same weights, bit for bit, on one CPU thread. With ``stop_at`` the run ends after
     that step, its state saved as for Ctrl-C, while the schedule remains that of all steps.
 
-    Raises
-    ------
-    TrainingDiverged
-        The loss or its gradient became NaN or infinite. The last good state stays on disk.
-    CheckpointError, FileError
-        The state to resume from cannot be used, or a state cannot be written.
-    KeyboardInterrupt
-        Ctrl-C came. The step under way was finished and the state saved.
-    ValueError
-        ``every.save`` is not a multiple of ``every.log``, or more processes than rows of a batch.
-
+    Raises TrainingDiverged if the loss or its gradient became NaN or infinite (the last good state
+    stays on disk), CheckpointError or FileError if a state cannot be read or written, ValueError if
+    a batch has fewer rows than processes, KeyboardInterrupt at Ctrl-C, with the last step saved.
     """
     if every.save % every.log:
         raise ValueError(f"save {every.save} is not a multiple of log {every.log}")
@@ -131,15 +122,12 @@ def train(
         state = load_state(state_path, model, optimizer, recipe)
     last = recipe.steps if stop_at is None else min(stop_at, recipe.steps)
     model.train()
-    meter = watching.Meter(state, device)
-    stream = stream_of(documents, model.config.vocab_size, model.config.direction, recipe, state)
-    with (
-        interrupt_between_steps() as asked_to_stop,
-        watching.progress_bar(state, last, progress) as bar,
-    ):
+    watch = Watch(model, optimizer, state, recipe, state_path)
+    stream = stream_of(documents, model.config, recipe, state)
+    with interrupt_between_steps() as asked_to_stop, progress_bar(state, last, progress) as bar:
         while state.step < last:
             batch, position = next(stream)
-            batch, tokens = batch.to(device), batch.real_tokens
+            batch, tokens = batch.to(device), int(batch.padding_mask.sum())
             # dropout, too, knows only the step
             torch.manual_seed(recipe.seed * 1_000_003 + state.step + _FAR * processes.rank())
             for group in optimizer.param_groups:
@@ -152,21 +140,21 @@ def train(
             optimizer.step()
 
             state.advance(position, tokens)
-            meter.add(scores, norm, tokens)
+            watch.count(scores, norm, tokens)
             bar.update()
             at_end = state.step == recipe.steps
             if state.step % every.log == 0 or at_end:
-                watching.log(meter, state, recipe, state_path, bar)
+                watch.log(bar)
                 if state.step % every.evaluate == 0 or at_end:
-                    watching.score_on_dev(model, held_out, state, recipe, bfloat16)
+                    watch.score_on_dev(held_out, bfloat16)
                 if state.step % every.save == 0 or at_end:
-                    watching.save(state_path, model, optimizer, state, recipe)
-            if every.keep and state.step % every.keep == 0 and state_path is not None:
-                watching.keep(model, state_path, state.step)
+                    watch.save()
+            if every.keep and state.step % every.keep == 0:
+                watch.keep()
             if processes.any_of(asked_to_stop.is_set(), device):
-                watching.stop(model, optimizer, meter, state, recipe, state_path)
+                watch.stop()
     if last < recipe.steps:
-        state.seconds = meter.seconds()
-        watching.save(state_path, model, optimizer, state, recipe)
+        state.seconds = watch.seconds()
+        watch.save()
     model.eval()
     return state

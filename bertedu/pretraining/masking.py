@@ -9,14 +9,7 @@ PAPER = (0.8, 0.1)  # share of [MASK], share of random words; the rest stays
 
 
 def read_procedure(text: str) -> tuple[float, float]:
-    """Turn "80/10/10", MASK/SAME/RND as in the paper's table 8, into the shares of MASK and RND.
-
-    Raises
-    ------
-    ValueError
-        That is not three percentages that add to 100.
-
-    """
+    """Turn "80/10/10", MASK/SAME/RND as in the paper's table 8, into the shares of MASK and RND."""
     parts = [int(part) for part in text.split("/") if part.isdecimal()]
     if len(parts) != 3 or sum(parts) != 100 or text != "/".join(map(str, parts)):
         raise ValueError(
@@ -40,23 +33,9 @@ def mask_tokens(
     rest stay as they are. Special tokens are never selected and never drawn. One draw a token
     decides its group, so that the groups cannot overlap.
 
-    Parameters
-    ----------
-    ids
-        (B, S) token ids.
-    generator
-        The source of chance; the same seed gives the same masks.
-
-    Returns
-    -------
-    Changed ids (B, S), and bool (B, S), true where the original is to be predicted.
-    At least one token is always selected.
-
-    Raises
-    ------
-    ValueError
-        A share is not between 0 and 1, or there is nothing to mask.
-
+    Takes token ids (B, S); the same seed of ``generator`` gives the same masks. Returns changed ids
+    (B, S) and bool (B, S), true where the original is to be predicted: at least one token. Raises
+    ValueError if a share is not between 0 and 1, or there is nothing to mask.
     """
     if not (0 < rate <= 1 and 0 <= mask_share <= 1 and 0 <= random_share <= 1 - mask_share + 1e-9):
         raise ValueError(

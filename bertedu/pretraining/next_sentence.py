@@ -40,13 +40,8 @@ def make_pairs(
 
     A random B is given the same room as a real one. Where documents are hardly longer than that
     room, it still shows: a real B is what A has left of its document, so it is shorter, and it
-    never opens one. `outward_signs` measures both.
-
-    Raises
-    ------
-    ValueError
-        Some source has fewer than two documents, or ``length`` leaves no room for two spans.
-
+    never opens one. `outward_signs` measures both. Raises ValueError if some source has fewer than
+    two documents, or ``length`` leaves no room for two spans.
     """
     room = length - 3  # [CLS] A [SEP] B [SEP]
     if room < 2:
@@ -87,11 +82,8 @@ def outward_signs(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """See of each pair what needs no reading of A: how long B is, and whether it opens a document.
 
-    Returns
-    -------
-    Three arrays (N,): the length of B in ids, whether it starts as one of ``documents`` starts
-    (with the same `OPENING` ids), and the label.
-
+    Returns three arrays (N,): the length of B in ids, whether it starts as one of ``documents``
+    starts (with the same `OPENING` ids), and the label.
     """
     starts = {tuple(_join(document.sentences[:OPENING])[:OPENING]) for document in documents}
     lengths = np.array([len(pair.b) for pair in pairs])

@@ -31,12 +31,8 @@ def pretraining_loss(
     if follows is not None:
         nsp = F.cross_entropy(follows.float(), batch.next_labels)
         ordered = (follows.argmax(-1) == batch.next_labels).float().mean()
-    mlm, right, nsp, ordered = (
-        mlm * weights[0],
-        right * weights[0],
-        nsp * weights[1],
-        ordered * weights[1],
-    )
+    mlm, right = mlm * weights[0], right * weights[0]
+    nsp, ordered = nsp * weights[1], ordered * weights[1]
     loss = mlm + nsp if next_sentence else mlm
     return loss, torch.stack([mlm.detach(), right, nsp.detach(), ordered])
 

@@ -11,7 +11,7 @@ import torch
 from bertedu.model.config import BertConfig, Direction
 from bertedu.model.device import default_device
 from bertedu.pretraining.masking import PAPER
-from bertedu.pretraining.recipe import Phase, Recipe
+from bertedu.pretraining.recipe import Phase, Question, Recipe
 from bertedu.text.corpus import DEFAULT_CORPORA
 
 # name -> what a token may see, and whether the loss has a next-sentence part (paper, 5.1)
@@ -24,14 +24,17 @@ VARIANTS: dict[str, tuple[Direction, bool]] = {
     # the question of no-nsp under another attention mask: same batches, same blanks, same loss
     "mlm-ltr": ("left-to-right", False),
     "mlm-rtl": ("right-to-left", False),
+    # as many questions as no-nsp is asked
+    "ltr-some": ("left-to-right", False),
 }
-MASKED = {"bert", "no-nsp", "mlm-ltr", "mlm-rtl"}  # the others name the next word everywhere
+MASKED = {"bert", "no-nsp", "mlm-ltr", "mlm-rtl"}  # the others name next words
 TOKENS_A_STEP = 2048  # of the default recipe
 
 # option -> what it may be, and in words
 NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
     "--learning-rate": (lambda rate: 0 < rate < math.inf, "a number above zero, such as 0.001"),
     "--dropout": (lambda share: 0 <= share < 1, "a share from 0 to below 1: 0.1 is 10 %"),
+    "--steps": (lambda steps: steps >= 1, "a number above zero"),
     "--minutes": (lambda time: 0 < time < math.inf, "a number above zero"),
     "--seed": (lambda seed: 0 <= seed < 2**32, f"a whole number from 0 to {2**32 - 1}"),
     "--mask-rate": (lambda rate: 0 < rate <= 1, "above 0 and at most 1: 0.15 is 15 %"),
@@ -77,26 +80,21 @@ class PreTrainingOptions:
     resume: bool = False
 
     def check(self) -> None:
-        """Refuse what makes no sense, before any work is done.
-
-        Raises
-        ------
-        ValueError
-            The message names the option, and what it should be.
-
-        """
+        """Refuse what makes no sense, before any work is done, by a ValueError that says why."""
         for option in NUMBERS:
             check_number(option, getattr(self, option.strip("-").replace("-", "_")))
-        if self.steps is not None and self.steps < 1:
-            raise ValueError(f"--steps {self.steps} should be a number above zero")
         if (self.config is None) == (self.init is None):
             raise ValueError(
                 "choose either --config, for a new model, or --init, to train one further"
             )
         if self.variant not in VARIANTS:
             raise ValueError(f"no variant {self.variant!r}: choose one of {', '.join(VARIANTS)}")
-        for option, given in (("--masking", self.masking), ("--mask-rate", self.mask_rate)):
-            if self.variant not in MASKED and given is not None:
+        some = self.variant in {*MASKED, "ltr-some"}
+        for option, given, fits in (
+            ("--masking", self.masking, self.variant in MASKED),
+            ("--mask-rate", self.mask_rate, some),
+        ):
+            if given is not None and not fits:
                 raise ValueError(
                     f"the variant {self.variant} reads its text unmasked: leave out {option}"
                 )
@@ -110,15 +108,15 @@ class PreTrainingOptions:
         """What a token may see."""
         return VARIANTS[self.variant][0]
 
+    @property
+    def question(self) -> Question:
+        """Which words the model is asked for."""
+        if self.variant in MASKED:
+            return "masked"
+        return "some next" if self.variant == "ltr-some" else "next"
+
     def phases(self, config: BertConfig) -> tuple[Phase, ...]:
-        """Return the phases of training, for a model of that size.
-
-        Raises
-        ------
-        ValueError
-            The model has no positions for sequences so long, or they are too short.
-
-        """
+        """Return the phases of training; raise ValueError if a model of that size is too short."""
         phases = Recipe.phases
         if self.length is not None:
             phases = (Phase(1.0, self.length, max(1, TOKENS_A_STEP // self.length)),)
@@ -140,19 +138,12 @@ class PreTrainingOptions:
             seed=self.seed or 0,
             next_sentence=VARIANTS[self.variant][1],
             masking=self.masking or PAPER,
-            masked=self.variant in MASKED,
+            question=self.question,
             phases=self.phases(config),
         )
 
     def chosen_device(self) -> torch.device:
-        """Return the device to compute on.
-
-        Raises
-        ------
-        ValueError
-            It cannot be used here.
-
-        """
+        """Return the device to compute on; raise ValueError if it cannot be used here."""
         if self.device is None:
             return default_device()
         try:

@@ -1,9 +1,12 @@
 """What decides a pre-training run: steps, phases, rates, masking. All of it is in its record."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from bertedu.pretraining.masking import PAPER
+
+# which words a model is asked for: hidden ones; the next one everywhere; or at some places only
+Question = Literal["masked", "next", "some next"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Recipe:
     seed: int = 0
     next_sentence: bool = True  # whether the loss has this part
     masking: tuple[float, float] = PAPER  # share of [MASK], of random words (section 3.1)
-    masked: bool | None = None  # ask for masked words? None: of a bidirectional model only
+    question: Question | None = None  # None: masked words of a bidirectional model, else next ones
     phases: tuple[Phase, ...] = (Phase(0.7, 64, 32, 0.30), Phase(0.3, 128, 16, 0.15))
 
     def phase_at(self, step: int) -> int:
@@ -58,14 +61,10 @@ def scheduled_rate(step: int, steps: int, peak: float, warmup_share: float) -> f
 
 
 def recipe_from(values: dict[str, Any]) -> Recipe:
-    """Make a recipe of what a state or `training.json` holds; what it lacks has its default.
-
-    Raises
-    ------
-    KeyError, TypeError
-        That is no recipe.
-
-    """
+    """Make a recipe of what a state or `training.json` holds; what it lacks has its default."""
     phases = tuple(Phase(**phase) for phase in values["phases"])
     masking = tuple(values.get("masking", PAPER))
-    return Recipe(**{**values, "phases": phases, "masking": masking})
+    values = {**values, "phases": phases, "masking": masking}
+    if "masked" in values:  # a record of before there was a third question
+        values["question"] = {True: "masked", False: "next", None: None}[values.pop("masked")]
+    return Recipe(**values)

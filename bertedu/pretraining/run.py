@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,30 +13,19 @@ import torch
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import load_checkpoint, save_checkpoint
 from bertedu.model.config import BertConfig
-from bertedu.model.device import has_fast_bfloat16
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.model.hugging_face import read_config
 from bertedu.model.weight_files import CheckpointError
-from bertedu.pretraining import processes
-from bertedu.pretraining.batches import Batch, Text, fixed_batches
+from bertedu.pretraining import processes, run_folder
+from bertedu.pretraining.batches import Text, fixed_batches
 from bertedu.pretraining.evaluation import PreTrainingModel
 from bertedu.pretraining.loop import Every, initialize, train
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.options import MASKED, PreTrainingOptions
 from bertedu.pretraining.recipe import Recipe
-from bertedu.pretraining.run_folder import (
-    RUN_FILE,
-    STATE_FILE,
-    alone_in,
-    check_same_run,
-    digest,
-    record_before,
-    told_at_start,
-    write_run,
-    writing,
-)
+from bertedu.pretraining.run_folder import RUN_FILE, STATE_FILE
 from bertedu.pretraining.state import State, read_recipe
-from bertedu.pretraining.texts import load_splits, stream_windows, with_company
+from bertedu.pretraining.texts import Say, load_splits, stream_windows, with_company
 from bertedu.pretraining.timing import steps_for_minutes, use_threads_that_pay
 from bertedu.results.files import write_atomically
 from bertedu.results.origin import current_commit, describe_machine
@@ -48,7 +37,7 @@ LONG = 200  # steps of a run whose first few are worth timing
 EVALUATION_LENGTH, EVALUATION_BATCH = 128, 32
 
 
-def pretrain(options: PreTrainingOptions, say: Callable[[str], None] = print) -> State:
+def pretrain(options: PreTrainingOptions, say: Say = print) -> State:
     """Pre-train BERT and write a checkpoint folder that `transformers` opens.
 
     ``out`` receives `model.safetensors` (16 bit), `config.json`, the tokenizer's files and
@@ -57,45 +46,33 @@ def pretrain(options: PreTrainingOptions, say: Callable[[str], None] = print) ->
     every ``save_every`` steps and at Ctrl-C. Under `torchrun` every process takes its share of each
     batch; see `processes`.
 
-    Raises
-    ------
-    ValueError
-        The options make no sense together; the text is too small; or ``init`` was trained in
-        another direction.
-    FileNotFoundError
-        There is no vocabulary.
-    CheckpointError
-        ``out`` holds a finished or another run, another process is writing to it, or it cannot be
-        written; ``init`` is not a checkpoint, or has another vocabulary.
-    TrainingDiverged
-        The loss became NaN.
-    KeyboardInterrupt
-        Ctrl-C came; the message says where the state is.
-
+    Raises ValueError for options that make no sense together or a text that is too small,
+    FileNotFoundError without a vocabulary, CheckpointError if ``out`` or ``init`` cannot be used,
+    TrainingDiverged if the loss became NaN, KeyboardInterrupt at Ctrl-C; each says what to do.
     """
-    with alone_in(options.out):
-        return _pretrain(options, say if processes.rank() == 0 else _silent)
+    with run_folder.alone_in(options.out):
+        return _pretrain(options, say if processes.rank() == 0 else lambda _: None)
 
 
-def _silent(_: str) -> None:
-    """Say nothing: process 0 speaks for all."""
-
-
-def _pretrain(options: PreTrainingOptions, say: Callable[[str], None]) -> State:
+def _pretrain(options: PreTrainingOptions, say: Say) -> State:
     options.check()
-    out, state_path = options.out, options.out / STATE_FILE
+    out, stop_at = options.out, options.stop_at
+    state_path = out / STATE_FILE
     resuming = _is_resumed(options)
     device = options.chosen_device()
-    bfloat16 = _products(options, device, resuming)
-    before = None if options.init is None else record_before(options.init)
+    bfloat16 = options.bfloat16
+    if bfloat16 is None:  # a resumed run goes on as it began
+        bfloat16 = bool(resuming and run_folder.started_as(out).get("bfloat16"))
+    before = None if options.init is None else run_folder.record_before(options.init)
     config = _config(options)
-    phases = options.phases(config)  # before the text is read: it may not fit
+    # before the text is read: it may not fit
+    longest = max(phase.length for phase in options.phases(config))
     corpora, splits, text = _texts(options, say)
     run = {
         "config": asdict(config),
         "corpora": [str(corpus) for corpus in corpora],
         "vocabulary": hashlib.sha256("\n".join(load_vocabulary()).encode()).hexdigest(),
-        "init": None if options.init is None else digest(options.init),
+        "init": None if before is None else before["sha256"],
         "length": options.length,
         "mask_rate": options.mask_rate,
         "variant": options.variant,
@@ -103,17 +80,24 @@ def _pretrain(options: PreTrainingOptions, say: Callable[[str], None]) -> State:
     }
     if resuming:
         recipe = read_recipe(state_path)
-        check_same_run(options, run, recipe)
+        run_folder.check_same_run(options, run, recipe)
         if options.measure_threads:
-            torch.set_num_threads(told_at_start(out, "threads") or 1)
+            torch.set_num_threads(run_folder.started_as(out).get("threads") or 1)
     else:
         processes.wait_for_all()  # every process has looked into the folder
         if processes.rank() == 0:
-            write_run(out, run | {"threads": torch.get_num_threads()})
+            run_folder.write_run(out, run | {"threads": torch.get_num_threads()})
     model = _model(options, config, splits["train"]).to(device)
     if not resuming:
-        recipe = _recipe(options, config, model, text, bfloat16, run, say)
-    held_out = _held_out(options, splits["dev"], max(phase.length for phase in phases), config)
+        recipe = _recipe(options, model, text, run, say)
+    held_out = fixed_batches(
+        with_company(splits["dev"]),
+        min(EVALUATION_LENGTH, longest),  # no position is unknown
+        EVALUATION_BATCH,
+        config.vocab_size,
+        direction=options.direction,
+        question="masked" if options.variant in MASKED else "next",
+    )
     if not held_out:
         say("too few held-out documents to score on (about 40 documents are needed): going without")
     say(
@@ -126,31 +110,12 @@ def _pretrain(options: PreTrainingOptions, say: Callable[[str], None]) -> State:
     log = math.gcd(LOG_EVERY, options.save_every)
     every = Every(log, save=options.save_every, keep=options.keep_every)
     state = train(
-        model,
-        text,
-        held_out,
-        recipe,
-        state_path,
-        options.resume,
-        bfloat16,
-        every,
-        stop_at=options.stop_at,
+        model, text, held_out, recipe, state_path, resuming, bfloat16, every, stop_at=stop_at
     )
     if state.step < recipe.steps:
         say(f"stopped after step {state.step} of {recipe.steps}, as asked: go on with --resume")
     elif processes.rank() == 0:
-        _finish(
-            options,
-            model,
-            recipe,
-            state,
-            {
-                "corpora": corpora,
-                "bfloat16": bfloat16,
-                "commit": commit,
-                "init": before,
-            },
-        )
+        _finish(options, run, model, recipe, state, commit, before)
     return state
 
 
@@ -169,17 +134,6 @@ def _is_resumed(options: PreTrainingOptions) -> bool:
     if options.minutes is not None and processes.count() > 1:
         raise ValueError("with several processes say --steps: nobody has timed a step of theirs")
     return resuming
-
-
-def _products(options: PreTrainingOptions, device: torch.device, resuming: bool) -> bool:
-    """Whether products are in 16 bits: as asked, else as the run began, else as is faster here."""
-    if options.bfloat16 is not None:
-        return options.bfloat16
-    before = told_at_start(options.out, "bfloat16") if resuming else None
-    if before is not None:
-        return bool(before)
-    # where one of several machines is slow with them, none uses them: they share each step
-    return not processes.any_of(not has_fast_bfloat16(device), device)
 
 
 def _config(options: PreTrainingOptions) -> BertConfig:
@@ -202,7 +156,7 @@ def _config(options: PreTrainingOptions) -> BertConfig:
 
 
 def _texts(
-    options: PreTrainingOptions, say: Callable[[str], None]
+    options: PreTrainingOptions, say: Say
 ) -> tuple[Sequence[str], dict[str, list[EncodedDocument]], Text]:
     """Return the names of the text, its documents by split, and what to train on."""
     if options.stream is None:
@@ -226,49 +180,29 @@ def _model(
 
 
 def _recipe(
-    options: PreTrainingOptions,
-    config: BertConfig,
-    model: PreTrainingModel,
-    text: Text,
-    bfloat16: bool,
-    run: dict[str, Any],
-    say: Callable[[str], None],
+    options: PreTrainingOptions, model: PreTrainingModel, text: Text, run: dict[str, Any], say: Say
 ) -> Recipe:
     """Return the recipe of a new run; what depends on this machine's speed is timed first."""
-    recipe = options.recipe(config)
+    recipe = options.recipe(model.config)
     on_cpu = next(model.parameters()).device.type == "cpu" and processes.count() == 1
     long = options.steps is None or options.steps >= LONG
     if options.measure_threads and on_cpu and long:
-        threads = use_threads_that_pay(model, text, recipe, bfloat16, say)
-        write_run(options.out, run | {"threads": threads})
+        threads = use_threads_that_pay(model, text, recipe, run["bfloat16"], say)
+        run_folder.write_run(options.out, run | {"threads": threads})
     if options.minutes is not None:
-        steps = steps_for_minutes(options.minutes, model, text, recipe, bfloat16)
+        steps = steps_for_minutes(options.minutes, model, text, recipe, run["bfloat16"])
         recipe = dataclasses.replace(recipe, steps=steps)
     return recipe
 
 
-def _held_out(
-    options: PreTrainingOptions,
-    documents: Sequence[EncodedDocument],
-    longest: int,
-    config: BertConfig,
-) -> list[Batch]:
-    return fixed_batches(
-        with_company(documents),
-        min(EVALUATION_LENGTH, longest),  # no position is unknown
-        EVALUATION_BATCH,
-        config.vocab_size,
-        direction=options.direction,
-        masked=options.variant in MASKED,
-    )
-
-
 def _finish(
     options: PreTrainingOptions,
+    run: dict[str, Any],
     model: PreTrainingModel,
     recipe: Recipe,
     state: State,
-    more: dict[str, Any],
+    commit: str | None,
+    before: dict[str, Any] | None,
 ) -> None:
     """Write the checkpoint and its record; then the state of the run may go."""
     known, out = sources(), options.out
@@ -276,21 +210,19 @@ def _finish(
         "variant": options.variant,
         "config": asdict(model.config),
         "recipe": asdict(recipe),
-        "corpora": {
-            name: known[name].sha256 if name in known else None for name in more.pop("corpora")
-        },
-        "bfloat16": more.pop("bfloat16"),
+        "corpora": {n: known[n].sha256 if n in known else None for n in run["corpora"]},
+        "bfloat16": run["bfloat16"],
         "compiled": options.compiled,
         **describe_machine(next(model.parameters()).device),
         "processes": processes.count(),
-        "commit": more.pop("commit"),
+        "commit": commit,
         "steps": state.step,
         "tokens": state.tokens,
         "seconds": round(state.seconds, 3),
         "curve": [{k: round(v, 5) for k, v in row.items()} for row in state.curve],
-        **more,
+        "init": before,
     }
-    with writing(out):
+    with run_folder.writing(out):
         save_checkpoint(model, out, torch.float16)
         save_tokenizer(load_vocabulary(), out)
         write_atomically(out / "training.json", json.dumps(record, indent=1) + "\n")

@@ -27,13 +27,8 @@ LOCK_FILE = ".pretraining.lock"  # held while a run lasts; the system lets it go
 def alone_in(out: Path) -> Iterator[None]:
     """Hold the lock of a run's folder, and leave no empty folder if the run is refused.
 
-    Of several processes under `torchrun` the first holds it for all.
-
-    Raises
-    ------
-    CheckpointError
-        Another process holds it, or the folder cannot be written.
-
+    Of several processes under `torchrun` the first holds it for all. Raises CheckpointError if
+    another run holds it, or the folder cannot be written.
     """
     if processes.rank() != 0:
         yield
@@ -76,21 +71,28 @@ def writing(out: Path) -> Iterator[None]:
 
 def write_run(out: Path, run: dict[str, Any]) -> None:
     """Write down what the run is, which also shows early whether ``out`` can be written."""
-    with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
-        write_atomically(out / RUN_FILE, json.dumps(run, indent=1) + "\n")
+    write_atomically(out / RUN_FILE, json.dumps(run, indent=1) + "\n")
 
 
-def told_at_start(out: Path, name: str) -> Any:
-    """What an unfinished run wrote down when it began; None if it did not."""
-    if not (out / RUN_FILE).exists():
-        return None
-    return json.loads((out / RUN_FILE).read_text(encoding="utf-8")).get(name)
+def started_as(out: Path) -> dict[str, Any]:
+    """Return what an unfinished run wrote down when it began; nothing if it did not."""
+    path = out / RUN_FILE
+    run: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return run
 
 
-def digest(checkpoint: Path) -> str:
-    """Return the hash of the weights of a checkpoint."""
-    return hashlib.sha256((checkpoint / "model.safetensors").read_bytes()).hexdigest()
+def read_record(folder: Path) -> dict[str, Any]:
+    """Return the record of a finished run; raise CheckpointError if the folder holds none."""
+    path = folder / "training.json"
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from None
+    except ValueError:
+        record = None
+    if not isinstance(record, dict):
+        raise CheckpointError(f"{path} is not the record of a finished run")
+    return record
 
 
 def record_before(checkpoint: Path) -> dict[str, Any]:
@@ -105,23 +107,14 @@ def record_before(checkpoint: Path) -> dict[str, Any]:
             f"{checkpoint} was trained with another vocabulary than data/tokenizer: its token "
             "numbers mean other words, so it cannot be trained further here"
         )
-    try:
-        text = (checkpoint / "training.json").read_text(encoding="utf-8")
-        record: dict[str, Any] = json.loads(text)
-    except (OSError, ValueError):
-        record = {}  # weights of others have none
-    return {"sha256": digest(checkpoint)} | record
+    record = {"sha256": hashlib.sha256((checkpoint / "model.safetensors").read_bytes()).hexdigest()}
+    with suppress(CheckpointError):  # weights of others have no record
+        record |= read_record(checkpoint)
+    return record
 
 
 def check_same_run(options: PreTrainingOptions, run: dict[str, Any], recipe: Recipe) -> None:
-    """Refuse to go on with other options than the run was started with; clear what a kill left.
-
-    Raises
-    ------
-    CheckpointError
-        The message names the first option that differs.
-
-    """
+    """Refuse to go on with other options than the run was started with; clear what a kill left."""
     out = options.out
     asked = {name: getattr(options, name) for name in ("steps", "seed", "learning_rate", "masking")}
     changed = {
@@ -129,8 +122,7 @@ def check_same_run(options: PreTrainingOptions, run: dict[str, Any], recipe: Rec
         for name, value in asked.items()
         if value is not None and value != getattr(recipe, name)
     }
-    if (out / RUN_FILE).exists():
-        before = json.loads((out / RUN_FILE).read_text(encoding="utf-8"))
+    if before := started_as(out):
         before.setdefault("bfloat16", run["bfloat16"])  # of a time when a run did not say
         changed |= {n: (before.get(n), run[n]) for n in run if before.get(n) != run[n]}
     for name, (was, now) in changed.items():

@@ -48,14 +48,7 @@ def save_state(
 def load_state(
     path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, recipe: Recipe
 ) -> State:
-    """Take up a run where `save_state` left it.
-
-    Raises
-    ------
-    CheckpointError
-        The file is broken, of another model, or of another recipe.
-
-    """
+    """Take up a run where `save_state` left it, if it is of this model and recipe."""
     tensors, metadata = load_tensors(path)
     try:
         described = json.loads(metadata["training"])
@@ -89,16 +82,7 @@ def load_state(
 
 
 def shrink_state(path: Path, out: Path) -> None:
-    """Copy a state with 16 bits a number, so that it can be passed on: half the size.
-
-    What goes on from it is near the run that was saved, no longer equal to it.
-
-    Raises
-    ------
-    CheckpointError
-        The file cannot be read, or the copy not written.
-
-    """
+    """Copy a state with 16 bits a number, half the size; what follows it is near, not equal."""
     tensors, metadata = load_tensors(path)
     kinds = {"weight": torch.float16, "exp_avg": torch.bfloat16, "exp_avg_sq": torch.bfloat16}
     small = {
@@ -128,14 +112,7 @@ def interrupt_between_steps() -> Iterator[threading.Event]:
 
 
 def read_recipe(state_path: Path) -> Recipe:
-    """Read back the recipe of an unfinished run.
-
-    Raises
-    ------
-    CheckpointError
-        The file is broken, or is not a training state.
-
-    """
+    """Read back the recipe of an unfinished run; raise CheckpointError if that is none."""
     _, metadata = load_tensors(state_path)
     try:
         return recipe_from(json.loads(metadata["training"])["recipe"])

@@ -9,9 +9,11 @@ from bertedu.text.corpus import DEFAULT_CORPORA, by_split, load_documents
 from bertedu.text.fast_tokenizer import load_tokenizer
 from bertedu.text.streaming import DocumentStream
 
+Say = Callable[[str], None]  # print, or what is quieter
+
 
 def load_splits(
-    corpora: Sequence[str] = DEFAULT_CORPORA, say: Callable[[str], None] = print
+    corpora: Sequence[str] = DEFAULT_CORPORA, say: Say = print
 ) -> dict[str, list[EncodedDocument]]:
     """Read corpora, cut them into sentences and word pieces: documents by split."""
     tokenizer = load_tokenizer()
@@ -24,14 +26,7 @@ def load_splits(
 
 
 def stream_windows(where: str) -> Callable[[int], dict[str, list[EncodedDocument]]]:
-    """Return a function from the number of a window of a stream to its documents by split.
-
-    Raises
-    ------
-    CorpusError
-        There is no such stream; see `DocumentStream`.
-
-    """
+    """Return a function from the number of a window of a stream to its documents by split."""
     stream, tokenizer = DocumentStream(where), load_tokenizer()
 
     @lru_cache(maxsize=1)  # the first is asked for three times: to start, to score, to train

@@ -3,23 +3,20 @@
 import dataclasses
 import os
 import time
-from collections.abc import Callable
 
 import torch
 
-from bertedu.pretraining.batches import Text, batches
+from bertedu.pretraining.batches import Text
 from bertedu.pretraining.evaluation import PreTrainingModel
-from bertedu.pretraining.loop import make_optimizer
+from bertedu.pretraining.loop import make_optimizer, stream_of
 from bertedu.pretraining.objective import pretraining_loss
 from bertedu.pretraining.recipe import Recipe
+from bertedu.pretraining.state import State
+from bertedu.pretraining.texts import Say
 
 
 def steps_for_minutes(
-    minutes: float,
-    model: PreTrainingModel,
-    documents: Text,
-    recipe: Recipe,
-    bfloat16: bool,
+    minutes: float, model: PreTrainingModel, documents: Text, recipe: Recipe, bfloat16: bool
 ) -> int:
     """Time a few steps on a copy's behalf, and say how many of a recipe's fit.
 
@@ -37,16 +34,8 @@ def step_seconds(
     optimizer = make_optimizer(model, recipe.weight_decay)  # at learning rate 0: nothing moves
     mean = 0.0
     for phase in recipe.phases:
-        stream = batches(
-            documents,
-            phase.length,
-            phase.batch_size,
-            model.config.vocab_size,
-            recipe.seed,
-            phase.mask_rate,
-            direction=model.config.direction,
-            masked=recipe.masked,
-        )
+        alone = dataclasses.replace(recipe, phases=(phase,))
+        stream = stream_of(documents, model.config, alone, State())
         times = []
         for _ in range(tries):
             batch = next(stream)[0].to(device)
@@ -63,11 +52,7 @@ def step_seconds(
 
 
 def use_threads_that_pay(
-    model: PreTrainingModel,
-    documents: Text,
-    recipe: Recipe,
-    bfloat16: bool,
-    say: Callable[[str], None] = print,
+    model: PreTrainingModel, documents: Text, recipe: Recipe, bfloat16: bool, say: Say = print
 ) -> int:
     """Compute on one CPU thread, or on all cores if that makes a step a tenth shorter; say which.
 

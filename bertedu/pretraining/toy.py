@@ -7,17 +7,19 @@ below it in the long run has seen something that it should not see.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import DIRECTIONS, BertConfig, Direction
+from bertedu.model.evaluating import evaluating
 from bertedu.pretraining.batches import Batch
 from bertedu.pretraining.loop import make_optimizer
 from bertedu.pretraining.masking import mask_tokens
@@ -38,7 +40,7 @@ SEES: dict[Direction, tuple[bool, bool]] = {  # left of the word, right of it
 
 @dataclass(frozen=True)
 class Questions:
-    """N held-out words. ``ids`` is (sentences, S); word n is at ``rows[n]``, ``columns[n]``.
+    """N held-out words, ``answers``. ``ids`` is (sentences, S); word n is at ``rows``, ``columns``.
 
     ``limits`` has for each direction the (N,) nats that a perfect reader of it would pay.
     """
@@ -46,24 +48,15 @@ class Questions:
     ids: Tensor
     rows: Tensor
     columns: Tensor
+    answers: Tensor
     limits: dict[Direction, Tensor]
-
-    @property
-    def answers(self) -> Tensor:
-        """The (N,) words asked for."""
-        return self.ids[self.rows, self.columns]
 
 
 def toy_ids(language: ToyLanguage, sentences: Sequence[Sequence[str]]) -> Tensor:
     """Write sentences as `[CLS] … [SEP] [PAD] …`: (sentences, S)."""
     number = {word: i for i, word in enumerate([*SPECIAL_TOKENS, *language.words])}
-    longest = max(map(len, sentences))
-    return torch.tensor(
-        [
-            [CLS_ID, *(number[word] for word in s), SEP_ID, *[PAD_ID] * (longest - len(s))]
-            for s in sentences
-        ]
-    )
+    rows = [torch.tensor([CLS_ID, *(number[word] for word in s), SEP_ID]) for s in sentences]
+    return pad_sequence(rows, batch_first=True, padding_value=PAD_ID)
 
 
 def toy_questions(language: ToyLanguage, sentences: Sequence[Sequence[str]]) -> Questions:
@@ -71,15 +64,14 @@ def toy_questions(language: ToyLanguage, sentences: Sequence[Sequence[str]]) -> 
     places = [(row, t) for row, sentence in enumerate(sentences) for t in range(len(sentence))]
     limits = {}
     for direction, (left, right) in SEES.items():
-        chances = [
-            language.posterior(sentences[row], t, left, right)[
-                language.words.index(sentences[row][t])
-            ]
-            for row, t in places
-        ]
+        chances = []
+        for row, t in places:
+            answer = language.words.index(sentences[row][t])
+            chances.append(language.posterior(sentences[row], t, left, right)[answer])
         limits[direction] = -torch.stack(chances).log().float()
-    rows, columns = torch.tensor(places).T
-    return Questions(toy_ids(language, sentences), rows, columns + 1, limits)  # + 1: [CLS]
+    ids, (rows, columns) = toy_ids(language, sentences), torch.tensor(places).T
+    columns = columns + 1  # [CLS]
+    return Questions(ids, rows, columns, ids[rows, columns], limits)
 
 
 def toy_losses(model: BertForPreTraining, questions: Questions) -> Tensor:
@@ -87,23 +79,20 @@ def toy_losses(model: BertForPreTraining, questions: Questions) -> Tensor:
     return F.nll_loss(toy_log_chances(model, questions), questions.answers, reduction="none")
 
 
-@torch.inference_mode()
 def toy_log_chances(model: BertForPreTraining, questions: Questions) -> Tensor:
     """(N, V) log probabilities of each word: hidden in turn, or foretold from one side."""
     direction = model.config.direction
     sentences, rows, columns = questions.ids, questions.rows, questions.columns
-    was_training = model.training
-    model.eval()
-    if direction == "bidirectional":
-        ids = sentences[rows].clone()
-        at = torch.zeros_like(ids, dtype=torch.bool)
-        at[torch.arange(len(rows)), columns] = True
-        ids[at] = MASK_ID
-        words, _ = model(ids, padding_mask=ids != PAD_ID, selected=at)  # one a row, in order
-    else:
-        scores, _ = model(sentences, padding_mask=sentences != PAD_ID)
-        words = scores[rows, columns + (1 if direction == "right-to-left" else -1)]
-    model.train(was_training)
+    with evaluating(model):
+        if direction == "bidirectional":
+            ids = sentences[rows].clone()
+            at = torch.zeros_like(ids, dtype=torch.bool)
+            at[torch.arange(len(rows)), columns] = True
+            ids[at] = MASK_ID
+            words, _ = model(ids, padding_mask=ids != PAD_ID, selected=at)  # one a row, in order
+        else:
+            scores, _ = model(sentences, padding_mask=sentences != PAD_ID)
+            words = scores[rows, columns + (1 if direction == "right-to-left" else -1)]
     log_chances: Tensor = words.log_softmax(-1)
     return log_chances
 
@@ -112,16 +101,21 @@ def train_toy(
     direction: Direction = "bidirectional",
     seed: int = 0,
     steps: int = STEPS,
-    language: ToyLanguage | None = None,
     progress: bool = True,
-    watch: Callable[[int, BertForPreTraining], None] | None = None,
 ) -> BertForPreTraining:
     """Train a model of 2 layers and 64 numbers a token on the toy language. Under a minute.
 
     BERT's loss without sentence pairs: masked words, or next words if it reads in one direction.
-    ``watch`` is called before the first step and after every twentieth part of the run.
     """
-    language = language or ToyLanguage()
+    *_, (_, model) = train_in_parts(direction, seed, steps, progress)
+    return model.eval()
+
+
+def train_in_parts(
+    direction: Direction, seed: int, steps: int, progress: bool = True
+) -> Iterator[tuple[int, BertForPreTraining]]:
+    """Train as `train_toy`, and yield step and model at the start and after each twentieth part."""
+    language = ToyLanguage()
     size = len(SPECIAL_TOKENS) + len(language.words)
     torch.manual_seed(seed)
     model = BertForPreTraining(BertConfig(size, 64, 2, 4, 256, 32, 2, 0.0, direction=direction))
@@ -130,8 +124,8 @@ def train_toy(
     schedule = Recipe(steps, LEARNING_RATE)
     generator = torch.Generator().manual_seed(seed)
     for step in tqdm(range(steps), desc=f"toy, {direction}", disable=not progress):
-        if watch is not None and step % max(1, steps // 20) == 0:
-            watch(step, model)
+        if step % max(1, steps // 20) == 0:
+            yield step, model
         drawn = torch.randint(len(sentences), (BATCH,), generator=generator)
         batch = toy_batch(sentences[drawn], size, direction, generator)
         for group in optimizer.param_groups:
@@ -140,9 +134,7 @@ def train_toy(
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
-    if watch is not None:
-        watch(steps, model)
-    return model.eval()
+    yield steps, model
 
 
 def toy_batch(
@@ -169,50 +161,31 @@ def held_out_questions(language: ToyLanguage) -> tuple[list[list[str]], Question
 
 
 def compare_with_limits(seeds: int, steps: int = STEPS) -> tuple[list[dict[str, object]], Trained]:
-    """Train all three directions, some seeds each.
+    """Train all three directions, some seeds each; return a row for each look, and the models.
 
-    Returns
-    -------
-    A row for each look at the held-out words: direction, seed, step, loss and limit (mean nats a
-    word, on the same words), the excess of the loss over the limit in per cent, seconds of
-    training so far.
-    The trained models.
-
+    Loss and limit are mean nats a word on the same held-out words, the excess of the loss is in
+    per cent of the limit, seconds are those of training so far.
     """
-    language = ToyLanguage()
-    _, questions = held_out_questions(language)
+    _, questions = held_out_questions(ToyLanguage())
     rows: list[dict[str, object]] = []
     trained: Trained = {}
     for direction, seed in product(DIRECTIONS, range(seeds)):
-        more, model = _look_while_training(direction, seed, steps, language, questions)
-        rows += more
-        trained[direction, seed] = model
+        limit = questions.limits[direction].mean().item()
+        seconds, began = 0.0, time.perf_counter()
+        for step, model in train_in_parts(direction, seed, steps):
+            seconds += time.perf_counter() - began
+            loss = toy_losses(model, questions).mean().item()
+            rows.append(
+                {
+                    "direction": direction,
+                    "seed": seed,
+                    "step": step,
+                    "loss": round(loss, 4),
+                    "limit": round(limit, 4),
+                    "excess_percent": round(100 * (loss / limit - 1), 2),
+                    "seconds": round(seconds, 1),
+                }
+            )
+            began = time.perf_counter()
+        trained[direction, seed] = model.eval()
     return rows, trained
-
-
-def _look_while_training(
-    direction: Direction, seed: int, steps: int, language: ToyLanguage, questions: Questions
-) -> tuple[list[dict[str, object]], BertForPreTraining]:
-    limit = questions.limits[direction].mean().item()
-    rows: list[dict[str, object]] = []
-    looking, began = 0.0, time.perf_counter()
-
-    def look(step: int, model: BertForPreTraining) -> None:
-        nonlocal looking
-        at = time.perf_counter()
-        loss = toy_losses(model, questions).mean().item()
-        rows.append(
-            {
-                "direction": direction,
-                "seed": seed,
-                "step": step,
-                "loss": round(loss, 4),
-                "limit": round(limit, 4),
-                "excess_percent": round(100 * (loss / limit - 1), 2),
-                "seconds": round(at - began - looking, 1),
-            }
-        )
-        looking += time.perf_counter() - at
-
-    model = train_toy(direction, seed, steps, language, watch=look)
-    return rows, model

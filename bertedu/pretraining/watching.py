@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -23,134 +23,109 @@ class TrainingDiverged(FloatingPointError):
     """The loss is no longer a number."""
 
 
-class Meter:
-    """What the steps since the last row of the curve came to, on average."""
-
-    def __init__(self, state: State, device: torch.device) -> None:
-        self.device, self.began, self.before = device, time.perf_counter(), state.seconds
-        self.restart()
-
-    def restart(self) -> None:
-        """Begin a new row."""
-        self.sums, self.steps, self.tokens = torch.zeros(5, device=self.device), 0, 0
-
-    def add(self, scores: Tensor, norm: Tensor, tokens: int) -> None:
-        """Count a step: its four scores, the norm of its gradient, its tokens."""
-        # The gradient is watched, too: this step's loss may be fine and its update NaN.
-        self.sums = self.sums + torch.cat([scores, norm.detach()[None]])
-        self.steps, self.tokens = self.steps + 1, self.tokens + tokens
-
-    def means(self) -> list[float]:
-        """Return the averages over steps and processes."""
-        means: list[float] = processes.mean(self.sums / max(1, self.steps)).tolist()
-        return means
-
-    def seconds(self) -> float:
-        """Return the seconds of training, earlier sittings included."""
-        return self.before + time.perf_counter() - self.began
-
-
 def progress_bar(state: State, last: int, progress: bool) -> tqdm:
     """Show how far the run is, from the first process only."""
     shown = progress and processes.rank() == 0
     return tqdm(total=last, initial=state.step, desc="pre-training", disable=not shown, unit="step")
 
 
-def log(
-    meter: Meter,
-    state: State,
-    recipe: Recipe,
-    state_path: Path | None,
-    bar: tqdm,
-) -> None:
-    """Write a row of the curve; refuse a loss that is no number."""
-    means = meter.means()
-    if not all(map(math.isfinite, means)):
-        raise TrainingDiverged(_diverged(state, recipe, meter.steps, state_path))
-    seconds = meter.seconds()
-    bar.set_postfix_str(
-        f"loss {means[0]:.2f}, words {means[1]:.1%}, "
-        + (f"order {means[3]:.1%}, " if recipe.next_sentence else "")
-        + f"{meter.tokens / max(seconds - state.seconds, 1e-9):,.0f} tokens/s"
-    )
-    state.seconds = seconds
-    row: dict[str, float] = {
-        "step": state.step,
-        "tokens": state.tokens,
-        "seconds": round(seconds, 1),
-        "mlm_loss": means[0],
-        "mlm_accuracy": means[1],
-    }
-    if recipe.next_sentence:
-        row |= {"nsp_loss": means[2], "nsp_accuracy": means[3]}
-    state.curve.append(row)
-    meter.restart()
+@dataclass
+class Watch:
+    """A run between its steps: what they came to since the last row of the curve, and its files."""
 
+    model: PreTrainingModel
+    optimizer: torch.optim.Optimizer
+    state: State
+    recipe: Recipe
+    path: Path | None
 
-def score_on_dev(
-    model: PreTrainingModel, held_out: Sequence[Batch], state: State, recipe: Recipe, bfloat16: bool
-) -> None:
-    """Put scores on held-out batches into the last row of the curve."""
-    if not held_out or processes.rank() != 0:
-        return
-    with torch.autocast(next(model.parameters()).device.type, torch.bfloat16, enabled=bfloat16):
-        dev = evaluate(model, held_out)
-    state.curve[-1] |= {
-        f"dev_{name}": value
-        for name, value in asdict(dev).items()
-        if recipe.next_sentence or not name.startswith("nsp")
-    }
+    def __post_init__(self) -> None:
+        """Begin to count."""
+        self.device = next(self.model.parameters()).device
+        self.began, self.before = time.perf_counter(), self.state.seconds
+        self._begin_row()
 
+    def _begin_row(self) -> None:
+        self.sums, self.steps, self.tokens = torch.zeros(5, device=self.device), 0, 0
 
-def save(
-    path: Path | None,
-    model: PreTrainingModel,
-    optimizer: torch.optim.Optimizer,
-    state: State,
-    recipe: Recipe,
-) -> None:
-    """Save the state, if it is to be saved and this process is the one that writes."""
-    if path is not None and processes.rank() == 0:
-        save_state(path, model, optimizer, state, recipe)
+    def count(self, scores: Tensor, norm: Tensor, tokens: int) -> None:
+        """Count a step: its four scores, the norm of its gradient, its tokens."""
+        # The gradient is watched, too: this step's loss may be fine and its update NaN.
+        self.sums = self.sums + torch.cat([scores, norm.detach()[None]])
+        self.steps, self.tokens = self.steps + 1, self.tokens + tokens
 
+    def seconds(self) -> float:
+        """Return the seconds of training, earlier sittings included."""
+        return self.before + time.perf_counter() - self.began
 
-def keep(model: PreTrainingModel, state_path: Path, step: int) -> None:
-    """Keep the weights of the middle of a run, as a checkpoint of its own."""
-    if processes.rank() == 0:
-        folder = state_path.parent / "steps" / f"{step:06d}"
-        save_checkpoint(model, folder, torch.float16)
-        save_tokenizer(load_vocabulary(), folder)
+    def _means(self) -> list[float]:
+        """Return the averages over steps and processes; refuse a loss that is no number."""
+        means: list[float] = processes.mean(self.sums / max(1, self.steps)).tolist()
+        if all(map(math.isfinite, means)):
+            return means
+        kept, step = "No state was saved yet.", self.state.step
+        if self.path is not None and self.path.exists():
+            kept = f"The last good state is kept in {self.path}."
+        raise TrainingDiverged(
+            "the loss or its gradient became NaN or infinite between steps "
+            f"{step - self.steps + 1} and {step}, at learning rate "
+            f"{self.recipe.learning_rate_at(step - 1):.2g}. {kept} The same chance would lead "
+            "there again: start in another folder with half the learning rate, or another seed."
+        )
 
+    def log(self, bar: tqdm) -> None:
+        """Write a row of the curve."""
+        means, seconds, state = self._means(), self.seconds(), self.state
+        bar.set_postfix_str(
+            f"loss {means[0]:.2f}, words {means[1]:.1%}, "
+            + (f"order {means[3]:.1%}, " if self.recipe.next_sentence else "")
+            + f"{self.tokens / max(seconds - state.seconds, 1e-9):,.0f} tokens/s"
+        )
+        state.seconds = seconds
+        row: dict[str, float] = {
+            "step": state.step,
+            "tokens": state.tokens,
+            "seconds": round(seconds, 1),
+            "mlm_loss": means[0],
+            "mlm_accuracy": means[1],
+        }
+        if self.recipe.next_sentence:
+            row |= {"nsp_loss": means[2], "nsp_accuracy": means[3]}
+        state.curve.append(row)
+        self._begin_row()
 
-def stop(
-    model: PreTrainingModel,
-    optimizer: torch.optim.Optimizer,
-    meter: Meter,
-    state: State,
-    recipe: Recipe,
-    state_path: Path | None,
-) -> None:
-    """Save what Ctrl-C found, if it is worth saving, and raise KeyboardInterrupt."""
-    if state_path is None:
-        raise KeyboardInterrupt(f"stopped after step {state.step}; nothing was saved")
-    if not all(map(math.isfinite, meter.means())):
-        raise TrainingDiverged(_diverged(state, recipe, meter.steps, state_path))
-    state.seconds = meter.seconds()
-    save(state_path, model, optimizer, state, recipe)
-    raise KeyboardInterrupt(
-        f"stopped after step {state.step}; the state is in {state_path}: go on with --resume"
-    )
+    def score_on_dev(self, held_out: Sequence[Batch], bfloat16: bool) -> None:
+        """Put scores on held-out batches into the last row of the curve."""
+        if not held_out or processes.rank() != 0:
+            return
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=bfloat16):
+            dev = evaluate(self.model, held_out)
+        self.state.curve[-1] |= {
+            f"dev_{name}": value
+            for name, value in asdict(dev).items()
+            if self.recipe.next_sentence or not name.startswith("nsp")
+        }
 
+    def save(self) -> None:
+        """Save the state, if it is to be saved and this process is the one that writes."""
+        if self.path is not None and processes.rank() == 0:
+            save_state(self.path, self.model, self.optimizer, self.state, self.recipe)
 
-def _diverged(state: State, recipe: Recipe, steps: int, path: Path | None) -> str:
-    kept = (
-        f"The last good state is kept in {path}."
-        if path is not None and path.exists()
-        else "No state was saved yet."
-    )
-    return (
-        f"the loss or its gradient became NaN or infinite between steps {state.step - steps + 1} "
-        f"and {state.step}, at learning rate {recipe.learning_rate_at(state.step - 1):.2g}. {kept} "
-        "The same chance would lead there again: start in another folder with half the learning "
-        "rate, or another seed."
-    )
+    def keep(self) -> None:
+        """Keep the weights of the middle of a run, as a checkpoint of its own."""
+        if self.path is not None and processes.rank() == 0:
+            folder = self.path.parent / "steps" / f"{self.state.step:06d}"
+            save_checkpoint(self.model, folder, torch.float16)
+            save_tokenizer(load_vocabulary(), folder)
+
+    def stop(self) -> None:
+        """Save what Ctrl-C found, if it is worth saving, and raise KeyboardInterrupt."""
+        step = self.state.step
+        if self.path is None:
+            raise KeyboardInterrupt(f"stopped after step {step}; nothing was saved")
+        self._means()
+        self.state.seconds = self.seconds()
+        self.save()
+        raise KeyboardInterrupt(
+            f"stopped after step {step}; the state is in {self.path}: go on with --resume"
+        )

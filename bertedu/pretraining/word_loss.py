@@ -17,16 +17,9 @@ PLACES_AT_ONCE = 128  # their scores fit into a processor's cache
 def word_loss(states: Tensor, decoder: nn.Linear, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Mean cross entropy of ``decoder(states)`` and the share that it gets right.
 
-    Equal to `cross_entropy` up to rounding, with less memory and time. Products are in bfloat16
-    under autocast; shares and sums are in 32 bits, or in 64 if ``states`` are.
-
-    Parameters
-    ----------
-    states
-        (n, H), what the decoder turns into scores.
-    labels
-        (n,), the words that stand there.
-
+    ``states`` are (n, H), ``labels`` (n,). Equal to `cross_entropy` up to rounding, with less
+    memory and time. Products are in bfloat16 under autocast; shares and sums are in 32 bits, or in
+    64 if ``states`` are.
     """
     device = states.device.type
     dtype = states.dtype

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -19,8 +18,7 @@ def draw_texts(sources: Ints, draws: int = DRAWS, seed: int = 0) -> list[Ints]:
     """Draw whole sources with replacement: the numbers of the examples of each draw."""
     dice = np.random.default_rng([seed, 0])
     order = np.argsort(sources, kind="stable")
-    starts = np.searchsorted(sources[order], np.arange(sources.max() + 2))
-    members = [order[a:b] for a, b in pairwise(starts)]
+    members = np.split(order, np.bincount(sources).cumsum()[:-1])
     return [
         np.concatenate([members[i] for i in dice.integers(len(members), size=len(members))])
         for _ in range(draws)
@@ -95,11 +93,7 @@ def interval_over_runs(
 
 
 def verdict_of(low: float, high: float, than: float = 0.0) -> Verdict:
-    """Say what an interval makes of the claim that a value is above ``than``.
-
-    "supported" if the whole interval is above it, "contradicted" if the whole is below it,
-    "undecided" if it holds it.
-    """
+    """Say what an interval makes of the claim that a value is above ``than``."""
     return "supported" if low > than else "contradicted" if high < than else "undecided"
 
 
@@ -115,9 +109,19 @@ class BootstrapScores:
         """The mean over runs, on the test as it is."""
         return float(np.mean(self.scores))
 
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The middle 95 % of the draws."""
+        return interval(self.draws.tolist())
+
+    def __sub__(self, other: "BootstrapScores") -> "BootstrapScores":
+        """Return the difference of the means, on common draws."""
+        return BootstrapScores([self.mean - other.mean], self.draws - other.draws)
+
     def minus(self, other: "BootstrapScores") -> tuple[float, float, float]:
         """Return the difference of the means, and its 95 % interval on common draws."""
-        return (self.mean - other.mean, *interval((self.draws - other.draws).tolist()))
+        difference = self - other
+        return (difference.mean, *difference.interval)
 
 
 def ratio_intervals(sums: Tensor, counts: Tensor, draws: int = 2000, seed: int = 0) -> Tensor:

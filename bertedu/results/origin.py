@@ -24,19 +24,16 @@ def current_commit() -> str | None:
 
 def describe_machine(device: torch.device) -> dict[str, Any]:
     """Name the hardware and software of a run, for the record beside its numbers."""
-    name = torch.cuda.get_device_name() if device.type == "cuda" else _cpu_name()
+    name = torch.cpu.get_capabilities().get("cpu_name") if platform.system() == "Linux" else None
+    if device.type == "cuda":
+        name = torch.cuda.get_device_name()
     return {
         "device": device.type,
-        "hardware": name,
+        "hardware": str(name or platform.processor() or platform.machine()),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "python": platform.python_version(),
     }
-
-
-def _cpu_name() -> str:
-    name = torch.cpu.get_capabilities().get("cpu_name") if platform.system() == "Linux" else None
-    return str(name or platform.processor() or platform.machine())
 
 
 def origin(device: torch.device | None = None) -> Row:

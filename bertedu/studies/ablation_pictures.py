@@ -1,5 +1,6 @@
 """The committed ablations as notebooks 13 and 14 show them: with intervals, beside the paper."""
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import combinations, pairwise
 
@@ -133,25 +134,19 @@ def difference_plot(
 ) -> Picture:
     """Draw how far each variant is from the first one, with intervals: a panel a task.
 
-    ``tasks`` is name -> heading. ``paper`` is one of the tables above, ``beside`` our task -> the
-    column of it that is drawn as an open diamond. Of the variants only ``variants`` are drawn, if
-    given. ``luck``, task -> points, is how far two pre-trainings of the first variant are apart: a
-    gray band on both sides of 0. ``readers``, task -> label and score times 100, is a dotted line.
-    Raises ValueError if a variant was not run on a task.
+    ``tasks`` is name -> heading. ``paper`` is a table above, and ``beside`` our task -> its column
+    that is drawn as an open diamond. ``luck``, task -> points, is how far two pre-trainings of the
+    first variant are apart: a gray band around 0. ``readers``, task -> label and score times 100,
+    is a dotted line. Raises ValueError if a variant was not run on a task.
     """
     rows = results(grid)
     first, *others = (variant.name for variant in GRIDS[grid].variants)
     others = list(variants or others)
     columns = min(3, len(tasks))
     lines = -(-len(tasks) // columns)
+    page = (4.2 + 4.3 * columns, lines * (1.7 + 0.5 * len(others)))
     with style():
-        figure, panels = plt.subplots(
-            lines,
-            columns,
-            figsize=(4.2 + 4.3 * columns, lines * (1.7 + 0.5 * len(others))),
-            squeeze=False,
-            sharey=True,
-        )
+        figure, panels = plt.subplots(lines, columns, figsize=page, squeeze=False, sharey=True)
         for axes in panels.flat[len(tasks) :]:
             axes.set_axis_off()
         for axes, (task, heading) in zip(panels.flat, tasks.items(), strict=False):
@@ -172,17 +167,8 @@ def difference_plot(
                 label, score_of_reader = readers[task]
                 gap = score_of_reader - 100 * float(rows[first, task]["mean"])
                 axes.axvline(gap, color=LIMIT, linestyle=":", linewidth=2.5)
-                at = ("data", "axes fraction")
-                note(
-                    axes,
-                    label,
-                    (gap, 0.5),
-                    (4, 0),
-                    xycoords=at,
-                    rotation=90,
-                    va="center",
-                    fontsize=13,
-                )
+                spot, at = (gap, 0.5), ("data", "axes fraction")
+                note(axes, label, spot, (4, 0), xycoords=at, rotation=90, va="center", fontsize=13)
             name_rows(axes, others)
             axes.set_title(heading, fontsize=15)
             axes.set_xlabel(f"points from {first}")
@@ -195,20 +181,19 @@ def step_curves(
 ) -> Picture:
     """Draw scores against pre-training steps (figure 5) for both kinds of model: a panel a task.
 
-    ``at_the_end`` is grid and variant of another model with as many steps, of which the end alone
-    is known: a green diamond.
+    ``at_the_end``, grid and variant, is a model whose end alone is known: a green diamond.
     """
     rows = results("steps")
+    page = (7.5 * len(tasks) + 1, 5.6)
     with style():
-        figure, panels = plt.subplots(
-            1, len(tasks), figsize=(7.5 * len(tasks) + 1, 5.6), squeeze=False
-        )
+        figure, panels = plt.subplots(1, len(tasks), figsize=page, squeeze=False)
         for axes, (task, heading) in zip(panels[0], tasks.items(), strict=True):
             for kind, color in (("BERT", BLUE), ("LTR & No NSP", ORANGE)):
+                steps = re.compile(rf"{kind}, (\d+) steps")
                 points = [
-                    (step_of(variant) / 1000, score_of(row))
+                    (int(match[1]) / 1000, score_of(row))
                     for (variant, of), row in rows.items()
-                    if of == task and variant.startswith(f"{kind}, ")
+                    if of == task and (match := steps.fullmatch(variant))
                 ]
                 score_curve(axes, points, kind, color, name_at_end=False)
             for name, label in BASELINES.items():
@@ -228,11 +213,6 @@ def step_curves(
         panels[0, 0].legend(loc="lower center", bbox_to_anchor=(0.55, 0.1))  # the same for all
         figure.suptitle(title, fontsize=19)
         return Picture(figure, alt)
-
-
-def step_of(variant: str) -> int:
-    """Return the number of pre-training steps in the name of a variant of the grid "steps"."""
-    return int(variant.rpartition(", ")[2].removesuffix(" steps"))
 
 
 def size_plot(sizes: Mapping[str, int], tasks: Mapping[str, str], title: str, alt: str) -> Picture:

@@ -4,7 +4,6 @@
 writes a row for each run to `data/results/ablations.csv`. What is there is not run again.
 """
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -24,9 +23,9 @@ from bertedu.finetuning.record import RunRecord
 from bertedu.finetuning.summary import System, SystemOf, draw_systems, drawn_reader, summarize_task
 from bertedu.finetuning.tasks import load_task
 from bertedu.finetuning.training import Hyperparameters
-from bertedu.model.device import default_device, has_fast_bfloat16
 from bertedu.model.loading import find_checkpoint
 from bertedu.model.weight_files import CheckpointError
+from bertedu.pretraining.run_folder import read_record
 from bertedu.results.bootstrap import BootstrapScores, Floats
 from bertedu.results.files import Row, write_csv
 from bertedu.studies.pretraining import with_earlier_runs
@@ -167,14 +166,15 @@ def pretrained_with(name: str) -> Row:
 def _steps_and_tokens(name: str) -> tuple[int, int]:
     folder = find_checkpoint(name)
     kept = folder.parent.name == "steps"  # weights of the middle of a run: its curve knows
-    path = (folder.parent.parent if kept else folder) / "training.json"
+    run = folder.parent.parent if kept else folder
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_record(run)
         if kept:
             record = next(row for row in record["curve"] if row["step"] == int(folder.name))
             return int(record["step"]), int(record["tokens"])
         return int(with_earlier_runs(record, "steps")), int(with_earlier_runs(record, "tokens"))
-    except (OSError, ValueError, KeyError, StopIteration):
+    except (ValueError, KeyError, StopIteration):
+        path = run / "training.json"
         raise CheckpointError(f"{path} does not say how {name} was pre-trained") from None
 
 
@@ -183,9 +183,7 @@ def _task(name: str) -> tuple[Task, Splits]:
     return load_task(name)
 
 
-def run_cell(
-    cell: Cell, folder: Path, threads: int | None = None, bfloat16: bool | None = None
-) -> Row:
+def run_cell(cell: Cell, folder: Path, threads: int | None = None) -> Row:
     """Make one run and write it down."""
     if threads:
         torch.set_num_threads(threads)
@@ -194,7 +192,7 @@ def run_cell(
     known = record.find(task, cell.setup, cell.recipe, "score")
     if known is not None:  # made meanwhile by a grid that shares it, in another window
         return known
-    run = run_once(task, splits, cell.setup, cell.recipe, bfloat16=bfloat16, progress=False)
+    run = run_once(task, splits, cell.setup, cell.recipe, progress=False)
     more: Row = {"variant": cell.variant} | pretrained_with(cell.setup.model)
     if cell.setup.untrained:
         more |= {"pretraining_steps": 0, "pretraining_tokens": 0}
@@ -208,18 +206,15 @@ def ablate(
     tasks: Sequence[str] | None = None,
     seeds: int | None = None,
     say: Callable[[str], None] = print,
-    progress: bool = True,
 ) -> None:
     """Run what is missing of a grid.
 
-    ``jobs`` processes share the runs, one thread each if they are several. Of the grid's tasks only
-    those of ``tasks`` are run, and of its fine-tuning seeds the first ``seeds``. Baselines stand
-    beside every task.
+    ``jobs`` processes share the runs, one thread each if they are several. Of the grid, only
+    ``tasks`` and the first ``seeds`` fine-tuning seeds are run, with baselines beside every task.
 
     Raises CheckpointError, before anything is run, if a checkpoint is missing or unfinished;
-    SourceError if the data of a task cannot be loaded; TaskError if the grid has none of the tasks
-    or fewer seeds, or something was run with another recipe before: a mean over two recipes would
-    be of neither.
+    SourceError if the data of a task cannot be loaded; TaskError if the grid has no such task or
+    seeds, or something was run with another recipe: a mean over two recipes would be of neither.
     """
     chosen = tuple(name for name in grid.tasks if tasks is None or name in tasks)
     if not chosen:
@@ -242,7 +237,7 @@ def ablate(
             )
         if record.find(loaded[cell.task], cell.setup, cell.recipe, "score") is None:
             missing.append(cell)
-    with tqdm(total=len(missing), desc="runs", disable=not progress) as bar:
+    with tqdm(total=len(missing), desc="runs") as bar:
         for cell, row in _run_all(missing, folder, jobs):
             bar.update()
             say(
@@ -252,14 +247,13 @@ def ablate(
 
 
 def _run_all(cells: Sequence[Cell], folder: Path, jobs: int) -> Iterator[tuple[Cell, Row]]:
-    bfloat16 = has_fast_bfloat16(default_device())  # once: runs that are compared are alike
     if jobs == 1:
         for cell in cells:
-            yield cell, run_cell(cell, folder, bfloat16=bfloat16)
+            yield cell, run_cell(cell, folder)
         return
     # not forked: a fork of a process that has used torch's threads may hang
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        futures = {pool.submit(run_cell, cell, folder, 1, bfloat16): cell for cell in cells}
+        futures = {pool.submit(run_cell, cell, folder, 1): cell for cell in cells}
         try:
             for future in as_completed(futures):
                 yield futures[future], future.result()
@@ -304,10 +298,9 @@ def difference(
 ) -> tuple[float, float, float]:
     """Return how much better variant ``one`` is than ``other``, and the 95 % interval of that.
 
-    Both answered the same test examples, and draws of them are the same for both. Either may be a
-    baseline. The interval holds for other test texts and fine-tuning seeds; of the luck of
-    pre-training it knows nothing. Raises TaskError if one of them was not run on this task, or
-    there is none of that name.
+    Either may be a baseline; both are drawn on the same test examples. The interval holds for other
+    test texts and fine-tuning seeds; of the luck of pre-training it knows nothing. Raises TaskError
+    if one of them was not run on this task, or there is none of that name.
     """
     return _drawn(grid, task, one, folder).minus(_drawn(grid, task, other, folder))
 
@@ -315,11 +308,10 @@ def difference(
 def difference_from(
     grid: Grid, task: str, name: str, scores: Floats, folder: Path
 ) -> tuple[float, float, float]:
-    """Return how much better a variant is than a reader of known ``scores``, and the interval.
+    """Do as `difference`, for a variant and a reader of known ``scores``, (n,), from 0 to 1.
 
-    ``scores`` (n,), from 0 to 1, are the reader's on each test example, in the order of the task;
-    its score is their mean. Both are drawn on the same texts, as in `difference`. Raises TaskError
-    if the variant was not run on this task, or there are more or fewer scores than examples.
+    They are the reader's on each test example, in the order of the task. Raises TaskError, too, if
+    there are more or fewer scores than examples.
     """
     sources, _ = RunRecord(folder, NAME).outcomes(task)
     return _drawn(grid, task, name, folder).minus(drawn_reader(scores, sources))

@@ -7,8 +7,7 @@ is known but how often words occur. What each step costs is what the model had t
 and from the words as such.
 """
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,10 +21,10 @@ from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining.batches import Batch, fixed_batches
 from bertedu.pretraining.evaluation import score_pairs
 from bertedu.pretraining.loop import initialize
+from bertedu.pretraining.run_folder import read_record
 from bertedu.pretraining.texts import load_splits
 from bertedu.results.files import Row
 from bertedu.studies.columns import word_columns
-from bertedu.text.corpus import read_text
 from bertedu.text.tokenization import SPECIAL_TOKENS
 
 LENGTH, BATCHES = 64, 40  # as long as the sequences of the first phase
@@ -67,25 +66,17 @@ def context_use(
     return scores
 
 
-def follow(models: Iterable[tuple[int, BertForPreTraining]], batches: Sequence[Batch]) -> list[Row]:
-    """Measure a run at several steps; a row for each step and context, with 95 % intervals."""
-    return [
-        {"step": step, "context": context} | word_columns(scores)
-        for step, model in models
-        for context, scores in context_use(model, batches).items()
-    ]
-
-
 def follow_run(run: Path) -> list[Row]:
     """Measure every step whose weights a finished run has kept, and its start.
 
-    Raises CheckpointError if the folder holds no finished run of a bidirectional BERT, or no kept
-    weights.
+    A row for each step and context, with 95 % intervals.
+
+    Raises CheckpointError if there are none, or it is no run of a bidirectional BERT.
     """
     steps = sorted((run / "steps").glob("[0-9]*"))
     if not steps:
         raise CheckpointError(f"{run} has kept no weights: pre-train with --keep-every")
-    record = json.loads(read_text(run / "training.json"))
+    record = read_record(run)
     config, recipe = load_checkpoint(steps[0]).config, record["recipe"]
     if config.direction != "bidirectional":
         raise CheckpointError(f"{run} reads {config.direction}: there are no blanks to ask for")
@@ -97,4 +88,8 @@ def follow_run(run: Path) -> list[Row]:
     models = [(0, new), *((int(step.name), load_checkpoint(step)) for step in steps)]
     origin = {"run": run.name, "config": f"L{config.num_hidden_layers} H{config.hidden_size}"}
     origin |= {"seed": recipe["seed"], "commit": record["commit"] or ""}
-    return [row | origin for row in follow(tqdm(models, desc="steps"), batches)]
+    return [
+        {"step": step, "context": context} | word_columns(scores) | origin
+        for step, model in tqdm(models, desc="steps")
+        for context, scores in context_use(model, batches).items()
+    ]

@@ -36,16 +36,12 @@ def feature_scores(task: str, model: str = "bert-L4H128") -> dict[str, Score]:
 
     The controls, with an encoder that began at random, stand under "untrained" and the method.
     """
-    rows = {
-        "untrained fine-tuned" if method == "untrained" else method: row
-        for (name, method), row in summary(task).items()
-        if name == model
-    }
-    return {
-        method: score_of(row)
-        for method, row in rows.items()
-        if method.removeprefix("untrained ") in ROWS
-    }
+    scores = {}
+    for (name, method), row in summary(task).items():
+        method = "untrained fine-tuned" if method == "untrained" else method
+        if name == model and method.removeprefix("untrained ") in ROWS:
+            scores[method] = score_of(row)
+    return scores
 
 
 def table_seven(
@@ -57,23 +53,19 @@ def table_seven(
     """
     with style():
         figure, (left, right) = plt.subplots(1, 2, figsize=(14.5, 7), sharey=True)
+        known = {method: (value, value, value) for method, value in PAPER.items()}
         for place, method in enumerate(ROWS):
             color = BLUE if method == "fine-tuned" else GREEN
             control = scores.get(f"untrained {method}")
             if control:
                 interval_bar(right, place + 0.22, control, ORANGE, "s", size=8)
-            known = {method: (value, value, value) for method, value in PAPER.items()}
-            for axes, of, missing in (
-                (left, known, "not in the paper"),
-                (right, scores, "not run yet"),
-            ):
+            both = (left, known, "not in the paper"), (right, scores, "not run yet")
+            for axes, of, missing in both:
                 if method in of:
                     scored_bar(axes, place, of[method], color)
                 else:
-                    middle, about = (0.5, place), axes.get_yaxis_transform()
-                    note(
-                        axes, missing, middle, xycoords=about, ha="center", va="center", fontsize=13
-                    )
+                    middle = {"xycoords": axes.get_yaxis_transform(), "va": "center"}
+                    note(axes, missing, (0.5, place), ha="center", fontsize=13, **middle)
         for label, score in (limits or {}).items():
             right.axvline(score, color=LIMIT, linestyle="--", linewidth=1.8)
             below = len(ROWS) - 0.15  # the rows

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import torch
 import typer
 from tokenizers import Tokenizer
-from torch import Tensor
+from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from bertedu.analysis.attention_heads import (
@@ -65,12 +65,8 @@ def where_heads_look(texts: Sequence[Text], weights: Sequence[Tensor]) -> list[M
     """Every head's patterns, entropy and distance."""
     values = torch.stack([measure(w, t.tokens) for w, t in zip(weights, texts, strict=True)])
     ones = torch.ones(len(texts))
-    layers, heads = values.shape[1:3]
-    return [
-        (name, layer + 1, head + 1, values[:, layer, head, k], ones)
-        for layer, head in product(range(layers), range(heads))
-        for k, name in enumerate(MEASURES)
-    ]
+    places = product(*map(range, values.shape[1:]))
+    return [(MEASURES[k], i + 1, j + 1, values[:, i, j, k], ones) for i, j, k in places]
 
 
 def relations(texts: Sequence[Text], weights: Sequence[Tensor]) -> list[Measured]:
@@ -199,25 +195,17 @@ def answers_kept(model: BertForPreTraining, blanks: Sequence[tuple[Tensor, int]]
 # -- the command
 
 
-def load_model(name: str) -> tuple[Bert | BertForPreTraining, Tokenizer]:
-    """Load one of our checkpoints by name or folder, or a published encoder.
-
-    Raises ValueError if it is made of LSTMs, and has no heads.
-    """
-    model, tokenizer = load_named(name)
-    encoder_of(model)
-    assert isinstance(model, Bert | BertForPreTraining)
-    return model.eval(), tokenizer
-
-
 def study(
-    model: Bert | BertForPreTraining,
+    model: nn.Module,
     tokenizer: Tokenizer,
     documents: Sequence[Document],
     texts: int = 200,
     blanks: int = 64,
 ) -> dict[str, Callable[[], list[Measured]]]:
-    """Return the parts of the study of one model, each a function that measures it."""
+    """Return the parts of the study of one model, each a function that measures it.
+
+    Raises ValueError if the model is made of LSTMs, and has no heads.
+    """
     bert = encoder_of(model)
     read = read_texts(tokenizer, documents, texts)
 
@@ -256,8 +244,8 @@ def run(names: Sequence[str], out: Path, texts: int = 200, blanks: int = 64) -> 
     for name in names:
         short = Path(name).name
         done = {(row["model"], row["part"]) for row in read_csv(out)}
-        model, tokenizer = load_model(name)
-        for part, measured in study(model, tokenizer, documents, texts, blanks).items():
+        model, tokenizer = load_named(name)
+        for part, measured in study(model.eval(), tokenizer, documents, texts, blanks).items():
             if (short, part) in done:
                 continue
             begin = time.perf_counter()
@@ -274,20 +262,14 @@ def summarize(measured: Sequence[Measured]) -> list[Row]:
 
     A relation that these texts do not hold (all counts 0) has no row.
     """
-    measured = [one for one in measured if one[4].sum()]
-    ends: dict[int, tuple[float, float]] = {}
-    for size in {len(one[3]) for one in measured}:
-        alike = [i for i, one in enumerate(measured) if len(one[3]) == size]
-        sums = torch.stack([measured[i][3] for i in alike], dim=1)
-        counts = torch.stack([measured[i][4] for i in alike], dim=1)
-        bounds = ratio_intervals(sums, counts, draws=1000).T.tolist()
-        ends |= {i: (low, high) for i, (low, high) in zip(alike, bounds, strict=True)}
-    rows = []
-    for i, (name, layer, head, sums, counts) in enumerate(measured):
-        value = float(sums.double().sum() / counts.double().sum())
-        row: Row = {"layer": layer, "head": head, "statistic": name, "value": round(value, 4)}
-        row |= {"low": round(ends[i][0], 4), "high": round(ends[i][1], 4)}
-        rows.append(row | {"count": int(counts.sum())})
+    rows: list[Row] = []
+    for name, layer, head, sums, counts in measured:
+        if counts.sum():
+            value = float(sums.double().sum() / counts.double().sum())
+            low, high = ratio_intervals(sums[:, None], counts[:, None], draws=1000).T[0].tolist()
+            row = {"layer": layer, "head": head, "statistic": name, "value": round(value, 4)}
+            row |= {"low": round(low, 4), "high": round(high, 4), "count": int(counts.sum())}
+            rows.append(row)
     return rows
 
 

@@ -44,9 +44,8 @@ def models(part: str = "patterns") -> list[str]:
 def by_head(model: str, statistic: str) -> Tensor:
     """Return a statistic of all heads: (L, A)."""
     rows = results(model, statistic)
-    table = torch.full(
-        [max(int(row[name]) for row in rows) for name in ("layer", "head")], torch.nan
-    )
+    sizes = [max(int(row[name]) for row in rows) for name in ("layer", "head")]
+    table = torch.full(sizes, torch.nan)
     for row in rows:
         table[int(row["layer"]) - 1, int(row["head"]) - 1] = float(row["value"])
     return table
@@ -59,15 +58,12 @@ def interval_of(row: Row) -> Score:
 
 def relation(model: str, name: str) -> dict[str, Row]:
     """Return the three rows that belong together: best head, fixed offset, and the difference."""
-    offset = next(
-        row
-        for row in committed("heads", model=model)
-        if row["statistic"].startswith(f"{name}: offset")
-    )
-    head, difference = (
-        results(model, f"{name}: {what}")[0] for what in ("best head", "head minus offset")
-    )
-    return {"head": head, "offset": offset, "difference": difference}
+    start, rows = f"{name}: offset", committed("heads", model=model)
+    return {
+        "head": results(model, f"{name}: best head")[0],
+        "offset": next(row for row in rows if row["statistic"].startswith(start)),
+        "difference": results(model, f"{name}: head minus offset")[0],
+    }
 
 
 def pattern_map(model: str, title: str, alt: str) -> Picture:
@@ -94,17 +90,16 @@ def pattern_map(model: str, title: str, alt: str) -> Picture:
 
 def relation_plot(names: Sequence[str], title: str, alt: str) -> Picture:
     """Draw the best head and the best fixed offset on each relation: a panel a model."""
+    page = (2.6 + 4 * len(names), 5.2)
     with style():
-        figure, panels = plt.subplots(
-            1, len(names), figsize=(2.6 + 4 * len(names), 5.2), squeeze=False, sharey=True
-        )
+        figure, panels = plt.subplots(1, len(names), figsize=page, squeeze=False, sharey=True)
         for axes, model in zip(panels[0], names, strict=True):
             for place, name in enumerate(RELATIONS):
                 rows = relation(model, name)
                 interval_bar(axes, place + 0.14, score_of(rows["offset"], VALUE), ORANGE)
-                score, row = score_of(rows["head"], VALUE), rows["head"]
+                score = score_of(rows["head"], VALUE)
                 interval_bar(axes, place - 0.14, score, BLUE)
-                where = f"{row['layer']}.{row['head']}"
+                where = "{layer}.{head}".format(**rows["head"])
                 note(axes, where, (score[0], place - 0.14), (0, 8), BLUE, ha="center")
             name_rows(axes, RELATIONS, above=0.6)
             axes.set(xlim=(-4, 104), xlabel="right, %", title=model)

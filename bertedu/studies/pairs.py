@@ -28,6 +28,7 @@ from bertedu.text.fast_tokenizer import load_tokenizer
 # how the wrong B is chosen; "other document" is what pre-training does, openings included
 KINDS = ("other source", "an opening", "other document", "same topic", "same document", "swapped")
 LENGTH, BATCH = 128, 32
+_HALF = (LENGTH - 3) // 2  # ids; a longer sentence would have to be cut, and cuts tell who is A
 
 
 @dataclass(frozen=True)
@@ -45,21 +46,17 @@ class SpoiledPairs:
 def spoil_pairs(documents: Sequence[Document], tokenizer: Any, seed: int = 2018) -> SpoiledPairs:
     """Make pairs of one sentence each, not too long, from documents that have a topic.
 
-    No sentence is the first of its document, except in the kind "an opening": an opening says
-    what its document is about, which would give it away in all kinds. Raises ValueError if no
-    document has a topic and four sentences, or there is no second source, or no second document of
-    some topic.
+    No sentence is the first of its document, except in the kind "an opening": it says what its
+    document is about. Raises ValueError if no document has a topic and four sentences, or there is
+    no second source, or no second document of some topic.
     """
     rng = np.random.default_rng([seed])
     encoded: list[list[list[int]]] = [
         [e.ids for e in tokenizer.encode_batch_fast(d.sentences(), add_special_tokens=False)]
         for d in documents
     ]
-    usable = [
-        i
-        for i, d in enumerate(documents)
-        if d.topic not in (None, "Uncategorized") and len(encoded[i]) >= 4
-    ]
+    with_topic = [i for i, d in enumerate(documents) if d.topic not in (None, "Uncategorized")]
+    usable = [i for i in with_topic if len(encoded[i]) >= 4]
     if not usable:
         raise ValueError("no document has a topic and four sentences: use the encyclopedia")
 
@@ -75,11 +72,8 @@ def spoil_pairs(documents: Sequence[Document], tokenizer: Any, seed: int = 2018)
         here, sentences = documents[i], encoded[i]
         others = [j for j in usable if j != i]
         topic = [j for j in others if documents[j].topic == here.topic]
-        foreign = [
-            j
-            for j, other in enumerate(documents)
-            if other.source != here.source and len(encoded[j]) >= 2
-        ]
+        foreign = [j for j, other in enumerate(documents) if other.source != here.source]
+        foreign = [j for j in foreign if len(encoded[j]) >= 2]
         for t in range(1, len(sentences) - 1):
             a, b = sentences[t], sentences[t + 1]
             if max(len(a), len(b)) > _HALF:
@@ -100,9 +94,6 @@ def spoil_pairs(documents: Sequence[Document], tokenizer: Any, seed: int = 2018)
     return SpoiledPairs(real, wrong, torch.tensor(document))
 
 
-_HALF = (LENGTH - 3) // 2  # ids; a longer sentence would have to be cut, and cuts tell who is A
-
-
 @torch.inference_mode()
 def chance_of_next(model: BertForPreTraining, pairs: Sequence[Pair]) -> Tensor:
     """(N,) probability that B follows A, as the model says."""
@@ -120,10 +111,7 @@ def chance_of_next(model: BertForPreTraining, pairs: Sequence[Pair]) -> Tensor:
 
 
 def word_overlap(pairs: Sequence[Pair], weigh: TfidfVectorizer) -> Tensor:
-    """(N,) similarity of A and B as bags of word pieces: the topic shortcut without a network.
-
-    The cosine of TF-IDF vectors; ``weigh`` has counted how rare each word piece is.
-    """
+    """(N,) cosine of A and B as TF-IDF vectors: the topic shortcut without a network."""
     a, b = weigh.transform([p.a for p in pairs]), weigh.transform([p.b for p in pairs])
     # rounded: the same words in another order must not win by the last bit
     return torch.from_numpy(np.asarray(a.multiply(b).sum(axis=1))[:, 0]).round(decimals=9)
@@ -134,11 +122,9 @@ def score_kinds(
 ) -> list[Row]:
     """Sum up a judge: how often it puts the real pair above the wrong one, by kind.
 
-    ``real`` and ``wrong`` are (N,) scores, higher for "B follows A". ``threshold`` is from which
-    score on it says IsNext; None if its scores have no such place. Returns a row for each kind:
-    ``ranked_right`` (half a point for a tie; chance 0.5), ``called_next`` (share of the wrong pairs
-    called IsNext) and, at "real", the share of the real ones; with 95 % intervals that draw whole
-    documents.
+    ``real`` and ``wrong`` are (N,) scores, higher for "B follows A"; from ``threshold`` on, if any,
+    it says IsNext. A row a kind: ``ranked_right`` (half a point for a tie; chance 0.5) and
+    ``called_next`` (share called IsNext), with 95 % intervals that draw whole documents.
     """
     _, document = torch.unique(document, return_inverse=True)
 
@@ -176,8 +162,7 @@ def judge_pairs(model: BertForPreTraining, name: str) -> list[Row]:
     about = {"split": "test", "commit": origin()["commit"]}
     rows = []
     for judge, (score, threshold) in judges.items():
-        wrong = {
-            kind: score(some) for kind, some in tqdm(pairs.wrong.items(), desc=f"pairs: {judge}")
-        }
+        kinds = tqdm(pairs.wrong.items(), desc=f"pairs: {judge}")
+        wrong = {kind: score(some) for kind, some in kinds}
         rows += score_kinds(judge, score(pairs.real), wrong, pairs.document, threshold)
     return [row | about for row in rows]

@@ -1,6 +1,5 @@
 """One table: a pre-trained model and what it must beat, on documents nobody trained on."""
 
-import json
 import math
 import time
 from collections.abc import Iterable, Sequence
@@ -19,6 +18,7 @@ from bertedu.pretraining.batches import Batch, fixed_batches
 from bertedu.pretraining.counting import NeighborModel, UnigramModel, score_baseline, score_beside
 from bertedu.pretraining.evaluation import PreTrainingModel, score_pairs
 from bertedu.pretraining.run import EVALUATION_BATCH
+from bertedu.pretraining.run_folder import read_record
 from bertedu.pretraining.texts import load_splits
 from bertedu.results.files import Row
 from bertedu.results.origin import origin
@@ -40,22 +40,18 @@ def report(
 ) -> list[Row]:
     """Score checkpoints and their baselines on a held-out split, at each sequence length.
 
-    Models that were trained to name masked words, next words, previous words or both are asked
-    for these: losses can be compared within an objective, not between two.
+    Models are asked for what they were trained to name: losses can be compared within an objective,
+    not between two. Beside them stand chance, unigram and counted neighbors (both, or the one that
+    a one-way model sees): loss (nats a word asked for), accuracy, and NSP accuracy if it was
+    trained, each with its 95 % bootstrap interval over pairs.
 
-    Returns for each length and objective a row for chance, unigram, counted neighbors (both, or
-    the one that a one-way model sees), and each model: loss (nats a word asked for) and accuracy,
-    NSP accuracy if it was trained, each with its 95 % bootstrap interval over pairs.
-
-    Raises CheckpointError if a checkpoint cannot be loaded, or its `training.json` does not say
-    how it was trained; ValueError if the split is not a held-out one, vocabularies differ, or a
-    length has no positions.
+    Raises CheckpointError if a checkpoint cannot be loaded or does not say how it was trained;
+    ValueError if the split is not held out, vocabularies differ, or a length has no positions.
     """
     if split not in ("dev", "test"):
         raise ValueError(f"no held-out split {split!r}: choose dev or test")
     models = [
-        (folder.name, load_pretrained(folder), _how_trained(folder / "training.json"))
-        for folder in checkpoints
+        (folder.name, load_pretrained(folder), _how_trained(folder)) for folder in checkpoints
     ]
     size = models[0][1].config.vocab_size
     if any(model.config.vocab_size != size for _, model, _ in models):
@@ -130,7 +126,6 @@ def _model_columns(
 def _best_prior(
     neighbors: NeighborModel, tuning: Sequence[Sequence[Batch]], directions: Sequence[Direction]
 ) -> float:
-    """Choose the prior with the least loss on dev."""
     losses = {}
     for neighbors.prior in tqdm(PRIORS, desc="neighbors: tuning on dev"):
         losses[neighbors.prior] = float(_count(neighbors, tuning, directions)[:, 1].sum())
@@ -142,7 +137,6 @@ def _added(tables: Iterable[Tensor]) -> Tensor:
 
 
 def _objective_of(model: PreTrainingModel, trained: Row) -> str:
-    """Say what a model was trained to name: one of `OBJECTIVES`."""
     if trained["masked"]:  # a one-way model, too, may have been asked for masked words
         return "masked words"
     if isinstance(model, ElmoForPreTraining):
@@ -169,7 +163,7 @@ def curves(checkpoints: Sequence[Path]) -> list[Row]:
     """
     rows: list[Row] = []
     for folder in checkpoints:
-        record = _read_record(folder / "training.json")
+        record = read_record(folder)
         config = record["config"]
         about = {
             "run": folder.name,
@@ -194,9 +188,9 @@ def _count(
     )
 
 
-def _how_trained(path: Path) -> Row:
+def _how_trained(folder: Path) -> Row:
     """Columns from the record of a run. Read first: a report takes minutes."""
-    record = _read_record(path)
+    record = read_record(folder)
     try:
         recipe = record["recipe"]
         return {
@@ -205,22 +199,11 @@ def _how_trained(path: Path) -> Row:
             "train_tokens": with_earlier_runs(record, "tokens"),
             "train_seconds": with_earlier_runs(record, "seconds"),
             "next_sentence": recipe.get("next_sentence", True),
-            "masked": recipe.get("masked") or False,
+            "masked": recipe.get("question") == "masked" or recipe.get("masked", False),
         }
     except (KeyError, TypeError):
+        path = folder / "training.json"
         raise CheckpointError(f"{path} is not the record of a finished run") from None
-
-
-def _read_record(path: Path) -> Row:
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from None
-    except ValueError:
-        record = None
-    if not isinstance(record, dict):
-        raise CheckpointError(f"{path} is not the record of a finished run")
-    return record
 
 
 def with_earlier_runs(record: Row, name: str) -> float:

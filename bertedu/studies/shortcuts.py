@@ -30,11 +30,10 @@ def _openings() -> dict[str, list[tuple[str, str]]]:
 def articles_in(context: str) -> list[tuple[int, str, str]]:
     """Return the articles that a text of "answer" was put together from, in reading order.
 
-    Each is (begin, opening, title): the character at which it begins, its first two sentences,
-    and its title. Raises SourceError if the encyclopedia was not fetched.
+    Each is (character at which it begins, its first two sentences, its title). Raises SourceError
+    if the encyclopedia was not fetched.
     """
-    articles = []
-    begin = 0
+    articles, begin = [], 0
     for word in context.split(" "):
         articles += [
             (begin, opening, title)
@@ -48,9 +47,8 @@ def articles_in(context: str) -> list[tuple[int, str, str]]:
 def passage_only_f1(questions: Sequence[Question]) -> tuple[Floats, Floats]:
     """Return the expected F1, 0 to 1, of two readers who know all titles and read no question.
 
-    (n,) of one who picks any of the titles by lot; (n,) of one who picks among those that stand in
-    their own opening, as an answer of this task always does. Raises ValueError if a question has
-    no answer, or its text does not come from the encyclopedia.
+    (n,) of one who picks any title by lot; (n,) of one who picks among those that stand in their
+    own opening, as an answer of this task does. Raises ValueError if it is no such question.
     """
     by_lot, among_named = [], []
     for question in questions:

@@ -103,8 +103,7 @@ def find_blanks(
 ) -> list[Blank]:
     """Return all blanks of the two kinds, as many of the left as of the right for every word.
 
-    Hidden are whole words of one word piece and three letters or more, none of ``common``. Of the
-    blanks of a document `PER_DOCUMENT` are kept, by chance.
+    Hidden are whole words of one word piece and three letters or more, none of ``common``.
     """
     by_word: dict[int, dict[Kind, list[Blank]]] = defaultdict(lambda: {"left": [], "right": []})
     dice = np.random.default_rng(seed)
@@ -171,12 +170,16 @@ class Reader:
     def __init__(self, name: str, unigram: UnigramModel) -> None:
         """Load by name: a checkpoint, two with a plus between them, or an ELMo and `:left`.
 
-        Raises CheckpointError if there is no such checkpoint; ValueError if the parts are not one
-        left-to-right model and one right-to-left one, a half of no ELMo is asked for, or a model
-        has no head that names words.
+        Raises CheckpointError if there is no such checkpoint; ValueError if two do not read left
+        to right and right to left, a half of no ELMo is asked for, or a model cannot name words.
         """
         name, _, half = name.partition(":")
-        self.models = [_with_head(part) for part in name.split("+")]
+        self.models: list[PreTrainingModel] = []
+        for part in name.split("+"):
+            model = find_model(part).model
+            if not isinstance(model, BertForPreTraining | ElmoForPreTraining):
+                raise ValueError(f"{part} is an encoder alone: it has no head that names words")
+            self.models.append(model.eval())
         self.half: Any = half or "both"
         self.unigram = unigram
         ways = [getattr(model.config, "direction", "both") for model in self.models]
@@ -189,24 +192,13 @@ class Reader:
 
     @torch.inference_mode()
     def log_chances(self, ids: Tensor, blank: Tensor) -> Tensor:
-        """Log probabilities (B, V) of the word at the one blank of each row; ids (B, S).
-
-        Two one-way answers are joined like the halves of an ELMo: multiplied, and divided by the
-        share of the word, which both have counted.
-        """
+        """Log probabilities (B, V) of the word at the one blank of each row; ids (B, S)."""
         answers = [score_blanks(model, ids, blank, UNK_ID, self.half) for model in self.models]
         scores = torch.stack(answers).sum(dim=0)
-        if len(self.models) == 2:
+        if len(self.models) == 2:  # as the halves of an ELMo: both have counted the word's share
             scores = scores - self.unigram.log_share
         scores[:, : len(SPECIAL_TOKENS)] = -torch.inf
         return scores.log_softmax(-1)
-
-
-def _with_head(name: str) -> PreTrainingModel:
-    model = find_model(name).model
-    if not isinstance(model, BertForPreTraining | ElmoForPreTraining):
-        raise ValueError(f"{name} is an encoder alone: it has no head that names words")
-    return model.eval()
 
 
 def answer_blanks(reader: Reader, blanks: Sequence[Blank], name: str) -> tuple[Floats, Floats]:
@@ -231,11 +223,9 @@ def compare_sides(
 ) -> list[Row]:
     """Ask every reader about the blanks of both kinds; a row for each reader and kind.
 
-    Columns: the number of blanks and of their documents; the share right and the loss in nats a
-    word, each with its 95 % interval over documents; and the difference of the shares from the
-    first reader, on the same blanks. "word frequencies" always guesses the word of these blanks
-    that is most frequent in the training text. Raises what `Reader` does; ValueError, too, if
-    there are no blanks.
+    Share right, loss in nats a word, and the difference of the shares from the first reader's have
+    95 % intervals over documents. "word frequencies" always guesses the word of these blanks that
+    is most frequent in the training text. Raises ValueError if there are no blanks.
     """
     if not blanks:
         raise ValueError("no blanks: the held-out text is too small")
@@ -254,21 +244,14 @@ def compare_sides(
         names, sources = np.unique(documents, return_inverse=True)
         draws = draw_texts(sources)
         for name, (loss, right) in asked.items():
-            row: Row = {
-                "reader": name,
-                "model": readers.get(name, ""),
-                "telling_word": kind,
-                "blanks": len(sources),
-                "documents": len(names),
-            }
-            row |= _columns("accuracy", right[chosen], draws)
-            row |= _columns("loss", loss[chosen], draws)
+            row: Row = {"reader": name, "model": readers.get(name, ""), "telling_word": kind}
+            row |= {"blanks": len(sources), "documents": len(names)}
+            columns = {"accuracy": right, "loss": loss}
             if name != first:
-                row |= _columns("minus_first", (right - asked[first][1])[chosen], draws)
+                columns["minus_first"] = right - asked[first][1]
+            for column, values in columns.items():
+                values = values[chosen]
+                ends = interval([float(values[examples].mean()) for examples in draws])
+                row |= with_interval(column, float(values.mean()), ends)
             rows.append(row)
     return rows
-
-
-def _columns(name: str, values: Floats, draws: Sequence[Ints]) -> Row:
-    ends = interval([float(values[examples].mean()) for examples in draws])
-    return with_interval(name, float(values.mean()), ends)

@@ -25,11 +25,11 @@ from bertedu.finetuning.examples import Examples, Splits, Tagged, Task, TaskErro
 from bertedu.finetuning.finetune import Setup
 from bertedu.finetuning.kinds import Answer, Items, ItemScores, Outcomes
 from bertedu.finetuning.record import pack, unpack
-from bertedu.finetuning.tagging import Tagging, entities, first_pieces
+from bertedu.finetuning.tagging import Tagging, entities, first_pieces, known_spans
 from bertedu.finetuning.tasks import load_task
 from bertedu.finetuning.training import History, Hyperparameters, TaskModel, finetune, score_items
 from bertedu.model.device import default_device
-from bertedu.results.bootstrap import interval, resample
+from bertedu.results.bootstrap import BootstrapScores, resample
 from bertedu.results.files import Row, read_csv, write_csv
 from bertedu.results.origin import origin
 
@@ -79,16 +79,11 @@ class TaggingBy(Tagging):
 
     def answers(self, examples: Examples, items: Items, scores: ItemScores) -> list[Answer]:
         """Ask the piece that was trained; of all of them, the first."""
-        if self.pieces == "last":
-            scores = [_first_from_last(item, s) for item, s in zip(items, scores, strict=True)]
+        if self.pieces == "last":  # the first piece of each word gets the scores of its last one
+            scores = [score.clone() for score in scores]
+            for (row,), score in zip((item.rows for item in items), scores, strict=True):
+                score[list(first_pieces(row).values())] = score[list(last_pieces(row).values())]
         return super().answers(examples, items, scores)
-
-
-def _first_from_last(item: Item, score: torch.Tensor) -> torch.Tensor:
-    """Give the first piece of each word the scores of its last one."""
-    (row,), moved = item.rows, score.clone()
-    moved[list(first_pieces(row).values())] = score[list(last_pieces(row).values())]
-    return moved
 
 
 # -- entities by group
@@ -129,16 +124,10 @@ def look_up(train: Sequence[Tagged], examples: Sequence[Tagged]) -> list[Answer]
     longest = max(map(len, kinds), default=0)
     answers = []
     for words in (example.words for example in examples):
-        tags: list[str] = []
-        while len(tags) < len(words):
-            begin = len(tags)
-            ends = range(min(begin + longest, len(words)), begin, -1)
-            end = next((end for end in ends if words[begin:end] in kinds), None)
-            if end is None:
-                tags.append("O")
-            else:
-                kind = kinds[words[begin:end]]
-                tags += [f"B-{kind}", *[f"I-{kind}"] * (end - begin - 1)]
+        tags = ["O"] * len(words)
+        for start, end in known_spans(words, kinds, longest):
+            kind = kinds[words[start:end]]
+            tags[start:end] = [f"B-{kind}", *[f"I-{kind}"] * (end - start - 1)]
         answers.append(Answer(tuple(tags)))
     return answers
 
@@ -155,11 +144,7 @@ def lower_case(splits: Splits) -> Splits:
 
 
 def _key(row: Row) -> tuple[str, ...]:
-    return tuple(str(row[name]) for name in KEY)
-
-
-def _done(path: Path, row: Row) -> bool:
-    return _key(row) in map(_key, read_csv(path))
+    return tuple(str(row.get(name, "")) for name in KEY)
 
 
 def _score(outcomes: Outcomes, measure: str) -> float:
@@ -195,15 +180,14 @@ def run_study(
         "word counts, no capitals": lambda: word_count_answers(task, lower_case(splits))["test"],
     }
     for name, answer in baselines.items():
-        row: Row = dict.fromkeys(KEY, "") | {"model": name, "method": "baseline"}
-        row["train_examples"] = "all"
-        if not _done(path, row):
+        row: Row = {"model": name, "method": "baseline", "train_examples": "all"}
+        if _key(row) not in map(_key, read_csv(path)):
             counts = count_by_group(task, test, answer(), known_entities(train))
             _write(path, splits, row, counts)
     for (setup, pieces), seed in product(setups, seeds):
         row = {"model": setup.model, "method": setup.method, "pieces": pieces, "seed": seed}
         row["train_examples"] = setup.train_examples or "all"
-        if not _done(path, row):
+        if _key(row) not in map(_key, read_csv(path)):
             recipe = replace(RECIPE, seed=seed)
             history, counts = _run(task, splits, setup, pieces, recipe)
             row |= {"learning_rate": f"{recipe.learning_rate:g}", "batch_size": recipe.batch_size}
@@ -230,23 +214,6 @@ def _run(
 # -- what the record says
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A mean over seeds; ``draws`` are its values on other test texts and other seeds."""
-
-    mean: float
-    draws: np.ndarray[tuple[int], np.dtype[np.float64]]
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The middle 95 % of the draws."""
-        return interval(self.draws.tolist())
-
-    def __sub__(self, other: "Estimate") -> "Estimate":
-        """Subtract on the same draws of texts."""
-        return Estimate(self.mean - other.mean, self.draws - other.draws)
-
-
 def estimate(
     path: Path,
     model: str,
@@ -255,7 +222,7 @@ def estimate(
     measure: str = "f1",
     train_examples: str = "all",
     pieces: str = "first",
-) -> Estimate:
+) -> BootstrapScores:
     """Score a system on all entities, or on a ``part``: seen, unseen, or a type.
 
     Raises TaskError if the record has no such run, or no such part.
@@ -276,7 +243,7 @@ def estimate(
         np.mean([_score(runs[i][examples], measure) for i in numbers])
         for examples, numbers in resample(sources, len(runs))
     ]
-    return Estimate(float(np.mean([_score(run, measure) for run in runs])), np.array(draws))
+    return BootstrapScores([_score(run, measure) for run in runs], np.array(draws))
 
 
 SETUPS: tuple[tuple[Setup, Pieces], ...] = (

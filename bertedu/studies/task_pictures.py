@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, style
 from bertedu.finetuning.record import RunRecord
 from bertedu.finetuning.summary import draw_systems, drawn_reader, paired_difference
-from bertedu.results.bootstrap import Floats, interval
+from bertedu.results.bootstrap import Floats
 from bertedu.results.files import Row
 from bertedu.studies.pictures import (
     Score,
@@ -74,22 +74,16 @@ def score_plot(
 ) -> Picture:
     """Draw every system's mean and interval: a panel a task (name -> heading), a row a system.
 
-    A system that was run on none of the tasks has no row. ``readers``, name -> task -> mean, low,
-    high, times 100, are more rows, on top, of what is not in the summary. ``chance``, by task, is
-    what an even guess gets, from 0 to 1; it is drawn as a dashed line.
+    A system that was run on none of the tasks has no row. ``readers``, name -> task -> score, are
+    more rows, on top. ``chance``, by task, is an even guess from 0 to 1: a dashed line.
     """
     rows = {task: summary(task) for task in tasks}
     systems = [system for system in systems if any(system in known for known in rows.values())]
     readers = readers or {}
     names = [*readers, *(NAMES[system] for system in systems)]
+    page = (5.2 + 4.8 * len(tasks), 1.6 + 0.62 * len(names))
     with style():
-        figure, panels = plt.subplots(
-            1,
-            len(tasks),
-            figsize=(5.2 + 4.8 * len(tasks), 1.6 + 0.62 * len(names)),
-            squeeze=False,
-            sharey=True,
-        )
+        figure, panels = plt.subplots(1, len(tasks), figsize=page, squeeze=False, sharey=True)
         for axes, (task, heading) in zip(panels[0], tasks.items(), strict=True):
             for place, scores in enumerate(readers.values()):
                 if task in scores:
@@ -118,8 +112,7 @@ def learning_curves(
 ) -> Picture:
     """Draw scores against the number of training examples; "all" stands at ``everything``.
 
-    ``limits``, label -> score times 100, are dashed lines: readers that learn nothing more from
-    more examples.
+    ``limits``, label -> score times 100, are dashed lines: readers that do not learn.
     """
     with style():
         figure, axes = plt.subplots(figsize=(11, 6))
@@ -161,9 +154,8 @@ def grid_map(task: str, model: str, title: str, alt: str) -> Picture:
             dark = bottom + 0.55 * (high - bottom)
             write_in_cells(axes, table, digits=1, white_above=dark, fontsize=16)
             for i, j in np.argwhere(table == high):
-                corner = (j - 0.47, i - 0.47)
-                frame = Rectangle(corner, 0.94, 0.94, fill=False, edgecolor=ORANGE, lw=5)
-                axes.add_patch(frame)
+                best = Rectangle((j - 0.47, i - 0.47), 0.94, 0.94, fill=False, ec=ORANGE, lw=5)
+                axes.add_patch(best)
             axes.set_xticks(range(len(rates)), [f"{rate:g}" for rate in rates])
             axes.set_yticks(range(len(epochs)), [str(e) for e in epochs])
             axes.set(xlabel="learning rate", ylabel="epochs", title=f"batches of {size}")
@@ -183,10 +175,9 @@ def task_difference(task: str, better: System, worse: System, examples: int | No
 
 
 def difference_from(task: str, system: System, scores: Floats, examples: int | None = None) -> Ends:
-    """Return the 95 % interval, in points, of a system minus a reader of known ``scores``.
+    """Do as `task_difference`, for a system and a reader of known ``scores``.
 
-    The system was trained on all examples, or on the first so many. ``scores``: (n,), from 0 to 1,
-    what the reader gets on each test example, in the order of the task.
+    They are (n,), from 0 to 1, one for each test example, in the order of the task.
     """
     record = _record()
     sources, _ = record.outcomes(task)
@@ -199,7 +190,7 @@ def reader_score(task: str, scores: Floats) -> Score:
     """Return a reader's mean over the test examples and its 95 % interval, times 100."""
     sources, _ = _record().outcomes(task)
     drawn = drawn_reader(scores, sources)
-    low, high = interval(drawn.draws.tolist())
+    low, high = drawn.interval
     return 100 * drawn.mean, 100 * low, 100 * high
 
 
@@ -209,10 +200,7 @@ def best_with_all(task: str, system: System) -> float:
 
 
 def labels_to_reach(task: str, system: System, rival: System) -> str:
-    """Say with how many training examples a system first reaches what a rival has with all.
-
-    Only the numbers of examples that were tried are looked at.
-    """
+    """Say with how many training examples (of those tried) a system reaches a rival with all."""
     goal = float(summary(task)[rival]["mean"])
     enough = [count for count, row in _curve_rows(task, system) if float(row["mean"]) >= goal]
     if not enough:

@@ -28,8 +28,7 @@ def join(left: Tensor, right: Tensor, prior: Tensor) -> Tensor:
 
     Right if the sides were independent given the word; the result is made to add up to 1.
     """
-    possible = prior > -torch.inf
-    return torch.where(possible, left + right - prior, -torch.inf).log_softmax(-1)
+    return torch.where(prior > -torch.inf, left + right - prior, -torch.inf).log_softmax(-1)
 
 
 def exact_log_chances(
@@ -57,17 +56,15 @@ def told_by(questions: Questions) -> dict[str, Tensor]:
 def score_sides(trained: Trained) -> list[Row]:
     """Score trained models, and pairs of one-way ones of equal seed, by the side that tells.
 
-    Columns: reader, seed, told_by, words, loss, and what a perfect reader of that kind pays on the
-    same words (mean nats). Over all words that is the limit; among words that were chosen for what
-    stood there, a model may be luckier than a perfect reader.
+    Beside the loss stands what a perfect reader of that kind pays on the same words (mean nats).
+    Over all words that is the limit; among words that were chosen for what stood there, a model may
+    be luckier.
     """
     language = ToyLanguage()
     sentences, questions = held_out_questions(language)
     answers = questions.answers - len(SPECIAL_TOKENS)  # as columns of the language
-    from_left, from_right, neither = (
-        exact_log_chances(language, sentences, *sees)
-        for sees in ((True, False), (False, True), (False, False))
-    )
+    sees = (True, False), (False, True), (False, False)
+    from_left, from_right, neither = (exact_log_chances(language, sentences, *s) for s in sees)
     perfect: dict[str, Tensor] = dict(questions.limits.items())
     perfect[JOINED] = F.nll_loss(join(from_left, from_right, neither), answers, reduction="none")
     rows: list[Row] = []
@@ -80,15 +77,9 @@ def score_sides(trained: Trained) -> list[Row]:
         chances[JOINED] = join(chances["left-to-right"], chances["right-to-left"], neither)
         for reader, said in chances.items():
             losses = F.nll_loss(said, answers, reduction="none")
-            rows += [
-                {
-                    "reader": reader,
-                    "seed": seed,
-                    "told_by": side,
-                    "words": int(some.sum()),
-                    "loss": round(losses[some].mean().item(), 4),
-                    "perfect": round(perfect[reader][some].double().mean().item(), 4),
-                }
-                for side, some in told_by(questions).items()
-            ]
+            for side, some in told_by(questions).items():
+                loss, best = (scores[some].double().mean() for scores in (losses, perfect[reader]))
+                row = {"reader": reader, "seed": seed, "told_by": side, "words": int(some.sum())}
+                row |= {"loss": round(loss.item(), 4), "perfect": round(best.item(), 4)}
+                rows.append(row)
     return rows

@@ -13,9 +13,9 @@ _COLORS: dict[Verdict, str] = {"supported": BLUE, "undecided": LIMIT, "contradic
 def say(text: str, low: float, high: float, digits: int = 1, within: float | None = None) -> None:
     """Print what the interval of a difference makes of a claim, with its ends.
 
-    The claim is that the difference is above 0; with ``within``, that it is at most so large.
-    That is "supported" if the whole interval is so near to 0, "contradicted" if no part of it is:
-    to be undecided which of two is better is not enough, since the interval may be long.
+    The claim is that the difference is above 0; with ``within``, that it is at most so large:
+    "supported" if the whole interval is so near to 0, "contradicted" if no part of it is. To be
+    undecided which of two is better is not enough, since the interval may be long.
     """
     if within is None:
         word = verdict_of(low, high)
@@ -39,11 +39,10 @@ class VerdictTable:
         beside: Mapping[str, Mapping[str, str]] | None = None,
         intervals: bool = True,
     ) -> None:
-        """Take claim -> task -> ends of the interval; all claims have the same tasks.
+        """Take claim -> task -> ends of the interval, and heading -> claim -> text ``beside`` it.
 
-        ``beside`` is heading -> claim -> text: more columns, before the tasks. Without
-        ``intervals`` the words stand alone. Raises ValueError if there is no claim, a claim has
-        other tasks than the first, or the caption is empty.
+        Raises ValueError if there is no claim, a claim has other tasks than the first, or the
+        caption is empty.
         """
         tasks = {tuple(cells) for cells in rows.values()}
         if len(tasks) != 1:

@@ -148,11 +148,10 @@ _READERS = {"encyclopedia": _encyclopedia, "speeches": _speeches}
 
 
 def load_documents(corpus: str) -> list[Document]:
-    """Read a corpus, in a fixed order.
+    """Read "encyclopedia", "speeches", a UTF-8 text file or a folder of them, in a fixed order.
 
-    ``corpus`` is "encyclopedia", "speeches", or the path of a UTF-8 text file or of a folder of
-    them (each file is a document). Raises CorpusError if it is neither a corpus nor a path, or a
-    file is empty, binary, not UTF-8, or huge; SourceError if the corpus could not be fetched.
+    Raises CorpusError if it is neither a corpus nor a path, or as `read_text`; SourceError if the
+    corpus could not be fetched.
     """
     if corpus in _READERS:
         return [document for document in _READERS[corpus]() if document.text.strip()]
@@ -169,10 +168,7 @@ def load_documents(corpus: str) -> list[Document]:
 
 
 def read_text(file: Path) -> str:
-    """Read one text file, strictly as UTF-8.
-
-    Raises CorpusError if it cannot be read, is empty, binary, not UTF-8, or over `MAX_FILE_BYTES`.
-    """
+    """Read a file; CorpusError if it is empty, binary, not UTF-8, too large, or not to be read."""
     try:
         size = file.stat().st_size
         if size > MAX_FILE_BYTES:

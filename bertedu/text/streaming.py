@@ -22,10 +22,8 @@ class DocumentStream:
 
     ``where`` is a file, a glob of files (`.txt`: an empty line ends a document; `.jsonl`, `.csv`,
     `.parquet`: a column `text` and, if there is one, `title`), or the name of a dataset on the
-    Hugging Face Hub, "wikimedia/wikipedia" or "wikimedia/wikipedia:20231101.en".
-
-    Raises CorpusError if `datasets` is missing, nothing is found, the files are of another kind, or
-    rows have no text.
+    Hugging Face Hub, "wikimedia/wikipedia" or "wikimedia/wikipedia:20231101.en". Raises CorpusError
+    if `datasets` is missing, nothing is found, the files are of another kind, or rows have no text.
     """
 
     def __init__(self, where: str, size: int = WINDOW) -> None:
@@ -42,20 +40,18 @@ class DocumentStream:
         """Return a window; after the last comes the first. Reading on in order is quickest."""
         if self._windows is not None:
             number %= self._windows
-        documents = self._read(number)
-        if not documents:  # beyond the end: count the windows, once
-            self._windows = 0
-            while self._read(self._windows):
-                self._windows += 1
-            documents = self._read(number % self._windows)
-        return documents
+        if documents := self._read(number):
+            return documents
+        self._windows = 0  # beyond the end: count the windows, once
+        while self._read(self._windows):
+            self._windows += 1
+        return self._read(number % self._windows)
 
     def _read(self, number: int) -> list[Document]:
         if number != self._position:
             self._next = iter(self._rows.skip(number * self.size))
-        first = number * self.size
-        rows = islice(self._next, self.size)
-        documents = [self._document(first + i, row) for i, row in enumerate(rows)]
+        rows = enumerate(islice(self._next, self.size), start=number * self.size)
+        documents = [self._document(i, row) for i, row in rows]
         self._position = number + 1 if documents else number
         return documents
 
@@ -85,23 +81,22 @@ def _open(where: str) -> Any:
             "streaming needs the package datasets: pip install 'bertedu[stream]'"
         ) from None
     options: dict[str, Any] = {"split": "train", "streaming": True}
-    try:
-        if not files:
-            name, _, config = where.partition(":")
-            return datasets.load_dataset(name, config or None, **options)
-        kind, *others = {_FORMATS.get(Path(file).suffix) for file in files}
-        if others or kind is None:
+    name, _, config = where.partition(":")
+    if files:
+        kinds = {_FORMATS.get(Path(file).suffix, "") for file in files}
+        name, config = kinds.pop(), ""
+        if kinds or not name:
             raise CorpusError(
                 f"{where} names files of several kinds, or of none that can be streamed: choose "
                 f"one of {', '.join(_FORMATS)}"
             )
-        if kind == "text":
+        options["data_files"] = files
+        if name == "text":
             options["sample_by"] = "paragraph"
-        return datasets.load_dataset(kind, data_files=files, **options)
-    except CorpusError:
-        raise
+    try:
+        return datasets.load_dataset(name, config or None, **options)
     except Exception as error:  # datasets and its back ends raise a dozen kinds
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+        reason = (str(error).strip() or repr(error)).splitlines()[0]
         raise CorpusError(
             f"cannot stream {where}: it is neither an existing file nor a dataset that can be "
             f"reached ({reason})"
@@ -126,5 +121,4 @@ def _files(where: str) -> Iterator[Path]:
     if path.is_file():
         yield path
     elif any(sign in where for sign in "*?["):
-        root = Path(path.anchor) if path.is_absolute() else Path()
-        yield from root.glob(str(path.relative_to(path.anchor) if path.is_absolute() else path))
+        yield from Path(path.anchor).glob(str(path.relative_to(path.anchor)))

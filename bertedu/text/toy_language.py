@@ -32,7 +32,6 @@ _OF_TOPICS = {  # the words that suit one topic, by slot
     "singer": ("famous:2", "singer:6 woman:4", "sang:6 laughed:2", "sweetly:3", "theater:5"),
 }
 _SLOTS_OF_TOPICS = ("adjective", "noun", "verb", "adverb", "place")
-_NAMES = tuple(_SLOTS)
 TOPICS = tuple(_OF_TOPICS)
 
 
@@ -95,10 +94,8 @@ class ToyLanguage:
 
         The word that stands there is not looked at, so it may be a blank. Every reader knows the
         place itself, the first word, the second: position embeddings tell. So a reader of the
-        right side alone knows how many words came before, though not which.
-
-        Raises ValueError if the position is outside the sentence, or the sentence is not of this
-        language.
+        right side alone knows how many words came before, though not which. Raises ValueError if
+        the position is outside the sentence, or the sentence is not of this language.
         """
         if not 0 <= position < len(sentence):
             raise ValueError(f"position {position} is outside a sentence of {len(sentence)} words")
@@ -126,8 +123,8 @@ def _next_slots(slot: str) -> list[tuple[str | None, float]]:
     Without a preposition there is no article and no place either.
     """
     following: list[tuple[str | None, float]] = []
-    share = 1.0
-    for candidate in _NAMES[_NAMES.index(slot) + 1 :]:
+    share, names = 1.0, list(_SLOTS)
+    for candidate in names[names.index(slot) + 1 :]:
         skip = _SLOTS[candidate][0]
         following.append((candidate, share * (1 - skip)))
         share *= skip

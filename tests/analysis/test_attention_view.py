@@ -65,13 +65,6 @@ def test_attend_keeps_the_models_own_weights(bert: Bert, tokenizer: Tokenizer) -
     torch.testing.assert_close(shown.weights, torch.cat([w for w in expected if w is not None]))
 
 
-def test_a_pair_has_two_segments(bert: Bert, tokenizer: Tokenizer) -> None:
-    pair = attend(bert, tokenizer, "the ship", "it was")
-    one = attend(bert, tokenizer, "the ship [SEP] it was")
-    assert pair.tokens == one.tokens == "[CLS] the ship [SEP] it was [SEP]".split()
-    assert not torch.allclose(pair.weights, one.weights)  # only the segments differ
-
-
 def test_layers_are_counted_from_one(bert: Bert, tokenizer: Tokenizer) -> None:
     whole, part = attend(bert, tokenizer, TEXT), attend(bert, tokenizer, TEXT, layers=[3, 1])
     assert part.layers == [3, 1]
@@ -265,16 +258,3 @@ def test_errors_say_what_to_do() -> None:
     long = Attention("m", ["t"] * 300, [1], torch.full((1, 12, 300, 300), 1 / 300))
     with pytest.raises(ValueError, match="shorter text, or fewer layers"):
         AttentionView(long)
-
-
-# -- with Python listening
-
-
-def test_the_widget_runs_the_same_script_on_the_same_data() -> None:
-    view = AttentionView(some("a b".split()), layer=2, head=3)
-    widget = view.widget()
-    assert widget.data == view.data()
-    assert (widget.layer, widget.head, widget.side, widget.token) == (1, 2, "", -1)
-    assert attention_view.SCRIPT.read_text(encoding="utf-8") in str(widget._esm)
-    synced = set(widget.keys)
-    assert {"data", "layer", "head", "side", "token"} <= synced

@@ -22,7 +22,7 @@ from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining
 
 CONFIG = BertConfig(8192, 16, 3, 2, 32, 96, initializer_range=0.5)
-TEXT, PAIR = "The ship sank in the bay.", "It was old."
+TEXT = "The ship sank in the bay."
 VIEWS = [head_view, model_view, neuron_view]
 
 
@@ -73,28 +73,12 @@ def test_a_layer_is_offered_under_its_number_from_one(bert: Bert, tokenizer: Tok
 
 
 def test_queries_and_keys_make_the_weights(bert: Bert, tokenizer: Tokenizer) -> None:
-    weights = attend(bert, tokenizer, TEXT, PAIR).weights
-    data = on_page(neuron_view(bert, tokenizer, TEXT, PAIR))["attention"]["all"]
+    weights = attend(bert, tokenizer, TEXT).weights
+    data = on_page(neuron_view(bert, tokenizer, TEXT))["attention"]["all"]
     queries, keys = (torch.tensor(data[name]) for name in ("queries", "keys"))
     again = (queries @ keys.transpose(-2, -1) / queries.shape[-1] ** 0.5).softmax(-1)
     torch.testing.assert_close(again, weights, atol=1e-3, rtol=0)
     assert not torch.allclose(queries, keys, atol=0.1)
-
-
-@pytest.mark.parametrize("draw", VIEWS)
-def test_a_pair_is_cut_where_the_second_text_begins(
-    draw: Any, bert: Bert, tokenizer: Tokenizer
-) -> None:
-    tokens = attend(bert, tokenizer, TEXT, PAIR).tokens
-    cut = tokens.index("[SEP]") + 1
-    data = on_page(draw(bert, tokenizer, TEXT, PAIR))["attention"]
-    if draw is neuron_view:
-        whole, across = data["all"], data["ab"]
-    else:
-        whole = data[0]
-        (across,) = (part for part in data if part["name"] == "Sentence A -> Sentence B")
-    assert whole["left_text"] == tokens
-    assert (across["left_text"], across["right_text"]) == (tokens[:cut], tokens[cut:])
 
 
 def test_several_models_are_offered_in_one_head_view(bert: Bert, tokenizer: Tokenizer) -> None:
@@ -108,11 +92,6 @@ def test_several_models_are_offered_in_one_head_view(bert: Bert, tokenizer: Toke
     page = view._repr_html_()
     assert '<option value=\\"0\\">both &lt;b&gt;' in page.replace("\\u003c", "<")
     assert "left, layer 2" in view.alt
-    pair = head_view({"one": bert, "two": other}, tokenizer, TEXT, PAIR)
-    names = [part["name"] for part in on_page(pair)["attention"]]
-    assert names.count("two, Sentence A -> Sentence B") == 1
-    boxes = pair._repr_html_().replace("\\u003c", "<").count('<select id=\\"filter')
-    assert boxes == 1  # bertviz's own for the parts of a pair has gone
     small = Bert(dataclasses.replace(CONFIG, num_hidden_layers=2))
     with pytest.raises(ValueError, match="models of one size"):
         head_view({"one": bert, "two": small}, tokenizer, TEXT)
@@ -126,10 +105,10 @@ def test_a_model_with_heads_on_top_shows_its_encoder(tokenizer: Tokenizer) -> No
     )
 
 
-def test_the_neuron_view_starts_where_it_is_asked_to(bert: Bert, tokenizer: Tokenizer) -> None:
-    view = neuron_view(bert, tokenizer, TEXT, layers=[2, 3], layer=3, head=2)
-    assert [on_page(view)[key] for key in ("layer", "head")] == [1, 1]  # the second of each
-    assert "layer 3, head 2" in view.alt
+def test_the_neuron_view_starts_at_the_first_layer_shown(bert: Bert, tokenizer: Tokenizer) -> None:
+    view = neuron_view(bert, tokenizer, TEXT, layers=[2, 3])
+    assert [on_page(view)[key] for key in ("layer", "head")] == [0, 0]  # the first of each
+    assert "layer 2, head 1" in view.alt
     assert on_page(view)["bidirectional"] is True
     one_way = Bert(dataclasses.replace(CONFIG, direction="left-to-right"))
     assert on_page(neuron_view(one_way, tokenizer, TEXT))["bidirectional"] is False
@@ -218,11 +197,11 @@ def test_each_picture_shows_what_its_view_shows(
     model_view(bert, tokenizer, TEXT)
     assert torch.equal(grids[1][0], shown.weights)
     assert [given[4] for given in grids] == [shown.tokens] * 2  # words beside the maps
-    neuron_view(bert, tokenizer, TEXT, layer=3, head=2)
+    neuron_view(bert, tokenizer, TEXT, layers=[3, 2])
     query, key, weights, tokens, _ = neurons[0]
     again = (query @ key.T / query.shape[-1] ** 0.5).softmax(-1)
-    torch.testing.assert_close(again, shown.weights[2, 1], atol=1e-5, rtol=0)
-    assert torch.equal(weights, shown.weights[2, 1])
+    torch.testing.assert_close(again, shown.weights[2, 0], atol=1e-5, rtol=0)
+    assert torch.equal(weights, shown.weights[2, 0])
     assert tokens == shown.tokens
 
 
@@ -276,18 +255,10 @@ def test_a_page_is_kept_small(
     model_view(bert, tokenizer, long, layers=[1])
     monkeypatch.setattr(bertviz, "MOST_NUMBERS", 16_224)
     head_view(bert, tokenizer, long)
-    for draw in (neuron_view,):  # queries and keys come on top
-        with pytest.raises(ValueError, match=r"numbers are too many .* layers=\[1\]"):
-            draw(bert, tokenizer, long)
-    with pytest.raises(ValueError, match="too many"):
-        head_view(bert, tokenizer, "ship " * 40, "ship " * 10)  # a pair is stored twice
-
-
-def test_no_such_head(bert: Bert, tokenizer: Tokenizer) -> None:
-    with pytest.raises(ValueError, match=r"layers \[2, 3\] with heads 1 to 2, not layer 1, head 1"):
-        neuron_view(bert, tokenizer, TEXT, layers=[2, 3], layer=1)
-    with pytest.raises(ValueError, match="not layer 1, head 3"):
-        neuron_view(bert, tokenizer, TEXT, head=3)
+    with pytest.raises(ValueError, match=r"numbers are too many .* layers=\[1\]"):
+        neuron_view(bert, tokenizer, long)  # queries and keys come on top
+    with pytest.raises(ValueError, match="32,448 numbers are too many"):
+        head_view({"one": bert, "two": bert}, tokenizer, long)
 
 
 def test_a_missing_library_and_a_new_bertviz_are_named(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import csv
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +233,24 @@ def test_the_lens_ends_where_the_model_does(
     assert abs(idle["loss added without the head", 1, 2]) > 1e-4
 
 
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_the_lens_reads_a_layer_as_if_the_model_ended_there(
+    norm: str, model: BertForPreTraining, tokenizer: Tokenizer
+) -> None:
+    """In a pre-norm model, too: one final norm behind every layer, the input embedding included."""
+    torch.manual_seed(0)
+    whole = BertForPreTraining(dataclasses.replace(model.config, norm=norm)).eval()
+    for value in whole.bert.encoder.final_norm.parameters():  # else two norms in a row would be one
+        torch.nn.init.normal_(value)
+    documents = [Document(str(i), "ours", f"{LINE} It was {i}. {LINE}") for i in range(6)]
+    (batch, *_) = fixed_batches(encode_documents(documents, tokenizer), 64, 4, 8192)
+    found = lens(whole, batch)
+    for depth in range(len(whole.bert.encoder.layers) + 1):
+        shallow = copy.deepcopy(whole)
+        shallow.bert.encoder.layers = whole.bert.encoder.layers[:depth]
+        assert torch.equal(found[:, depth], lens(shallow, batch)[:, -1])
+
+
 def test_other_attention_is_measured_at_the_blank(
     model: BertForPreTraining, text: Text, tokenizer: Tokenizer
 ) -> None:
@@ -274,7 +294,7 @@ def test_what_is_measured_is_not_measured_again(
     documents = [Document(str(i), "ours", f"{LINE} It was {i}. {LINE}") for i in range(9)]
     monkeypatch.setattr(heads_study, "load_documents", lambda _: documents)
     monkeypatch.setattr(Document, "split", "dev")
-    monkeypatch.setattr(heads_study, "load_model", lambda name: (model, tokenizer))
+    monkeypatch.setattr(heads_study, "load_named", lambda name: (model, tokenizer))
     asked: list[str] = []
 
     def recorded(*args: Any) -> Any:

@@ -108,6 +108,14 @@ def blanks_of(company: CooccurrenceCounts, *sentences: str) -> list[Blank]:
     return find_blanks(documents, company, WORDS, COMMON)
 
 
+@pytest.mark.parametrize(("often", "tells"), [(sides.SEEN - 1, False), (sides.SEEN, True)])
+def test_a_pair_that_was_counted_too_rarely_tells_nothing(often: int, tells: bool) -> None:
+    sentences = [ids("dog bark")] * often + [ids("the and")] * 100
+    counts = CooccurrenceCounts([EncodedDocument("x", sentences)], len(WORDS))
+    (lift,) = counts.lift(np.array([ID["dog"]]), np.array([ID["bark"]]))
+    assert lift == pytest.approx((often + 100) / often if tells else 1.0)
+
+
 LEFT, RIGHT = "the bark all and the dog it", "the dog and all it bark"
 
 

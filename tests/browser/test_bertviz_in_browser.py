@@ -68,15 +68,16 @@ def test_the_model_view_opens_a_head(show: Any, bert: Bert) -> None:
 
 def test_the_neuron_view_shows_how_a_weight_is_made(show: Any, bert: Bert) -> None:
     weights = attend(bert, load_tokenizer(), TEXT).weights
-    page = show(neuron_view(bert, load_tokenizer(), TEXT, layer=3, head=2))
+    page = show(neuron_view(bert, load_tokenizer(), TEXT))
     view = page.locator(".bertedu-bertviz")
     boxes = view.locator("select")
     assert boxes.nth(0).locator("option").all_text_contents() == ["1", "2", "3"]
     assert boxes.nth(1).locator("option").all_text_contents() == ["1", "2"]
-    assert [boxes.nth(i).evaluate("(s) => s.selectedOptions[0].text") for i in (0, 1)] == ["3", "2"]
+    assert [boxes.nth(i).evaluate("(s) => s.selectedOptions[0].text") for i in (0, 1)] == ["1", "1"]
+    assert close(drawn(view, "#collapsed"), weights[0, 0].flatten())
+    boxes.nth(0).select_option(label="3")
+    boxes.nth(1).select_option(label="2")
     assert close(drawn(view, "#collapsed"), weights[2, 1].flatten())
-    boxes.nth(0).select_option(label="1")
-    assert close(drawn(view, "#collapsed"), weights[0, 1].flatten())
     token = view.locator("#collapsed #leftText text", has_text="ship").bounding_box()
     page.mouse.move(token["x"] + 5, token["y"] + 8)
     view.locator("#collapsed #leftText rect[width='16']").nth(2).click(force=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import nbformat
@@ -278,65 +277,41 @@ def test_sixty_tokens_fit_and_are_redrawn_within_a_frame(show: Callable[..., Any
     assert times[len(times) // 2] < 16  # milliseconds; the median, since a machine may be busy
 
 
-def test_in_jupyterlab_the_view_and_the_widget_work(browser: Any, lab: Any, tmp_path: Path) -> None:
+def test_in_jupyterlab_the_view_works(browser: Any, lab: Any) -> None:
     from test_notebooks_in_lab import open_and_run
 
-    notebook = nbformat.v4.new_notebook(
-        cells=[
-            nbformat.v4.new_code_cell(source)
-            for source in (
-                "import torch\n"
-                "from bertedu.analysis.attention_view import Attention, AttentionView\n"
-                "weights = torch.randn(3, 2, 5, 5).softmax(-1)\n"
-                "view = AttentionView(Attention('m', list('abcde'), [1, 2, 3], weights))\nview",
-                "widget = view.widget()\nwidget",
-            )
-        ],
-        metadata=PYTHON,
+    source = (
+        "import torch\n"
+        "from bertedu.analysis.attention_view import Attention, AttentionView\n"
+        "weights = torch.randn(3, 2, 5, 5).softmax(-1)\n"
+        "AttentionView(Attention('m', list('abcde'), [1, 2, 3], weights))"
     )
-    nbformat.write(notebook, lab.root / "view.ipynb")
+    cells = [nbformat.v4.new_code_cell(source)]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=PYTHON), lab.root / "view.ipynb")
     page, asked, errors = open_and_run(browser, lab, "view.ipynb")
-    assert page.locator("figure").count() == 2
-    for i in (0, 1):
-        figure = page.locator("figure").nth(i)
-        # the lines end where the words begin, whatever JupyterLab does to lists
-        lines = figure.locator(".lines > canvas").bounding_box()
-        words = figure.locator(".keys li").first.bounding_box()
-        assert abs(lines["x"] + lines["width"] - words["x"]) < 1
-        figure.locator("[aria-label='layer 3, head 1']").click()
-        figure.locator(".queries li").nth(2).click()
-        assert "Layer 3, head 1: “c” attends" in figure.locator(".says").inner_text()
-        figure.locator("[aria-label='layer 3, head 1']").focus()
-        page.keyboard.press("ArrowUp")
-        assert figure.get_attribute("data-layer") == "2"
-        # cut, next cell, delete, new cell: JupyterLab's, but not with the focus in here
-        for where in ("[aria-label='layer 2, head 1']", ".queries", ".keys"):
-            figure.locator(where).focus()
-            for key in "xjddba":
-                page.keyboard.press(key)
-        page.wait_for_timeout(300)
-        state = "[w.widgets.length, w.activeCellIndex]"
-        found = page.evaluate(
-            f"() => {{ const w = window.jupyterapp.shell.currentWidget.content; return {state}; }}"
-        )
-        assert found == [2, i]
-    # Python heard of it
-    page.evaluate(
-        """() => {
-          const panel = window.jupyterapp.shell.currentWidget;
-          panel.content.activeCellIndex = 1;
-          return window.jupyterapp.commands.execute("notebook:insert-cell-below");
-        }"""
+    figure = page.locator("figure")
+    assert figure.count() == 1
+    # the lines end where the words begin, whatever JupyterLab does to lists
+    lines = figure.locator(".lines > canvas").bounding_box()
+    words = figure.locator(".keys li").first.bounding_box()
+    assert abs(lines["x"] + lines["width"] - words["x"]) < 1
+    figure.locator("[aria-label='layer 3, head 1']").click()
+    figure.locator(".queries li").nth(2).click()
+    assert "Layer 3, head 1: “c” attends" in figure.locator(".says").inner_text()
+    figure.locator("[aria-label='layer 3, head 1']").focus()
+    page.keyboard.press("ArrowUp")
+    assert figure.get_attribute("data-layer") == "2"
+    # cut, next cell, delete, new cell: JupyterLab's, but not with the focus in here
+    for where in ("[aria-label='layer 2, head 1']", ".queries", ".keys"):
+        figure.locator(where).focus()
+        for key in "xjddba":
+            page.keyboard.press(key)
+    page.wait_for_timeout(300)
+    state = "[w.widgets.length, w.activeCellIndex]"
+    found = page.evaluate(
+        f"() => {{ const w = window.jupyterapp.shell.currentWidget.content; return {state}; }}"
     )
-    page.evaluate(
-        """() => {
-          const panel = window.jupyterapp.shell.currentWidget;
-          panel.content.activeCell.model.sharedModel.setSource(
-            "print('heard', widget.layer, widget.head, widget.side, widget.token)");
-          return window.jupyterapp.commands.execute("notebook:run-cell");
-        }"""
-    )
-    page.wait_for_selector("text=heard 1 0 queries 2", timeout=20_000)
+    assert found == [1, 0]
     assert (asked, errors) == ([], [])
     page.context.close()
 

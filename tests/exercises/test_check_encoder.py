@@ -146,10 +146,8 @@ PLANTED: list[tuple[str, Callable[..., Any], str]] = [
     ("layer_flops", lambda S, H: 0.5, "a whole number is wanted"),
     ("cosine", torch.dot, "this is the dot product"),
     ("cosine", lambda a, b: F.normalize(a, dim=0) @ b, "one length only"),
-    ("cosine", lambda a, b: math.acos(min(1.0, cosine_by_loops(a, b))), "this is the angle"),
     ("word_vector", words_only, "[CLS] was not counted"),
     ("word_vector", found_last, "last appearance"),
-    ("word_vector", lambda s, t, w, n: s[1:][n, t.index(w)], "layer is one too high"),
 ]
 
 

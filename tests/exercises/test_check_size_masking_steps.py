@@ -142,10 +142,6 @@ def first_above(steps: list[int], ours: list[float], theirs: list[float]) -> Any
     return None
 
 
-def last_above(steps: list[int], ours: list[float], theirs: list[float]) -> Any:
-    return max((s for s, a, b in zip(steps, ours, theirs, strict=True) if a > b), default=None)
-
-
 def below(c: Tensor, m: float, s: float) -> Any:
     return c < m
 
@@ -162,7 +158,7 @@ def below(c: Tensor, m: float, s: float) -> Any:
 )
 def test_right_answers_pass(exercise: Any, f: Callable[..., Any]) -> None:
     assert verdict(exercise, f).startswith(f"✓ {exercise.name}: ")
-    assert str(len(exercise.cases())) in exercise.tried
+    assert str(len(list(exercise.cases()))) in exercise.tried
 
 
 @pytest.mark.parametrize(
@@ -192,7 +188,6 @@ def test_right_answers_pass(exercise: Any, f: Callable[..., Any]) -> None:
         ("corrupt", corrupt_in_place, "changes ids in place. "),
         ("corrupt", lambda *x: right_corrupt(*x).float(), "must stay whole numbers"),
         ("crossing", first_above, "this is the first step above, though ours falls back later"),
-        ("crossing", last_above, "this is the last step above"),
         ("crossing", lambda s, a, b: crossing_by_all(s, a, b) or -1, "the answer is not None"),
     ],
 )

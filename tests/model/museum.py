@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertedu.model import attention, bert, embeddings, encoder, gelu_linear
+from bertedu.model import attention, bert, embeddings, encoder
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig, Direction
 from bertedu.pretraining import objective
@@ -189,11 +189,11 @@ def other_norm(patch: pytest.MonkeyPatch) -> None:
 
 
 def tanh_gelu(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(gelu_linear, "F", SimpleNamespace(gelu=lambda x: F.gelu(x, approximate="tanh")))
+    patch.setattr(encoder, "F", SimpleNamespace(gelu=lambda x: F.gelu(x, approximate="tanh")))
 
 
 def relu(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(gelu_linear, "F", SimpleNamespace(gelu=F.relu))
+    patch.setattr(encoder, "F", SimpleNamespace(gelu=F.relu))
 
 
 # --- embeddings and heads ------------------------------------------------------------------------

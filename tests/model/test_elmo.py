@@ -142,9 +142,9 @@ def test_scores_at_chosen_places_are_those_of_all_places() -> None:
     ids = some_ids()
     next_at, previous_at = ids % 2 == 0, ids % 3 == 0
     following, previous = model(ids)
-    some_following, some_previous = model(ids, None, next_at, previous_at)
-    torch.testing.assert_close(some_following, following[next_at])
-    torch.testing.assert_close(some_previous, previous[previous_at])
+    some_left, some_right = model.before_decoder(ids, None, next_at, previous_at)
+    torch.testing.assert_close(model.decoder(some_left), following[next_at])
+    torch.testing.assert_close(model.decoder(some_right), previous[previous_at])
 
 
 @pytest.mark.parametrize("half", [0, 1])

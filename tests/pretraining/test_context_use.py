@@ -15,7 +15,8 @@ from bertedu.model.checkpoints import save_checkpoint
 from bertedu.model.config import BertConfig
 from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining.batches import Batch
-from bertedu.studies.context import CONTEXTS, context_use, follow, follow_run, spoil
+from bertedu.studies.columns import word_columns
+from bertedu.studies.context import CONTEXTS, context_use, follow_run, spoil
 
 CONFIG = BertConfig(60, 16, 1, 2, 32, 24, dropout=0.0)
 
@@ -123,8 +124,9 @@ def test_the_cost_tells_what_a_model_used(
 
 def test_a_new_model_takes_nothing_from_the_context() -> None:
     torch.manual_seed(0)
-    rows = follow([(0, BertForPreTraining(CONFIG))], [a_batch()])
-    assert [row["context"] for row in rows] == list(CONTEXTS)
+    scores = context_use(BertForPreTraining(CONFIG), [a_batch()])
+    assert list(scores) == list(CONTEXTS)
+    rows = [word_columns(table) for table in scores.values()]
     losses = [float(str(row["mlm_loss"])) for row in rows]
     assert max(losses) - min(losses) < 0.05
     for row in rows:

@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bertedu.model import device, weight_files
+from bertedu.model import weight_files
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining
@@ -263,7 +263,7 @@ def test_the_curve_has_a_row_every_so_many_steps_and_counts_real_tokens() -> Non
     second = batches(DOCUMENTS, 24, 4, VOCAB, 0, 0.15, Position(1, 0))  # its own epoch
     used = [*islice(first, 7), *islice(second, 5)]
     assert used[6][1].epoch == 0
-    assert state.tokens == sum(batch.real_tokens for batch, _ in used)
+    assert state.tokens == sum(int(batch.padding_mask.sum()) for batch, _ in used)
     assert state.position == used[-1][1]
     assert state.curve[-1]["tokens"] == state.tokens
     assert state.curve[-1]["seconds"] >= state.curve[0]["seconds"] >= 0
@@ -648,67 +648,3 @@ def test_training_and_scoring_multiply_in_the_bits_asked_for(bfloat16: bool) -> 
     assert found == {(True, dtype), (False, dtype)}
     assert {p.dtype for p in model.parameters()} == {torch.float32}
     assert state.curve[0]["mlm_loss"] == pytest.approx(math.log(VOCAB), abs=0.2)
-
-
-@pytest.mark.parametrize(
-    ("instructions", "seconds", "fast"),
-    [
-        ((True, False), 0.5, True),
-        ((False, True), 0.5, True),
-        ((True, True), 0.95, False),  # too close to call: the exact one
-        ((True, True), 1.6, False),  # has been seen: the instructions are there, and slow
-        ((False, False), None, False),  # emulated: not even timed
-    ],
-)
-def test_a_cpu_takes_16_bits_where_they_are_faster_not_where_they_are_known(
-    instructions: tuple[bool, bool],
-    seconds: float | None,
-    fast: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for name, known in zip(
-        ("_is_avx512_bf16_supported", "_is_amx_tile_supported"), instructions, strict=True
-    ):
-        monkeypatch.setattr(torch.cpu, name, lambda known=known: known)
-
-    def took(bfloat16: bool) -> float:
-        assert seconds is not None, "timed for nothing"
-        return seconds if bfloat16 else 1.0
-
-    monkeypatch.setattr(device, "_layer_seconds", took)
-    assert device.has_fast_bfloat16(torch.device("cpu")) is fast
-
-
-def test_a_layer_is_timed_there_and_back_in_the_products_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    there: list[torch.dtype] = []
-    back: list[torch.dtype] = []
-    linear, grad = torch.nn.functional.linear, torch.autograd.grad
-
-    def forward(*inputs: Any) -> Tensor:
-        y = linear(*inputs)
-        there.append(y.dtype)
-        return y
-
-    def backward(y: Tensor, *more: Any) -> Any:
-        back.append(y.dtype)
-        return grad(y, *more)
-
-    monkeypatch.setattr(device.F, "linear", forward)
-    monkeypatch.setattr(torch.autograd, "grad", backward)
-    for bfloat16, dtype in ((True, torch.bfloat16), (False, torch.float32)):
-        there.clear()
-        back.clear()
-        device._layer_seconds.cache_clear()
-        device._layer_seconds(bfloat16)
-        assert {*there} == {*back} == {dtype}
-        assert len(there) == len(back) > 2
-
-
-def test_timing_a_layer_leaves_everybodys_dice_alone() -> None:
-    torch.manual_seed(5)
-    before = torch.get_rng_state()
-    device._layer_seconds.cache_clear()
-    assert all(0 < device._layer_seconds(bfloat16) < 10 for bfloat16 in (False, True))
-    assert torch.equal(torch.get_rng_state(), before)

@@ -301,6 +301,7 @@ def test_each_model_is_asked_for_what_it_was_trained_for(
         "elmo": "both ways",
         "mlm-ltr": "masked words",
         "mlm-rtl": "masked words",
+        "ltr-some": "next words",
     }
     for objective in OBJECTIVES:
         assert {s for o, s in all_rows if o == objective} >= {"chance", "unigram", "neighbors"}
@@ -440,7 +441,7 @@ def test_a_run_that_went_on_from_others_counts_them_all(tmp_path: Path) -> None:
     foreign = {"sha256": "weights of somebody else, who kept no record"}
     path.write_text(json.dumps(record(1, record(2, record(4, foreign)))))
     expected = {"seed": 1, "train_steps": 7, "train_tokens": 700, "train_seconds": 1.8}
-    found = module._how_trained(path)
+    found = module._how_trained(tmp_path)
     assert found.pop("next_sentence") is True
     assert found.pop("masked") is False  # a record of before there was a choice
     assert found == pytest.approx(expected)

@@ -85,7 +85,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def fetch_quietly(name: str = "story", wheel_dir: Path | None = None) -> Path:
-    return sources.fetch(name, wheel_dir=wheel_dir, progress=False)
+    return sources.fetch(name, wheel_dir=wheel_dir)
 
 
 @pytest.fixture
@@ -367,7 +367,7 @@ def test_an_unreadable_stick_is_not_called_an_unwritable_folder(
 
 # --- several processes, killed processes --------------------------------------------------------
 
-FETCH = "from bertedu.text.sources import fetch; fetch('story', progress=False)"
+FETCH = "from bertedu.text.sources import fetch; fetch('story')"
 
 
 def test_two_processes_at_once(world: World) -> None:

@@ -88,6 +88,19 @@ def test_a_glob_reads_its_files_in_order_and_documents_without_title_get_one(
     assert [document.title for document in found] == [f"{where} {i}" for i in range(4)]
 
 
+def test_rows_are_numbered_through_all_windows(tmp_path: Path) -> None:
+    path = write(tmp_path, 5, title=False)
+    stream = DocumentStream(str(path), size=2)
+    for number in (1, 2, 0, 4):  # in order, back, and around the end
+        first = 2 * (number % 3)
+        expected = [f"{path} {i}" for i in range(first, min(first + 2, 5))]
+        assert titles(stream, number) == expected
+    with path.open("a") as file:
+        file.write('{"body": "x"}\n')
+    with pytest.raises(CorpusError, match="row 5 has no text"):
+        DocumentStream(str(path), size=2).window(2)
+
+
 def test_in_plain_text_an_empty_line_ends_a_document(tmp_path: Path) -> None:
     path = tmp_path / "books.txt"
     path.write_text("One. Two.\nThree.\n\nFour.\nFive.\n")
