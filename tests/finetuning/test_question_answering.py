@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny import (
+from tiny_kinds import (
     CONTEXT,
     EXAMPLES,
     TOKENIZER,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tiny import (
+from tiny_kinds import (
     CLASSES,
     CONFIG,
     CONTEXT,

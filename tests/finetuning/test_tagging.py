@@ -12,7 +12,7 @@ import pytest
 import torch
 from seqeval.metrics import f1_score, precision_score, recall_score
 from seqeval.scheme import IOB2
-from tiny import (
+from tiny_kinds import (
     EXAMPLES,
     TAGS,
     TOKENIZER,

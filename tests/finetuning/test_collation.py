@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 import torch
-from tiny import CONTEXT, EXAMPLES, SENTENCES, TOKENIZER, encoded, make_kind, tiny
+from tiny_kinds import CONTEXT, EXAMPLES, SENTENCES, TOKENIZER, encoded, make_kind, tiny
 from tokenizers import Tokenizer
 
 from bertedu.finetuning.collation import (
