@@ -1,7 +1,5 @@
 """Batches: padding changes nothing, nothing is lost, and the tokenizer is left as it was."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 

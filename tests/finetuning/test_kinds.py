@@ -1,7 +1,5 @@
 """Classes, numbers and choices: the numbers of `transformers`, and what may move them."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 from pathlib import Path

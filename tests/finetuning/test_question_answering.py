@@ -1,7 +1,5 @@
 """Answers in a text: where they stand, which windows hold them, and when "none" is said."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import random

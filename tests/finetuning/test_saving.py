@@ -1,7 +1,5 @@
 """A fine-tuned model on disk: the same answers afterwards, here and in `transformers`."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

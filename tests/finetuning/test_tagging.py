@@ -1,7 +1,5 @@
 """Tags: asked and answered at first pieces only, and entities counted as seqeval counts them."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 import warnings

@@ -1,7 +1,5 @@
 """The study of notebook 11: where tags stand, which entities are new, and what its record says."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
