@@ -1,7 +1,5 @@
 """The committed record of fine-tuning: table, outcomes and summary say the same."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Classes, numbers and choices: the numbers of `transformers`, and what may move them."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 from pathlib import Path
@@ -9,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny import (
+from tiny_kinds import (
     CLASSES,
     EXAMPLES,
     SENTENCES,

@@ -1,7 +1,5 @@
 """The measures against their definitions, and SQuAD's arithmetic on its tricky cases."""
 
-from __future__ import annotations
-
 import math
 import random
 

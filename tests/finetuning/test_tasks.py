@@ -1,10 +1,9 @@
 """The tasks: their examples are sound, held out, and what their names say."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import pairwise
 
 import pytest
@@ -30,6 +29,7 @@ from bertedu.finetuning.tasks import (
     describe_task,
     load_task,
 )
+from bertedu.text import corpus
 from bertedu.text.corpus import load_documents, split_sentences
 from bertedu.text.sources import find
 
@@ -43,8 +43,11 @@ def there(name: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def loaded() -> dict[str, Splits]:
-    return {name: load_task(name)[1] for name in TASKS if there(name)}
+def loaded() -> Iterator[dict[str, Splits]]:
+    """All tasks that are there; meanwhile, each paragraph is cut into sentences but once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpus, "split_sentences", lru_cache(maxsize=None)(split_sentences))
+        yield {name: load_task(name)[1] for name in TASKS if there(name)}
 
 
 def need(loaded: dict[str, Splits], name: str) -> Splits:
@@ -320,12 +323,16 @@ def test_chance_and_majority_by_hand() -> None:
     assert "chance" not in describe_task(TASKS["valence"], splits)
 
 
-def test_the_list_names_every_task_that_is_there(loaded: dict[str, Splits]) -> None:
+def test_the_list_names_every_task_that_is_there(
+    loaded: dict[str, Splits], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "load_task", lambda name, *_: (TASKS[name], loaded[name]))
     result = CliRunner().invoke(app, ["tasks", *loaded])
     assert result.exit_code == 0, result.output
     for name, splits in loaded.items():
         (line,) = [row for row in result.output.splitlines() if row.startswith(f"{name} ")]
         assert f"{len(splits['train']):,}" in line
+    monkeypatch.undo()
     refused = CliRunner().invoke(app, ["tasks", "sentimnt"])
     assert refused.exit_code == 1
 

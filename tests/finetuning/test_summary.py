@@ -1,8 +1,5 @@
 """The table: intervals that draw whole sources and seeds, and differences on the same draws."""
 
-from __future__ import annotations
-
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,6 +25,7 @@ from bertedu.finetuning.summary import (
 )
 from bertedu.finetuning.training import History, Hyperparameters
 from bertedu.results.bootstrap import draw_runs, interval, resample, seed_interval, verdict_of
+from bertedu.results.files import read_csv
 
 
 @pytest.fixture(autouse=True)
@@ -284,8 +282,7 @@ def test_the_summary_is_written_from_the_record_alone(tmp_path: Path) -> None:
         record(book, "ours", 6 + seed, seed)
         record(book, "theirs", 2, seed)
     rows = summarize(tmp_path, "ours")
-    with (tmp_path / "finetuning_summary.csv").open(encoding="utf-8", newline="") as file:
-        written = {row["model"]: row for row in csv.DictReader(file)}
+    written = {row["model"]: row for row in read_csv(tmp_path / "finetuning_summary.csv")}
     assert {row["model"]: row["mean"] for row in rows} == {"ours": "0.7000", "theirs": "0.2000"}
     assert written["ours"]["task"] == "keyword"
     assert written["ours"]["seeds"] == "3"
