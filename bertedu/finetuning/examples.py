@@ -64,7 +64,14 @@ class Choice:
 
 
 AnyExample = Example | Question | Tagged | Choice
-Examples = Sequence[Any]  # of one of these shapes, which the kind of task decides
+SHAPES: dict[KindName, type[AnyExample]] = {
+    "classification": Example,
+    "regression": Example,
+    "span": Question,
+    "tagging": Tagged,
+    "choice": Choice,
+}
+Examples = Sequence[Any]  # of one of these shapes
 Splits = dict[str, Examples]
 
 
@@ -88,8 +95,9 @@ class Task:
 def check_examples(task: Task, splits: Splits) -> None:
     """Refuse what cannot be trained on, before any time is spent.
 
-    Raises TaskError if a split is missing or empty, a text is empty, a label is unknown, an answer
-    does not stand where it should, or words and tags do not match.
+    Raises TaskError if a split is missing or empty, an example has the shape of another kind of
+    task, a text is empty, a label is unknown, an answer does not stand where it should, or words
+    and tags do not match.
     """
     for split in SPLITS:
         if not splits.get(split):
@@ -99,10 +107,16 @@ def check_examples(task: Task, splits: Splits) -> None:
 
 
 def _check(task: Task, example: AnyExample, where: str) -> None:
+    shape = SHAPES[task.kind]
+    if not isinstance(example, shape):
+        raise TaskError(
+            f"{where}: it is of type {type(example).__name__}, and a {task.kind} task needs "
+            f"examples of type {shape.__name__}"
+        )
     texts: tuple[str, ...]
     if isinstance(example, Example):
         texts = (example.text,) if example.pair is None else (example.text, example.pair)
-        if task.pairs != (example.pair is not None):
+        if task.pairs != (len(texts) == 2):
             wanted = "two texts" if task.pairs else "one text"
             raise TaskError(f"{where}: it has {len(texts)}, and this task is about {wanted}")
         if task.labels and example.label not in range(len(task.labels)):
@@ -125,8 +139,7 @@ def _check(task: Task, example: AnyExample, where: str) -> None:
             raise TaskError(
                 f"{where}: {len(example.words)} words and {len(example.tags)} tags do not match"
             )
-        unknown = set(example.tags) - set(task.labels)
-        if unknown:
+        if unknown := set(example.tags) - set(task.labels):
             raise TaskError(f"{where}: unknown tag {min(unknown)!r}")
     else:
         texts = (example.text, *example.endings)
@@ -146,9 +159,9 @@ def split_by(name: str) -> str:
 
 def collect(pairs: Iterable[tuple[str, AnyExample]]) -> Splits:
     """(split, example) pairs -> examples by split, each split in an order that tells nothing."""
-    splits: dict[str, list[AnyExample]] = {split: [] for split in SPLITS}
+    splits: dict[str, Any] = {split: [] for split in SPLITS}
     for split, example in pairs:
         splits[split].append(example)
     for split, examples in splits.items():
         np.random.default_rng(len(split)).shuffle(examples)
-    return {**splits}
+    return splits

@@ -25,7 +25,7 @@ from bertedu.finetuning.examples import Examples, Splits, Tagged, Task, TaskErro
 from bertedu.finetuning.finetune import Setup
 from bertedu.finetuning.kinds import Answer, Items, ItemScores, Outcomes
 from bertedu.finetuning.record import pack, unpack
-from bertedu.finetuning.tagging import Tagging, entities, first_pieces
+from bertedu.finetuning.tagging import Tagging, entities, first_pieces, known_spans
 from bertedu.finetuning.tasks import load_task
 from bertedu.finetuning.training import History, Hyperparameters, TaskModel, finetune, score_items
 from bertedu.model.device import default_device
@@ -129,16 +129,10 @@ def look_up(train: Sequence[Tagged], examples: Sequence[Tagged]) -> list[Answer]
     longest = max(map(len, kinds), default=0)
     answers = []
     for words in (example.words for example in examples):
-        tags: list[str] = []
-        while len(tags) < len(words):
-            begin = len(tags)
-            ends = range(min(begin + longest, len(words)), begin, -1)
-            end = next((end for end in ends if words[begin:end] in kinds), None)
-            if end is None:
-                tags.append("O")
-            else:
-                kind = kinds[words[begin:end]]
-                tags += [f"B-{kind}", *[f"I-{kind}"] * (end - begin - 1)]
+        tags = ["O"] * len(words)
+        for start, end in known_spans(words, kinds, longest):
+            kind = kinds[words[start:end]]
+            tags[start:end] = [f"B-{kind}", *[f"I-{kind}"] * (end - start - 1)]
         answers.append(Answer(tuple(tags)))
     return answers
 
