@@ -2,9 +2,8 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-import numpy as np
 import torch
 from tokenizers import Encoding, Tokenizer
 from torch import Tensor, nn
@@ -18,7 +17,8 @@ from bertedu.finetuning.metrics import (
     TaskScores,
     best_threshold,
     character_f1,
-    squad_scores,
+    squad_means,
+    squad_outcomes,
     word_f1,
 )
 from bertedu.model.features import Features
@@ -71,7 +71,7 @@ class QuestionAnswering(Kind):
     can_be_none: bool = False
     threshold: float = math.inf
     by_character: bool = False
-    columns: tuple[str, ...] = field(default=("exact", "f1", "answerable"), init=False)
+    columns = ("exact", "f1", "answerable")
 
     def encode(self, examples: Examples, tokenizer: Tokenizer, max_length: int) -> list[Item]:
         """One row for each window: the question is segment A, a part of the context B."""
@@ -133,9 +133,8 @@ class QuestionAnswering(Kind):
             return
         self.threshold = math.inf  # so that every question gets an answer to compare "none" with
         answers = self.answers(examples, items, scores)
-        names = [question.name for question in examples]
-        found = {name: answer.value for name, answer in zip(names, answers, strict=True)}
-        none = {name: answer.no_answer for name, answer in zip(names, answers, strict=True)}
+        found = {q.name: answer.value for q, answer in zip(examples, answers, strict=True)}
+        none = {q.name: answer.no_answer for q, answer in zip(examples, answers, strict=True)}
         self.threshold = best_threshold(examples, found, none, self._f1_of)
 
     @property
@@ -144,19 +143,9 @@ class QuestionAnswering(Kind):
 
     def outcomes(self, examples: Examples, answers: Sequence[Answer]) -> Outcomes:
         """Exact match and F1 of each question (0 to 1), and whether it has an answer."""
-        rows = []
-        for example, answer in zip(examples, answers, strict=True):
-            scores = squad_scores([example], {example.name: answer.value}, self._f1_of)
-            rows.append((scores["exact"] / 100, scores["f1"] / 100, bool(example.answers)))
-        return np.array(rows, float)
+        return squad_outcomes(examples, [answer.value for answer in answers], self._f1_of)
 
     def metrics(self, outcomes: Outcomes) -> TaskScores:
         """Exact match and F1, 0 to 1; with both kinds of question there, each by itself as well."""
-        exact, f1, answerable = outcomes.T
-        name = "character_f1" if self.by_character else "f1"
-        scores = {name: float(f1.mean()), "exact": float(exact.mean())}
-        some = answerable.astype(bool)
-        if some.any() and not some.all():
-            scores["answerable_f1"] = float(f1[some].mean())
-            scores["unanswerable_f1"] = float(f1[~some].mean())
-        return scores
+        scores = squad_means(outcomes)
+        return {"character_f1": scores.pop("f1"), **scores} if self.by_character else scores

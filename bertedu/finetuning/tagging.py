@@ -1,7 +1,7 @@
 """A tag for each word, by a model that reads word pieces (paper, section 5.3)."""
 
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -32,7 +32,7 @@ class Tagging(Kind):
     """The first piece of a word carries its tag; the pieces after it are not asked."""
 
     labels: tuple[str, ...]  # the first is what a word gets that did not fit in
-    columns: tuple[str, ...] = field(default=("right", "found", "there"), init=False)
+    columns = ("right", "found", "there")
 
     def encode(self, examples: Examples, tokenizer: Tokenizer, max_length: int) -> list[Item]:
         """One row for each sentence, with targets at first pieces only."""
