@@ -5,6 +5,7 @@ from dataclasses import replace
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from bertedu.finetuning.collation import TaskBatch
 from bertedu.model.bert import Bert
@@ -110,16 +111,12 @@ class KeptStates:
         """Return the (layers, R, S, H) of `LayerFeatures.states`; only new rows go through BERT."""
         rows = [row for item in batch.items for row in item.rows]
         keys = [(*row.ids, *row.type_ids) for row in rows]
-        new = [i for i, key in enumerate(keys) if key not in self.rows]
-        if new:
+        if new := [i for i, key in enumerate(keys) if key not in self.rows]:
             given = (batch.ids[new], batch.segment_ids[new], batch.padding_mask[new])
             for i, states in zip(new, self.below.states(*given).unbind(1), strict=True):
                 self.rows[keys[i]] = states[:, : len(rows[i].ids)].clone()
-        first = self.rows[keys[0]]
-        padded = first.new_zeros(len(first), *batch.ids.shape, first.shape[-1])
-        for i, key in enumerate(keys):
-            padded[:, i, : len(rows[i].ids)] = self.rows[key]
-        return padded
+        kept = [self.rows[key].transpose(0, 1) for key in keys]  # each (tokens, layers, H)
+        return pad_sequence(kept, batch_first=True).permute(2, 0, 1, 3)
 
     def features(self, batch: TaskBatch) -> Features:
         """Encode a batch as the encoder itself does."""

@@ -14,18 +14,14 @@ from bertedu.finetuning.question_answering import QuestionAnswering
 from bertedu.finetuning.tagging import Tagging
 from bertedu.finetuning.training import History, Hyperparameters, TaskModel, finetune, score_items
 from bertedu.model.device import default_device, has_fast_bfloat16
-from bertedu.model.features import READS, Encoder
+from bertedu.model.features import READS
 from bertedu.model.loading import is_published
 
 # "features:last" reads the last layer of the frozen model; "untrained features:last" is its control
 FEATURES = tuple(f"features:{reads}" for reads in READS)
 METHODS = (
-    "fine-tuned",
-    "frozen",
-    "untrained",
-    "fine-tuned + BiLSTM",
-    *FEATURES,
-    *(f"untrained {name}" for name in FEATURES),
+    *("fine-tuned", "frozen", "untrained", "fine-tuned + BiLSTM"),
+    *(FEATURES + tuple(f"untrained {name}" for name in FEATURES)),
 )
 Rates = tuple[float, float, float]
 # The paper's are for 110 million parameters; small models bear more, new layers alone still more.
@@ -46,11 +42,9 @@ def make_kind(task: Task, splits: Splits) -> Kind:
 
 def kind_with(name: KindName, labels: tuple[str, ...]) -> Kind:
     """Return a kind that is no "span": all that it needs is its labels, if any."""
-    if name == "classification":
-        return Classification(labels)
-    if name == "tagging":
-        return Tagging(labels)
-    return Regression() if name == "regression" else MultipleChoice()
+    if name in ("regression", "choice"):
+        return Regression() if name == "regression" else MultipleChoice()
+    return Tagging(labels) if name == "tagging" else Classification(labels)
 
 
 @dataclass(frozen=True)
@@ -114,7 +108,6 @@ def run_once(
     device = default_device()
     if bfloat16 is None:
         bfloat16 = has_fast_bfloat16(device)
-    encoder: Encoder
     encoder, tokenizer = load_encoder(setup.model, recipe.dropout, setup.untrained, recipe.seed)
     kind = make_kind(task, splits)
     splits = splits | {"train": splits["train"][: setup.train_examples]}

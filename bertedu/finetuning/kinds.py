@@ -85,12 +85,13 @@ class Classification(Kind):
 
     labels: tuple[str, ...]
     columns = ("label", "found")
+    target_type: ClassVar[type[int | float]] = int
 
     def encode(self, examples: Examples, tokenizer: Tokenizer, max_length: int) -> list[Item]:
         """One row for each example: one text, or two with their segments."""
         with truncating(tokenizer, max_length):
             return [
-                Item(number, (tokenizer.encode(e.text, e.pair),), e.label)
+                Item(number, (tokenizer.encode(e.text, e.pair),), self.target_type(e.label))
                 for number, e in enumerate(examples)
             ]
 
@@ -104,7 +105,7 @@ class Classification(Kind):
 
     def loss(self, scores: Tensor, batch: TaskBatch) -> Tensor:
         """Cross entropy."""
-        return F.cross_entropy(scores, batch.target.long())
+        return F.cross_entropy(scores, batch.target)
 
     def answers(self, examples: Examples, items: Items, scores: ItemScores) -> list[Answer]:
         """Answer with the class that has the highest score."""
@@ -138,10 +139,11 @@ class Regression(Classification):
 
     labels: tuple[str, ...] = field(default=("value",), init=False)
     columns = ("value", "found")
+    target_type = float
 
     def loss(self, scores: Tensor, batch: TaskBatch) -> Tensor:
         """Mean squared error."""
-        return F.mse_loss(scores.squeeze(-1), batch.target.float())
+        return F.mse_loss(scores.squeeze(-1), batch.target)
 
     def answers(self, examples: Examples, items: Items, scores: ItemScores) -> list[Answer]:
         """Answer with the number itself."""

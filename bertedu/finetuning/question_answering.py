@@ -54,9 +54,8 @@ def best_span(start: Tensor, end: Tensor, places: Sequence[int]) -> tuple[float,
     sums = start[allowed][:, None] + end[allowed][None, :]  # (P, P)
     window = torch.ones_like(sums, dtype=torch.bool).triu().tril(LONGEST_ANSWER - 1)
     sums = sums.masked_fill(~window, -math.inf)
-    best = int(sums.argmax())
-    first, last = divmod(best, len(places))
-    return float(sums.flatten()[best]), places[first], places[last]
+    first, last = divmod(int(sums.argmax()), len(places))
+    return float(sums[first, last]), places[first], places[last]
 
 
 @dataclass
@@ -121,10 +120,9 @@ class QuestionAnswering(Kind):
                     best[number] = score, row.offsets[first][0], row.offsets[last][1]
         answers = []
         for example, (score, begins, ends), no_answer in zip(examples, best, none, strict=True):
-            difference = no_answer - score
-            silent = self.can_be_none and difference > self.threshold
+            silent = self.can_be_none and no_answer - score > self.threshold
             text = "" if silent else example.context[begins:ends]
-            answers.append(Answer(text, start=begins, no_answer=difference))
+            answers.append(Answer(text, start=begins, no_answer=no_answer - score))
         return answers
 
     def calibrate(self, examples: Examples, items: Items, scores: ItemScores) -> None:

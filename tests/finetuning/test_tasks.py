@@ -102,7 +102,7 @@ def test_no_test_text_was_pre_trained_on(loaded: dict[str, Splits], name: str) -
     splits = need(loaded, name)
 
     def words(sentence: str) -> str:
-        return " ".join(module._WORD.findall(sentence))
+        return " ".join(module.split_words(sentence))
 
     training = {
         words(sentence)
@@ -286,7 +286,7 @@ def mentions(example: Tagged) -> list[tuple[str, tuple[str, ...]]]:
 def test_entities_of_the_test_articles_are_unseen_in_training(loaded: dict[str, Splits]) -> None:
     splits = need(loaded, "entities")
     kinds = {
-        tuple(module._WORD.findall(d.title)): (ENTITY_TYPES[d.topic], d.split)
+        module.split_words(d.title): (ENTITY_TYPES[d.topic], d.split)
         for d in load_documents("encyclopedia")
         if d.topic in ENTITY_TYPES
     }
