@@ -159,22 +159,19 @@ def _load(name: str, folder: Path | None) -> Splits:
 # -- rows, from the Hub or from files
 
 
-def _by_hand(spec: Benchmark) -> str:
-    return (
+def _from_hub(name: str) -> list[Source]:
+    spec = BENCHMARKS[name]
+    by_hand = (
         f"Or get {', '.join(spec.files)} from {spec.home} on another machine, put them into one "
         "folder, and pass that folder."
     )
-
-
-def _from_hub(name: str) -> list[Source]:
-    spec = BENCHMARKS[name]
     try:
         import datasets
         from huggingface_hub import get_session
     except ImportError:
         raise TaskError(
             f"{name} needs the package datasets and a network: pip install 'bertedu[stream]'. "
-            f"{_by_hand(spec)}"
+            f"{by_hand}"
         ) from None
     try:
         get_session().head(datasets.config.HF_ENDPOINT, timeout=5)
@@ -190,7 +187,7 @@ def _from_hub(name: str) -> list[Source]:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
         raise TaskError(
             f"{name}: {'the Hub does not give' if online else 'no network, and no cached copy of'} "
-            f"{spec.hub[0]} ({reason}). {_by_hand(spec)}"
+            f"{spec.hub[0]} ({reason}). {by_hand}"
         ) from None
     finally:
         datasets.config.HF_HUB_OFFLINE = before
@@ -198,13 +195,13 @@ def _from_hub(name: str) -> list[Source]:
     for split in spec.splits:
         source = " ".join(filter(None, (*spec.hub, split)))
         if split not in found:
-            raise TaskError(f"{source} is not on the Hub any more. {_by_hand(spec)}")
+            raise TaskError(f"{source} is not on the Hub any more. {by_hand}")
         feature = found[split].features.get("ner_tags" if spec.kind == "tagging" else "label")
         names = getattr(getattr(feature, "feature", feature), "names", None)
         if spec.labels and names and tuple(names) != spec.labels:
             raise TaskError(
                 f"{source} numbers its labels {', '.join(names)}; we number them "
-                f"{', '.join(spec.labels)}: it is another data set by now. {_by_hand(spec)}"
+                f"{', '.join(spec.labels)}: it is another data set by now. {by_hand}"
             )
         sources.append((source, found[split]))
     return sources
@@ -221,7 +218,10 @@ def _from_folder(name: str, folder: Path) -> list[Source]:
     paths = [folder / file for file in spec.files]
     if name == "glue/mrpc":
         pairs = (("train", False), ("dev", True))
-        return [(f"{paths[0]} ({part})", _mrpc_rows(*paths, in_dev)) for part, in_dev in pairs]
+        return [
+            (f"{paths[0]} ({part})", _mrpc_rows(paths[0], paths[1], in_dev))
+            for part, in_dev in pairs
+        ]
     header = ["source", "label", "star", "sentence"] if name == "glue/cola" else None
     read = {"span": _squad_rows, "tagging": _conll_rows, "choice": _csv_rows}
     rows_of = read.get(spec.kind, partial(_tsv_rows, header=header))
@@ -379,11 +379,11 @@ def _tagged(row: Row, spec: Benchmark, lenient: bool) -> Tagged | None:
 def _choice(row: Row, spec: Benchmark, lenient: bool) -> Choice | None:
     label = _label(row["label"], ("0", "1", "2", "3"))
     begin = row["sent2"].strip()  # the second sentence begins alike, and ends in four ways
-    endings = [row[f"ending{i}"].strip() for i in range(4)]
-    if label is None or not row["sent1"].strip() or not all(endings):
+    text, endings = row["sent1"].strip(), [row[f"ending{i}"].strip() for i in range(4)]
+    if label is None or not text or not all(endings):
         return None
-    endings = [f"{begin} {ending}".strip() for ending in endings]
-    return Choice(row["sent1"].strip(), tuple(endings), label, row["video-id"])
+    whole = tuple(f"{begin} {ending}".strip() for ending in endings)
+    return Choice(text, whole, label, row["video-id"])
 
 
 _CONVERT = {"span": _question, "tagging": _tagged, "choice": _choice}  # others: _example

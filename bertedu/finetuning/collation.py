@@ -43,7 +43,8 @@ class TaskBatch:
     def to(self, device: torch.device) -> "TaskBatch":
         """Copy to a device."""
         tensors = (self.ids, self.segment_ids, self.padding_mask, self.target)
-        return TaskBatch(*(tensor.to(device) for tensor in tensors), self.items)
+        ids, segment_ids, padding_mask, target = (tensor.to(device) for tensor in tensors)
+        return TaskBatch(ids, segment_ids, padding_mask, target, self.items)
 
 
 NO_TARGET = -100  # where nothing is asked: padding, and the second and later pieces of a word

@@ -98,10 +98,7 @@ def frozen_features(encoder: Encoder, reads: str) -> BiLSTMFeatures:
 
 
 class KeptStates:
-    """The states of a frozen BERT, for whoever reads the same rows again: epochs, and dev.
-
-    They are computed once for each row of tokens and stay in memory (paper, section 5.3).
-    """
+    """The states of a frozen BERT, computed once for each row of tokens (paper, section 5.3)."""
 
     def __init__(self, encoder: BiLSTMFeatures, below: LayerFeatures) -> None:
         self.encoder, self.below = encoder, below

@@ -32,15 +32,12 @@ class Example:
 
 @dataclass(frozen=True)
 class Question:
-    """A question about a text, and where its answer stands; no answers if the text has none.
-
-    ``answers`` are (text, start) with ``context[start : start + len(text)] == text``.
-    """
+    """A question about a text, and where its answer stands; no answers if the text has none."""
 
     name: str
     question: str
     context: str
-    answers: tuple[tuple[str, int], ...]
+    answers: tuple[tuple[str, int], ...]  # (text, the character of context at which it starts)
     source: str = ""
 
 
@@ -77,19 +74,15 @@ Splits = dict[str, Examples]
 
 @dataclass(frozen=True)
 class Task:
-    """A name, what it stands in for, its classes or tags, and where its examples come from.
-
-    ``labels`` is empty for regression, span and choice. ``metric`` is the one that selects on dev:
-    the higher, the better. ``pairs``: two texts are classified or rated together, not one.
-    """
+    """A name, what it stands in for, and where its examples come from."""
 
     name: str
     kind: KindName
     about: str
-    labels: tuple[str, ...]
-    metric: str
+    labels: tuple[str, ...]  # classes or tags; empty for regression, span and choice
+    metric: str  # the one that selects on dev: the higher, the better
     load: Callable[[], Splits]
-    pairs: bool = False
+    pairs: bool = False  # two texts are classified or rated together, not one
 
 
 def check_examples(task: Task, splits: Splits) -> None:

@@ -19,10 +19,8 @@ from bertedu.model.loading import is_published
 
 # "features:last" reads the last layer of the frozen model; "untrained features:last" is its control
 FEATURES = tuple(f"features:{reads}" for reads in READS)
-METHODS = (
-    *("fine-tuned", "frozen", "untrained", "fine-tuned + BiLSTM"),
-    *(FEATURES + tuple(f"untrained {name}" for name in FEATURES)),
-)
+METHODS = ("fine-tuned", "frozen", "untrained", "fine-tuned + BiLSTM", *FEATURES)
+METHODS += tuple(f"untrained {name}" for name in FEATURES)
 Rates = tuple[float, float, float]
 # The paper's are for 110 million parameters; small models bear more, new layers alone still more.
 RATES: dict[str, Rates] = {

@@ -25,17 +25,12 @@ ItemScores = Sequence[Tensor]  # as the head gives them, of one item each
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model says of one example.
+    """What a model says of one example, and what stands behind it."""
 
-    ``value`` is the number of a class or choice, a number, a tuple of tags, or a text; what stands
-    behind it: ``shares``, a probability for each class or choice; for a text, ``start``, where it
-    stands, and ``no_answer``, how much "none" is above it.
-    """
-
-    value: Any
-    shares: tuple[float, ...] = ()
-    start: int = 0
-    no_answer: float = 0.0
+    value: Any  # the number of a class or choice, a number, a tuple of tags, or a text
+    shares: tuple[float, ...] = ()  # a probability for each class or choice
+    start: int = 0  # where a text stands
+    no_answer: float = 0.0  # how much "none" is above a text
 
 
 class Kind(ABC):

@@ -5,12 +5,11 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import pairwise
 
 import numpy as np
-from seqeval.metrics import f1_score as entity_f1_score
+from seqeval.metrics import accuracy_score, f1_score
 from seqeval.scheme import IOB2
-from sklearn.metrics import accuracy_score
 
 from bertedu.finetuning.examples import Question
 from bertedu.results.bootstrap import Floats
@@ -21,9 +20,8 @@ TaskScores = dict[str, float]
 def tagging_scores(tags: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> TaskScores:
     """F1 of whole entities, type and both ends right, as CoNLL counts; and accuracy of tags."""
     lists = [list(sentence) for sentence in tags], [list(sentence) for sentence in found]
-    strict = entity_f1_score(*lists, mode="strict", scheme=IOB2, zero_division=0)
-    accuracy = accuracy_score(*([*chain.from_iterable(some)] for some in lists))
-    return {"f1": float(strict), "accuracy": float(accuracy)}
+    strict = f1_score(*lists, mode="strict", scheme=IOB2, zero_division=0)
+    return {"f1": float(strict), "accuracy": float(accuracy_score(*lists))}
 
 
 def normalize_answer(text: str) -> str:

@@ -9,18 +9,11 @@ from tokenizers import Encoding, Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bertedu.finetuning import metrics
 from bertedu.finetuning.collation import Item, TaskBatch, truncating
 from bertedu.finetuning.examples import Examples
 from bertedu.finetuning.kinds import Answer, Items, ItemScores, Kind, Outcomes
-from bertedu.finetuning.metrics import (
-    F1,
-    TaskScores,
-    best_threshold,
-    character_f1,
-    squad_means,
-    squad_outcomes,
-    word_f1,
-)
+from bertedu.finetuning.metrics import TaskScores
 from bertedu.model.features import Features
 from bertedu.model.heads import SpanHead
 
@@ -133,17 +126,17 @@ class QuestionAnswering(Kind):
         answers = self.answers(examples, items, scores)
         found = {q.name: answer.value for q, answer in zip(examples, answers, strict=True)}
         none = {q.name: answer.no_answer for q, answer in zip(examples, answers, strict=True)}
-        self.threshold = best_threshold(examples, found, none, self._f1_of)
+        self.threshold = metrics.best_threshold(examples, found, none, self._f1_of)
 
     @property
-    def _f1_of(self) -> F1:
-        return character_f1 if self.by_character else word_f1
+    def _f1_of(self) -> metrics.F1:
+        return metrics.character_f1 if self.by_character else metrics.word_f1
 
     def outcomes(self, examples: Examples, answers: Sequence[Answer]) -> Outcomes:
         """Exact match and F1 of each question (0 to 1), and whether it has an answer."""
-        return squad_outcomes(examples, [answer.value for answer in answers], self._f1_of)
+        return metrics.squad_outcomes(examples, [answer.value for answer in answers], self._f1_of)
 
     def metrics(self, outcomes: Outcomes) -> TaskScores:
         """Exact match and F1, 0 to 1; with both kinds of question there, each by itself as well."""
-        scores = squad_means(outcomes)
+        scores = metrics.squad_means(outcomes)
         return {"character_f1": scores.pop("f1"), **scores} if self.by_character else scores

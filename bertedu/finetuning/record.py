@@ -131,9 +131,8 @@ class RunRecord:
         answers: list[Answer] | None,
         more: Row | None = None,
     ) -> Row:
-        outcomes = None
-        if answers is not None:
-            outcomes = kind.outcomes(splits["test"], answers)
+        outcomes = None if answers is None else kind.outcomes(splits["test"], answers)
+        if outcomes is not None:
             scores = kind.metrics(outcomes)
             row["test"] = round(scores.pop(task.metric), 5)
             row |= {f"test_{name}": round(score, 5) for name, score in scores.items()}

@@ -10,16 +10,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from bertedu.finetuning.collation import MAX_LENGTH
-from bertedu.finetuning.examples import (
-    AnyExample,
-    Choice,
-    Example,
-    Examples,
-    KindName,
-    Question,
-    Tagged,
-    Task,
-)
+from bertedu.finetuning.examples import Choice, Example, Examples, KindName, Question, Tagged, Task
 from bertedu.finetuning.finetune import kind_with
 from bertedu.finetuning.kinds import Answer, Kind
 from bertedu.finetuning.question_answering import QuestionAnswering
@@ -81,7 +72,7 @@ class FineTuned:
             raise ValueError(f"{usage}, not {len(texts)}")
         if not all(isinstance(text, str) and text.strip() for text in texts):
             raise ValueError("a text is empty, or no text at all")
-        example: AnyExample
+        example: Choice | Example | Question | Tagged
         if self.kind == "span":
             example = Question("asked", texts[0], texts[1], ())
         elif self.kind == "tagging":

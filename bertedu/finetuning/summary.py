@@ -9,15 +9,8 @@ import numpy as np
 from bertedu.finetuning.examples import TaskError
 from bertedu.finetuning.kinds import Outcomes
 from bertedu.finetuning.record import SYSTEM, RunRecord
-from bertedu.results.bootstrap import (
-    BootstrapScores,
-    Floats,
-    Ints,
-    draw_runs,
-    draw_texts,
-    interval,
-    seed_interval,
-)
+from bertedu.results import bootstrap
+from bertedu.results.bootstrap import BootstrapScores, Floats, Ints
 from bertedu.results.files import Row, write_csv
 
 REFERENCE = "bert-L4H128"
@@ -30,11 +23,11 @@ Metric = Callable[[Floats, Outcomes], Floats]
 
 
 def _accuracy(often: Floats, outcomes: Outcomes) -> Floats:
-    return often @ (outcomes[:, 0] == outcomes[:, 1]) / often.sum(axis=1)
+    return often @ (outcomes[:, 0] == outcomes[:, 1]) / often.sum(axis=1)  # type: ignore[no-any-return]
 
 
 def _span_f1(often: Floats, outcomes: Outcomes) -> Floats:
-    return often @ outcomes[:, 1] / often.sum(axis=1)
+    return often @ outcomes[:, 1] / often.sum(axis=1)  # type: ignore[no-any-return]
 
 
 def _entity_f1(often: Floats, outcomes: Outcomes) -> Floats:
@@ -83,7 +76,7 @@ def drawn_reader(scores: Floats, sources: Ints) -> BootstrapScores:
     """
     if scores.shape != sources.shape:
         raise TaskError(f"there are {len(sources)} test examples; scores: {scores.shape}")
-    means = np.array([scores[chosen].mean() for chosen in draw_texts(sources)])
+    means = np.array([scores[chosen].mean() for chosen in bootstrap.draw_texts(sources)])
     return BootstrapScores([float(scores.mean())], means)
 
 
@@ -104,12 +97,12 @@ def draw_systems(
     for row, outcomes in rows:
         if system := system_of(row):
             systems[system].append((METRICS[row["columns"]], outcomes))
-    texts = [np.arange(len(sources)), *draw_texts(sources)]  # as it is, then drawn
+    texts = [np.arange(len(sources)), *bootstrap.draw_texts(sources)]  # as it is, then drawn
     often = np.array([np.bincount(examples, minlength=len(sources)) for examples in texts], float)
     drawn = {}
     for system, runs in systems.items():
         scores = np.array([metric(often, outcomes) for metric, outcomes in runs])
-        chosen = np.array(draw_runs(len(runs), len(often) - 1))  # (draws, runs)
+        chosen = np.array(bootstrap.draw_runs(len(runs), len(often) - 1))  # (draws, runs)
         means = np.take_along_axis(scores[:, 1:].T, chosen, axis=1).mean(axis=1)
         drawn[system] = BootstrapScores(scores[:, 0].tolist(), means)
     return drawn
@@ -130,12 +123,12 @@ def summarize_task(
     rows = []
     for system, scores in drawn.items():
         numbers = {"mean": scores.mean}
-        numbers["low"], numbers["high"] = interval(scores.draws.tolist())
-        numbers["seeds_low"], numbers["seeds_high"] = seed_interval(scores.scores)
+        numbers["low"], numbers["high"] = bootstrap.interval(scores.draws.tolist())
+        numbers["seeds_low"], numbers["seeds_high"] = bootstrap.seed_interval(scores.scores)
         if reference in drawn and system != reference:
             names = ("minus_reference", "minus_low", "minus_high")
             numbers |= zip(names, scores.minus(drawn[reference]), strict=True)
-        row = {"task": task, **dict(zip(SYSTEM[1:], system, strict=True))}
+        row: Row = dict(zip(SYSTEM, (task, *system), strict=True))
         row |= {"seeds": len(scores.scores)}
         row |= {n: "" if np.isnan(value) else f"{value:.4f}" for n, value in numbers.items()}
         rows.append(row)

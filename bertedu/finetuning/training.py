@@ -82,10 +82,10 @@ class TaskModel(nn.Module):
 
 @dataclass
 class History:
-    """What happened: a loss for each step, the dev metric after each epoch, which was kept."""
+    """What happened while training, and which epoch was kept."""
 
-    losses: list[float] = field(default_factory=list)
-    dev: list[float] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)  # of each step
+    dev: list[float] = field(default_factory=list)  # the metric after each epoch
     best_epoch: int = 0  # counted from 1; 0: before training
     seconds: float = 0.0
 

@@ -33,7 +33,7 @@ from bertedu.results.bootstrap import draw_runs, interval, resample, seed_interv
 @pytest.fixture(autouse=True)
 def fewer_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as it takes to tell; defaults are bound when a function is made."""
-    for function in (resample, report.draw_texts, report.draw_runs):
+    for function in (resample, report.bootstrap.draw_texts, report.bootstrap.draw_runs):
         monkeypatch.setattr(function, "__defaults__", (400, 0))
 
 
