@@ -217,11 +217,8 @@ def _from_folder(name: str, folder: Path) -> list[Source]:
         )
     paths = [folder / file for file in spec.files]
     if name == "glue/mrpc":
-        pairs = (("train", False), ("dev", True))
-        return [
-            (f"{paths[0]} ({part})", _mrpc_rows(paths[0], paths[1], in_dev))
-            for part, in_dev in pairs
-        ]
+        (train, dev_ids), parts = paths, (("train", False), ("dev", True))
+        return [(f"{train} ({part})", _mrpc_rows(train, dev_ids, dev)) for part, dev in parts]
     header = ["source", "label", "star", "sentence"] if name == "glue/cola" else None
     read = {"span": _squad_rows, "tagging": _conll_rows, "choice": _csv_rows}
     rows_of = read.get(spec.kind, partial(_tsv_rows, header=header))

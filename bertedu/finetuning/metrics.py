@@ -112,7 +112,7 @@ def best_threshold(
         (no_answer[q.name], _best(f1_of, "", q) - _best(f1_of, found[q.name], q)) for q in questions
     ]
     gains.sort(reverse=True)
-    gains.append((gains[-1][0] - 1, 0.0))  # so that all may stay silent
+    gains += [(score - 1, 0.0) for score, _ in gains[-1:]]  # so that all may stay silent
     total = best = 0.0  # of staying silent on the questions that most seem to have no answer
     threshold = math.inf
     for (score, gain), (following, _) in pairwise(gains):
