@@ -62,7 +62,7 @@ def collate(items: Sequence[Item]) -> TaskBatch:
     return TaskBatch(
         padded([row.ids for row in rows]),
         padded([row.type_ids for row in rows]),
-        padded([row.attention_mask for row in rows]).bool(),
+        padded([[1] * len(row.ids) for row in rows]).bool(),
         padded(targets, NO_TARGET) if isinstance(targets[0], list) else torch.tensor(targets),
         items,
     )
