@@ -105,7 +105,7 @@ def test_no_test_text_was_pre_trained_on(loaded: dict[str, Splits], name: str) -
     splits = need(loaded, name)
 
     def words(sentence: str) -> str:
-        return " ".join(module._WORD.findall(sentence))
+        return " ".join(module.split_words(sentence))
 
     training = {
         words(sentence)
@@ -289,7 +289,7 @@ def mentions(example: Tagged) -> list[tuple[str, tuple[str, ...]]]:
 def test_entities_of_the_test_articles_are_unseen_in_training(loaded: dict[str, Splits]) -> None:
     splits = need(loaded, "entities")
     kinds = {
-        tuple(module._WORD.findall(d.title)): (ENTITY_TYPES[d.topic], d.split)
+        module.split_words(d.title): (ENTITY_TYPES[d.topic], d.split)
         for d in load_documents("encyclopedia")
         if d.topic in ENTITY_TYPES
     }
@@ -346,6 +346,12 @@ def test_an_unknown_task_is_named() -> None:
 
 
 GOOD = Example("A film.", None, 1)
+GOOD_FOR = {
+    "description": Example("A film.", "A man.", 1),
+    "answer": Question("x", "Who?", "It was Ann.", (("Ann", 7),)),
+    "entities": Tagged(("Ann",), ("B-PERSON",)),
+    "next": Choice("a", ("b", "c"), 1),
+}
 
 
 @pytest.mark.parametrize(
@@ -370,11 +376,35 @@ GOOD = Example("A film.", None, 1)
 def test_bad_examples_are_named_with_their_place(
     task: str, example: AnyExample, message: str
 ) -> None:
-    spec = TASKS[task]
-    good = dataclasses.replace(GOOD, pair="A man." if spec.pairs else None)
+    good = GOOD_FOR.get(task, GOOD)
     splits: Splits = {"train": [good], "dev": [example], "test": [good]}
     with pytest.raises(TaskError, match=f"task {task}, dev example 0: .*{message}"):
-        check_examples(spec, splits)
+        check_examples(TASKS[task], splits)
+
+
+@pytest.mark.parametrize(
+    ("task", "kind"),
+    [
+        ("sentiment", "classification"),
+        ("valence", "regression"),
+        ("answer", "span"),
+        ("entities", "tagging"),
+        ("next", "choice"),
+    ],
+)
+def test_an_example_of_another_shape_is_named_with_what_is_wanted(task: str, kind: str) -> None:
+    good = GOOD_FOR.get(task, GOOD)
+    for other in (GOOD, *GOOD_FOR.values(), "A film."):
+        if type(other) is type(good):
+            continue
+        wanted = (
+            f"task {task}, test example 1: it is of type {type(other).__name__}, and a {kind} task "
+            f"needs examples of type {type(good).__name__}"
+        )
+        splits: Splits = {"train": [good], "dev": [good], "test": [good, other]}
+        with pytest.raises(TaskError) as caught:
+            check_examples(TASKS[task], splits)
+        assert str(caught.value) == wanted
 
 
 @pytest.mark.parametrize("split", SPLITS)
