@@ -106,7 +106,7 @@ types: env  ## mypy: the package strictly, and that what the tests call exists
 	@$(PY) -m mypy --config-file tests/mypy.ini
 
 unit: env  ## the tests in tests/, two at a time
-	@$(ONE_THREAD) $(PY) -m pytest -n $(JOBS)
+	@$(ONE_THREAD) $(PY) -m pytest -n $(JOBS) --dist loadfile
 
 nightly: env  ## what is too slow for every commit: more of the same tests
 	@$(ONE_THREAD) $(PY) -m pytest -n $(JOBS) -m nightly

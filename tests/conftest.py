@@ -1,6 +1,25 @@
 """For all tests."""
 
+import pytest
 import torch
+from tokenizers import Tokenizer
+
+from bertedu.model.bert import BertForPreTraining
+from bertedu.model.config import BertConfig
+from bertedu.text.fast_tokenizer import load_tokenizer
 
 # Tensors are small here: a second thread would mostly wait, and on a busy machine for long.
 torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> Tokenizer:
+    """The tokenizer of the course, 8,192 pieces."""
+    return load_tokenizer()
+
+
+@pytest.fixture(scope="module")
+def model() -> BertForPreTraining:
+    """Three layers of two heads, not trained; large weights, so that attention is not even."""
+    torch.manual_seed(0)
+    return BertForPreTraining(BertConfig(8192, 16, 3, 2, 32, 128, initializer_range=0.3)).eval()

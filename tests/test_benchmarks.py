@@ -1,8 +1,5 @@
 """The benchmark compares like with like, divides the right way round, and leaves nothing out."""
 
-from __future__ import annotations
-
-import csv
 import os
 import time
 from dataclasses import fields, replace
@@ -33,6 +30,7 @@ from benchmarks.timing import WARM_UP, milliseconds, ratio, take_turns
 from bertedu.model.config import BertConfig
 from bertedu.model.packing import PackedLinear
 from bertedu.pretraining.next_sentence import EncodedDocument, make_pairs
+from bertedu.results.files import read_csv
 
 CONFIG = BertConfig(100, 16, 2, 2, 32, 32)
 BATCHES = random_batches(2, size=4, length=16, vocab_size=100)
@@ -187,7 +185,7 @@ def test_every_row_is_there(
 
     report.write_csv(rows, tmp_path / "new" / "speed.csv", report.machine())
     assert os.listdir(tmp_path / "new") == ["speed.csv"]
-    written = read(tmp_path / "new" / "speed.csv")
+    written = read_csv(tmp_path / "new" / "speed.csv")
     check_columns(written)
     check_rows(written, ["L4 H256"], bfloat16)
     shown = report.table(rows)
@@ -300,11 +298,6 @@ def test_a_failed_memory_process_says_why(tmp_path: Path, monkeypatch: pytest.Mo
 # -- the committed result
 
 
-def read(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def check_columns(rows: list[dict[str, str]]) -> None:
     assert list(rows[0]) == [*(field.name for field in fields(report.Row)), *ABOUT]
     for row in rows:
@@ -341,7 +334,7 @@ def check_rows(rows: list[dict[str, str]], models: list[str], bfloat16: bool) ->
 
 @pytest.mark.skipif(not RESULT.exists(), reason="data/results/speed.csv has not been made yet")
 def test_the_committed_result_is_whole() -> None:
-    rows = read(RESULT)
+    rows = read_csv(RESULT)
     check_columns(rows)
     check_rows(rows, list(SIZES), bfloat16=any("bfloat16" in row["ours"] for row in rows))
     targets = [row for row in rows if row["target"] and row["benchmark"] != report.SENTENCES]

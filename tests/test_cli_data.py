@@ -1,7 +1,5 @@
 """`bertedu data list | fetch | show`, on a tiny registry and from a folder: pip is not run here."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 import sys

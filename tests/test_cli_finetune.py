@@ -1,8 +1,5 @@
 """`bertedu finetune`, `predict` and `summary`: end to end, every refusal, and Ctrl-C."""
 
-from __future__ import annotations
-
-import csv
 import os
 import subprocess
 import sys
@@ -19,6 +16,7 @@ from bertedu.finetuning import search as running
 from bertedu.finetuning.finetune import RATES
 from bertedu.finetuning.saving import load_finetuned
 from bertedu.finetuning.tasks import TASKS
+from bertedu.results.files import read_csv
 
 SMALL = {"train": 16, "dev": 6, "test": 8}
 QUICK = "--epochs 1 --batch-size 8 --seeds 2".split()
@@ -51,8 +49,7 @@ def finetune(
 
 
 def rows(tmp_path: Path, name: str = "finetuning") -> list[dict[str, str]]:
-    with (tmp_path / "results" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
+    return read_csv(tmp_path / "results" / f"{name}.csv")
 
 
 def scored(tmp_path: Path) -> list[dict[str, str]]:

@@ -1,7 +1,5 @@
 """`bertedu pretrain`: a whole run on a small text, kill -9 and resume, and every refusal."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -16,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from forked import Program
 from safetensors.torch import load_file
 from torch import Tensor
 from typer.testing import CliRunner, Result
@@ -38,7 +37,7 @@ from bertedu.text.fast_tokenizer import save_tokenizer, train_vocabulary
 from bertedu.text.streaming import DocumentStream
 from bertedu.text.tokenization import MASK_ID
 
-STEPS, BOUNDARY = 80, 56  # of the default recipe: 70 % of the steps at length 64, then 128
+STEPS, BOUNDARY = 40, 28  # of the default recipe: 70 % of the steps at length 64, then 128
 OPTIONS = "--config tiny --threads 1 --no-bfloat16 --device cpu --dropout 0.1 --seed 5"
 
 
@@ -71,18 +70,6 @@ def command(corpus: Path, out: Path, *more: object) -> list[str]:
     return ["pretrain", *OPTIONS.split(), *map(str, ("--corpus", corpus, "--out", out, *more))]
 
 
-def start(arguments: list[str], sabotage: str = "") -> subprocess.Popen[str]:
-    """Start the real program; `sabotage` is Python that runs before it."""
-    code = f"{sabotage}\nimport sys\nfrom bertedu.cli import app\nsys.exit(app())"
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-
-
 def steps_on_disk(out: Path) -> int:
     try:
         _, metadata = load_tensors(out / STATE_FILE)
@@ -91,16 +78,15 @@ def steps_on_disk(out: Path) -> int:
     return int(json.loads(metadata["training"])["state"]["step"])
 
 
-def kill_after(process: subprocess.Popen[str], out: Path, saved: int, delay: float) -> None:
+def kill_after(program: Program, out: Path, saved: int, delay: float) -> None:
     """Kill -9 some time after a state of at least so many steps is on the disk."""
     deadline = time.monotonic() + 300
-    while process.poll() is None and steps_on_disk(out) < saved:
+    while program.exit_code is None and steps_on_disk(out) < saved:
         assert time.monotonic() < deadline, "no progress"
         time.sleep(0.02)
     time.sleep(delay)
-    assert process.poll() is None, f"it ended before it was killed: {process.communicate()}"
-    process.kill()
-    process.communicate()
+    assert program.exit_code is None, f"it ended before it was killed: {program.end()}"
+    program.kill()
 
 
 # The half of a state file is written, then the process is gone.
@@ -132,36 +118,32 @@ watching.save_state = save_state
 
 def test_kill_9_at_any_moment_then_resume_ends_bit_identical(corpus: Path, tmp_path: Path) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    undisturbed = start(command(corpus, whole, "--steps", STEPS, "--save-every", 4))
-    _, errors = undisturbed.communicate()
-    assert undisturbed.returncode == 0, errors
-
-    first = command(corpus, broken, "--steps", STEPS, "--save-every", 4)
+    options = ("--config", "L1H64", "--steps", STEPS, "--save-every", 4)
+    first = command(corpus, broken, *options)
     again = [*first, "--resume"]
-    chance = random.Random()
-    delay = chance.uniform(0, 0.6)
-    kill_after(start(first), broken, 4, delay)
+    delay = random.Random().uniform(0, 0.3)
+    undisturbed = Program(command(corpus, whole, *options))
+    kill_after(Program(first), broken, 4, delay)
     reached = [steps_on_disk(broken)]
 
-    process = start(again, DIE_WHILE_WRITING.format(saves=3))
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    assert list(broken.glob(".*.part")), "it should have died with half a file"
-    reached.append(steps_on_disk(broken))
-
-    process = start(again, DIE_AT_THE_BOUNDARY.format(step=BOUNDARY))
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    reached.append(steps_on_disk(broken))
+    for sabotage in (DIE_WHILE_WRITING.format(saves=3), DIE_AT_THE_BOUNDARY.format(step=BOUNDARY)):
+        program = Program(again, sabotage)
+        program.end()
+        assert program.exit_code == -signal.SIGKILL
+        if len(reached) == 1:
+            assert list(broken.glob(".*.part")), "it should have died with half a file"
+        reached.append(steps_on_disk(broken))
     assert reached[2] == BOUNDARY
     assert 0 < reached[0] < reached[1] < BOUNDARY, (reached, delay)
 
     (broken / ".tmpaB3dE9").touch()  # what a kill in the middle of safetensors leaves
-    process = start(again)
-    output, errors = process.communicate()
-    assert process.returncode == 0, errors
+    program = Program(again)
+    output, errors = program.end()
+    assert program.exit_code == 0, errors
     assert f"written: {broken}" in output
 
+    _, errors = undisturbed.end()
+    assert undisturbed.exit_code == 0, errors
     expected, found = (load_file(out / "model.safetensors") for out in (whole, broken))
     assert expected.keys() == found.keys()
     for name, tensor in expected.items():

@@ -1,17 +1,16 @@
 """The command line as a newcomer uses it: odd numbers, files in the way, two runs at once."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
-import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from test_cli_pretrain import command, corpus, encoded, invoke, refused, start, steps_on_disk
+from forked import Program
+from test_cli_pretrain import command, corpus, encoded, invoke, refused, steps_on_disk
 from typer.testing import CliRunner, Result
 
 from bertedu.cli import app, lines_of
@@ -140,12 +139,10 @@ run.train = train
 """
 
 
-def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
-    import time
-
+def wait_for(path: Path, program: Program) -> None:
     deadline = time.monotonic() + 120
     while not path.exists():
-        assert process.poll() is None, process.communicate()
+        assert program.exit_code is None, program.end()
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
@@ -155,25 +152,23 @@ def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
 def test_two_runs_do_not_write_into_one_folder(corpus: Path, tmp_path: Path, kill: bool) -> None:
     out, here, go = (tmp_path / name for name in ("run", "here", "go"))
     words = command(corpus, out, "--steps", 3)
-    first = start(words, WAIT.format(here=str(here), go=str(go)))
+    first = Program(words, WAIT.format(here=str(here), go=str(go)))
     try:
         wait_for(here, first)
         for more in ([], ["--resume"]):
             message = refused(corpus, out, "--steps", 3, *more)
             assert f"another run is writing to {out} now" in message
         if kill:
-            first.kill()  # -9: the lock file stays, the lock does not
-            first.communicate()
+            first.kill()  # the lock file stays, the lock does not
             assert (out / LOCK_FILE).exists()
             assert invoke(corpus, out, "--steps", 3).exit_code == 0
         else:
             go.touch()
-            _, errors = first.communicate()
-            assert first.returncode == 0, errors
+            _, errors = first.end()
+            assert first.exit_code == 0, errors
             assert "holds a finished run" in refused(corpus, out, "--steps", 3)
     finally:
         first.kill()
-        first.communicate()
     assert (out / "model.safetensors").exists()
     assert not (out / LOCK_FILE).exists()
 

@@ -1,8 +1,5 @@
 """`bertedu.load`, the shipped checkpoint and its results, and the commands built on them."""
 
-from __future__ import annotations
-
-import csv
 import dataclasses
 import json
 import re
@@ -25,6 +22,7 @@ from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.model.hugging_face import read_config
 from bertedu.model.weight_files import CheckpointError
+from bertedu.results.files import read_csv
 from bertedu.text.corpus import DEFAULT_CORPORA
 from bertedu.text.fast_tokenizer import save_tokenizer
 from bertedu.text.sources import find
@@ -270,8 +268,7 @@ def test_score_prints_and_writes_the_same_table(
     assert result.exit_code == 0, result.output
     assert run("score", tiny, "--length", 64, "--out", "results/u.csv").exit_code == 0
     assert asked == [([tiny], "dev", (64, 128)), ([tiny], "test", (64,))]
-    with Path("results/t.csv").open(newline="", encoding="utf-8") as file:
-        written = list(csv.DictReader(file))
+    written = read_csv(Path("results/t.csv"))
     assert [row["mlm_loss"] for row in written] == ["9.0109", "3.5"]
     for shown in ("9.0109", "0.0%", "3.5", "43.2%", "0.75", "results/t.csv"):
         assert shown in result.stdout
@@ -389,10 +386,9 @@ TRAINED = {
 
 
 def results(length: str = "128", objective: str = "masked words") -> dict[str, dict[str, str]]:
-    path = ROOT / "data" / "results" / "pretraining.csv"
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["objective"] == objective]
-    return {row["system"]: row for row in rows if row["length"] == length}
+    rows = read_csv(ROOT / "data" / "results" / "pretraining.csv")
+    asked = [row for row in rows if (row["objective"], row["length"]) == (objective, length)]
+    return {row["system"]: row for row in asked}
 
 
 @pytest.mark.parametrize("objective", TRAINED)

@@ -1,7 +1,5 @@
 """The minutes at the head of a notebook: reading at 200 words a minute, and its exercises."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

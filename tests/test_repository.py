@@ -1,7 +1,5 @@
 """The frame of the repository: commands, pins, README, notebooks, import arrows, sizes."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os
@@ -21,6 +19,9 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
+from typer.testing import CliRunner
+
+from bertedu.cli import app
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -343,16 +344,11 @@ def test_bertedu_commands_in_the_documents_exist(document: Path) -> None:
     for line in lines:
         words = line.split()
         command = words[:2] if words[0] == "data" else words[:1]
-        helped = subprocess.run(
-            [sys.executable, "-m", "bertedu", *command, "--help"],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"},
-        )
-        assert helped.returncode == 0, f"`bertedu {line}`: {helped.stderr}"
+        wide = {"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
+        helped = CliRunner().invoke(app, [*command, "--help"], env=wide)
+        assert helped.exit_code == 0, f"`bertedu {line}`: {helped.output}"
         for option in re.findall(r"--[a-z-]+", line):
-            assert option in helped.stdout, f"`bertedu {line}`: no option {option}"
+            assert option in helped.output, f"`bertedu {line}`: no option {option}"
 
 
 def broken_links(text: str, folder: Path) -> list[str]:

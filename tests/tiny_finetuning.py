@@ -1,7 +1,5 @@
 """Tiny random models and hand-made tasks, for the tests of fine-tuning."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,7 @@
 """What a sceptic would try first: no model at all, and counted words with a linear model."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,24 +24,21 @@ Answers = dict[str, list[Answer]]  # of dev and test
 
 
 def baseline_answers(name: str, task: Task, splits: Splits) -> Answers:
-    """Return the answers of one of `BASELINES` on dev and test."""
-    return _majority(task, splits) if name == "majority" else word_count_answers(task, splits)
+    """Return the answers of one of `BASELINES` on dev and test.
 
-
-def _majority(task: Task, splits: Splits) -> Answers:
-    """Always give the most frequent answer of the training split.
-
-    For a number its mean, for tags "no entity", for a span the first word of the text (or "none",
-    where it can be).
+    "majority" is the most frequent answer of the training split; for a number its mean, for tags
+    "no entity", for a span the first word of the text (or "none", where it can be).
     """
+    if name != "majority":
+        return word_count_answers(task, splits)
     train = splits["train"]
     if task.kind == "tagging":
         return {s: [Answer((task.labels[0],) * len(e.words)) for e in splits[s]] for s in SCORED}
-    if task.kind == "span":
-        if any(not e.answers for e in train):
-            return {s: [Answer("")] * len(splits[s]) for s in SCORED}
+    if task.kind == "span" and all(e.answers for e in train):
         return {s: [Answer(e.context.split()[0]) for e in splits[s]] for s in SCORED}
-    if task.kind == "regression":
+    if task.kind == "span":
+        answer = Answer("")
+    elif task.kind == "regression":
         answer = Answer(float(np.mean([e.label for e in train])))
     else:
         answer = Answer(Counter(int(e.label) for e in train).most_common(1)[0][0])
@@ -55,13 +52,8 @@ def word_count_answers(task: Task, splits: Splits) -> Answers:
     share; for tags the word, its neighbors and its shape; for an answer no model, but the sentence
     that shares most with the question, and in it the first words in capitals.
     """
-    if task.kind == "tagging":
-        return _tags(splits)
-    if task.kind == "span":
-        return _spans(splits)
-    if task.kind == "choice":
-        return _endings(splits)
-    return _classes(task, splits)
+    own_way = {"tagging": _tags, "span": _spans, "choice": _endings}.get(task.kind)
+    return own_way(splits) if own_way else _classes(task, splits)
 
 
 def _vectorizer(texts: Sequence[str]) -> TfidfVectorizer:
@@ -82,35 +74,28 @@ def _together(
     return sp.hstack([a, b, normalize(both), 10 * alike]).tocsr()
 
 
-def _logistic(strength: float) -> LogisticRegression:
-    return LogisticRegression(C=strength, max_iter=1000)
+def _logistic(strengths: Sequence[float] = STRENGTHS) -> list[LogisticRegression]:
+    return [LogisticRegression(C=strength, max_iter=1000) for strength in strengths]
 
 
-def _best_on_dev(
-    make: Callable[[float], Any],
-    x: Mapping[str, Any],
-    y: Mapping[str, Any],
-    strengths: Sequence[float] = STRENGTHS,
-) -> Any:
-    """Fit a model of each strength, and return the one that scores best on dev."""
-    models = [make(strength).fit(x["train"], y["train"]) for strength in strengths]
-    return max(models, key=lambda model: model.score(x["dev"], y["dev"]))
+def _best_on_dev(models: Iterable[Any], x: Mapping[str, Any], y: Mapping[str, Any]) -> Any:
+    """Fit models, and return the one that scores best on dev."""
+    fitted = [model.fit(x["train"], y["train"]) for model in models]
+    return max(fitted, key=lambda model: model.score(x["dev"], y["dev"]))
 
 
 def _classes(task: Task, splits: Splits) -> Answers:
     numbers = task.kind == "regression"
     texts = {s: [e.text for e in some] for s, some in splits.items()}
     pairs = {s: [e.pair or "" for e in some] for s, some in splits.items()}
-    y = {
-        s: np.array([e.label for e in some], float if numbers else int)
-        for s, some in splits.items()
-    }
+    dtype = float if numbers else int
+    y = {s: np.array([e.label for e in some], dtype) for s, some in splits.items()}
     vectorizer = _vectorizer(texts["train"] + [pair for pair in pairs["train"] if pair])
     if any(pairs["train"]):
         x = {s: _together(vectorizer, texts[s], pairs[s]) for s in splits}
     else:
         x = {s: vectorizer.transform(texts[s]) for s in splits}
-    best = _best_on_dev((lambda c: Ridge(1 / c)) if numbers else _logistic, x, y)
+    best = _best_on_dev([Ridge(1 / c) for c in STRENGTHS] if numbers else _logistic(), x, y)
     return {s: [Answer(value) for value in best.predict(x[s]).tolist()] for s in SCORED}
 
 
@@ -127,7 +112,7 @@ def _endings(splits: Splits) -> Answers:
         return [int(part.argmax()) for part in parts]
 
     best = max(
-        (_logistic(strength).fit(x["train"], right) for strength in STRENGTHS),
+        (model.fit(x["train"], right) for model in _logistic()),
         key=lambda m: np.mean(np.equal(chosen(m, "dev"), [e.label for e in splits["dev"]])),
     )
     return {s: [Answer(number) for number in chosen(best, s)] for s in SCORED}
@@ -155,7 +140,7 @@ def _tags(splits: Splits) -> Answers:
     tags = {s: [tag for e in some for tag in e.tags] for s, some in splits.items()}
     vectorizer = DictVectorizer().fit(facts["train"])
     x = {s: vectorizer.transform(some) for s, some in facts.items()}
-    best = _best_on_dev(_logistic, x, tags, strengths=(1.0, 10.0))
+    best = _best_on_dev(_logistic((1.0, 10.0)), x, tags)
     answers = {}
     for split in SCORED:
         predicted = iter(best.predict(x[split]).tolist())
@@ -188,12 +173,9 @@ def _nearest_capitals(question: Question, vectorizer: TfidfVectorizer) -> tuple[
     asked = vectorizer.transform([question.question])
     alike = (vectorizer.transform(sentences) @ asked.T).toarray()
     words = sentences[int(alike.argmax())].split()
-    starts = (
-        i
-        for i, word in enumerate(words)
-        if word[:1].isupper() and word.lower() not in ENGLISH_STOP_WORDS
-    )
+    capital = [word[:1].isupper() for word in words]
+    starts = (i for i in np.flatnonzero(capital) if words[i].lower() not in ENGLISH_STOP_WORDS)
     last = first = next(starts, 0)
-    while last + 1 < len(words) and words[last + 1][:1].isupper() and not words[last].endswith(","):
+    while last + 1 < len(words) and capital[last + 1] and not words[last].endswith(","):
         last += 1
     return " ".join(words[first : last + 1]).strip(",.;:()"), float(alike.max())

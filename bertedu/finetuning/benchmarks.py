@@ -15,7 +15,7 @@ only.
 import csv
 import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -55,10 +55,10 @@ class Benchmark:
     files: tuple[str, ...]  # train and dev (and test) as published
     splits: tuple[str, ...] = ("train", "validation")  # the same on the Hub
     labels: tuple[str, ...] = ()
-    columns: dict[str, str] = field(default_factory=dict)  # of GLUE
+    columns: dict[str, str] = field(default_factory=dict)  # of GLUE, as below
 
 
-# columns of the Hub -> the same in the published files
+# columns of the Hub -> the same in the published files; the label is the last
 _ONE = {"sentence": "sentence", "label": "label"}
 _PAIR = {"sentence1": "sentence1", "sentence2": "sentence2", "label": "label"}
 _QNLI = {"question": "question", "sentence": "sentence", "label": "label"}
@@ -131,7 +131,7 @@ BENCHMARKS = {
 }
 
 
-def benchmark(name: str, folder: str | Path | None = None) -> Task:
+def benchmark(name: str, folder: Path | None = None) -> Task:
     """Return one of `BENCHMARKS` as a task. Nothing is loaded before its ``load`` is called.
 
     ``folder`` is where the published files are; without it, they come from the Hugging Face Hub.
@@ -141,7 +141,7 @@ def benchmark(name: str, folder: str | Path | None = None) -> Task:
     if name not in BENCHMARKS:
         raise TaskError(f"no benchmark {name!r}: choose one of {', '.join(BENCHMARKS)}")
     spec = BENCHMARKS[name]
-    load = partial(_load, name, None if folder is None else Path(folder))
+    load = partial(_load, name, folder)
     pairs = len(spec.columns) > len(_ONE)  # two columns of text beside the label
     return Task(name, spec.kind, spec.about, spec.labels, spec.metric, load, pairs)
 
@@ -159,22 +159,19 @@ def _load(name: str, folder: Path | None) -> Splits:
 # -- rows, from the Hub or from files
 
 
-def _by_hand(spec: Benchmark) -> str:
-    return (
+def _from_hub(name: str) -> list[Source]:
+    spec = BENCHMARKS[name]
+    by_hand = (
         f"Or get {', '.join(spec.files)} from {spec.home} on another machine, put them into one "
         "folder, and pass that folder."
     )
-
-
-def _from_hub(name: str) -> list[Source]:
-    spec = BENCHMARKS[name]
     try:
         import datasets
         from huggingface_hub import get_session
     except ImportError:
         raise TaskError(
             f"{name} needs the package datasets and a network: pip install 'bertedu[stream]'. "
-            f"{_by_hand(spec)}"
+            f"{by_hand}"
         ) from None
     try:
         get_session().head(datasets.config.HF_ENDPOINT, timeout=5)
@@ -190,7 +187,7 @@ def _from_hub(name: str) -> list[Source]:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
         raise TaskError(
             f"{name}: {'the Hub does not give' if online else 'no network, and no cached copy of'} "
-            f"{spec.hub[0]} ({reason}). {_by_hand(spec)}"
+            f"{spec.hub[0]} ({reason}). {by_hand}"
         ) from None
     finally:
         datasets.config.HF_HUB_OFFLINE = before
@@ -198,13 +195,13 @@ def _from_hub(name: str) -> list[Source]:
     for split in spec.splits:
         source = " ".join(filter(None, (*spec.hub, split)))
         if split not in found:
-            raise TaskError(f"{source} is not on the Hub any more. {_by_hand(spec)}")
+            raise TaskError(f"{source} is not on the Hub any more. {by_hand}")
         feature = found[split].features.get("ner_tags" if spec.kind == "tagging" else "label")
         names = getattr(getattr(feature, "feature", feature), "names", None)
         if spec.labels and names and tuple(names) != spec.labels:
             raise TaskError(
                 f"{source} numbers its labels {', '.join(names)}; we number them "
-                f"{', '.join(spec.labels)}: it is another data set by now. {_by_hand(spec)}"
+                f"{', '.join(spec.labels)}: it is another data set by now. {by_hand}"
             )
         sources.append((source, found[split]))
     return sources
@@ -220,13 +217,11 @@ def _from_folder(name: str, folder: Path) -> list[Source]:
         )
     paths = [folder / file for file in spec.files]
     if name == "glue/mrpc":
-        dev = {tuple(line.split("\t")[:2]) for line in _lines(paths[1])}
-        return [
-            (f"{paths[0]} ({part})", _tsv_rows(paths[0], name, dev, part == "dev"))
-            for part in ("train", "dev")
-        ]
+        (train, dev_ids), parts = paths, (("train", False), ("dev", True))
+        return [(f"{train} ({part})", _mrpc_rows(train, dev_ids, dev)) for part, dev in parts]
+    header = ["source", "label", "star", "sentence"] if name == "glue/cola" else None
     read = {"span": _squad_rows, "tagging": _conll_rows, "choice": _csv_rows}
-    rows_of = read.get(spec.kind, partial(_tsv_rows, name=name))
+    rows_of = read.get(spec.kind, partial(_tsv_rows, header=header))
     return [(str(path), rows_of(path)) for path in paths]
 
 
@@ -241,17 +236,15 @@ def _csv_rows(path: Path, header: Sequence[str] | None = None, **form: Any) -> I
         yield from csv.DictReader(stream, header, **form)
 
 
-def _tsv_rows(
-    path: Path, name: str, dev: set[tuple[str, ...]] | None = None, in_dev: bool = False
-) -> Iterator[Row]:
-    """Rows of a file of GLUE. Quotation marks are mere text; CoLA alone has no header.
+# files of GLUE: quotation marks are mere text
+_tsv_rows = partial(_csv_rows, delimiter="\t", quoting=csv.QUOTE_NONE)
 
-    ``dev``: the pairs of MRPC that are its dev set, of which either these or the others are read.
-    """
-    header = ["source", "label", "star", "sentence"] if name == "glue/cola" else None
-    for row in _csv_rows(path, header, delimiter="\t", quoting=csv.QUOTE_NONE):
-        if dev is None or ((row["#1 ID"], row["#2 ID"]) in dev) == in_dev:
-            yield {ours: row[theirs] for ours, theirs in BENCHMARKS[name].columns.items()}
+
+def _mrpc_rows(path: Path, dev_ids: Path, in_dev: bool) -> Iterator[Row]:
+    dev = {tuple(line.split("\t")[:2]) for line in _lines(dev_ids)}
+    for row in _tsv_rows(path):
+        if ((row["#1 ID"], row["#2 ID"]) in dev) == in_dev:
+            yield row
 
 
 def _conll_rows(path: Path) -> Iterator[Row]:
@@ -296,7 +289,7 @@ def _examples(spec: Benchmark, source: str, rows: Iterable[Row], lenient: bool) 
     try:
         for row in rows:
             total += 1
-            if example := _CONVERT[spec.kind](row, spec, lenient):
+            if example := _CONVERT.get(spec.kind, _example)(row, spec, lenient):
                 examples.append(example)
     except KeyError as error:
         raise TaskError(
@@ -331,15 +324,15 @@ def _label(value: object, labels: tuple[str, ...]) -> int | None:
 
 
 def _example(row: Row, spec: Benchmark, lenient: bool) -> Example | None:
-    texts = [row[column] for column in spec.columns if column != "label"]
+    *texts, value = (row[ours if lenient else theirs] for ours, theirs in spec.columns.items())
     label: float | None
-    if spec.kind == "regression" and row["label"] not in (None, ""):
+    if spec.kind == "regression" and value not in (None, ""):
         # The Hub has 32 bits, of which 3.8 is 3.799999952; three digits are published.
-        label = round(float(row["label"]), 3)
+        label = round(float(value), 3)
         if not 0 <= label <= 5:
             raise ValueError(f"score {label} is not between 0 and 5")
     else:
-        label = _label(row["label"], spec.labels)
+        label = _label(value, spec.labels)
     if label is None or not all(text and text.strip() for text in texts):
         return None  # some lines of QQP end early
     text, *pair = (text.strip() for text in texts)
@@ -375,27 +368,19 @@ def _question(row: Row, spec: Benchmark, lenient: bool) -> Question | None:
 
 def _tagged(row: Row, spec: Benchmark, lenient: bool) -> Tagged | None:
     tags = [spec.labels[tag] if isinstance(tag, int) else tag for tag in row["ner_tags"]]
-    if not tags:
-        return None
     # As published (IOB1), an entity begins with I-; and the Hub does not tell which document a
     # sentence is of.
-    return Tagged(tuple(row["tokens"]), iob2(tags), " ".join(row["tokens"]))
+    return Tagged(tuple(row["tokens"]), iob2(tags), " ".join(row["tokens"])) if tags else None
 
 
 def _choice(row: Row, spec: Benchmark, lenient: bool) -> Choice | None:
     label = _label(row["label"], ("0", "1", "2", "3"))
     begin = row["sent2"].strip()  # the second sentence begins alike, and ends in four ways
-    endings = [row[f"ending{i}"].strip() for i in range(4)]
-    if label is None or not row["sent1"].strip() or not all(endings):
+    text, endings = row["sent1"].strip(), [row[f"ending{i}"].strip() for i in range(4)]
+    if label is None or not text or not all(endings):
         return None
-    endings = [f"{begin} {ending}".strip() for ending in endings]
-    return Choice(row["sent1"].strip(), tuple(endings), label, row["video-id"])
+    whole = tuple(f"{begin} {ending}".strip() for ending in endings)
+    return Choice(text, whole, label, row["video-id"])
 
 
-_CONVERT: dict[KindName, Callable[[Row, Benchmark, bool], AnyExample | None]] = {
-    "classification": _example,
-    "regression": _example,
-    "span": _question,
-    "tagging": _tagged,
-    "choice": _choice,
-}
+_CONVERT = {"span": _question, "tagging": _tagged, "choice": _choice}  # others: _example

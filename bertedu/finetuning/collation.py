@@ -18,15 +18,11 @@ _CHUNK = 16  # batches among which rows of like length are brought together
 
 @dataclass(frozen=True)
 class Item:
-    """One example, or one window of a long one.
-
-    ``rows`` are its token rows: one, or one for each choice. ``target`` is what training asks for:
-    a number, the start and the end of an answer, or a tag for each token.
-    """
+    """One example, or one window of a long one."""
 
     example: int  # its number in the list that was encoded
-    rows: tuple[Encoding, ...]
-    target: Any
+    rows: tuple[Encoding, ...]  # of tokens: one, or one for each choice
+    target: Any  # a number, the start and the end of an answer, or a tag for each token
 
     @property
     def length(self) -> int:
@@ -59,16 +55,15 @@ def collate(items: Sequence[Item]) -> TaskBatch:
     rows = [row for item in items for row in item.rows]
     length = max(len(row.ids) for row in rows)
 
-    def padded(values: list[list[int]], filler: int) -> Tensor:
+    def padded(values: list[list[int]], filler: int = 0) -> Tensor:
         return torch.tensor([some + [filler] * (length - len(some)) for some in values])
 
     targets = [item.target for item in items]
-    tagged = isinstance(targets[0], list)  # a tag for each token
     return TaskBatch(
-        padded([row.ids for row in rows], 0),
-        padded([row.type_ids for row in rows], 0),
-        padded([[1] * len(row.ids) for row in rows], 0).bool(),
-        padded(targets, NO_TARGET) if tagged else torch.tensor(targets),
+        padded([row.ids for row in rows]),
+        padded([row.type_ids for row in rows]),
+        padded([[1] * len(row.ids) for row in rows]).bool(),
+        padded(targets, NO_TARGET) if isinstance(targets[0], list) else torch.tensor(targets),
         items,
     )
 
@@ -82,20 +77,20 @@ def training_batches(
     within chunks of 16 batches, and the batches are shuffled again.
     """
     dice = np.random.default_rng([seed, epoch])
-    order = dice.permutation(len(items))
-    groups = []
-    for begin in range(0, len(order), size * _CHUNK):
-        chunk = sorted(order[begin : begin + size * _CHUNK], key=lambda i: items[i].length)
-        groups += [chunk[i : i + size] for i in range(0, len(chunk), size)]
-    for i in dice.permutation(len(groups)):
-        yield collate([items[j] for j in groups[i]])
+    shuffled = [items[i] for i in dice.permutation(len(items))]
+    batches: list[list[Item]] = []
+    for begin in range(0, len(items), size * _CHUNK):
+        chunk = sorted(shuffled[begin : begin + size * _CHUNK], key=lambda item: item.length)
+        batches += [chunk[i : i + size] for i in range(0, len(chunk), size)]
+    for i in dice.permutation(len(batches)):
+        yield collate(batches[i])
 
 
 def scoring_batches(items: Sequence[Item], size: int = 64) -> Iterator[tuple[list[int], TaskBatch]]:
     """Yield all items once, sorted by length, with the places they had."""
     order = sorted(range(len(items)), key=lambda i: items[i].length)
-    for i in range(0, len(order), size):
-        chosen = order[i : i + size]
+    for begin in range(0, len(order), size):
+        chosen = order[begin : begin + size]
         yield chosen, collate([items[i] for i in chosen])
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from bertedu.finetuning.collation import TaskBatch
 from bertedu.model.bert import Bert
@@ -97,10 +98,7 @@ def frozen_features(encoder: Encoder, reads: str) -> BiLSTMFeatures:
 
 
 class KeptStates:
-    """The states of a frozen BERT, for whoever reads the same rows again: epochs, and dev.
-
-    They are computed once for each row of tokens and stay in memory (paper, section 5.3).
-    """
+    """The states of a frozen BERT, computed once for each row of tokens (paper, section 5.3)."""
 
     def __init__(self, encoder: BiLSTMFeatures, below: LayerFeatures) -> None:
         self.encoder, self.below = encoder, below
@@ -110,16 +108,12 @@ class KeptStates:
         """Return the (layers, R, S, H) of `LayerFeatures.states`; only new rows go through BERT."""
         rows = [row for item in batch.items for row in item.rows]
         keys = [(*row.ids, *row.type_ids) for row in rows]
-        new = [i for i, key in enumerate(keys) if key not in self.rows]
-        if new:
+        if new := [i for i, key in enumerate(keys) if key not in self.rows]:
             given = (batch.ids[new], batch.segment_ids[new], batch.padding_mask[new])
             for i, states in zip(new, self.below.states(*given).unbind(1), strict=True):
                 self.rows[keys[i]] = states[:, : len(rows[i].ids)].clone()
-        first = self.rows[keys[0]]
-        padded = first.new_zeros(len(first), *batch.ids.shape, first.shape[-1])
-        for i, key in enumerate(keys):
-            padded[:, i, : len(rows[i].ids)] = self.rows[key]
-        return padded
+        kept = [self.rows[key].transpose(0, 1) for key in keys]  # each (tokens, layers, H)
+        return pad_sequence(kept, batch_first=True).permute(2, 0, 1, 3)
 
     def features(self, batch: TaskBatch) -> Features:
         """Encode a batch as the encoder itself does."""

@@ -32,15 +32,12 @@ class Example:
 
 @dataclass(frozen=True)
 class Question:
-    """A question about a text, and where its answer stands; no answers if the text has none.
-
-    ``answers`` are (text, start) with ``context[start : start + len(text)] == text``.
-    """
+    """A question about a text, and where its answer stands; no answers if the text has none."""
 
     name: str
     question: str
     context: str
-    answers: tuple[tuple[str, int], ...]
+    answers: tuple[tuple[str, int], ...]  # (text, the character of context at which it starts)
     source: str = ""
 
 
@@ -64,32 +61,36 @@ class Choice:
 
 
 AnyExample = Example | Question | Tagged | Choice
-Examples = Sequence[Any]  # of one of these shapes, which the kind of task decides
+SHAPES: dict[KindName, type[AnyExample]] = {
+    "classification": Example,
+    "regression": Example,
+    "span": Question,
+    "tagging": Tagged,
+    "choice": Choice,
+}
+Examples = Sequence[Any]  # of one of these shapes
 Splits = dict[str, Examples]
 
 
 @dataclass(frozen=True)
 class Task:
-    """A name, what it stands in for, its classes or tags, and where its examples come from.
-
-    ``labels`` is empty for regression, span and choice. ``metric`` is the one that selects on dev:
-    the higher, the better. ``pairs``: two texts are classified or rated together, not one.
-    """
+    """A name, what it stands in for, and where its examples come from."""
 
     name: str
     kind: KindName
     about: str
-    labels: tuple[str, ...]
-    metric: str
+    labels: tuple[str, ...]  # classes or tags; empty for regression, span and choice
+    metric: str  # the one that selects on dev: the higher, the better
     load: Callable[[], Splits]
-    pairs: bool = False
+    pairs: bool = False  # two texts are classified or rated together, not one
 
 
 def check_examples(task: Task, splits: Splits) -> None:
     """Refuse what cannot be trained on, before any time is spent.
 
-    Raises TaskError if a split is missing or empty, a text is empty, a label is unknown, an answer
-    does not stand where it should, or words and tags do not match.
+    Raises TaskError if a split is missing or empty, an example has the shape of another kind of
+    task, a text is empty, a label is unknown, an answer does not stand where it should, or words
+    and tags do not match.
     """
     for split in SPLITS:
         if not splits.get(split):
@@ -99,10 +100,16 @@ def check_examples(task: Task, splits: Splits) -> None:
 
 
 def _check(task: Task, example: AnyExample, where: str) -> None:
+    shape = SHAPES[task.kind]
+    if not isinstance(example, shape):
+        raise TaskError(
+            f"{where}: it is of type {type(example).__name__}, and a {task.kind} task needs "
+            f"examples of type {shape.__name__}"
+        )
     texts: tuple[str, ...]
     if isinstance(example, Example):
         texts = (example.text,) if example.pair is None else (example.text, example.pair)
-        if task.pairs != (example.pair is not None):
+        if task.pairs != (len(texts) == 2):
             wanted = "two texts" if task.pairs else "one text"
             raise TaskError(f"{where}: it has {len(texts)}, and this task is about {wanted}")
         if task.labels and example.label not in range(len(task.labels)):
@@ -125,8 +132,7 @@ def _check(task: Task, example: AnyExample, where: str) -> None:
             raise TaskError(
                 f"{where}: {len(example.words)} words and {len(example.tags)} tags do not match"
             )
-        unknown = set(example.tags) - set(task.labels)
-        if unknown:
+        if unknown := set(example.tags) - set(task.labels):
             raise TaskError(f"{where}: unknown tag {min(unknown)!r}")
     else:
         texts = (example.text, *example.endings)
@@ -146,9 +152,9 @@ def split_by(name: str) -> str:
 
 def collect(pairs: Iterable[tuple[str, AnyExample]]) -> Splits:
     """(split, example) pairs -> examples by split, each split in an order that tells nothing."""
-    splits: dict[str, list[AnyExample]] = {split: [] for split in SPLITS}
+    splits: dict[str, Any] = {split: [] for split in SPLITS}
     for split, example in pairs:
         splits[split].append(example)
     for split, examples in splits.items():
         np.random.default_rng(len(split)).shuffle(examples)
-    return {**splits}
+    return splits

@@ -14,19 +14,13 @@ from bertedu.finetuning.question_answering import QuestionAnswering
 from bertedu.finetuning.tagging import Tagging
 from bertedu.finetuning.training import History, Hyperparameters, TaskModel, finetune, score_items
 from bertedu.model.device import default_device
-from bertedu.model.features import READS, Encoder
+from bertedu.model.features import READS
 from bertedu.model.loading import is_published
 
 # "features:last" reads the last layer of the frozen model; "untrained features:last" is its control
 FEATURES = tuple(f"features:{reads}" for reads in READS)
-METHODS = (
-    "fine-tuned",
-    "frozen",
-    "untrained",
-    "fine-tuned + BiLSTM",
-    *FEATURES,
-    *(f"untrained {name}" for name in FEATURES),
-)
+METHODS = ("fine-tuned", "frozen", "untrained", "fine-tuned + BiLSTM", *FEATURES)
+METHODS += tuple(f"untrained {name}" for name in FEATURES)
 Rates = tuple[float, float, float]
 # The paper's are for 110 million parameters; small models bear more, new layers alone still more.
 RATES: dict[str, Rates] = {
@@ -46,11 +40,9 @@ def make_kind(task: Task, splits: Splits) -> Kind:
 
 def kind_with(name: KindName, labels: tuple[str, ...]) -> Kind:
     """Return a kind that is no "span": all that it needs is its labels, if any."""
-    if name == "classification":
-        return Classification(labels)
-    if name == "tagging":
-        return Tagging(labels)
-    return Regression() if name == "regression" else MultipleChoice()
+    if name in ("regression", "choice"):
+        return Regression() if name == "regression" else MultipleChoice()
+    return Tagging(labels) if name == "tagging" else Classification(labels)
 
 
 @dataclass(frozen=True)
@@ -112,7 +104,6 @@ def run_once(
     encoder cannot be loaded, and FineTuningDiverged if the loss became NaN.
     """
     device = default_device()
-    encoder: Encoder
     encoder, tokenizer = load_encoder(setup.model, recipe.dropout, setup.untrained, recipe.seed)
     kind = make_kind(task, splits)
     splits = splits | {"train": splits["train"][: setup.train_examples]}

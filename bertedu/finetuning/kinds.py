@@ -3,16 +3,18 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from scipy.stats import pearsonr, spearmanr
+from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertedu.finetuning.collation import Item, TaskBatch, truncating
 from bertedu.finetuning.examples import Examples, TaskError
-from bertedu.finetuning.metrics import TaskScores, classification_scores, regression_scores
+from bertedu.finetuning.metrics import TaskScores
 from bertedu.model.features import Features
 from bertedu.model.heads import ClassificationHead, MultipleChoiceHead
 
@@ -23,17 +25,12 @@ ItemScores = Sequence[Tensor]  # as the head gives them, of one item each
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model says of one example.
+    """What a model says of one example, and what stands behind it."""
 
-    ``value`` is the number of a class or choice, a number, a tuple of tags, or a text; what stands
-    behind it: ``shares``, a probability for each class or choice; for a text, ``start``, where it
-    stands, and ``no_answer``, how much "none" is above it.
-    """
-
-    value: Any
-    shares: tuple[float, ...] = ()
-    start: int = 0
-    no_answer: float = 0.0
+    value: Any  # the number of a class or choice, a number, a tuple of tags, or a text
+    shares: tuple[float, ...] = ()  # a probability for each class or choice
+    start: int = 0  # where a text stands
+    no_answer: float = 0.0  # how much "none" is above a text
 
 
 class Kind(ABC):
@@ -43,7 +40,7 @@ class Kind(ABC):
     example: so any part of the examples, or a resample of them, can be scored afterwards.
     """
 
-    columns: tuple[str, ...]  # of the outcomes
+    columns: ClassVar[tuple[str, ...]]  # of the outcomes
 
     @abstractmethod
     def encode(self, examples: Examples, tokenizer: Tokenizer, max_length: int) -> list[Item]:
@@ -73,9 +70,8 @@ class Kind(ABC):
     def metrics(self, outcomes: Outcomes) -> TaskScores:
         """Return the scores of some examples, resampled or not."""
 
-    def calibrate(self, examples: Examples, items: Items, scores: ItemScores) -> None:
+    def calibrate(self, examples: Examples, items: Items, scores: ItemScores) -> None:  # noqa: B027
         """Set on dev what training does not; most kinds have nothing to set."""
-        del examples, items, scores
 
 
 @dataclass
@@ -83,18 +79,16 @@ class Classification(Kind):
     """Softmax over K classes from C (paper, sections 4.1 and figure 4 a, b)."""
 
     labels: tuple[str, ...]
-    columns: tuple[str, ...] = field(default=("label", "found"), init=False)
+    columns = ("label", "found")
+    target_type: ClassVar[type[int | float]] = int
 
     def encode(self, examples: Examples, tokenizer: Tokenizer, max_length: int) -> list[Item]:
         """One row for each example: one text, or two with their segments."""
         with truncating(tokenizer, max_length):
             return [
-                Item(number, (tokenizer.encode(e.text, e.pair),), self._target(e.label))
+                Item(number, (tokenizer.encode(e.text, e.pair),), self.target_type(e.label))
                 for number, e in enumerate(examples)
             ]
-
-    def _target(self, label: float) -> float:
-        return int(label)
 
     def head(self, size: int, dropout: float) -> nn.Module:
         """K scores from C."""
@@ -118,8 +112,20 @@ class Classification(Kind):
         return np.array([(example.label, answer.value) for example, answer in pairs], float)
 
     def metrics(self, outcomes: Outcomes) -> TaskScores:
-        """Accuracy and macro F1."""
-        return classification_scores(*outcomes.astype(int).T)
+        """Accuracy; mean of the F1 of each class, frequent or not; Matthews' correlation (CoLA).
+
+        With the two classes 0 and 1 also the F1 of class 1 (MRPC, QQP).
+        """
+        labels, found = outcomes.astype(int).T
+        classes = {*labels, *found}
+        scores = {
+            "accuracy": float(accuracy_score(labels, found)),
+            "macro_f1": float(f1_score(labels, found, average="macro", zero_division=0)),
+            "matthews": float(matthews_corrcoef(labels, found)) if len(classes) > 1 else 0.0,
+        }
+        if classes <= {0, 1}:
+            scores["binary_f1"] = float(f1_score(labels, found, zero_division=0))
+        return scores
 
 
 @dataclass
@@ -127,10 +133,8 @@ class Regression(Classification):
     """One number from C, by the squared error (the paper's STS-B)."""
 
     labels: tuple[str, ...] = field(default=("value",), init=False)
-    columns: tuple[str, ...] = field(default=("value", "found"), init=False)
-
-    def _target(self, label: float) -> float:
-        return float(label)
+    columns = ("value", "found")
+    target_type = float
 
     def loss(self, scores: Tensor, batch: TaskBatch) -> Tensor:
         """Mean squared error."""
@@ -141,8 +145,13 @@ class Regression(Classification):
         return [Answer(float(s)) for s in scores]
 
     def metrics(self, outcomes: Outcomes) -> TaskScores:
-        """Correlations of Pearson and Spearman."""
-        return regression_scores(*outcomes.T)
+        """Correlations of Pearson and Spearman; 0 if all answers are the same."""
+        if any(len(set(column)) < 2 for column in outcomes.T):
+            return {"pearson": 0.0, "spearman": 0.0}
+        return {
+            "pearson": float(pearsonr(*outcomes.T).statistic),
+            "spearman": float(spearmanr(*outcomes.T).statistic),
+        }
 
 
 @dataclass

@@ -1,54 +1,27 @@
-"""How good is it? Thin wrappers, and the arithmetic of SQuAD as its authors published it."""
+"""How good is it? The arithmetic of CoNLL and SQuAD as their authors published it."""
 
 import math
 import re
 import string
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from itertools import pairwise
 
 import numpy as np
-from scipy.stats import pearsonr, spearmanr
-from seqeval.metrics import f1_score as entity_f1_score
+from seqeval.metrics import accuracy_score, f1_score
 from seqeval.scheme import IOB2
-from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from bertedu.finetuning.examples import Question
+from bertedu.results.bootstrap import Floats
 
 TaskScores = dict[str, float]
-
-
-def classification_scores(labels: Sequence[int], found: Sequence[int]) -> TaskScores:
-    """Accuracy; mean of the F1 of each class, frequent or not; Matthews' correlation (CoLA).
-
-    With the two classes 0 and 1 also the F1 of class 1 (MRPC, QQP).
-    """
-    scores = {
-        "accuracy": float(accuracy_score(labels, found)),
-        "macro_f1": float(f1_score(labels, found, average="macro", zero_division=0)),
-        "matthews": float(matthews_corrcoef(labels, found)) if len({*labels, *found}) > 1 else 0.0,
-    }
-    if set(labels) | set(found) <= {0, 1}:
-        scores["binary_f1"] = float(f1_score(labels, found, zero_division=0))
-    return scores
-
-
-def regression_scores(values: Sequence[float], found: Sequence[float]) -> TaskScores:
-    """Correlation of Pearson and of Spearman; 0 if all answers are the same."""
-    if len(set(found)) < 2 or len(set(values)) < 2:
-        return {"pearson": 0.0, "spearman": 0.0}
-    return {
-        "pearson": float(pearsonr(values, found).statistic),
-        "spearman": float(spearmanr(values, found).statistic),
-    }
 
 
 def tagging_scores(tags: Sequence[Sequence[str]], found: Sequence[Sequence[str]]) -> TaskScores:
     """F1 of whole entities, type and both ends right, as CoNLL counts; and accuracy of tags."""
     lists = [list(sentence) for sentence in tags], [list(sentence) for sentence in found]
-    strict = entity_f1_score(*lists, mode="strict", scheme=IOB2, zero_division=0)
-    accuracy = accuracy_score(*([*chain.from_iterable(some)] for some in lists))
-    return {"f1": float(strict), "accuracy": float(accuracy)}
+    strict = f1_score(*lists, mode="strict", scheme=IOB2, zero_division=0)
+    return {"f1": float(strict), "accuracy": float(accuracy_score(*lists))}
 
 
 def normalize_answer(text: str) -> str:
@@ -92,6 +65,25 @@ def _best(score: F1, found: str, question: Question) -> float:
     return max(score(found, text) for text in answers)
 
 
+def squad_outcomes(questions: Sequence[Question], found: Sequence[str], f1_of: F1) -> Floats:
+    """(n, 3): exact match and F1, the best over the right answers, and whether there are any."""
+    pairs = zip(questions, found, strict=True)
+    return np.array(
+        [(_best(exact_match, text, q), _best(f1_of, text, q), bool(q.answers)) for q, text in pairs]
+    )
+
+
+def squad_means(outcomes: Floats) -> TaskScores:
+    """Exact match and F1, 0 to 1; with both kinds of question there, each by itself as well."""
+    exact, f1, answerable = outcomes.T
+    scores = {"f1": float(f1.mean()), "exact": float(exact.mean())}
+    some = answerable.astype(bool)
+    if some.any() and not some.all():
+        scores["answerable_f1"] = float(f1[some].mean())
+        scores["unanswerable_f1"] = float(f1[~some].mean())
+    return scores
+
+
 def squad_scores(
     questions: Sequence[Question], found: Mapping[str, str], f1_of: F1 = word_f1
 ) -> TaskScores:
@@ -101,14 +93,8 @@ def squad_scores(
     question's name, "" for none; a question that it lacks is a KeyError. Questions without an
     answer count, too (SQuAD 2.0); with both kinds there, each is also scored by itself.
     """
-    exact = np.array([_best(exact_match, found[q.name], q) for q in questions])
-    f1 = np.array([_best(f1_of, found[q.name], q) for q in questions])
-    answerable = np.array([bool(question.answers) for question in questions])
-    scores = {"exact": 100 * float(exact.mean()), "f1": 100 * float(f1.mean())}
-    if answerable.any() and not answerable.all():
-        scores["answerable_f1"] = 100 * float(f1[answerable].mean())
-        scores["unanswerable_f1"] = 100 * float(f1[~answerable].mean())
-    return scores
+    outcomes = squad_outcomes(questions, [found[q.name] for q in questions], f1_of)
+    return {name: 100 * score for name, score in squad_means(outcomes).items()}
 
 
 def best_threshold(
@@ -126,12 +112,11 @@ def best_threshold(
         (no_answer[q.name], _best(f1_of, "", q) - _best(f1_of, found[q.name], q)) for q in questions
     ]
     gains.sort(reverse=True)
-    scores = [score for score, _ in gains]
+    gains += [(score - 1, 0.0) for score, _ in gains[-1:]]  # so that all may stay silent
     total = best = 0.0  # of staying silent on the questions that most seem to have no answer
     threshold = math.inf
-    for k, (score, gain) in enumerate(gains):
+    for (score, gain), (following, _) in pairwise(gains):
         total += gain
-        following = scores[k + 1] if k + 1 < len(gains) else score - 1
         if total > best + 1e-12 and following != score:  # equal scores cannot be told apart
             best, threshold = total, (score + following) / 2
     return float(threshold)

@@ -2,25 +2,18 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-import numpy as np
 import torch
 from tokenizers import Encoding, Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bertedu.finetuning import metrics
 from bertedu.finetuning.collation import Item, TaskBatch, truncating
 from bertedu.finetuning.examples import Examples
 from bertedu.finetuning.kinds import Answer, Items, ItemScores, Kind, Outcomes
-from bertedu.finetuning.metrics import (
-    F1,
-    TaskScores,
-    best_threshold,
-    character_f1,
-    squad_scores,
-    word_f1,
-)
+from bertedu.finetuning.metrics import TaskScores
 from bertedu.model.features import Features
 from bertedu.model.heads import SpanHead
 
@@ -54,9 +47,8 @@ def best_span(start: Tensor, end: Tensor, places: Sequence[int]) -> tuple[float,
     sums = start[allowed][:, None] + end[allowed][None, :]  # (P, P)
     window = torch.ones_like(sums, dtype=torch.bool).triu().tril(LONGEST_ANSWER - 1)
     sums = sums.masked_fill(~window, -math.inf)
-    best = int(sums.argmax())
-    first, last = divmod(best, len(places))
-    return float(sums.flatten()[best]), places[first], places[last]
+    first, last = divmod(int(sums.argmax()), len(places))
+    return float(sums[first, last]), places[first], places[last]
 
 
 @dataclass
@@ -71,7 +63,7 @@ class QuestionAnswering(Kind):
     can_be_none: bool = False
     threshold: float = math.inf
     by_character: bool = False
-    columns: tuple[str, ...] = field(default=("exact", "f1", "answerable"), init=False)
+    columns = ("exact", "f1", "answerable")
 
     def encode(self, examples: Examples, tokenizer: Tokenizer, max_length: int) -> list[Item]:
         """One row for each window: the question is segment A, a part of the context B."""
@@ -121,10 +113,9 @@ class QuestionAnswering(Kind):
                     best[number] = score, row.offsets[first][0], row.offsets[last][1]
         answers = []
         for example, (score, begins, ends), no_answer in zip(examples, best, none, strict=True):
-            difference = no_answer - score
-            silent = self.can_be_none and difference > self.threshold
+            silent = self.can_be_none and no_answer - score > self.threshold
             text = "" if silent else example.context[begins:ends]
-            answers.append(Answer(text, start=begins, no_answer=difference))
+            answers.append(Answer(text, start=begins, no_answer=no_answer - score))
         return answers
 
     def calibrate(self, examples: Examples, items: Items, scores: ItemScores) -> None:
@@ -133,30 +124,19 @@ class QuestionAnswering(Kind):
             return
         self.threshold = math.inf  # so that every question gets an answer to compare "none" with
         answers = self.answers(examples, items, scores)
-        names = [question.name for question in examples]
-        found = {name: answer.value for name, answer in zip(names, answers, strict=True)}
-        none = {name: answer.no_answer for name, answer in zip(names, answers, strict=True)}
-        self.threshold = best_threshold(examples, found, none, self._f1_of)
+        found = {q.name: answer.value for q, answer in zip(examples, answers, strict=True)}
+        none = {q.name: answer.no_answer for q, answer in zip(examples, answers, strict=True)}
+        self.threshold = metrics.best_threshold(examples, found, none, self._f1_of)
 
     @property
-    def _f1_of(self) -> F1:
-        return character_f1 if self.by_character else word_f1
+    def _f1_of(self) -> metrics.F1:
+        return metrics.character_f1 if self.by_character else metrics.word_f1
 
     def outcomes(self, examples: Examples, answers: Sequence[Answer]) -> Outcomes:
         """Exact match and F1 of each question (0 to 1), and whether it has an answer."""
-        rows = []
-        for example, answer in zip(examples, answers, strict=True):
-            scores = squad_scores([example], {example.name: answer.value}, self._f1_of)
-            rows.append((scores["exact"] / 100, scores["f1"] / 100, bool(example.answers)))
-        return np.array(rows, float)
+        return metrics.squad_outcomes(examples, [answer.value for answer in answers], self._f1_of)
 
     def metrics(self, outcomes: Outcomes) -> TaskScores:
         """Exact match and F1, 0 to 1; with both kinds of question there, each by itself as well."""
-        exact, f1, answerable = outcomes.T
-        name = "character_f1" if self.by_character else "f1"
-        scores = {name: float(f1.mean()), "exact": float(exact.mean())}
-        some = answerable.astype(bool)
-        if some.any() and not some.all():
-            scores["answerable_f1"] = float(f1[some].mean())
-            scores["unanswerable_f1"] = float(f1[~some].mean())
-        return scores
+        scores = metrics.squad_means(outcomes)
+        return {"character_f1": scores.pop("f1"), **scores} if self.by_character else scores

@@ -33,6 +33,7 @@ class RunRecord:
     def __init__(self, folder: Path, name: str = "finetuning") -> None:
         self.folder, self.table = folder, folder / f"{name}.csv"
         self.outcomes_folder = folder / ("outcomes" if name == "finetuning" else name)
+        self._lock = FileLock(folder / ".finetuning.lock")
 
     def rows(self) -> list[Row]:
         """Return all rows, values as text."""
@@ -54,14 +55,10 @@ class RunRecord:
         more: Row | None = None,
     ) -> Row:
         """Write down a run, with ``more`` columns; one with the same key is replaced."""
-        row = _key(task, setup, recipe) | {
-            "purpose": purpose,
-            "metric": task.metric,
-            "dev": round(max(run.history.dev), 5),
-            "best_epoch": run.history.best_epoch,
-            "seconds": round(run.history.seconds, 1),
-            "bfloat16": run.bfloat16,
-        }
+        history = run.history
+        row = _key(task, setup, recipe) | {"purpose": purpose, "metric": task.metric}
+        row |= {"dev": round(max(history.dev), 5), "best_epoch": history.best_epoch}
+        row |= {"seconds": round(history.seconds, 1), "bfloat16": run.bfloat16}
         return self._write(task, splits, row, run.model.kind, run.answers.get("test"), more)
 
     def add_baselines(
@@ -105,7 +102,7 @@ class RunRecord:
                 f"{task.name}, {setup.model}, {setup.method} was scored with another recipe "
                 f"({values}): --again drops those runs, --results FOLDER keeps both apart"
             )
-        with self._lock():
+        with self._lock:
             path, key = self._outcomes_path(task.name), _key(task, setup, recipe)
             system = {name: key[name] for name in SYSTEM if name != "task"}
             write_csv(path, [row for row in read_csv(path) if not _has(row, system)])
@@ -125,9 +122,6 @@ class RunRecord:
     def _outcomes_path(self, task_name: str) -> Path:
         return self.outcomes_folder / f"{task_name}.csv"
 
-    def _lock(self) -> FileLock:
-        return FileLock(self.folder / ".finetuning.lock")
-
     def _write(
         self,
         task: Task,
@@ -137,48 +131,39 @@ class RunRecord:
         answers: list[Answer] | None,
         more: Row | None = None,
     ) -> Row:
-        outcomes = None
-        if answers is not None:
-            outcomes = kind.outcomes(splits["test"], answers)
+        outcomes = None if answers is None else kind.outcomes(splits["test"], answers)
+        if outcomes is not None:
             scores = kind.metrics(outcomes)
             row["test"] = round(scores.pop(task.metric), 5)
             row |= {f"test_{name}": round(score, 5) for name, score in scores.items()}
         row |= (more or {}) | origin(default_device()) | {"threads": torch.get_num_threads()}
         self.folder.mkdir(parents=True, exist_ok=True)
-        with self._lock():
+        with self._lock:
             if outcomes is not None:  # first: a run that has a row is not run again
-                self._write_outcomes(task, splits, row, kind, outcomes)
+                path = self._outcomes_path(task.name)
+                same = {name: row[name] for name in ("model", "method", "train_examples", "seed")}
+                new = same | {"columns": "/".join(kind.columns), "outcomes": pack(outcomes)}
+                sources = sorted({example.source for example in splits["test"]})
+                numbers = " ".join(str(sources.index(e.source)) for e in splits["test"])
+                first = {"model": "(source)", "columns": "source", "outcomes": numbers}
+                write_csv(path, [first, *_replaced(read_csv(path)[1:], new, same)])
             same = {name: row[name] for name in (*KEY, "purpose")}
-            others = [other for other in self.rows() if not _has(other, same)]
-            write_csv(self.table, sorted([*others, row], key=_order))
+            write_csv(self.table, _replaced(self.rows(), row, same))
         return {name: str(value) for name, value in row.items()}
-
-    def _write_outcomes(
-        self, task: Task, splits: Splits, row: Row, kind: Kind, outcomes: Outcomes
-    ) -> None:
-        path = self._outcomes_path(task.name)
-        same = {name: row[name] for name in ("model", "method", "train_examples", "seed")}
-        others = [other for other in read_csv(path)[1:] if not _has(other, same)]
-        new = same | {"columns": "/".join(kind.columns), "outcomes": pack(outcomes)}
-        sources = sorted({example.source for example in splits["test"]})
-        numbers = " ".join(str(sources.index(example.source)) for example in splits["test"])
-        first = {"model": "(source)", "columns": "source", "outcomes": numbers}
-        write_csv(path, [first, *sorted([*others, new], key=_order)])
 
 
 def _key(task: Task, setup: Setup, recipe: Hyperparameters) -> Row:
-    return {
-        "task": task.name,
-        "model": setup.model,
-        "method": setup.method,
+    values = {
+        **{"task": task.name, "model": setup.model, "method": setup.method},
         "train_examples": setup.train_examples or "all",
-        "batch_size": recipe.batch_size,
-        "learning_rate": f"{recipe.learning_rate:g}",
-        "epochs": recipe.epochs,
-        "dropout": f"{recipe.dropout:g}",
-        "patience": recipe.patience,
-        "seed": recipe.seed,
+        **{name: getattr(recipe, name) for name in (*RECIPE, "seed")},
     }
+    return {name: f"{v:g}" if isinstance(v, float) else v for name, v in values.items()}
+
+
+def _replaced(rows: list[Row], new: Row, same: Row) -> list[Row]:
+    """Put a row in the place of those with the ``same`` values."""
+    return sorted([*(row for row in rows if not _has(row, same)), new], key=_order)
 
 
 def _has(row: Row, values: Row) -> bool:

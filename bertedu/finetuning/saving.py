@@ -10,16 +10,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from bertedu.finetuning.collation import MAX_LENGTH
-from bertedu.finetuning.examples import (
-    AnyExample,
-    Choice,
-    Example,
-    Examples,
-    KindName,
-    Question,
-    Tagged,
-    Task,
-)
+from bertedu.finetuning.examples import Choice, Example, Examples, KindName, Question, Tagged, Task
 from bertedu.finetuning.finetune import kind_with
 from bertedu.finetuning.kinds import Answer, Kind
 from bertedu.finetuning.question_answering import QuestionAnswering
@@ -81,7 +72,7 @@ class FineTuned:
             raise ValueError(f"{usage}, not {len(texts)}")
         if not all(isinstance(text, str) and text.strip() for text in texts):
             raise ValueError("a text is empty, or no text at all")
-        example: AnyExample
+        example: Choice | Example | Question | Tagged
         if self.kind == "span":
             example = Question("asked", texts[0], texts[1], ())
         elif self.kind == "tagging":
@@ -95,8 +86,7 @@ class FineTuned:
 
 
 _USAGE = {  # fewest and most texts to ask about, in words
-    "classification": (1, 1, "give one text"),
-    "regression": (1, 1, "give one text"),
+    **dict.fromkeys(("classification", "regression"), (1, 1, "give one text")),
     "pairs": (2, 2, "give two texts, in the order in which the task has them"),
     "span": (2, 2, "give two texts: the question, and the text that may hold its answer"),
     "tagging": (1, 1, "give one sentence"),
@@ -112,8 +102,7 @@ def save_hugging_face(
     """Write a folder for `transformers`; what `bertedu.save_hugging_face` does.
 
     Raises CheckpointError if their format cannot express this model, or ``folder`` cannot be
-    written, and ValueError if ``tokenizer`` is left out, and the model is not a fine-tuned one,
-    which has its own.
+    written, and ValueError without a ``tokenizer``; a fine-tuned model has its own.
     """
     folder = Path(folder)
     if isinstance(model, FineTuned):
@@ -180,10 +169,7 @@ def _write(tuned: FineTuned, folder: Path, more: dict[str, str] | None = None) -
 
 
 def load_finetuned(folder: Path | str) -> FineTuned:
-    """Open what `save_finetuned` wrote.
-
-    Raises CheckpointError if it is another kind of folder, or a file of it is missing or broken.
-    """
+    """Open what `save_finetuned` wrote; raise CheckpointError if a file is missing or broken."""
     folder = Path(folder)
     values = read_json(folder)
     own = values.get("bertedu")
@@ -202,10 +188,17 @@ def load_finetuned(folder: Path | str) -> FineTuned:
             raise ValueError(
                 f"tokenizer.json has {pieces} word pieces, the model {config.vocab_size}"
             )
-        named = values.get("id2label", {}).items()
-        labels = tuple(label for _, label in sorted(named, key=lambda p: int(p[0])))
+        named = values.get("id2label", {})
+        labels = tuple(named[number] for number in sorted(named, key=int))
         _, head = _THEIRS[own["kind"]]
-        model = TaskModel(BertFeatures(bert), _kind(own, labels))
+        kind: Kind
+        if own["kind"] == "span":
+            can_be_none, threshold = "threshold" in own, own.get("threshold")
+            threshold = math.inf if threshold is None else threshold
+            kind = QuestionAnswering(can_be_none, threshold, bool(own.get("by_character")))
+        else:
+            kind = kind_with(own["kind"], labels)
+        model = TaskModel(BertFeatures(bert), kind)
         state = {
             name.replace(head, "classifier."): finite(tensor, name, str(folder))
             for name, tensor in tensors.items()
@@ -225,29 +218,14 @@ def load_finetuned(folder: Path | str) -> FineTuned:
         ) from None
 
 
-def _kind(own: dict[str, Any], labels: tuple[str, ...]) -> Kind:
-    if own["kind"] != "span":
-        return kind_with(own["kind"], labels)
-    threshold = own.get("threshold")
-    return QuestionAnswering(
-        "threshold" in own,
-        math.inf if threshold is None else threshold,
-        bool(own.get("by_character")),
-    )
-
-
 def say_answer(tuned: FineTuned, texts: Sequence[str], answer: Answer) -> str:
     """Put an answer into words, for a terminal."""
-    if tuned.kind == "classification":
-        return f"{tuned.labels[answer.value]} ({answer.shares[answer.value]:.0%})"
     if tuned.kind == "regression":
         return f"{answer.value:.2f}"
-    if tuned.kind == "choice":
-        return f"{texts[1 + answer.value]} ({answer.shares[answer.value]:.0%})"
     if tuned.kind == "span":
         return answer.value or "(no answer)"
-    words = split_words(texts[0])
-    return " ".join(
-        word if tag == tuned.labels[0] else f"{word}/{tag}"
-        for word, tag in zip(words, answer.value, strict=True)
-    )
+    if tuned.kind == "tagging":
+        pairs = zip(split_words(texts[0]), answer.value, strict=True)
+        return " ".join(word if tag == tuned.labels[0] else f"{word}/{tag}" for word, tag in pairs)
+    names = texts[1:] if tuned.kind == "choice" else tuned.labels
+    return f"{names[answer.value]} ({answer.shares[answer.value]:.0%})"

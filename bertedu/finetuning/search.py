@@ -29,7 +29,7 @@ def search(
     """
     sizes = BATCH_SIZES if full else (recipe.batch_size,)
     lengths = EPOCHS if full else (recipe.epochs,)
-    tried: list[tuple[float, Hyperparameters]] = []
+    tried: dict[Hyperparameters, float] = {}
     for size, epochs, rate in product(sizes, lengths, setup.rates):
         # every run of the grid goes to its end: how long is one of the questions
         patience = epochs if full else recipe.patience
@@ -38,10 +38,9 @@ def search(
         if row is None:
             run = run_once(task, splits, setup, one, score=())
             row = record.add(task, splits, setup, one, run, "grid")
-        tried.append((float(row["dev"]), one))
-        say(f"  batch {size}, rate {rate:g}, {epochs} epochs: dev {float(row['dev']):.4f}")
-    _, best = max(tried, key=lambda pair: pair[0])
-    return replace(best, patience=recipe.patience)
+        tried[one] = float(row["dev"])
+        say(f"  batch {size}, rate {rate:g}, {epochs} epochs: dev {tried[one]:.4f}")
+    return replace(max(tried, key=tried.__getitem__), patience=recipe.patience)
 
 
 def run_task(
@@ -77,10 +76,9 @@ def run_task(
         one = replace(recipe, seed=seed)
         row = None if again else record.find(task, setup, one, "score")
         if row is None or need_models:
-            run = run_once(task, splits, setup, one)
-            runs.append(run)
+            runs.append(run_once(task, splits, setup, one))
         if row is None:  # a recorded one stays
-            row = record.add(task, splits, setup, one, run, "score")
+            row = record.add(task, splits, setup, one, runs[-1], "score")
         scores = f"dev {float(row['dev']):.4f}, test {task.metric} {float(row['test']):.4f}"
         say(f"{who}, seed {seed}: {scores}")
     return runs

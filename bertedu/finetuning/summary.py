@@ -1,24 +1,16 @@
 """The table: task × model, with intervals, and what a difference is worth."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from bertedu.finetuning.examples import TaskError
 from bertedu.finetuning.kinds import Outcomes
-from bertedu.finetuning.record import RunRecord
-from bertedu.results.bootstrap import (
-    BootstrapScores,
-    Floats,
-    Ints,
-    draw_runs,
-    draw_texts,
-    interval,
-    seed_interval,
-)
+from bertedu.finetuning.record import SYSTEM, RunRecord
+from bertedu.results import bootstrap
+from bertedu.results.bootstrap import BootstrapScores, Floats, Ints
 from bertedu.results.files import Row, write_csv
 
 REFERENCE = "bert-L4H128"
@@ -26,51 +18,39 @@ System = tuple[str, str, str]  # model, method, number of training examples
 SystemOf = Callable[[Row], System | None]  # of a row of outcomes; none: it is left out
 
 
-@dataclass(frozen=True)
-class Metric:
-    """A score that follows from sums over examples, so that thousands of draws cost little."""
-
-    parts: Callable[[Outcomes], Floats]  # (n, columns) -> (n, k), what is summed
-    score: Callable[[Floats], Floats]  # sums (..., k) -> scores (...)
-
-    def __call__(self, outcomes: Outcomes) -> float:
-        """Return the score of all examples."""
-        return float(self.score(self.parts(outcomes).sum(axis=0)))
+# how often each draw takes each example (draws, n), outcomes (n, columns) -> scores (draws,)
+Metric = Callable[[Floats, Outcomes], Floats]
 
 
-def _share(right: Callable[[Outcomes], Floats]) -> Metric:
-    """Return the mean of a number that each example has."""
-
-    def parts(outcomes: Outcomes) -> Floats:
-        return np.stack([right(outcomes), np.ones(len(outcomes))], axis=1)
-
-    return Metric(parts, lambda sums: sums[..., 0] / sums[..., 1])
+def _accuracy(often: Floats, outcomes: Outcomes) -> Floats:
+    return often @ (outcomes[:, 0] == outcomes[:, 1]) / often.sum(axis=1)  # type: ignore[no-any-return]
 
 
-def _products(outcomes: Outcomes) -> Floats:
+def _span_f1(often: Floats, outcomes: Outcomes) -> Floats:
+    return often @ outcomes[:, 1] / often.sum(axis=1)  # type: ignore[no-any-return]
+
+
+def _entity_f1(often: Floats, outcomes: Outcomes) -> Floats:
+    right, found, there = (often @ outcomes).T
+    return np.where(found + there > 0, 2 * right / np.maximum(found + there, 1), 0.0)
+
+
+def _pearson(often: Floats, outcomes: Outcomes) -> Floats:
     x, y = outcomes.T - outcomes.mean(axis=0)[:, None]  # small numbers: nothing is rounded away
-    return np.stack([np.ones(len(x)), x, y, x * x, y * y, x * y], axis=1)
-
-
-def _pearson(sums: Floats) -> Floats:
-    count, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
+    sums = often @ np.stack([np.ones(len(x)), x, y, x * x, y * y, x * y], axis=1)
+    count, x, y, xx, yy, xy = sums.T
     of_x, of_y = xx / count - (x / count) ** 2, yy / count - (y / count) ** 2
     fixed = (of_x < 1e-18) | (of_y < 1e-18)  # one of them never changes
     together = xy / count - x * y / count**2
     return np.where(fixed, 0.0, together / np.sqrt(np.where(fixed, 1.0, of_x * of_y)))
 
 
-def _entity_f1(sums: Floats) -> Floats:
-    right, found, there = np.moveaxis(sums, -1, 0)
-    return np.where(found + there > 0, 2 * right / np.maximum(found + there, 1), 0.0)
-
-
-# the columns of a kind's outcomes -> its main metric, without details
-METRICS = {
-    "label/found": _share(lambda outcomes: (outcomes[:, 0] == outcomes[:, 1]).astype(float)),
-    "value/found": Metric(_products, _pearson),
-    "right/found/there": Metric(lambda outcomes: outcomes, _entity_f1),
-    "exact/f1/answerable": _share(lambda outcomes: outcomes[:, 1]),
+# the columns of a kind's outcomes -> its main metric, as sums: thousands of draws cost little
+METRICS: dict[str, Metric] = {
+    "label/found": _accuracy,
+    "value/found": _pearson,
+    "right/found/there": _entity_f1,
+    "exact/f1/answerable": _span_f1,
 }
 
 
@@ -83,11 +63,8 @@ def paired_difference(
     Raises TaskError if one of them has no runs.
     """
     drawn = draw_systems(record, task)
-    for system in (one, other):
-        if system not in drawn:
-            raise TaskError(
-                f"no runs of {', '.join(system)} on {task}: run it with bertedu finetune"
-            )
+    if missing := [", ".join(system) for system in (one, other) if system not in drawn]:
+        raise TaskError(f"no runs of {missing[0]} on {task}: run it with bertedu finetune")
     return drawn[one].minus(drawn[other])
 
 
@@ -99,7 +76,7 @@ def drawn_reader(scores: Floats, sources: Ints) -> BootstrapScores:
     """
     if scores.shape != sources.shape:
         raise TaskError(f"there are {len(sources)} test examples; scores: {scores.shape}")
-    means = np.array([scores[chosen].mean() for chosen in draw_texts(sources)])
+    means = np.array([scores[chosen].mean() for chosen in bootstrap.draw_texts(sources)])
     return BootstrapScores([float(scores.mean())], means)
 
 
@@ -120,13 +97,14 @@ def draw_systems(
     for row, outcomes in rows:
         if system := system_of(row):
             systems[system].append((METRICS[row["columns"]], outcomes))
-    often = np.array([np.bincount(e, minlength=len(sources)) for e in draw_texts(sources)], float)
+    texts = [np.arange(len(sources)), *bootstrap.draw_texts(sources)]  # as it is, then drawn
+    often = np.array([np.bincount(examples, minlength=len(sources)) for examples in texts], float)
     drawn = {}
     for system, runs in systems.items():
-        scores = np.array([metric.score(often @ metric.parts(o)) for metric, o in runs])
-        chosen = np.array(draw_runs(len(runs), len(often)))  # (draws, runs), as scores.T
-        means = np.take_along_axis(scores.T, chosen, axis=1).mean(axis=1)
-        drawn[system] = BootstrapScores([metric(outcomes) for metric, outcomes in runs], means)
+        scores = np.array([metric(often, outcomes) for metric, outcomes in runs])
+        chosen = np.array(bootstrap.draw_runs(len(runs), len(often) - 1))  # (draws, runs)
+        means = np.take_along_axis(scores[:, 1:].T, chosen, axis=1).mean(axis=1)
+        drawn[system] = BootstrapScores(scores[:, 0].tolist(), means)
     return drawn
 
 
@@ -145,31 +123,27 @@ def summarize_task(
     rows = []
     for system, scores in drawn.items():
         numbers = {"mean": scores.mean}
-        numbers["low"], numbers["high"] = interval(scores.draws.tolist())
-        numbers["seeds_low"], numbers["seeds_high"] = seed_interval(scores.scores)
+        numbers["low"], numbers["high"] = bootstrap.interval(scores.draws.tolist())
+        numbers["seeds_low"], numbers["seeds_high"] = bootstrap.seed_interval(scores.scores)
         if reference in drawn and system != reference:
             names = ("minus_reference", "minus_low", "minus_high")
             numbers |= zip(names, scores.minus(drawn[reference]), strict=True)
-        row: Row = {"task": task, "model": system[0], "method": system[1]}
-        row |= {"train_examples": system[2], "seeds": len(scores.scores)}
-        rows.append(
-            row | {n: "" if np.isnan(value) else f"{value:.4f}" for n, value in numbers.items()}
-        )
+        row: Row = dict(zip(SYSTEM, (task, *system), strict=True))
+        row |= {"seeds": len(scores.scores)}
+        row |= {n: "" if np.isnan(value) else f"{value:.4f}" for n, value in numbers.items()}
+        rows.append(row)
     return rows
 
 
-def summarize(
-    folder: Path, reference: str | None = None, tasks: Sequence[str] | None = None
-) -> list[Row]:
+def summarize(folder: Path, reference: str | None = None) -> list[Row]:
     """Summarize all tasks of a folder of results, and write `finetuning_summary.csv` there.
 
     Systems are compared with ``reference``, fine-tuned; if none is named, with `REFERENCE` where
-    it was run. Raises TaskError if the folder holds no outcomes, none of one of ``tasks``, or none
-    of the reference.
+    it was run. Raises TaskError if the folder holds no outcomes, or none of the reference.
     """
     record = RunRecord(folder)
     outcomes = record.outcomes_folder
-    names = tasks or sorted(
+    names = sorted(
         path.relative_to(outcomes).with_suffix("").as_posix() for path in outcomes.rglob("*.csv")
     )
     if not names:

@@ -1,7 +1,7 @@
 """A tag for each word, by a model that reads word pieces (paper, section 5.3)."""
 
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -32,7 +32,7 @@ class Tagging(Kind):
     """The first piece of a word carries its tag; the pieces after it are not asked."""
 
     labels: tuple[str, ...]  # the first is what a word gets that did not fit in
-    columns: tuple[str, ...] = field(default=("right", "found", "there"), init=False)
+    columns = ("right", "found", "there")
 
     def encode(self, examples: Examples, tokenizer: Tokenizer, max_length: int) -> list[Item]:
         """One row for each sentence, with targets at first pieces only."""
@@ -57,19 +57,15 @@ class Tagging(Kind):
 
     def loss(self, scores: Tensor, batch: TaskBatch) -> Tensor:
         """Mean cross entropy over the words of the batch; 0 if none of them has a piece."""
-        target = batch.target.flatten()
-        words = (target != NO_TARGET).sum().clamp(min=1)
-        total = F.cross_entropy(
-            scores.flatten(0, 1), target, ignore_index=NO_TARGET, reduction="sum"
-        )
-        return total / words
+        rows, target = scores.flatten(0, 1), batch.target.flatten()
+        total = F.cross_entropy(rows, target, ignore_index=NO_TARGET, reduction="sum")
+        return total / (target != NO_TARGET).sum().clamp(min=1)
 
     def answers(self, examples: Examples, items: Items, scores: ItemScores) -> list[Answer]:
         """Give each word the best tag of its first piece, one that was cut off the first tag."""
         answers = []
         for example, item, score in zip(examples, items, scores, strict=True):
-            best = score.argmax(-1).tolist()
-            tags = [self.labels[0]] * len(example.words)
+            best, tags = score.argmax(-1).tolist(), [self.labels[0]] * len(example.words)
             for word, place in first_pieces(item.rows[0]).items():
                 tags[word] = self.labels[best[place]]
             answers.append(Answer(tuple(tags)))

@@ -13,7 +13,7 @@ import io
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from functools import lru_cache, partial
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 
@@ -64,7 +64,7 @@ Articles = list[Document]
 # -- examples out of the encyclopedia, whose split is that of pre-training
 
 
-@lru_cache(maxsize=1)
+@cache
 def _articles() -> dict[str, Articles]:
     """Articles with a topic, by split, in the order of their titles."""
     articles: dict[str, Articles] = {split: [] for split in SPLITS}
@@ -86,8 +86,8 @@ def _per_article(make: Make, name: str) -> Rows:
             by_topic[article.topic].append(article)
         for some in by_topic.values():
             for article, draw in product(some, range(DRAWS[split])):
-                example = make(article, some, draw, _dice(name, article.title, str(draw)))
-                if example is not None:
+                dice = _dice(name, article.title, str(draw))
+                if example := make(article, some, draw, dice):
                     yield split, example
 
 
@@ -115,12 +115,9 @@ def _body(article: Document) -> list[str]:
     return [s for s in article.sentences()[1:] if len(s.split()) >= 5]
 
 
-_WORD = re.compile(r"\w+(?:[-'’]\w+)*|[^\w\s]")
-
-
 def split_words(text: str) -> tuple[str, ...]:
     """Cut a sentence into words and punctuation: the units that are tagged."""
-    return tuple(_WORD.findall(text))
+    return tuple(re.findall(r"\w+(?:[-'’]\w+)*|[^\w\s]", text))
 
 
 # -- the tasks
@@ -129,14 +126,13 @@ def split_words(text: str) -> tuple[str, ...]:
 def _sentiment() -> Rows:
     """Film reviews, fresh (1) or rotten (0); a film's reviews are all in one split."""
     (content,) = read("sentiment").values()
-    seen: set[str] = set()
+    seen = {""}
     for row in csv.DictReader(io.StringIO(bz2.decompress(content).decode("utf-8"))):
-        text = " ".join(row["text"].split())
-        if row["category"] not in ("fresh", "rotten") or text in seen or not text:
+        text, film = " ".join(row["text"].split()), row["movie_name"]
+        if row["category"] not in ("fresh", "rotten") or text in seen:
             continue  # a plot is no review; the same review twice could be in two splits
         seen.add(text)
-        fresh, film = row["category"] == "fresh", row["movie_name"]
-        yield split_by(film), Example(text, None, fresh, film)
+        yield split_by(film), Example(text, None, row["category"] == "fresh", film)
 
 
 def _topic(article: Document, _: Articles, draw: int, dice: Dice) -> Example | None:
@@ -162,12 +158,12 @@ def _questions() -> Rows:
 
 def _valence() -> Rows:
     """How good or bad does it sound, from -4 to 4? Means of some twenty people (Hutto, 2014)."""
-    seen: set[str] = set()
+    seen = {""}
     for member, content in sorted(read("valence").items()):
         for line in content.decode("utf-8", "replace").splitlines()[1:]:
             name, value, text = (line.split("\t", 2) + ["", ""])[:3]
             text = " ".join(text.split())
-            if text and text not in seen:
+            if text not in seen:
                 seen.add(text)
                 source = f"{member} {name.partition('_')[0]}"  # the pieces of one review together
                 yield split_by(source), Example(text, None, float(value), source)
@@ -327,9 +323,9 @@ def load_task(name: str, folder: Path | None = None) -> tuple[Task, Splits]:
     published files in ``folder``. Raises TaskError if there is no such task, or its data cannot be
     used, and SourceError if its source cannot be fetched.
     """
-    if name not in TASKS and name not in BENCHMARKS:
-        raise TaskError(f"no task {name!r}: choose one of {', '.join((*TASKS, *BENCHMARKS))}")
-    task = TASKS[name] if name in TASKS else benchmark(name, folder)
+    if name not in TASKS | BENCHMARKS:
+        raise TaskError(f"no task {name!r}: choose one of {', '.join(TASKS | BENCHMARKS)}")
+    task = TASKS.get(name) or benchmark(name, folder)
     splits = task.load()
     check_examples(task, splits)
     return task, splits

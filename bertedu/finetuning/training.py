@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 
 import torch
 from torch import Tensor, nn
@@ -75,19 +76,17 @@ class TaskModel(nn.Module):
 
     def forward(self, batch: TaskBatch, kept: KeptStates | None = None) -> Tensor:
         """Return the scores that the kind of task asks for, the first axis being the item."""
-        if kept is None:
-            features = self.encoder(batch.ids, batch.segment_ids, batch.padding_mask)
-        else:
-            features = kept.features(batch)
+        given = (batch.ids, batch.segment_ids, batch.padding_mask)
+        features = kept.features(batch) if kept else self.encoder(*given)
         return self.kind.scores(self.head, features, batch)
 
 
 @dataclass
 class History:
-    """What happened: a loss for each step, the dev metric after each epoch, which was kept."""
+    """What happened while training, and which epoch was kept."""
 
-    losses: list[float] = field(default_factory=list)
-    dev: list[float] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)  # of each step
+    dev: list[float] = field(default_factory=list)  # the metric after each epoch
     best_epoch: int = 0  # counted from 1; 0: before training
     seconds: float = 0.0
 
@@ -137,15 +136,12 @@ def finetune(
     """Train in place; keep the weights of the epoch that was best on dev.
 
     All chance (order, dropout) comes from the recipe's seed; the head is drawn by whoever made
-    ``model``. The test split is not needed here, and is not asked for.
-
-    Raises FineTuningDiverged if the loss became NaN or infinite, and TaskError if there is nothing
-    to train on or to select on.
+    ``model``. The test split is not needed here, and is not asked for. Raises FineTuningDiverged if
+    the loss became NaN or infinite, and TaskError if there is nothing to train or to select on.
     """
     if not train_items or not dev_items:
         raise TaskError("fine-tuning needs at least one training and one dev example")
-    device = next(model.parameters()).device
-    began = time.perf_counter()
+    began, device = time.perf_counter(), next(model.parameters()).device
     optimizer = make_optimizer(model, recipe.weight_decay, ADAM_EPS)
     steps = recipe.epochs * math.ceil(len(train_items) / recipe.batch_size)
     history, best, best_state = History(), -math.inf, {}
@@ -153,7 +149,6 @@ def finetune(
     model.train()
     with tqdm(total=steps, desc="fine-tuning", unit="step", disable=not progress) as bar:
         for epoch in range(recipe.epochs):
-            first = len(history.losses)
             for batch in training_batches(train_items, recipe.batch_size, recipe.seed, epoch):
                 step = len(history.losses)
                 torch.manual_seed(recipe.seed * 1_000_003 + step)  # dropout knows only the step
@@ -174,7 +169,7 @@ def finetune(
                 nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
                 optimizer.step()
                 bar.update()
-            mean = sum(history.losses[first:]) / (len(history.losses) - first)
+            mean = fmean(history.losses[-(steps // recipe.epochs) :])  # of this epoch
             history.dev.append(dev_metric(model, metric, dev_examples, dev_items, bfloat16, kept))
             if history.dev[-1] > best:
                 best, history.best_epoch = history.dev[-1], epoch + 1

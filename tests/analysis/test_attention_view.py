@@ -1,7 +1,5 @@
 """The attention view, as far as Python goes: the right weights, safe HTML, clear errors."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import json

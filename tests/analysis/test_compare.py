@@ -1,7 +1,5 @@
 """Three directions on one text: what a mask hides, who moves, and which head is chosen."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 

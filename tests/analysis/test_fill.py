@@ -1,7 +1,5 @@
 """Blanks: what the guesses depend on, that they are the model's, and what cannot be filled."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The leak test sees what a model can see: no more, no less, and whether the sides meet."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

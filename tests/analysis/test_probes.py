@@ -1,12 +1,7 @@
-"""Relations, probes, the lens and the study: small texts of our own, worked out by hand."""
-
-from __future__ import annotations
+"""Relations, probes and the lens: small texts of our own, worked out by hand."""
 
 import copy
-import csv
 import dataclasses
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -26,18 +21,7 @@ from bertedu.analysis.probes import (
 )
 from bertedu.model.bert import BertForPreTraining
 from bertedu.pretraining.batches import fixed_batches
-from bertedu.pretraining.evaluation import score_pairs
 from bertedu.pretraining.next_sentence import encode_documents
-from bertedu.results.bootstrap import ratio_intervals
-from bertedu.studies import head_study as heads_study
-from bertedu.studies.head_study import (
-    answers_kept,
-    heads_changed,
-    one_blank_each,
-    relations,
-    study,
-    summarize,
-)
 from bertedu.text.corpus import Document
 from bertedu.text.tokenization import MASK_ID
 
@@ -127,22 +111,6 @@ def test_what_a_head_cannot_see_is_no_hit(text: Text) -> None:
     assert hits_of_heads(left, [(1, [2])]).tolist() == [[1]]
 
 
-def test_the_best_head_is_chosen_on_other_documents(text: Text) -> None:
-    """Head 2 is right on the texts chosen from, head 1 on the texts scored: the score must be 0."""
-    size = len(text.tokens)
-    pairs = pairs_of(text, "title again")
-    (query, keys) = pairs[0]
-    right, wrong = torch.full((2, size, size), 0.01), torch.full((2, size, size), 0.01)
-    right[:, query, keys[0]] = wrong[:, query, keys[0] + 1] = 1
-    first = torch.stack([right[0], wrong[0]])[None]
-    second = torch.stack([wrong[0], right[0]])[None]
-    rows: Any = relations([text] * 4, [second, first] * 2)
-    found = {(row[0], row[2]): float(row[3].sum() / row[4].sum()) for row in rows if row[4].sum()}
-    assert found["title again", 1] == 1
-    assert found["title again", 2] == 0
-    assert found["title again: best head", 2] == 0
-
-
 # -- probe
 
 
@@ -187,7 +155,7 @@ def test_a_probe_that_sees_the_word_learns_the_control() -> None:
     assert share(found["control"]) == 1  # a label a word, and it sees which word it is
 
 
-# -- lens and ablation, on the model's own measure
+# -- the lens, on the model's own measure
 
 
 def test_the_lens_ends_where_the_model_does(
@@ -211,26 +179,6 @@ def test_the_lens_ends_where_the_model_does(
     torch.testing.assert_close(found[:, -1], torch.tensor(asked).float(), atol=1e-3, rtol=1e-4)
     assert kept_as_it_is > 0, "else this test would prove less"
     assert not torch.allclose(found[:, 0, 1], found[:, -1, 1], atol=0.1)
-    whole = score_pairs(model, batches)[0].float()
-    rows = {
-        (name, layer, head): float(a.sum() / b.sum())
-        for name, layer, head, a, b in heads_changed(model, batches)
-    }
-    assert rows["word loss", "", ""] == pytest.approx(float(whole[:, 1].sum() / whole[:, 0].sum()))
-    # a head whose values are zero is not missed
-    part = model.bert.encoder.layers[0].attention.value
-    kept = {name: value.clone() for name, value in part.state_dict().items()}
-    with torch.no_grad():
-        part.weight[:8] = 0
-        part.bias[:8] = 0
-    idle = {
-        (name, layer, head): float(a.sum() / b.sum())
-        for name, layer, head, a, b in heads_changed(model, batches)
-    }
-    part.load_state_dict(kept)
-    assert idle["loss added without the head", 1, 1] == pytest.approx(0, abs=1e-5)
-    assert idle["same answer without the head", 1, 1] == 1
-    assert abs(idle["loss added without the head", 1, 2]) > 1e-4
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
@@ -249,69 +197,3 @@ def test_the_lens_reads_a_layer_as_if_the_model_ended_there(
         shallow = copy.deepcopy(whole)
         shallow.bert.encoder.layers = whole.bert.encoder.layers[:depth]
         assert torch.equal(found[:, depth], lens(shallow, batch)[:, -1])
-
-
-def test_other_attention_is_measured_at_the_blank(
-    model: BertForPreTraining, text: Text, tokenizer: Tokenizer
-) -> None:
-    mask = tokenizer.token_to_id("[MASK]")
-    blanks = one_blank_each([text, text], mask)
-    for ids, place in blanks:
-        changed = (ids != text.ids).nonzero().flatten().tolist()
-        assert changed == [place]
-        assert 0 < place < len(ids) - 1
-        assert ids[place] == mask
-    rows = {(name, layer): values for name, layer, _, values, _ in answers_kept(model, blanks[:1])}
-    assert {layer for _, layer in rows} == {1, 2, 3}
-    assert float(rows["searched: attention moved", 1]) > 0.2
-    assert 0 < float(rows["shuffled: attention moved", 1]) < 1
-    assert float(rows["searched: same answer", 1]) in (0, 1)
-
-
-# -- intervals and the file
-
-
-def test_intervals_are_those_of_a_mean() -> None:
-    generator = torch.Generator().manual_seed(0)
-    values = torch.randn(400, 1, generator=generator)
-    low, high = ratio_intervals(values, torch.ones(400, 1)).squeeze(1).tolist()
-    error = float(values.std()) / 20
-    assert low == pytest.approx(float(values.mean()) - 1.96 * error, abs=0.02)
-    assert high == pytest.approx(float(values.mean()) + 1.96 * error, abs=0.02)
-
-
-def test_a_statistic_that_was_never_asked_is_left_out() -> None:
-    some = ("a", 1, 1, torch.tensor([1.0, 0, 1]), torch.ones(3))
-    none = ("b", 1, 1, torch.zeros(3), torch.zeros(3))
-    (row,) = summarize([some, none])
-    assert (row["statistic"], row["value"], row["count"]) == ("a", 0.6667, 3)
-    assert row["low"] <= row["value"] <= row["high"]
-
-
-def test_what_is_measured_is_not_measured_again(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: BertForPreTraining, tokenizer: Tokenizer
-) -> None:
-    documents = [Document(str(i), "ours", f"{LINE} It was {i}. {LINE}") for i in range(9)]
-    monkeypatch.setattr(heads_study, "load_documents", lambda _: documents)
-    monkeypatch.setattr(Document, "split", "dev")
-    monkeypatch.setattr(heads_study, "load_named", lambda name: (model, tokenizer))
-    asked: list[str] = []
-
-    def recorded(*args: Any) -> Any:
-        parts = study(*args)
-        chosen = ("patterns", "relations", "lens")
-        return {p: (lambda p=p: (asked.append(p), parts[p]())[1]) for p in chosen}
-
-    monkeypatch.setattr(heads_study, "study", recorded)
-    out = tmp_path / "heads.csv"
-    heads_study.run(["one"], out, 9, 1)
-    before = out.read_text(encoding="utf-8")
-    heads_study.run(["one"], out, 9, 1)
-    assert asked == ["patterns", "relations", "lens"]
-    assert out.read_text(encoding="utf-8") == before
-    heads_study.run(["two"], out, 9, 1)
-    with out.open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert {row["model"] for row in rows} == {"one", "two"}
-    assert all(float(row["low"]) <= float(row["value"]) <= float(row["high"]) for row in rows)
-    assert {"seed", "commit", "device", "seconds"} <= set(rows[0])

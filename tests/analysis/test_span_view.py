@@ -1,7 +1,5 @@
 """The view of an answer in its text: bars, mark, alt text; and the browser of questions."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 

@@ -1,7 +1,5 @@
 """Marked sentences: readable without color, safe in HTML, and no text before a click."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Pictures: alt text, bytes that do not change, the right numbers, colors all can tell apart."""
 
-from __future__ import annotations
-
 import base64
 import io
 import itertools

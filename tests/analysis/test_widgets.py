@@ -1,7 +1,5 @@
 """The sentence box and the guessing game, played through their widgets."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 from pathlib import Path

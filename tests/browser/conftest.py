@@ -3,8 +3,6 @@
 Nothing is left behind: Lab gets a copy of the notebooks and settings of its own.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

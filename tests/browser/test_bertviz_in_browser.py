@@ -1,7 +1,5 @@
 """bertviz in a real browser, without a network: lines are drawn, layers can be chosen."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every notebook in a real JupyterLab: all cells run, nothing fails, nobody else is asked."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

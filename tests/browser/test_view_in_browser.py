@@ -1,7 +1,5 @@
 """The attention view, used as a reader uses it: pointer, click, keys; what does the page show?"""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The checks of notebook 13: reach, together, the interval of a difference, a claim, and a test."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

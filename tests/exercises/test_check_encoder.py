@@ -1,7 +1,5 @@
 """The checks of notebook 04: right answers in several ways, and wrong ones."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

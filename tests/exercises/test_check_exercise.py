@@ -1,7 +1,5 @@
 """What all checks share: stubs, errors, isolation, solutions; no message hides another."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import random

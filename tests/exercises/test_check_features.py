@@ -1,7 +1,5 @@
 """The exercises of notebook 12: a mix of layers, layers side by side, what moves, and a test."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

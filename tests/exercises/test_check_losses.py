@@ -1,7 +1,5 @@
 """The other exercises of notebook 05: losses, a test for losses, unigram, accuracy."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

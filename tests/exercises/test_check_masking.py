@@ -1,7 +1,5 @@
 """`check.masking`: right ones pass however written, each planted mistake gets its own message."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

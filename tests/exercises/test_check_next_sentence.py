@@ -1,7 +1,5 @@
 """The exercises of notebook 06: a pair, its loss, the number to beat, ranking, and two tests."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections import Counter

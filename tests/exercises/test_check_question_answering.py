@@ -1,7 +1,5 @@
 """The exercises of notebook 10: decoding, F1 of words, windows, and two tests."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The exercises of notebook 15: rollout, the head that …, a refutation, and a test of rollouts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

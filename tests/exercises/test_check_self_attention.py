@@ -1,7 +1,5 @@
 """The exercises of notebook 03: right in other ways, wrong in other ways than the patches."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

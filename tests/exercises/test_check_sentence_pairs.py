@@ -1,7 +1,5 @@
 """The exercises of notebook 09: rows, head and loss of multiple choice, and a test for its data."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The exercises of notebook 14: perplexity, corrupt, crossing, a test of fairness, and a game."""
 
-from __future__ import annotations
-
 import io
 import math
 import random

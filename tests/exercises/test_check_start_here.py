@@ -1,7 +1,5 @@
 """The checks of notebook 00."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The exercises of notebook 11: targets of pieces, the head, entities, their F1, and a test."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from itertools import chain

@@ -1,7 +1,5 @@
 """The exercises of notebook 01."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

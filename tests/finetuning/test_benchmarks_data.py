@@ -3,10 +3,8 @@
 All texts here are our own, in the formats of the originals.
 """
 
-from __future__ import annotations
-
-import builtins
 import json
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -728,14 +726,7 @@ def test_what_the_hub_lacks_is_named(serve: Serve, monkeypatch: pytest.MonkeyPat
 def test_without_datasets_the_error_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = builtins.__import__
-
-    def refuse(name: str, *rest: Any, **more: Any) -> Any:
-        if name == "datasets":
-            raise ImportError(name)
-        return original(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
+    monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(TaskError, match=r"pip install 'bertedu\[stream\]'.*train-v1.1.json"):
         benchmark("squad").load()
     assert from_files(tmp_path, "squad")["test"], "files need no datasets"

@@ -1,7 +1,5 @@
 """What stands below the new layer, by name: trained or not, ours or published, one or a pair."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

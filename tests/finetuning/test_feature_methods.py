@@ -1,7 +1,5 @@
 """Frozen features into a BiLSTM as methods of fine-tuning: named, run, recorded as the others."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The measures against their definitions, and SQuAD's arithmetic on its tricky cases."""
 
-from __future__ import annotations
-
 import math
 import random
 
@@ -9,13 +7,12 @@ import numpy as np
 import pytest
 
 from bertedu.finetuning.examples import Question
+from bertedu.finetuning.kinds import Classification, Kind, Regression
 from bertedu.finetuning.metrics import (
     best_threshold,
     character_f1,
-    classification_scores,
     exact_match,
     normalize_answer,
-    regression_scores,
     squad_scores,
     tagging_scores,
     word_f1,
@@ -124,22 +121,26 @@ def test_who_is_always_right_should_always_answer() -> None:
 # -- the others
 
 
+def scores_of(kind: Kind, right: list[int], found: list[int]) -> dict[str, float]:
+    return kind.metrics(np.array([right, found], float).T)
+
+
 def test_accuracy_and_macro_f1_by_hand() -> None:
-    scores = classification_scores([0, 0, 0, 1], [0, 0, 1, 1])
+    scores = scores_of(Classification(()), [0, 0, 0, 1], [0, 0, 1, 1])
     assert scores["accuracy"] == 0.75
     assert scores["macro_f1"] == pytest.approx((0.8 + 2 / 3) / 2)
-    always = classification_scores([0] * 9 + [1], [0] * 10)
+    always = scores_of(Classification(()), [0] * 9 + [1], [0] * 10)
     assert always["accuracy"] == 0.9
     assert always["macro_f1"] < 0.5, "always the same class must not look good"
 
 
 def test_correlations_by_hand() -> None:
-    scores = regression_scores([1, 2, 3, 4], [1, 2, 3, 40])
+    scores = scores_of(Regression(), [1, 2, 3, 4], [1, 2, 3, 40])
     assert scores["spearman"] == pytest.approx(1)
     mine = np.corrcoef([1, 2, 3, 4], [1, 2, 3, 40])[0, 1]
     assert scores["pearson"] == pytest.approx(mine)
-    assert regression_scores([1, 2, 3], [5, 5, 5]) == {"pearson": 0, "spearman": 0}
-    shifted = regression_scores([1, 2, 4], [10, 20, 40])
+    assert scores_of(Regression(), [1, 2, 3], [5, 5, 5]) == {"pearson": 0, "spearman": 0}
+    shifted = scores_of(Regression(), [1, 2, 4], [10, 20, 40])
     assert shifted["pearson"] == pytest.approx(1), "scale does not matter"
 
 
@@ -195,9 +196,9 @@ def test_korean_answers_share_characters() -> None:
 
 def test_matthews_and_the_f1_of_one_class() -> None:
     labels, found = [1, 1, 0, 0, 1], [1, 0, 0, 1, 1]
-    scores = classification_scores(labels, found)
+    scores = scores_of(Classification(()), labels, found)
     # true positives 2, false positives 1, false negatives 1, true negatives 1
     assert scores["binary_f1"] == pytest.approx(2 * 2 / (2 * 2 + 1 + 1))
     assert scores["matthews"] == pytest.approx((2 * 1 - 1 * 1) / (3 * 3 * 2 * 2) ** 0.5)
-    assert classification_scores([1, 1], [1, 1])["matthews"] == 0, "one class only"
-    assert "binary_f1" not in classification_scores([0, 1, 2], [0, 1, 1])
+    assert scores_of(Classification(()), [1, 1], [1, 1])["matthews"] == 0, "one class only"
+    assert "binary_f1" not in scores_of(Classification(()), [0, 1, 2], [0, 1, 1])

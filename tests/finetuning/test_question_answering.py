@@ -1,7 +1,5 @@
 """Answers in a text: where they stand, which windows hold them, and when "none" is said."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import random
@@ -12,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny import (
+from tiny_kinds import (
     CONTEXT,
     EXAMPLES,
     TOKENIZER,

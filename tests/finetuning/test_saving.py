@@ -1,7 +1,5 @@
 """A fine-tuned model on disk: the same answers afterwards, here and in `transformers`."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math
@@ -13,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tiny import (
+from tiny_kinds import (
     CLASSES,
     CONFIG,
     CONTEXT,

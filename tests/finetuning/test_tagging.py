@@ -1,7 +1,5 @@
 """Tags: asked and answered at first pieces only, and entities counted as seqeval counts them."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 import warnings
@@ -12,7 +10,7 @@ import pytest
 import torch
 from seqeval.metrics import f1_score, precision_score, recall_score
 from seqeval.scheme import IOB2
-from tiny import (
+from tiny_kinds import (
     EXAMPLES,
     TAGS,
     TOKENIZER,

@@ -1,7 +1,5 @@
 """Baselines: what needs no model, by hand; and counted words, which may not peek either."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,10 +1,9 @@
 """The tasks: their examples are sound, held out, and what their names say."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import pairwise
 
 import pytest
@@ -30,6 +29,7 @@ from bertedu.finetuning.tasks import (
     describe_task,
     load_task,
 )
+from bertedu.text import corpus
 from bertedu.text.corpus import load_documents, split_sentences
 from bertedu.text.sources import find
 
@@ -43,8 +43,11 @@ def there(name: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def loaded() -> dict[str, Splits]:
-    return {name: load_task(name)[1] for name in TASKS if there(name)}
+def loaded() -> Iterator[dict[str, Splits]]:
+    """All tasks that are there; meanwhile, each paragraph is cut into sentences but once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpus, "split_sentences", lru_cache(maxsize=None)(split_sentences))
+        yield {name: load_task(name)[1] for name in TASKS if there(name)}
 
 
 def need(loaded: dict[str, Splits], name: str) -> Splits:
@@ -102,7 +105,7 @@ def test_no_test_text_was_pre_trained_on(loaded: dict[str, Splits], name: str) -
     splits = need(loaded, name)
 
     def words(sentence: str) -> str:
-        return " ".join(module._WORD.findall(sentence))
+        return " ".join(module.split_words(sentence))
 
     training = {
         words(sentence)
@@ -286,7 +289,7 @@ def mentions(example: Tagged) -> list[tuple[str, tuple[str, ...]]]:
 def test_entities_of_the_test_articles_are_unseen_in_training(loaded: dict[str, Splits]) -> None:
     splits = need(loaded, "entities")
     kinds = {
-        tuple(module._WORD.findall(d.title)): (ENTITY_TYPES[d.topic], d.split)
+        module.split_words(d.title): (ENTITY_TYPES[d.topic], d.split)
         for d in load_documents("encyclopedia")
         if d.topic in ENTITY_TYPES
     }
@@ -320,12 +323,16 @@ def test_chance_and_majority_by_hand() -> None:
     assert "chance" not in describe_task(TASKS["valence"], splits)
 
 
-def test_the_list_names_every_task_that_is_there(loaded: dict[str, Splits]) -> None:
+def test_the_list_names_every_task_that_is_there(
+    loaded: dict[str, Splits], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "load_task", lambda name, *_: (TASKS[name], loaded[name]))
     result = CliRunner().invoke(app, ["tasks", *loaded])
     assert result.exit_code == 0, result.output
     for name, splits in loaded.items():
         (line,) = [row for row in result.output.splitlines() if row.startswith(f"{name} ")]
         assert f"{len(splits['train']):,}" in line
+    monkeypatch.undo()
     refused = CliRunner().invoke(app, ["tasks", "sentimnt"])
     assert refused.exit_code == 1
 
@@ -339,6 +346,12 @@ def test_an_unknown_task_is_named() -> None:
 
 
 GOOD = Example("A film.", None, 1)
+GOOD_FOR = {
+    "description": Example("A film.", "A man.", 1),
+    "answer": Question("x", "Who?", "It was Ann.", (("Ann", 7),)),
+    "entities": Tagged(("Ann",), ("B-PERSON",)),
+    "next": Choice("a", ("b", "c"), 1),
+}
 
 
 @pytest.mark.parametrize(
@@ -363,11 +376,35 @@ GOOD = Example("A film.", None, 1)
 def test_bad_examples_are_named_with_their_place(
     task: str, example: AnyExample, message: str
 ) -> None:
-    spec = TASKS[task]
-    good = dataclasses.replace(GOOD, pair="A man." if spec.pairs else None)
+    good = GOOD_FOR.get(task, GOOD)
     splits: Splits = {"train": [good], "dev": [example], "test": [good]}
     with pytest.raises(TaskError, match=f"task {task}, dev example 0: .*{message}"):
-        check_examples(spec, splits)
+        check_examples(TASKS[task], splits)
+
+
+@pytest.mark.parametrize(
+    ("task", "kind"),
+    [
+        ("sentiment", "classification"),
+        ("valence", "regression"),
+        ("answer", "span"),
+        ("entities", "tagging"),
+        ("next", "choice"),
+    ],
+)
+def test_an_example_of_another_shape_is_named_with_what_is_wanted(task: str, kind: str) -> None:
+    good = GOOD_FOR.get(task, GOOD)
+    for other in (GOOD, *GOOD_FOR.values(), "A film."):
+        if type(other) is type(good):
+            continue
+        wanted = (
+            f"task {task}, test example 1: it is of type {type(other).__name__}, and a {kind} task "
+            f"needs examples of type {type(good).__name__}"
+        )
+        splits: Splits = {"train": [good], "dev": [good], "test": [good, other]}
+        with pytest.raises(TaskError) as caught:
+            check_examples(TASKS[task], splits)
+        assert str(caught.value) == wanted
 
 
 @pytest.mark.parametrize("split", SPLITS)

@@ -1,7 +1,5 @@
 """Who sees what, for every model of the ablations: before, while and after fine-tuning."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 

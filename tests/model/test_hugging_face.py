@@ -1,7 +1,5 @@
 """Folders of `transformers` into ours and back, whatever they leave out; and the Hub, played."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Sequence

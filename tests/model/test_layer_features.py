@@ -1,7 +1,5 @@
 """Features of frozen layers: which are read, what learns, and that nothing else moves."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Published encoders: from the files of a wheel to a model, and every way they can be wrong."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

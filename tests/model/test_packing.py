@@ -1,7 +1,5 @@
 """Packed weights: the same numbers, for answering only, and the model itself stays as it was."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Sentence vectors: each is that of its text alone, whatever else is in the list."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from model_checks import shake

@@ -1,7 +1,5 @@
 """Packing, masks, labels, and batches that depend on (seed, epoch, index) alone."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import combinations, islice, pairwise
 

@@ -1,7 +1,5 @@
 """Scores against a plain loop over tokens, and intervals against arithmetic."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

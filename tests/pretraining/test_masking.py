@@ -1,7 +1,5 @@
 """80/10/10: shares, what is never touched, and the bugs that a shape test would let through."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

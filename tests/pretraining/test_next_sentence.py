@@ -1,7 +1,5 @@
 """Pairs from documents whose ids say where they come from: document and place."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """One-way pre-training: what is predicted where, that nothing leaks, and that it learns."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import get_args
 

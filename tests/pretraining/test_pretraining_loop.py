@@ -1,7 +1,5 @@
 """The loop: schedule, optimizer, loss, and what is left after a stop, a fault or a full disk."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

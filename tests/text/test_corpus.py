@@ -1,7 +1,5 @@
 """Documents, sentences, the split, and files that cannot be used."""
 
-from __future__ import annotations
-
 import random
 import string
 import time

@@ -1,7 +1,5 @@
 """Where the two tokenizers differ since the library swaps marks, and what each says to no text."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import pytest

@@ -1,7 +1,5 @@
 """Every way in which fetching and reading a source can go wrong, with real pip and no network."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """No document that is scored has a sister among those that are trained on."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 

@@ -1,9 +1,7 @@
 """A stream is its documents, window by window, in order, again and again; and what may go wrong."""
 
-from __future__ import annotations
-
-import builtins
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -180,13 +178,6 @@ def test_a_name_of_the_hub_is_asked_for_there(monkeypatch: pytest.MonkeyPatch, w
 def test_without_datasets_the_error_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = builtins.__import__
-
-    def refuse(name: str, *rest: Any, **more: Any) -> Any:
-        if name == "datasets":
-            raise ImportError(name)
-        return original(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
+    monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(CorpusError, match=r"pip install 'bertedu\[stream\]'"):
         DocumentStream(str(write(tmp_path, 3)))

@@ -1,8 +1,5 @@
 """The committed ablations as notebooks show them: right numbers, right words, nothing silent."""
 
-from __future__ import annotations
-
-import csv
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +8,7 @@ from matplotlib import pyplot as plt
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
+from bertedu.results.files import write_csv
 from bertedu.studies import ablation_pictures as ablation_results
 from bertedu.studies.ablation_pictures import (
     TABLE_5,
@@ -52,14 +50,6 @@ def summary_row(grid: str, variant: str, task: str, mean: float) -> dict[str, ob
     return row
 
 
-def write(path: Path, rows: list[dict[str, Any]]) -> None:
-    columns = list(dict.fromkeys(name for row in rows for name in row))
-    with path.open("w") as file:
-        writer = csv.DictWriter(file, columns, restval="")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setitem(GRIDS, "mine", GRID)
@@ -81,7 +71,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     rows += [summary_row("steps", name, "topic", 0.2) for name in ("majority", "word counts")]
     rows += [summary_row("size", f"L{n} H128", "topic", 0.2 * n) for n in (2, 4)]
     rows.append(summary_row("size", "word counts", "topic", 0.5))
-    write(folder / f"{NAME}_summary.csv", rows)
+    write_csv(folder / f"{NAME}_summary.csv", rows)
     return folder
 
 
@@ -204,7 +194,7 @@ def test_luck_in_pretraining_is_told_by_checkpoint(folder: Path) -> None:
     rows = [run("b-0", 0.5), run("b-0", 0.7), run("b-1", 0.8)]
     rows += [run("b-0", 0.0, task="pairs"), run("b-0", 0.0, method="untrained")]
     rows += [run("b-1", 0.0, train_examples=10), run("w", 0.0)]
-    write(folder / f"{NAME}.csv", rows)
+    write_csv(folder / f"{NAME}.csv", rows)
     assert checkpoint_means("mine", "topic", "BERT") == pytest.approx({"b-0": 60, "b-1": 80})
     assert checkpoint_means("mine", "topic", "alike") == {}
 

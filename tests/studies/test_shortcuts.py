@@ -1,7 +1,5 @@
 """What "answer" gives away without its question: the articles are found, the readers are blind."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,18 +1,18 @@
 """Committed results as notebooks show them: means, intervals, claims."""
 
-from __future__ import annotations
-
-import csv
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bertedu.analysis.views import Picture
 from bertedu.finetuning.examples import TaskError
 from bertedu.finetuning.record import RunRecord
 from bertedu.finetuning.summary import summarize
+from bertedu.results.files import write_csv
 from bertedu.studies import task_pictures as scores
 from bertedu.studies.task_pictures import (
     best_with_all,
@@ -44,20 +44,11 @@ def answers(right: float, seed: int) -> str:
     return " ".join(f"{a}/{b}" for a, b in zip(labels, found, strict=True))
 
 
-def write(path: Path, rows: list[dict[str, object]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(dict.fromkeys(n for row in rows for n in row)))
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two tuned runs at 80 %, two untrained at 60 %, one of counted words at 79 %; and a grid."""
     monkeypatch.setenv("BERTEDU_DATA", str(tmp_path))
     folder = tmp_path / "results"
-    folder.mkdir()
     runs = [
         (*TUNED, "all", 0, 0.8),
         (*TUNED, "all", 1, 0.8),
@@ -75,26 +66,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         outcomes.append(names | {"columns": "label/found", "outcomes": answers(right, number)})
         more = {"purpose": "score", "metric": "accuracy", "dev": right, "test": right, "epochs": 3}
         table.append({"task": "play"} | names | more)
-    for batch in (16, 32):
-        for epochs in (2, 3):
-            for rate in (1e-4, 3e-4):
-                table.append(
-                    {
-                        "task": "play",
-                        "model": TUNED[0],
-                        "method": TUNED[1],
-                        "train_examples": "all",
-                        "seed": 0,
-                        "purpose": "grid",
-                        "metric": "accuracy",
-                        "batch_size": batch,
-                        "epochs": epochs,
-                        "learning_rate": rate,
-                        "dev": 0.7 + epochs / 100,
-                    }
-                )
-    write(folder / "finetuning.csv", table)
-    write(folder / "outcomes" / "play.csv", outcomes)
+    one = {"task": "play", "model": TUNED[0], "method": TUNED[1], "train_examples": "all"}
+    for batch, epochs, rate in product((16, 32), (2, 3), (1e-4, 3e-4)):
+        grid = {"seed": 0, "purpose": "grid", "metric": "accuracy", "dev": 0.7 + epochs / 100}
+        recipe = {"batch_size": batch, "epochs": epochs, "learning_rate": rate}
+        table.append(one | grid | recipe)
+    write_csv(folder / "finetuning.csv", table)
+    write_csv(folder / "outcomes" / "play.csv", outcomes)
     summarize(folder, TUNED[0])
     return folder
 
@@ -229,3 +207,28 @@ def test_a_reader_of_known_scores_meets_a_system_on_the_same_texts(folder: Path)
     assert (mean, low, high) == pytest.approx((25, 25, 25))
     with pytest.raises(TaskError, match="test examples; scores"):
         reader_score("play", right[1:])
+
+
+def upright_lines(axes: Axes) -> list[float]:
+    """Where a line runs from the bottom of a panel to its top."""
+    ends = [(np.asarray(line.get_xdata()), np.asarray(line.get_ydata())) for line in axes.lines]
+    return [float(x[0]) for x, y in ends if list(y) == [0, 1]]
+
+
+def test_chance_is_a_line_where_it_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BERTEDU_DATA", str(tmp_path))
+    both = {"description": "one", "next": "other"}
+    names = {"model": TUNED[0], "method": TUNED[1], "train_examples": "all"}
+    runs = {"metric": "accuracy", "purpose": "score"}
+    means = {"seeds": 1, "mean": 0.7, "low": 0.65, "high": 0.75}
+    for name, more in (("finetuning", runs), ("finetuning_summary", means)):
+        rows = [{"task": task} | names | more for task in both]
+        write_csv(tmp_path / "results" / f"{name}.csv", rows)
+    drawn: list[Figure] = []
+    monkeypatch.setattr(scores, "Picture", lambda figure, alt: drawn.append(figure))
+    for chance in (None, {"next": 0.25}, {"description": 0.5, "next": 0.25}):
+        score_plot(both, "title", "alt", [TUNED], chance)
+    lines = [[upright_lines(axes) for axes in figure.axes] for figure in drawn]
+    assert lines == [[[], []], [[], [25.0]], [[50.0], [25.0]]]

@@ -1,13 +1,11 @@
 """Batches: padding changes nothing, nothing is lost, and the tokenizer is left as it was."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 
 import pytest
 import torch
-from tiny import CONTEXT, EXAMPLES, SENTENCES, TOKENIZER, encoded, make_kind, tiny
+from tiny_kinds import CONTEXT, EXAMPLES, SENTENCES, TOKENIZER, encoded, make_kind, tiny
 from tokenizers import Tokenizer
 
 from bertedu.finetuning.collation import (

@@ -1,7 +1,5 @@
 """Spoiled contexts: what stays, what moves; and a model that is known to use order, or not."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """bertviz offline, as far as Python goes: the model's own numbers, safe HTML, clear errors."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -1,7 +1,5 @@
 """Patterns, rollout, changed weights, other attention: against loops, and by what must not move."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Table 7 beside ours: the right numbers in the right rows, and nothing hidden that is missing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Tiny random models with a new layer, and examples of our own, for the tests of fine-tuning."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path

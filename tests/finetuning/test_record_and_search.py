@@ -1,7 +1,5 @@
 """Runs and their record: nothing twice, nothing lost, and the test split only at the end."""
 
-from __future__ import annotations
-
 import csv
 import multiprocessing
 import time

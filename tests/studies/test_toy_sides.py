@@ -1,8 +1,5 @@
 """Two perfect one-sided readers, joined, know less than one that reads both sides at once."""
 
-from __future__ import annotations
-
-import csv
 import math
 from pathlib import Path
 
@@ -11,6 +8,7 @@ import torch
 
 from bertedu.pretraining import toy
 from bertedu.pretraining.toy import toy_questions, train_toy
+from bertedu.results.files import read_csv
 from bertedu.studies.toy_sides import exact_log_chances, join, score_sides, told_by
 from bertedu.text.toy_language import ToyLanguage
 
@@ -97,8 +95,8 @@ def test_a_pair_is_made_of_models_of_one_seed(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_committed_table_says_what_notebook_13_says() -> None:
-    with (Path(__file__).parents[2] / "data" / "results" / "toy_sides.csv").open() as file:
-        rows = [row for row in csv.DictReader(file) if row["told_by"] == "all"]
+    committed = read_csv(Path(__file__).parents[2] / "data" / "results" / "toy_sides.csv")
+    rows = [row for row in committed if row["told_by"] == "all"]
     perfect = {row["reader"]: float(row["perfect"]) for row in rows}
     for reader in perfect:
         losses = [float(row["loss"]) for row in rows if row["reader"] == reader]

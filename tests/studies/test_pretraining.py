@@ -1,7 +1,5 @@
 """The table of results: every number worked out a second time, on a tiny corpus."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

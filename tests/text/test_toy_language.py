@@ -1,7 +1,5 @@
 """The toy language: its limits against a walk through every one of its sentences."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The study as it is shown: the right rows, claims by interval, pictures of what is there."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

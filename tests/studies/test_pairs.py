@@ -1,7 +1,5 @@
 """Spoiled pairs: each kind spoils what it says and nothing else; the sums are right."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from sklearn.feature_extraction.text import TfidfVectorizer

@@ -1,13 +1,13 @@
 """Ablations: the same examples and recipe for all, nothing twice, nothing lost, pairs compared."""
 
-from __future__ import annotations
-
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 import tiny_finetuning as tiny
 from typer.testing import CliRunner
@@ -90,6 +90,23 @@ def go(grid: Grid, folder: Path, **more: Any) -> list[dict[str, str]]:
     return [row for row in RunRecord(folder, NAME).rows() if row["method"] != "baseline"]
 
 
+@pytest.fixture(scope="module")
+def ran_once(models: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The record of the whole grid, to be copied."""
+    folder = tmp_path_factory.mktemp("ran")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ablations, "load_task", TASKS.__getitem__)
+        ablations._task.cache_clear()
+        go(grid_of(models), folder)
+    return folder
+
+
+@pytest.fixture
+def ran(ran_once: Path, tmp_path: Path) -> Path:
+    """A folder in which the grid has been run."""
+    return Path(shutil.copytree(ran_once, tmp_path / "ran"))
+
+
 def test_a_grid_is_every_variant_checkpoint_task_and_seed(models: dict[str, str]) -> None:
     grid = grid_of(models, ("keyword", "places"), seeds=3)
     cells = list(grid.cells())
@@ -99,7 +116,19 @@ def test_a_grid_is_every_variant_checkpoint_task_and_seed(models: dict[str, str]
     assert {cell.task for cell in cells[:18]} == {"keyword"}
 
 
-def test_the_record_has_a_row_for_every_run(models: dict[str, str], tmp_path: Path) -> None:
+def test_all_variants_get_the_same_examples_and_recipe_and_the_record_a_row_for_every_run(
+    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, Setup, Hyperparameters]] = []
+    real = ablations.run_once
+
+    def spy(task: Task, splits: Splits, setup: Setup, recipe: Hyperparameters, **more: Any) -> Any:
+        seen.append((task.name, setup, recipe))
+        assert splits is TASKS[task.name][1]
+        return real(task, splits, setup, recipe, **more)
+
+    monkeypatch.setattr(ablations, "run_once", spy)
+    monkeypatch.setattr(ablations, "RECIPES", {"places": Hyperparameters(1e-2, 8, 1)})
     rows = go(grid_of(models, ("keyword", "places")), tmp_path)
     assert len(rows) == 2 * 2 * 6
     for row in rows:
@@ -118,22 +147,6 @@ def test_the_record_has_a_row_for_every_run(models: dict[str, str], tmp_path: Pa
         ("ELMo", "14", "5000"),
         ("not pre-trained", "0", "0"),
     }
-
-
-def test_all_variants_get_the_same_examples_and_the_recipe_of_the_task(
-    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[tuple[str, Setup, Hyperparameters]] = []
-    real = ablations.run_once
-
-    def spy(task: Task, splits: Splits, setup: Setup, recipe: Hyperparameters, **more: Any) -> Any:
-        seen.append((task.name, setup, recipe))
-        assert splits is TASKS[task.name][1]
-        return real(task, splits, setup, recipe, **more)
-
-    monkeypatch.setattr(ablations, "run_once", spy)
-    monkeypatch.setattr(ablations, "RECIPES", {"places": Hyperparameters(1e-2, 8, 1)})
-    go(grid_of(models, ("keyword", "places")), tmp_path)
     assert {setup.train_examples for _, setup, _ in seen} == {16}
     for name, expected in [("keyword", ablations.RECIPE), ("places", Hyperparameters(1e-2, 8, 1))]:
         for _, setup, recipe in [one for one in seen if one[0] == name]:
@@ -204,41 +217,40 @@ def test_only_the_tasks_of_a_grid_are_run(models: dict[str, str], tmp_path: Path
 
 
 def test_two_recipes_are_not_mixed(
-    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    models: dict[str, str], ran: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    grid = grid_of(models)
-    before = go(grid, tmp_path)
+    grid, before = grid_of(models), RunRecord(ran, NAME).rows()
     monkeypatch.setattr(ablations, "RECIPE", Hyperparameters(learning_rate=7e-4))
     with pytest.raises(TaskError, match=r"was run with another recipe \(learning rate 0.0003"):
-        go(replace(grid, seeds=3), tmp_path)
-    assert [r for r in RunRecord(tmp_path, NAME).rows() if r["method"] != "baseline"] == before
+        go(replace(grid, seeds=3), ran)
+    assert RunRecord(ran, NAME).rows() == before
 
 
 def test_a_run_that_another_process_has_made_meanwhile_is_not_made_again(
-    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    models: dict[str, str], ran: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two windows run one grid: what is missing was looked up by both at the start."""
-    grid = grid_of(models)
-    before = go(grid, tmp_path)
     monkeypatch.setattr(ablations, "run_once", lambda *_, **__: pytest.fail("ran"))
-    rows = [ablations.run_cell(cell, tmp_path) for cell in grid.cells()]
-    assert len(rows) == len(before)
+    before = RunRecord(ran, NAME).rows()
+    rows = [ablations.run_cell(cell, ran) for cell in grid_of(models).cells()]
+    assert len(rows) == 12
     assert all(row in before for row in rows)
 
 
-def test_several_processes_write_what_one_does(
+def test_several_processes_write_what_one_does_in_32_bits(
     models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On real examples: the other processes know nothing of this file's tasks."""
     monkeypatch.setattr(ablations, "load_task", load_task)
+    monkeypatch.setattr(ablations, "get_context", lambda _: forked.CONTEXT)
     grid = Grid("", (Variant("BERT", (models["bert"], models["bert-1"])),), ("topic",), 1, 40)
     one, two = (go(grid, tmp_path / str(jobs), jobs=jobs) for jobs in (1, 2))
+    assert [row["bfloat16"] for row in (*one, *two)] == ["False"] * 4
     told = ("commit", "seconds", "threads")
     for row in (*one, *two):
         for name in told:
             row.pop(name)
     assert one == two
-    assert len(one) == 2
 
 
 def test_weights_of_the_middle_of_a_run_know_their_step_and_tokens(tmp_path: Path) -> None:
@@ -262,66 +274,54 @@ def test_a_run_that_went_on_from_another_has_read_what_both_did(tmp_path: Path) 
     assert told == {"pretraining_steps": 250, "pretraining_tokens": 4900}
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_all_runs_of_a_grid_have_the_same_products(
-    jobs: int, models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In 32 bits: no row depends on the machine that it was made on."""
-    monkeypatch.setattr(ablations, "load_task", load_task)
-    grid = Grid("", (Variant("BERT", (models["bert"], models["bert-1"])),), ("topic",), 1, 8)
-    assert [row["bfloat16"] for row in go(grid, tmp_path, jobs=jobs)] == ["False", "False"]
-
-
 def test_the_summary_compares_with_the_first_variant(
-    models: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    models: dict[str, str], ran: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grid = grid_of(models)
-    go(grid, tmp_path)
-    rows = {row["variant"]: row for row in summarize_grid(grid, tmp_path)}
+    rows = {row["variant"]: row for row in summarize_grid(grid, ran)}
     assert rows.keys() == {*(v.name for v in grid.variants), "majority", "word counts"}
     assert int(rows["BERT"]["seeds"]) == 4, "two pre-training seeds are one variant"
-    scores = [float(r["test"]) for r in RunRecord(tmp_path, NAME).rows() if r["variant"] == "BERT"]
+    scores = [float(r["test"]) for r in RunRecord(ran, NAME).rows() if r["variant"] == "BERT"]
     assert float(rows["BERT"]["mean"]) == pytest.approx(sum(scores) / 4, abs=1e-4)
     assert "minus_low" not in rows["BERT"]
     for name in rows.keys() - {"BERT"}:
         gap = float(rows[name]["mean"]) - float(rows["BERT"]["mean"])
         assert float(rows[name]["minus_reference"]) == pytest.approx(gap, abs=2e-4)
     # runs with other numbers of examples are of another experiment
-    go(replace(grid, examples=24), tmp_path)
-    again = {row["variant"]: row for row in summarize_grid(grid, tmp_path)}
+    go(replace(grid, examples=24), ran)
+    again = {row["variant"]: row for row in summarize_grid(grid, ran)}
     assert again == rows
     monkeypatch.setattr(ablations, "GRIDS", {"mine": grid, "other": replace(grid, examples=99)})
     alone = replace(grid, variants=(grid.variants[0], Variant("new", (models["rtl"],))))
     monkeypatch.setitem(ablations.GRIDS, "alone", alone)  # one of its variants is in another grid
-    written = write_summary(tmp_path)
+    written = write_summary(ran)
     assert {row["grid"] for row in written} == {"mine"}
     assert {row["variant"] for row in written} == rows.keys()
 
 
-def test_a_difference_is_taken_on_the_same_texts(models: dict[str, str], tmp_path: Path) -> None:
+def test_a_difference_is_taken_on_the_same_texts(models: dict[str, str], ran: Path) -> None:
     grid = grid_of(models)
-    go(grid, tmp_path)
-    rows = {row["variant"]: row for row in summarize_grid(grid, tmp_path)}
+    rows = {row["variant"]: row for row in summarize_grid(grid, ran)}
     for name in ("pair", "ELMo"):
-        middle, low, high = difference(grid, "keyword", name, "BERT", tmp_path)
+        middle, low, high = difference(grid, "keyword", name, "BERT", ran)
         assert middle == pytest.approx(float(rows[name]["minus_reference"]), abs=2e-4)
         assert low == pytest.approx(float(rows[name]["minus_low"]), abs=2e-4)
         assert high == pytest.approx(float(rows[name]["minus_high"]), abs=2e-4)
-        turned = difference(grid, "keyword", "BERT", name, tmp_path)
+        turned = difference(grid, "keyword", "BERT", name, ran)
         assert turned == pytest.approx((-middle, -high, -low))
-    assert difference(grid, "keyword", "BERT", "BERT", tmp_path) == (0, 0, 0)
+    assert difference(grid, "keyword", "BERT", "BERT", ran) == (0, 0, 0)
     baseline = rows["word counts"]
-    middle, low, _ = difference(grid, "keyword", "word counts", "BERT", tmp_path)
+    middle, low, _ = difference(grid, "keyword", "word counts", "BERT", ran)
     assert middle == pytest.approx(float(baseline["minus_reference"]), abs=2e-4)
     assert low == pytest.approx(float(baseline["minus_low"]), abs=2e-4)
     with pytest.raises(TaskError, match="no variant 'Bert': choose one of BERT, pair, LTR"):
-        difference(grid, "keyword", "BERT", "Bert", tmp_path)
+        difference(grid, "keyword", "BERT", "Bert", ran)
     only_bert = replace(grid, variants=(grid.variants[0],))
     with pytest.raises(TaskError, match="no variant 'pair'"):
-        difference(only_bert, "keyword", "BERT", "pair", tmp_path)
+        difference(only_bert, "keyword", "BERT", "pair", ran)
     other = replace(grid, variants=(*grid.variants, Variant("new", (models["rtl"],))))
     with pytest.raises(TaskError, match="no runs of new on keyword: run it with bertedu ablate"):
-        difference(other, "keyword", "BERT", "new", tmp_path)
+        difference(other, "keyword", "BERT", "new", ran)
 
 
 def test_a_difference_is_that_of_the_record_as_it_is_now(
@@ -348,17 +348,16 @@ def test_a_difference_is_that_of_the_record_as_it_is_now(
 
 
 def test_a_grid_that_shares_a_cell_and_has_more_seeds_changes_nothing(
-    models: dict[str, str], tmp_path: Path
+    models: dict[str, str], ran: Path
 ) -> None:
     grid = grid_of(models)
-    go(grid, tmp_path)
-    before = summarize_grid(grid, tmp_path)
-    gap = difference(grid, "keyword", "BERT", "pair", tmp_path)
+    before = summarize_grid(grid, ran)
+    gap = difference(grid, "keyword", "BERT", "pair", ran)
     more = replace(grid, variants=grid.variants[:1], seeds=4)
-    assert len(go(more, tmp_path)) == len(list(grid.cells())) + 4
-    assert summarize_grid(grid, tmp_path) == before
-    assert difference(grid, "keyword", "BERT", "pair", tmp_path) == gap
-    (row,) = (r for r in summarize_grid(more, tmp_path) if r["variant"] == "BERT")
+    assert len(go(more, ran)) == len(list(grid.cells())) + 4
+    assert summarize_grid(grid, ran) == before
+    assert difference(grid, "keyword", "BERT", "pair", ran) == gap
+    (row,) = (r for r in summarize_grid(more, ran) if r["variant"] == "BERT")
     assert int(row["seeds"]) == 8, "it finds the four that were there, and its own"
 
 

@@ -1,8 +1,5 @@
 """Blanks told by one side: found by counting, as many of either kind, and asked fairly."""
 
-from __future__ import annotations
-
-import csv
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +16,7 @@ from bertedu.cli import app
 from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining.counting import UnigramModel
 from bertedu.pretraining.next_sentence import EncodedDocument
+from bertedu.results.files import read_csv
 from bertedu.studies import sides
 from bertedu.studies.sides import (
     REACH,
@@ -32,6 +30,7 @@ from bertedu.studies.sides import (
     find_blanks,
     held_out_blanks,
 )
+from bertedu.text.corpus import Document, load_documents
 from bertedu.text.tokenization import CLS_ID, MASK_ID, SEP_ID, SPECIAL_TOKENS
 
 SIZE = 60
@@ -381,8 +380,7 @@ def test_the_command_writes_the_table(
     out = tmp_path / "sides.csv"
     result = CliRunner().invoke(app, ["sides", "--split", "dev", "--out", str(out)])
     assert result.exit_code == 0, result.output
-    with open(out) as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(out)
     assert [row["reader"] for row in rows[:3]] == ["BERT", "pair", "word frequencies"]
     assert {row["telling_word"] for row in rows} == {"left", "right"}
     assert given == {"counted": documents["train"], "asked": documents["dev"]}
@@ -409,10 +407,21 @@ def test_a_long_document_does_not_outweigh_all(
     assert len(found) > 5
 
 
-def test_real_blanks_are_matched_and_from_many_documents() -> None:
+@pytest.mark.parametrize(
+    ("one_in", "enough"), [(3, 50), pytest.param(1, 400, marks=pytest.mark.nightly)]
+)
+def test_real_blanks_are_matched_and_from_many_documents(
+    one_in: int, enough: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All documents by night, else one in three."""
+
+    def some(name: str) -> list[Document]:
+        return load_documents(name)[::one_in]
+
+    monkeypatch.setattr("bertedu.pretraining.texts.load_documents", some)
     blanks, unigram = held_out_blanks("dev")
     many = Counter((b.word, b.kind) for b in blanks)
-    assert len(blanks) > 400
+    assert len(blanks) > enough
     assert max(Counter(b.document for b in blanks).values()) <= sides.PER_DOCUMENT
     assert all(many[word, "left"] == many[word, "right"] for word, _ in many)
     common = set(unigram.log_share.topk(sides.COMMON).indices.tolist())

@@ -1,7 +1,5 @@
 """The loop: what it learns, what it leaves alone, what it keeps, and what it may not look at."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,8 +1,5 @@
 """Models on the toy language: near their limit, never below it, and caught if they peek."""
 
-from __future__ import annotations
-
-import csv
 import math
 from collections import defaultdict
 from pathlib import Path
@@ -23,6 +20,7 @@ from bertedu.pretraining.toy import (
     toy_questions,
     train_toy,
 )
+from bertedu.results.files import read_csv
 from bertedu.text.toy_language import ToyLanguage
 
 RESULTS = Path(__file__).parents[2] / "data" / "results" / "toy.csv"
@@ -105,13 +103,11 @@ def test_the_command_writes_a_row_for_every_look(
     out = tmp_path / "toy.csv"
     result = CliRunner().invoke(app, ["toy", "--seeds", "2", "--out", str(out)])
     assert result.exit_code == 0, result.output
-    with out.open() as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(out)
     assert len(rows) == 3 * 2 * 21
     assert {row["direction"] for row in rows} == set(DIRECTIONS)
     last = {(r["direction"], r["seed"]): r["loss"] for r in rows if r["step"] == "20"}
-    with (tmp_path / "toy_sides.csv").open() as file:
-        by_side = list(csv.DictReader(file))
+    by_side = read_csv(tmp_path / "toy_sides.csv")
     assert len(by_side) == 4 * 2 * 3
     for row in by_side:
         if row["reader"] != "joined" and row["told_by"] == "all":
@@ -121,8 +117,7 @@ def test_the_command_writes_a_row_for_every_look(
 
 def test_the_committed_curves_end_within_two_per_cent() -> None:
     """What the notebooks say of them: 2 % in under two minutes, and nobody below its limit."""
-    with RESULTS.open() as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(RESULTS)
     last = max(int(row["step"]) for row in rows)
     ends = defaultdict(list)
     for row in rows:

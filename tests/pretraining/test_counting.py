@@ -1,7 +1,5 @@
 """The counting models against the same counts in plain Python."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from itertools import pairwise

@@ -1,14 +1,12 @@
 """The study of notebook 11: where tags stand, which entities are new, and what its record says."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from tiny import TOKENIZER
+from tiny_kinds import TOKENIZER
 
 from bertedu.finetuning.collation import NO_TARGET
 from bertedu.finetuning.examples import Splits, Tagged, Task, TaskError
@@ -232,7 +230,7 @@ def test_what_is_not_there_is_named(made: Path) -> None:
 
 
 def test_a_real_run_trains_and_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tiny import tiny
+    from tiny_kinds import tiny
 
     def load(*_: object) -> tuple[object, object]:
         return tiny(Tagging(TAGS)).encoder, TOKENIZER
