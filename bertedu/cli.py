@@ -344,42 +344,23 @@ def context(
 
 
 @app.command()
-def sides(out: Table = Path("data/results/sides.csv"), split: Split = "test") -> None:
-    """Ask all variants about blanks whose word is given away on one side only. A few minutes."""
-    from bertedu.results.origin import origin
-    from bertedu.studies.sides import READERS, compare_sides, held_out_blanks
-
-    made = origin()  # before it runs: the code may be edited meanwhile
-    rows = [row | made for row in compare_sides(READERS, *held_out_blanks(split))]
-    line = "told by its {telling_word:<6} {reader:<40} right {accuracy:.1%} "
-    write_table(out, rows, line + "({accuracy_low:.1%} to {accuracy_high:.1%})  loss {loss:.2f}")
-
-
-@app.command()
 def toy(
     seeds: Annotated[int, Option(help="Training runs for each direction.", min=1)] = 5,
     out: Table = Path("data/results/toy.csv"),
     threads: Annotated[int, Option(help="CPU threads; so small a model needs one.")] = 1,
 ) -> None:
-    """Train on the toy language, beside the exact limits. Some 40 seconds a run.
-
-    A second file, `toy_sides.csv`, says how the trained models do by the side that tells.
-    """
+    """Train on the toy language, beside the exact limits. Some 40 seconds a run."""
     import torch
 
     from bertedu.pretraining.toy import compare_with_limits
     from bertedu.results.files import write_csv
     from bertedu.results.origin import origin
-    from bertedu.studies.toy_sides import score_sides
 
     torch.set_num_threads(threads)
     made = origin()  # before it runs: the code may be edited meanwhile
     with plain_interrupt():
-        curves, trained = compare_with_limits(seeds)
-        rows = [row | made for row in curves]
+        rows = [row | made for row in compare_with_limits(seeds)]
         write_csv(out, rows)
-        by_side = out.with_name(f"{out.stem}_sides.csv")
-        write_csv(by_side, [row | made for row in score_sides(trained)])
         last = max(int(str(row["step"])) for row in rows)
         for row in rows:
             if row["step"] == last:
@@ -387,7 +368,7 @@ def toy(
                     f"{row['direction']:<14} seed {row['seed']}  loss {row['loss']:.3f}  "
                     f"limit {row['limit']:.3f}  {row['excess_percent']:+.1f} %"
                 )
-        echo(f"written: {out} and {by_side}")
+        echo(f"written: {out}")
 
 
 @app.command()

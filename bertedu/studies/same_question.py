@@ -141,7 +141,7 @@ def join(left: Tensor, right: Tensor, prior: Tensor) -> Tensor:
 
 
 @torch.inference_mode()
-def ask(
+def answer_blanks(
     models: Sequence[BertForPreTraining], blanks: Blanks, prior: Tensor, name: str
 ) -> tuple[Floats, Floats]:
     """Return the loss in nats at each blank, (n,), and 1 where the first guess was right.
@@ -183,11 +183,16 @@ def answer_all(
 ) -> Answers:
     """Ask every run, and every pair of a left and a right run of one seed."""
     asked = {
-        reader: [ask([model], blanks, prior, f"{reader}, {i}") for i, model in enumerate(models)]
+        reader: [
+            answer_blanks([model], blanks, prior, f"{reader}, {i}")
+            for i, model in enumerate(models)
+        ]
         for reader, models in runs.items()
     }
     pairs = zip(runs[LEFT], runs[RIGHT], strict=True)
-    asked[PAIR] = [ask(pair, blanks, prior, f"{PAIR}, {i}") for i, pair in enumerate(pairs)]
+    asked[PAIR] = [
+        answer_blanks(pair, blanks, prior, f"{PAIR}, {i}") for i, pair in enumerate(pairs)
+    ]
     return asked
 
 

@@ -38,6 +38,7 @@ class VerdictTable:
         caption: str,
         beside: Mapping[str, Mapping[str, str]] | None = None,
         intervals: bool = True,
+        digits: int = 1,
     ) -> None:
         """Take claim -> task -> ends of the interval, and heading -> claim -> text ``beside`` it.
 
@@ -50,13 +51,17 @@ class VerdictTable:
         if not caption.strip():
             raise ValueError("say in the caption what the intervals know, and what they do not")
         self.rows, self.caption, self.intervals = rows, caption, intervals
+        self.digits = digits
         self.beside = beside or {}
         self.headings = ["", *self.beside, *next(iter(tasks))]
 
     def _line(self, claim: str) -> list[tuple[str, Verdict | None]]:
         ends = self.rows[claim].values()
         return [(texts.get(claim, ""), None) for texts in self.beside.values()] + [
-            (f"{low:+.1f} to {high:+.1f}" if self.intervals else "", verdict_of(low, high))
+            (
+                f"{low:+.{self.digits}f} to {high:+.{self.digits}f}" if self.intervals else "",
+                verdict_of(low, high),
+            )
             for low, high in ends
         ]
 

@@ -1,0 +1,87 @@
+"""Pictures of notebook 13: the same question under three masks, and recall by place."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib import pyplot as plt
+
+from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, curve, style
+from bertedu.studies.pictures import committed, name_rows, note
+from bertedu.studies.recall import READERS, lengths_of
+from bertedu.studies.same_question import BOTH, LEFT, PAIR, RIGHT
+from bertedu.studies.verdicts import Ends
+
+SAME_QUESTION = {BOTH: BLUE, PAIR: GREEN, LEFT: ORANGE, RIGHT: ORANGE}
+RECALL = dict(zip(READERS, (BLUE, ORANGE, "#CC79A7", GREEN, "black"), strict=True))
+
+
+def same_question_losses() -> dict[tuple[str, str], list[float]]:
+    """Return the nats that each run pays for a blank: by reader, and by what tells the blank."""
+    losses: dict[tuple[str, str], list[float]] = {}
+    for row in committed("same_question"):
+        losses.setdefault((row["reader"], row["told_by"]), []).append(float(row["loss"]))
+    return losses
+
+
+def less_loss(one: str, other: str, kinds: Mapping[str, str]) -> dict[str, Ends]:
+    """Return the 95 % interval of how many nats ``one`` pays less than ``other``.
+
+    ``kinds`` is kind of blank -> heading; the ends stand under the heading. Raises KeyError if the
+    two were not compared.
+    """
+    rows = committed("same_question_differences")
+    ends = {}
+    for row in rows:
+        low, high = float(row["less_loss_low"]), float(row["less_loss_high"])
+        ends[row["one"], row["other"], row["told_by"]] = (low, high)
+        ends[row["other"], row["one"], row["told_by"]] = (-high, -low)
+    return {heading: ends[one, other, kind] for kind, heading in kinds.items()}
+
+
+def same_question_plot(kinds: Mapping[str, str], title: str, alt: str) -> Picture:
+    """Draw the nats that each run pays, a panel for each kind of blank (kind -> heading)."""
+    losses = same_question_losses()
+    with style():
+        size = (3.6 * len(kinds) + 2, 4.2)
+        figure, panels = plt.subplots(1, len(kinds), figsize=size, sharey=True, squeeze=False)
+        for axes, (kind, heading) in zip(panels[0], kinds.items(), strict=True):
+            for place, (reader, color) in enumerate(SAME_QUESTION.items()):
+                runs = losses[reader, kind]
+                axes.plot(runs, [place] * len(runs), "o", color=color, markersize=11, alpha=0.6)
+                mean = float(np.mean(runs))
+                note(axes, f"{mean:.2f}", (mean, place), (0, 11), color, ha="center")
+            name_rows(axes, list(SAME_QUESTION), above=0.8)
+            axes.set_title(heading, fontsize=15)
+            axes.set_xlabel("loss, nats")
+            axes.margins(x=0.2)
+        figure.suptitle(title, fontsize=19)
+        return Picture(figure, alt)
+
+
+def recall_plot(layouts: Mapping[str, str], title: str, alt: str) -> Picture:
+    """Draw the nats of each reader against the words of the list, a panel for each layout.
+
+    ``layouts`` is layout -> heading. Curves are means over seeds, bands reach from the best seed to
+    the worst; dashed lines are the exact limits.
+    """
+    with style():
+        size = (5.2 * len(layouts) + 1, 5)
+        figure, panels = plt.subplots(1, len(layouts), figsize=size, sharey=True, squeeze=False)
+        for axes, (layout, heading) in zip(panels[0], layouts.items(), strict=True):
+            lengths = list(lengths_of(layout))
+            limits = set()
+            for reader, color in RECALL.items():
+                rows = committed("recall", layout=layout, reader=reader)
+                of = {n: [float(r["loss"]) for r in rows if r["length"] == str(n)] for n in lengths}
+                limits.add(tuple(float(r["limit"]) for r in rows if r["seed"] == "0"))
+                best, worst = ([f(of[n]) for n in lengths] for f in (min, max))
+                mean = [float(np.mean(of[n])) for n in lengths]
+                curve(axes, lengths, mean, best, worst, reader, color, name_at_end=False)
+            for limit in limits:
+                axes.plot(lengths, limit, "--", color=LIMIT, linewidth=2.2, zorder=5)
+            axes.set(xticks=lengths, xlabel="words in the list")
+            axes.set_title(heading, fontsize=15)
+        panels[0, 0].set_ylabel("loss, nats")
+        panels[0, -1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
+        figure.suptitle(title, fontsize=19)
+        return Picture(figure, alt)
