@@ -142,7 +142,7 @@ def join(left: Tensor, right: Tensor, prior: Tensor) -> Tensor:
 
 @torch.inference_mode()
 def answer_blanks(
-    models: Sequence[BertForPreTraining], blanks: Blanks, prior: Tensor, name: str
+    models: Sequence[BertForPreTraining], blanks: Blanks, prior: Tensor
 ) -> tuple[Floats, Floats]:
     """Return the loss in nats at each blank, (n,), and 1 where the first guess was right.
 
@@ -150,7 +150,7 @@ def answer_blanks(
     """
     loss, right = np.zeros(len(blanks.sentences)), np.zeros(len(blanks.sentences))
     lengths = np.array([len(sentence) for sentence in blanks.sentences])
-    for length in tqdm(np.unique(lengths), desc=name):
+    for length in tqdm(np.unique(lengths), desc="blanks"):
         group = np.nonzero(lengths == length)[0]
         ids = torch.tensor([[CLS_ID, *blanks.sentences[i], SEP_ID] for i in group])
         blank = torch.zeros_like(ids, dtype=torch.bool)
@@ -182,17 +182,11 @@ def answer_all(
     runs: Mapping[str, Sequence[BertForPreTraining]], blanks: Blanks, prior: Tensor
 ) -> Answers:
     """Ask every run, and every pair of a left and a right run of one seed."""
-    asked = {
-        reader: [
-            answer_blanks([model], blanks, prior, f"{reader}, {i}")
-            for i, model in enumerate(models)
-        ]
-        for reader, models in runs.items()
-    }
+    asked: Answers = {}
+    for reader, models in runs.items():
+        asked[reader] = [answer_blanks([model], blanks, prior) for model in models]
     pairs = zip(runs[LEFT], runs[RIGHT], strict=True)
-    asked[PAIR] = [
-        answer_blanks(pair, blanks, prior, f"{PAIR}, {i}") for i, pair in enumerate(pairs)
-    ]
+    asked[PAIR] = [answer_blanks(pair, blanks, prior) for pair in pairs]
     return asked
 
 

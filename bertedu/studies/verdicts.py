@@ -23,7 +23,11 @@ def say(text: str, low: float, high: float, digits: int = 1, within: float | Non
         word = "supported"
     else:
         word = "contradicted" if low > within or high < -within else "undecided"
-    print(f"{word:<15}{text}: {low:+.{digits}f} to {high:+.{digits}f}")
+    print(f"{word:<15}{text}: {_range(low, high, digits)}")
+
+
+def _range(low: float, high: float, digits: int) -> str:
+    return f"{low:+.{digits}f} to {high:+.{digits}f}"
 
 
 class VerdictTable:
@@ -58,10 +62,7 @@ class VerdictTable:
     def _line(self, claim: str) -> list[tuple[str, Verdict | None]]:
         ends = self.rows[claim].values()
         return [(texts.get(claim, ""), None) for texts in self.beside.values()] + [
-            (
-                f"{low:+.{self.digits}f} to {high:+.{self.digits}f}" if self.intervals else "",
-                verdict_of(low, high),
-            )
+            (_range(low, high, self.digits) if self.intervals else "", verdict_of(low, high))
             for low, high in ends
         ]
 
