@@ -22,7 +22,8 @@ from torch.nn import functional as F
 from tqdm.auto import tqdm
 
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.loading import find_model
+from bertedu.model.checkpoints import load_checkpoint
+from bertedu.model.loading import find_checkpoint
 from bertedu.pretraining.counting import UnigramModel
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.texts import load_splits
@@ -173,8 +174,8 @@ def load_runs(seeds: Sequence[int] = SEEDS) -> dict[str, list[BertForPreTraining
     """
     runs: dict[str, list[BertForPreTraining]] = {}
     for reader, name in RUNS.items():
-        models = [find_model(f"same-question/{name}-{seed}").model.eval() for seed in seeds]
-        runs[reader] = [model for model in models if isinstance(model, BertForPreTraining)]
+        folders = [find_checkpoint(f"same-question/{name}-{seed}") for seed in seeds]
+        runs[reader] = [load_checkpoint(folder) for folder in folders]
     return runs
 
 
