@@ -41,12 +41,9 @@ def models(part: str) -> list[str]:
 
 def by_head(model: str, statistic: str) -> Tensor:
     """Return a statistic of all heads: (L, A)."""
-    rows = results(model, statistic)
-    sizes = [max(int(row[name]) for row in rows) for name in ("layer", "head")]
-    table = torch.full(sizes, torch.nan)
-    for row in rows:
-        table[int(row["layer"]) - 1, int(row["head"]) - 1] = float(row["value"])
-    return table
+    rows = results(model, statistic)  # head by head, layer by layer
+    layers = max(int(row["layer"]) for row in rows)
+    return torch.tensor([float(row["value"]) for row in rows]).view(layers, -1)
 
 
 def interval_of(row: Row, scale: float = 1.0) -> Score:

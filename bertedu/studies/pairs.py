@@ -5,7 +5,7 @@ that B speaks of something else is done, and need not know what order is. So her
 pairs are spoiled in ways from easy to hard, down to A and B exchanged, where every word is right.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -144,14 +144,10 @@ def judge_pairs(model: BertForPreTraining, name: str) -> list[Row]:
     training = encode_documents([d for d in documents if d.split == "train"], tokenizer)
     bags = [[i for sentence in d.sentences for i in sentence] for d in training]
     weigh = TfidfVectorizer(analyzer=lambda ids: ids, sublinear_tf=True).fit(bags)
-    judges: dict[str, tuple[Callable[[Sequence[Pair]], Tensor], float | None]] = {
-        name: (lambda some: chance_of_next(model, some), 0.5),
-        "word overlap": (lambda some: word_overlap(some, weigh), None),
-    }
     about = {"split": "test", "commit": origin()["commit"]}
-    rows = []
-    for judge, (score, threshold) in judges.items():
-        kinds = tqdm(pairs.items(), desc=f"pairs: {judge}")
-        scores = {kind: score(some) for kind, some in kinds}
-        rows += score_kinds(judge, scores, document, threshold)
+    kinds = tqdm(pairs.items(), desc=f"pairs: {name}")
+    chances = {kind: chance_of_next(model, some) for kind, some in kinds}
+    overlaps = {kind: word_overlap(some, weigh) for kind, some in pairs.items()}
+    rows = score_kinds(name, chances, document, 0.5)
+    rows += score_kinds("word overlap", overlaps, document, None)
     return [row | about for row in rows]

@@ -153,8 +153,7 @@ def _write(path: Path, splits: Splits, row: Row, counts: Groups) -> None:
     sources = sorted({e.source for e in splits["test"]})
     numbers = " ".join(str(sources.index(e.source)) for e in splits["test"])
     first = dict.fromkeys(row, "") | {"model": "(source)"} | dict.fromkeys(counts, numbers)
-    others = [other for other in read_csv(path)[1:] if _key(other) != _key(row)]
-    write_csv(path, [first, *sorted([*others, row], key=_key)])
+    write_csv(path, [first, *sorted([*read_csv(path)[1:], row], key=_key)])
 
 
 def run_study(
@@ -184,7 +183,7 @@ def run_study(
             run = run_once(task, some, setup, recipe, ["test"], kind=kind)
             row |= {"learning_rate": f"{recipe.learning_rate:g}", "batch_size": recipe.batch_size}
             row |= {"epochs": recipe.epochs, "dev": round(max(run.history.dev), 5)}
-            row |= {"seconds": round(run.history.seconds, 1)}
+            row["seconds"] = round(run.history.seconds, 1)
             _write(path, splits, row, count_by_group(some, types, run.answers["test"]))
 
 

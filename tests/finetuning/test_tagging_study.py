@@ -13,7 +13,7 @@ from tiny import TOKENIZER
 
 from bertedu.finetuning.collation import NO_TARGET
 from bertedu.finetuning.examples import Splits, Tagged, Task, TaskError
-from bertedu.finetuning.finetune import Setup
+from bertedu.finetuning.finetune import Run, Setup, run_once
 from bertedu.finetuning.kinds import Answer
 from bertedu.finetuning.tagging import Tagging
 from bertedu.finetuning.training import History, Hyperparameters
@@ -153,7 +153,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     nothing = [("O",) * len(e.tags) for e in TEST]
 
     def run(*given: Any, kind: TaggingBy) -> SimpleNamespace:
-        task, splits, setup, recipe, score = given
+        task, _, setup, recipe, score = given
         assert (task, score) == (TASK, ["test"])
         asked.append(f"{setup.method} {kind.pieces} {recipe.seed}")
         good = setup.method == "fine-tuned" and recipe.seed == 0
@@ -232,11 +232,21 @@ def test_a_real_run_trains_and_counts(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(study, "RECIPE", Hyperparameters(1e-2, 2, 8, patience=8))
     setups: list[tuple[Setup, Pieces]] = [(Setup("m", train_examples=2), p) for p in PIECES]
     memory: Splits = {**SPLITS, "dev": TRAIN, "test": TRAIN}
+    histories: list[History] = []
+
+    def recorded(*given: Any, **more: Any) -> Run:
+        run = run_once(*given, **more)
+        histories.append(run.history)
+        return run
+
+    monkeypatch.setattr(study, "run_once", recorded)
     run_study(TASK, memory, tmp_path / "tagging.csv", setups, [0])
-    runs = [row for row in read_csv(tmp_path / "tagging.csv") if row["model"] == "m"]
-    assert {row["pieces"] for row in runs} == set(PIECES)
-    for row in runs:
+    for history in histories:
+        assert len(history.losses) == 8  # two examples are one batch
+        assert history.losses[-1] < history.losses[0] - 0.1
+    rows = [row for row in read_csv(tmp_path / "tagging.csv") if row["model"] == "m"]
+    assert {row["pieces"] for row in rows} == set(PIECES)
+    for row in rows:
         assert row["test"] == row["dev"]  # they are the same examples here
-        assert float(row["dev"]) > 0
         words = " ".join(row[f"{met} {kind}"] for met in MET for kind in ("PLACE", "LIFE")).split()
         assert sum(int(word.split("/")[2]) for word in words) == 4
