@@ -61,10 +61,11 @@ def read_texts(tokenizer: Tokenizer, documents: Sequence[Document], length: int 
                 if tokenizer.encode(longer).overflowing:
                     break
                 line = longer
-            found = tokenizer.encode(line)
-            capital = _capitals(found, line, starts)
-            ids = torch.tensor(found.ids)
-            texts.append(Text(document.title, ids, found.tokens, found.word_ids, capital))
+            encoding = tokenizer.encode(line)
+            capital = _capitals(encoding, line, starts)
+            ids = torch.tensor(encoding.ids)
+            tokens, words = encoding.tokens, encoding.word_ids
+            texts.append(Text(document.title, ids, tokens, words, capital))
     return texts
 
 

@@ -76,9 +76,9 @@ def relations(texts: Sequence[Text], weights: Sequence[Tensor]) -> list[Measured
     Both are chosen on every second document, and scored on the others.
     """
     rows: list[Measured] = []
-    found = [relations_in(text) for text in texts]
+    by_text = [relations_in(text) for text in texts]
     for name in RELATIONS:
-        pairs = [one[name] for one in found]
+        pairs = [here[name] for here in by_text]
         asked = torch.tensor([float(len(p)) for p in pairs])[1::2]
         hits = torch.stack([hits_of_heads(w, p) for w, p in zip(weights, pairs, strict=True)])
         fixed = torch.stack([hits_of_offsets(p) for p in pairs])
