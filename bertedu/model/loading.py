@@ -9,20 +9,16 @@ from typing import Any, NamedTuple
 
 from tokenizers import BertWordPieceTokenizer, Tokenizer, normalizers
 
-from bertedu.model.bert import Bert, BertForPreTraining
-from bertedu.model.checkpoints import load_bert, load_elmo
-from bertedu.model.elmo import ElmoForPreTraining
-from bertedu.model.hugging_face import ELMO
-from bertedu.model.weight_files import CheckpointError, only_a_pickle, read_json
+from bertedu.model.checkpoints import AnyModel, Names, load_model
+from bertedu.model.weight_files import CheckpointError, only_a_pickle
 from bertedu.text.sources import read, shipped
 from bertedu.text.tokenization import SPECIAL_TOKENS
 
 PUBLISHED = ("minilm", "bert-tiny")  # sources that hold the weights of others
 ENCODERS_ALONE = ("minilm",)  # of these, those without a head: known before they are fetched
-AnyModel = BertForPreTraining | Bert | ElmoForPreTraining
 _ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")  # owner/name
 _WANTED = (  # of a repository; never a pickle, never code
-    *("config.json", "model*.safetensors", "model.safetensors.index.json"),
+    *("config.json", "model.safetensors"),
     *("tokenizer.json", "tokenizer_config.json", "vocab.txt"),
 )
 _NORMALIZER = {  # settings of the normalizer: as `transformers` and as `tokenizers` call them
@@ -42,8 +38,8 @@ class Loaded(NamedTuple):
 
     model: AnyModel
     tokenizer: Tokenizer
-    absent: tuple[str, ...] = ()
-    unused: tuple[str, ...] = ()
+    absent: Names = ()
+    unused: Names = ()
 
 
 def load_named(name: str | Path) -> tuple[AnyModel, Tokenizer]:
@@ -114,10 +110,7 @@ def load_folder(folder: Path) -> Loaded:
 
     Raises CheckpointError if a file is missing or broken, or it is another kind of model.
     """
-    if read_json(folder).get("model_type") == ELMO:
-        elmo = load_elmo(folder)
-        return Loaded(elmo, read_tokenizer(folder, elmo.config.vocab_size))
-    model, absent, unused = load_bert(folder)
+    model, absent, unused = load_model(folder)
     return Loaded(model, read_tokenizer(folder, model.config.vocab_size), absent, unused)
 
 
@@ -211,6 +204,6 @@ def download(name: str) -> Path:
             f"cannot get {name} from the Hub ({type(error).__name__}: {first}). Try again, or "
             f"fetch it by hand: `hf download {name} --local-dir FOLDER`, then load that folder"
         ) from None
-    if not any(folder.glob("model*.safetensors")):
+    if not (folder / "model.safetensors").is_file():
         raise CheckpointError(only_a_pickle(name, "pytorch_model.bin, it seems"))
     return folder
