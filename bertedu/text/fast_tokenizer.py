@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 
 from bertedu.results.files import write_atomically
 from bertedu.text.sources import shipped
 from bertedu.text.tokenization import (
     CLS_ID,
-    MAX_CHARACTERS_PER_WORD,
     SEP_ID,
     SPECIAL_TOKENS,
     check_text,
@@ -78,22 +77,20 @@ def fast_tokenizer(vocab: Sequence[str]) -> tokenizers.Tokenizer:
     Raises ValueError if `vocab` does not start with the special tokens or repeats a token.
     """
     check_vocabulary(vocab, "This vocabulary")
-    ids = {token: i for i, token in enumerate(vocab)}
-    tokenizer = tokenizers.Tokenizer(
-        models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=MAX_CHARACTERS_PER_WORD)
-    )
+    tokenizer = bert_tokenizer(vocab)
     tokenizer.normalizer = _bert_normalizer()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=True)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",
         pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
         special_tokens=[("[CLS]", CLS_ID), ("[SEP]", SEP_ID)],
     )
-    tokenizer.add_special_tokens(
-        [tokenizers.AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS]
-    )
     return tokenizer
+
+
+def bert_tokenizer(vocab: Sequence[str]) -> tokenizers.Tokenizer:
+    """Build the tokenizer of any BERT's vocabulary, wherever its special tokens stand."""
+    ids = {token: i for i, token in enumerate(vocab)}
+    return tokenizers.Tokenizer.from_str(tokenizers.BertWordPieceTokenizer(ids).to_str())
 
 
 def save_tokenizer(vocab: Sequence[str], folder: Path) -> None:

@@ -29,8 +29,6 @@ class DocumentStream:
     """
 
     def __init__(self, where: str, size: int = WINDOW) -> None:
-        if size < 2:
-            raise CorpusError(f"a window of {size} documents cannot make pairs: at least 2")
         self.where, self.size = where, size
         self._rows = _open(where)
         self._next, self._position = iter(self._rows), 0  # the window that comes next

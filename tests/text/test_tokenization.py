@@ -583,7 +583,6 @@ def test_decode_id_out_of_range(bad: int) -> None:
         (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n", "must start with"),
         ("\n".join([*TEXTBOOK, "milk"]).encode(), "'milk' twice"),
         ("\n".join([*TEXTBOOK, "", "x"]).encode(), "empty token"),
-        (b"\xff\xfe\x00binary", "invalid start byte"),
     ],
 )
 def test_broken_vocabulary_file(tmp_path: Path, content: bytes, words: str) -> None:
