@@ -436,7 +436,7 @@ def test_a_config_that_cannot_be_read(saved: Path) -> None:
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
-    with pytest.raises(FileError, match=r"cannot write .*model\.safetensors.*another folder"):
+    with pytest.raises(FileError, match=r"cannot write .*file.model.*another folder"):
         save_checkpoint(new_model(), tmp_path / "file" / "model")
     with pytest.raises(FileError, match="cannot write"):
         write_atomically(tmp_path / "file" / "config.json", "{}")
@@ -448,7 +448,7 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
 def test_a_folder_that_may_not_be_written(saved: Path) -> None:
     saved.chmod(0o500)
     try:
-        with pytest.raises(FileError, match=r"cannot write .*model\.safetensors"):
+        with pytest.raises(FileError, match="cannot write "):
             save_checkpoint(new_model(seed=1), saved)
         assert same_weights(weights(new_model()), weights(load_checkpoint(saved)))
     finally:
