@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from test_toy_training import trained as train
 
 from bertedu.pretraining import toy
-from bertedu.pretraining.toy import toy_questions, train_toy
-from bertedu.studies.toy_sides import exact_log_chances, join, score_sides, told_by
+from bertedu.pretraining.toy import exact_log_chances, toy_questions
+from bertedu.studies.toy_sides import join, score_sides, told_by
 from bertedu.text.toy_language import ToyLanguage
 
 
@@ -69,9 +70,7 @@ def test_who_tells_is_who_finds_it_four_times_as_likely(language: ToyLanguage) -
 
 def test_a_perfect_pair_lies_between_one_side_and_both(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toy, "HELD_OUT", 300)
-    trained: toy.Trained = {
-        (direction, 0): train_toy(direction, steps=30, progress=False) for direction in toy.SEES
-    }
+    trained: toy.Trained = {(direction, 0): train(direction, 30) for direction in toy.SEES}
     rows = {(row["reader"], row["told_by"]): row for row in score_sides(trained)}
     assert len(rows) == 4 * 3
     perfect = {reader: float(str(rows[reader, "all"]["perfect"])) for reader, _ in rows}
@@ -87,8 +86,8 @@ def test_a_perfect_pair_lies_between_one_side_and_both(monkeypatch: pytest.Monke
 
 def test_a_pair_is_made_of_models_of_one_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toy, "HELD_OUT", 50)
-    models = {d: train_toy(d, steps=20, progress=False) for d in toy.SEES}
-    better = train_toy("left-to-right", steps=200, progress=False)
+    models = {d: train(d, 20) for d in toy.SEES}
+    better = train("left-to-right", 200)
     trained: toy.Trained = {(d, seed): model for d, model in models.items() for seed in (0, 1)}
     trained["left-to-right", 1] = better
     rows = {(r["reader"], r["seed"], r["told_by"]): r["loss"] for r in score_sides(trained)}
