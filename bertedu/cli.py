@@ -219,10 +219,12 @@ def pretrain(
     from bertedu.pretraining.masking import read_procedure
     from bertedu.pretraining.options import PreTrainingOptions
     from bertedu.pretraining.run import pretrain as run
+    from bertedu.threads import threads_were_set
 
     if stream and corpus:
         raise BadParameter("choose either --stream or --corpus")
     given["masking"] = None if masking is None else read_procedure(masking)
+    given["measure_threads"] = not threads and not threads_were_set
     run(PreTrainingOptions(**given), echo)
 
 

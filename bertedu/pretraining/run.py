@@ -10,7 +10,6 @@ from pathlib import Path
 
 import torch
 
-from bertedu import threads
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import load_checkpoint, save_checkpoint
 from bertedu.model.config import BertConfig
@@ -86,7 +85,7 @@ def _pretrain(options: PreTrainingOptions, say: Say) -> State:
         # safetensors writes to a .tmpXXXXXX of its own first, and a kill may leave that, too
         for part in (*out.glob(f".{STATE_FILE}.*.part"), *out.glob(".tmp??????")):
             part.unlink(missing_ok=True)
-    if options.threads or (resuming and not threads.threads_were_set):
+    if options.threads or (resuming and options.measure_threads):
         torch.set_num_threads(options.threads or started.get("threads") or 1)
     model = _model(options, config, splits["train"]).to(device)
     if not resuming:
@@ -219,7 +218,7 @@ def _timed(
     """
     alone = next(model.parameters()).device.type == "cpu" and processes.count() == 1
     long = options.steps is None or options.steps >= LONG
-    if alone and long and not options.threads and not threads.threads_were_set:
+    if alone and long and options.measure_threads:
         use_threads_that_pay(model, text, recipe, bfloat16, say)
     if options.minutes is not None:
         fit = int(options.minutes * 60 / step_seconds(model, text, recipe, bfloat16))
