@@ -80,7 +80,7 @@ def toy_questions(language: ToyLanguage, sentences: Sequence[Sequence[str]]) -> 
     rows, columns = (ids >= len(SPECIAL_TOKENS)).nonzero(as_tuple=True)
     answers = ids[rows, columns]
     words = answers - len(SPECIAL_TOKENS)  # as columns of the language
-    sides = product((True, False), repeat=2)
+    sides = [(left, right) for left in (True, False) for right in (True, False)]
     exact = {sees: exact_log_chances(language, sentences, *sees) for sees in sides}
     limits = {d: F.nll_loss(exact[sees], words, reduction="none") for d, sees in SEES.items()}
     limits = {direction: limit.float() for direction, limit in limits.items()}

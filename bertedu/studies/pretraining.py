@@ -74,7 +74,8 @@ def report(
                 f"{max(lengths)}, choose --length up to {room}"
             )
     splits = load_splits()
-    unigram, neighbors = (kind(splits["train"], size) for kind in (UnigramModel, NeighborModel))
+    unigram = UnigramModel(splits["train"], size)
+    neighbors = NeighborModel(splits["train"], size)
     chance = with_interval("mlm_loss", math.log(size), (math.log(size),) * 2)
     chance |= dict.fromkeys(ACCURACY, round(1 / size, 6))
     about = origin()
