@@ -8,7 +8,6 @@ lost (notebook 13): the limit says nothing about pairs in general.
 """
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -17,7 +16,6 @@ from torch.nn import functional as F
 from bertedu.pretraining.toy import Questions, Trained, held_out_questions, toy_log_chances
 from bertedu.results.files import Row
 from bertedu.text.tokenization import SPECIAL_TOKENS
-from bertedu.text.toy_language import ToyLanguage
 
 TELLING = math.log(4)  # nats by which one side must tell more of a word than the other
 JOINED = "joined"
@@ -29,18 +27,6 @@ def join(left: Tensor, right: Tensor, prior: Tensor) -> Tensor:
     Right if the sides were independent given the word; the result is made to add up to 1.
     """
     return torch.where(prior > -torch.inf, left + right - prior, -torch.inf).log_softmax(-1)
-
-
-def exact_log_chances(
-    language: ToyLanguage, sentences: Sequence[Sequence[str]], left: bool, right: bool
-) -> Tensor:
-    """(N, W) exact log probabilities of every word of some sentences, from the chosen sides."""
-    chances = [
-        language.posterior(sentence, place, left, right)
-        for sentence in sentences
-        for place in range(len(sentence))
-    ]
-    return torch.stack(chances).log()
 
 
 def told_by(questions: Questions) -> dict[str, Tensor]:
@@ -60,13 +46,12 @@ def score_sides(trained: Trained) -> list[Row]:
     Over all words that is the limit; among words that were chosen for what stood there, a model may
     be luckier.
     """
-    language = ToyLanguage()
-    sentences, questions = held_out_questions(language)
+    questions = held_out_questions()
     answers = questions.answers - len(SPECIAL_TOKENS)  # as columns of the language
-    sees = (True, False), (False, True), (False, False)
-    from_left, from_right, neither = (exact_log_chances(language, sentences, *s) for s in sees)
+    neither = questions.exact[False, False]
+    joined = join(questions.exact[True, False], questions.exact[False, True], neither)
     perfect: dict[str, Tensor] = dict(questions.limits.items())
-    perfect[JOINED] = F.nll_loss(join(from_left, from_right, neither), answers, reduction="none")
+    perfect[JOINED] = F.nll_loss(joined, answers, reduction="none")
     rows: list[Row] = []
     for seed in sorted({seed for _, seed in trained}):
         chances: dict[str, Tensor] = {
