@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from bertedu.finetuning.saving import FineTuned
-    from bertedu.model.loading import AnyModel
+    from bertedu.model.checkpoints import AnyModel
 
 use_one_thread()
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import codecs
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,11 +16,19 @@ if TYPE_CHECKING:
     from bertedu.results.files import Row
 
 
+# what Ctrl-C leaves behind, where a run does not say it itself
+STOPPED = {
+    "pretrain": "stopped before the first step",
+    "finetune": "stopped; what is recorded is not run again",
+    "ablate": "stopped; what is recorded is not run again",
+}
+
+
 class PlainErrors(TyperGroup):
     """Commands whose expected errors are one plain message on stderr: no traceback."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; exit with 1 after an error that a user can do something about."""
+        """Run a command; exit with 1 after an error that a user can mend, with 130 after Ctrl-C."""
         from bertedu.text.sources import SourceError
 
         try:
@@ -30,6 +36,9 @@ class PlainErrors(TyperGroup):
         except (SourceError, ValueError, OSError, FloatingPointError) as error:
             echo(f"Error: {error}", err=True)
             raise typer.Exit(1) from None
+        except KeyboardInterrupt as interrupt:
+            echo(str(interrupt) or STOPPED.get(str(ctx.invoked_subcommand), "stopped"), err=True)
+            raise typer.Exit(130) from None
 
 
 app = typer.Typer(
@@ -49,16 +58,6 @@ Results = Annotated[Path, Option(help="Folder of the record.")]
 Split = Annotated[str, Option(help="dev or test.")]
 
 
-@contextmanager
-def plain_interrupt(left: str = "stopped before the first step") -> Iterator[None]:
-    """Say what Ctrl-C left behind, and exit with 130, as shells expect."""
-    try:
-        yield
-    except KeyboardInterrupt as interrupt:
-        echo(str(interrupt) or left, err=True)
-        raise typer.Exit(130) from None
-
-
 def write_table(out: Path, rows: Sequence[Row], line: str, said: Sequence[Row] = ()) -> None:
     """Write rows as a CSV file, and say them (or those ``said``): ``line``, with its columns."""
     from bertedu.results.files import write_csv
@@ -67,34 +66,6 @@ def write_table(out: Path, rows: Sequence[Row], line: str, said: Sequence[Row] =
     for row in said or rows:
         echo(line.format_map(defaultdict(str, row)))
     echo(f"written: {out}")
-
-
-def readable(texts: list[str]) -> list[str]:
-    """Return texts of the command line; refuse one whose bytes were no UTF-8."""
-    for text in texts:
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            place = f"after {text[: error.start]!r}" if error.start else "at its beginning"
-            raise ValueError(
-                f"the text is not UTF-8: {place} comes a byte that is no character. Does your "
-                "terminal, or the program before the pipe, use another encoding?"
-            ) from None
-    return texts
-
-
-def lines_of(file: Path) -> list[str]:
-    """Return the lines of a text file, at least one that is not empty."""
-    try:
-        text = file.read_text(encoding="utf-8-sig")  # with or without Windows' mark in front
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{file} is no text file in UTF-8: byte {error.start + 1} is no part of a character. "
-            "Save it as UTF-8 first"
-        ) from None
-    if not text.strip():
-        raise ValueError(f"{file} is empty: write an input a line, its texts separated by tabs")
-    return text.splitlines()
 
 
 @data.command("list")
@@ -134,62 +105,38 @@ def data_fetch(
 @data.command("show")
 def data_show(name: Annotated[str, Argument(help="Name of a source.")]) -> None:
     """Show what a source is, its license, how to cite it, its state, its files and a sample."""
-    from bertedu.text.sources import SourceError, find, read, verify
+    from bertedu.text.sources import SourceError, find, read
 
     source = find(name)
-    state, whole = f"not fetched: run `bertedu data fetch {name}`", False
+    state, members = f"not fetched: run `bertedu data fetch {name}`", None
     if source.path.is_file():
         try:
-            verify(source)
-            state, whole = "fetched, hash verified", True
+            members, state = read(name, fetch_missing=False), "fetched, hash verified"
         except SourceError as error:
             state = f"unusable: {error}"
-    rows = {
-        "what": source.description,
-        "language": source.language,
-        "license": source.license,
-        "cite": source.citation,
-        "package": f"{source.package}=={source.version}",
-        "wheel": f"{source.path} ({_megabytes(source.size_bytes)})",
-        "sha256": source.sha256,
-        "state": state,
-    }
     echo(source.name)
-    for key, value in rows.items():
-        echo(f"  {key:<9} {value}")
-    if whole:
-        _show_members(read(name, fetch_missing=False))
-    else:
+    echo(f"  what      {source.description}")
+    echo(f"  language  {source.language}")
+    echo(f"  license   {source.license}")
+    echo(f"  cite      {source.citation}")
+    echo(f"  package   {source.package}=={source.version}")
+    echo(f"  wheel     {source.path} ({_megabytes(source.size_bytes)})")
+    echo(f"  sha256    {source.sha256}")
+    echo(f"  state     {state}")
+    if members is None:
         for pattern in source.members:
-            echo(f"  {'member':<9} {pattern}")
-
-
-def _show_members(members: dict[str, bytes], most: int = 10) -> None:
-    total = _megabytes(sum(map(len, members.values())))
-    echo(f"  {'members':<9} {len(members)} ({total})")
-    for member in list(members)[:most]:
+            echo(f"  member    {pattern}")
+        return
+    echo(f"  members   {len(members)} ({_megabytes(sum(map(len, members.values())))})")
+    for member in list(members)[:10]:
         echo(f"    {len(members[member]):>12,} bytes  {member}")
-    if len(members) > most:
-        echo(f"    … and {len(members) - most} more")
-    for member, content in members.items():
-        if (lines := _first_lines(content)) is not None:
-            echo(f"  {'sample':<9} {member}")
-            for line in lines:
-                echo(f"    | {line}")
-            return
-
-
-def _first_lines(content: bytes, lines: int = 4, width: int = 90) -> list[str] | None:
-    """The first lines of a text, each cut to ``width``; None for a binary file."""
-    try:  # the cut may fall inside a character
-        text = codecs.getincrementaldecoder("utf-8")().decode(content[:4096])
-    except UnicodeDecodeError:
-        return None
-    if "\0" in text:
-        return None
-    return [
-        line if len(line) <= width else line[:width] + "…" for line in text.splitlines()[:lines]
-    ]
+    if len(members) > 10:
+        echo(f"    … and {len(members) - 10} more")
+    texts = (member for member, content in members.items() if b"\0" not in content[:4096])
+    if sample := next(texts, None):
+        echo(f"  sample    {sample}")
+        for line in members[sample][:4096].decode(errors="ignore").splitlines()[:4]:
+            echo(f"    | {line if len(line) <= 90 else line[:90] + '…'}")
 
 
 def _megabytes(size: int) -> str:
@@ -268,32 +215,17 @@ def pretrain(
     Stop it as you like, even with kill -9: the same command with --resume goes on. Ctrl-C saves
     first. Several GPUs or processes: torchrun --nproc_per_node N -m bertedu pretrain ...
     """
-    given = dict(locals())  # most of it has the same name in `PreTrainingOptions`
-    import torch
-
-    from bertedu.model.config import BertConfig
-    from bertedu.pretraining import processes
+    given = dict(locals())
     from bertedu.pretraining.masking import read_procedure
     from bertedu.pretraining.options import PreTrainingOptions
     from bertedu.pretraining.run import pretrain as run
-    from bertedu.pretraining.run_folder import STATE_FILE
-    from bertedu.text.corpus import DEFAULT_CORPORA
     from bertedu.threads import threads_were_set
 
-    if threads:
-        torch.set_num_threads(threads)
     if stream and corpus:
         raise BadParameter("choose either --stream or --corpus")
-    given |= {
-        "config": None if init and not config else BertConfig.preset(config or "mini"),
-        "corpora": given.pop("corpus") or DEFAULT_CORPORA,
-        "masking": None if masking is None else read_procedure(masking),
-        "measure_threads": not given.pop("threads") and not threads_were_set,
-    }
-    with plain_interrupt(), processes.joined(device) as mine:
-        run(PreTrainingOptions(**given | {"device": mine}), echo)
-        if processes.rank() == 0 and not (out / STATE_FILE).exists():
-            echo(f"written: {out}")
+    given["masking"] = None if masking is None else read_procedure(masking)
+    given["measure_threads"] = not threads and not threads_were_set
+    run(PreTrainingOptions(**given), echo)
 
 
 @app.command()
@@ -358,17 +290,13 @@ def toy(
 
     torch.set_num_threads(threads)
     made = origin()  # before it runs: the code may be edited meanwhile
-    with plain_interrupt():
-        rows = [row | made for row in compare_with_limits(seeds)]
-        write_csv(out, rows)
-        last = max(int(str(row["step"])) for row in rows)
-        for row in rows:
-            if row["step"] == last:
-                echo(
-                    f"{row['direction']:<14} seed {row['seed']}  loss {row['loss']:.3f}  "
-                    f"limit {row['limit']:.3f}  {row['excess_percent']:+.1f} %"
-                )
-        echo(f"written: {out}")
+    curves = compare_with_limits(seeds)
+    write_csv(out, [row | made for row in curves])
+    line = "{direction:<14} seed {seed}  loss {loss:.3f}  limit {limit:.3f}  "
+    for row in curves:
+        if row["step"] == curves[-1]["step"]:
+            echo((line + "{excess_percent:+.1f} %").format_map(row))
+    echo(f"written: {out}")
 
 
 @app.command()
@@ -441,25 +369,24 @@ def finetune(
         raise BadParameter("--out saves one model: name one task, and one seed or more")
     if out and out.exists() and not out.is_dir():
         raise BadParameter(f"--out names a folder, and {out} is a file")
-    with plain_interrupt("stopped; what is recorded is not run again"):
-        check_number("--learning-rate", learning_rate)
-        check_number("--dropout", dropout)
-        setup = Setup(model, method, examples)
-        rate = setup.rates[1] if learning_rate is None else learning_rate
-        recipe = Hyperparameters(rate, batch_size, epochs, dropout=dropout)
-        book = RunRecord(results)
-        loaded = [load_task(name, folder) for name in tasks]  # a wrong name shows before any work
-        for task, splits in loaded:
-            made = run_task(
-                task, splits, setup, recipe, range(seeds), book, grid, again, echo, bool(out)
-            )
-            if out:
-                best = max(made, key=lambda run: max(run.history.dev))
-                dev = best.history.dev
-                about = {"task": task.name, "from": model, "method": method, "dev": dev}
-                save_finetuned(best.model, best.tokenizer, task, out, about)
-                echo(f"written: {out}")
-        echo(f"written: {book.table}")
+    check_number("--learning-rate", learning_rate)
+    check_number("--dropout", dropout)
+    setup = Setup(model, method, examples)
+    rate = setup.rates[1] if learning_rate is None else learning_rate
+    recipe = Hyperparameters(rate, batch_size, epochs, dropout=dropout)
+    book = RunRecord(results)
+    loaded = [load_task(name, folder) for name in tasks]  # a wrong name shows before any work
+    for task, splits in loaded:
+        made = run_task(
+            task, splits, setup, recipe, range(seeds), book, grid, again, echo, bool(out)
+        )
+        if out:
+            best = max(made, key=lambda run: max(run.history.dev))
+            dev = best.history.dev
+            about = {"task": task.name, "from": model, "method": method, "dev": dev}
+            save_finetuned(best.model, best.tokenizer, task, out, about)
+            echo(f"written: {out}")
+    echo(f"written: {book.table}")
 
 
 @app.command()
@@ -475,11 +402,14 @@ def predict(
 ) -> None:
     """Ask a fine-tuned model."""
     from bertedu.finetuning.saving import load_finetuned, say_answer
+    from bertedu.text.corpus import read_text
+    from bertedu.text.tokenization import check_text
 
     if bool(texts) == bool(file):
         raise BadParameter("give texts, or a --file with an input a line")
-    lines = lines_of(file) if file else []  # before a model is loaded
-    texts = readable(texts or [])
+    lines = read_text(file).splitlines() if file else []  # before a model is loaded
+    for text in texts or ():
+        check_text(text)
     found = load_finetuned(folder)
     if texts:
         echo(say_answer(found, texts, found.ask(*texts)))
@@ -548,14 +478,13 @@ def ablate(
     chosen = [name for name in chosen if not tasks or {*tasks} & {*GRIDS[name].tasks}]
     if not chosen:
         raise BadParameter("no such task in these grids: leave --tasks out to see all")
-    with plain_interrupt("stopped; what is recorded is not run again"):
-        for name in chosen:
-            echo(f"{name}: {GRIDS[name].about}")
-            run(GRIDS[name], results, jobs, tasks, seeds, say=echo)
-        for row in write_summary(results):
-            if row["grid"] in chosen:
-                echo(f"{row['task']:<13}{row['variant']:<32}{_mean(row)}")
-        echo(f"written: {results / 'ablations.csv'}")
+    for name in chosen:
+        echo(f"{name}: {GRIDS[name].about}")
+        run(GRIDS[name], results, jobs, tasks, seeds, say=echo)
+    for row in write_summary(results):
+        if row["grid"] in chosen:
+            echo(f"{row['task']:<13}{row['variant']:<32}{_mean(row)}")
+    echo(f"written: {results / 'ablations.csv'}")
 
 
 @app.command()
@@ -606,14 +535,9 @@ def fill(
     """Fill the blanks of a sentence with a pre-trained model."""
     import bertedu
     from bertedu.analysis.fill import fill_blanks
-    from bertedu.model.loading import ENCODERS_ALONE, is_published
+    from bertedu.text.tokenization import check_text
 
-    readable([text])
-    if checkpoint in ENCODERS_ALONE and is_published(checkpoint):  # before it is fetched
-        raise ValueError(
-            f"{checkpoint} is an encoder alone: it was published without the head that fills "
-            "blanks. Choose another checkpoint, such as bert-mini"
-        )
+    check_text(text)
     model, tokenizer = bertedu.load(checkpoint)
     blanks = fill_blanks(model, tokenizer, text, top)
     if picture:

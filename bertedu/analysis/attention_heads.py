@@ -97,8 +97,8 @@ def measure(weights: Tensor, tokens: Sequence[str]) -> Tensor:
         "same word": alike & (apart != 0),
         "punctuation": torch.tensor([len(t) == 1 and not t.isalnum() for t in tokens]),
     }
-    shares = [weights * keys[name] for name in PATTERNS]
-    parts = (*shares, torch.special.entr(weights), weights * apart.abs())
+    parts = [weights * keys[name] for name in PATTERNS]
+    parts += [torch.special.entr(weights), weights * apart.abs()]
     return torch.stack([part.sum(-1).mean(-1) for part in parts], dim=-1)
 
 
@@ -155,27 +155,26 @@ def another_attention(
 
     Returns own and new weights, each (A, S, S); own and new probabilities of all words, each (V,).
     """
-    own: list[Tensor] = []
+    own = torch.empty(0)
 
     def keep(weights: Tensor) -> Tensor:
-        own.append(weights.detach())
+        nonlocal own
+        own = weights
         return weights
+
+    def searched() -> Tensor:
+        return scores.masked_fill(own == 0, -1e9).softmax(-1)
 
     with torch.no_grad(), changed_attention(model, _only_in(layer, keep)):
         before = _logits(model, ids, place).log_softmax(-1)
-    visible = own[0] > 0
-    scores = own[0].clamp(min=1e-6).log().requires_grad_()
+    scores = own.clamp(min=1e-6).log().requires_grad_()
     optimizer = torch.optim.Adam([scores], lr=0.2)
-
-    def searched() -> Tensor:
-        return scores.masked_fill(~visible, -1e9).softmax(-1)
-
     with changed_attention(model, _only_in(layer, lambda _: searched())):
         with torch.enable_grad():
             for _ in range(steps):
                 after = _logits(model, ids, place).log_softmax(-1)
                 moved = (before.exp() * (before - after)).sum()  # KL divergence of the answers
-                share = total_variation(own[0], searched())  # (1, A, S)
+                share = total_variation(own, searched())  # (1, A, S)
                 # in the last layer only the blank's own row counts, so it is weighed by itself, too
                 apart = 0.5 * (share.mean() + share[..., place].mean())
                 (2 * moved - apart).backward(inputs=[scores])  # type: ignore[no-untyped-call]
@@ -183,7 +182,7 @@ def another_attention(
                 optimizer.zero_grad()
         with torch.no_grad():
             after, new = _logits(model, ids, place).log_softmax(-1), searched()
-    return own[0][0], new[0], before.exp(), after.exp()
+    return own[0], new[0], before.exp(), after.exp()
 
 
 @torch.no_grad()

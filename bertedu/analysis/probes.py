@@ -8,7 +8,8 @@ with the layer below it.
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate, pairwise
 
 import numpy as np
@@ -16,14 +17,15 @@ import torch
 from sklearn.linear_model import LogisticRegression
 from tokenizers import Encoding, Tokenizer
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
-from bertedu.model.bert import Bert, BertForPreTraining
+from bertedu.finetuning.collation import truncating
+from bertedu.model.bert import BertForPreTraining
 from bertedu.pretraining.batches import Batch
-from bertedu.results.bootstrap import Floats
+from bertedu.pretraining.evaluation import sum_by_pair
 from bertedu.text.corpus import Document
 from bertedu.text.tokenization import MASK_ID
 
+Pairs = list[tuple[int, list[int]]]  # a query, and the keys that are right
 OFFSETS = tuple(offset for offset in range(-8, 9) if offset)
 # a noun phrase ends before one of these
 ENDS = frozenset(
@@ -40,90 +42,80 @@ class Text:
     ids: Tensor  # (S,)
     tokens: list[str]
     words: list[int | None]  # None at [CLS] and [SEP]
-    capital: list[bool | None]  # per piece: did the word begin with a capital? None: not asked
+    capital: dict[int, bool]  # place of a first piece -> did the word begin with a capital?
 
 
-def read_texts(
-    tokenizer: Tokenizer, documents: Sequence[Document], count: int, length: int = 64
-) -> list[Text]:
-    """Take the beginnings of the first ``count`` documents, each at most ``length`` word pieces.
+def read_texts(tokenizer: Tokenizer, documents: Sequence[Document], length: int = 64) -> list[Text]:
+    """Take the beginnings of documents, whole sentences, each at most ``length`` word pieces.
 
     What the model sees has no capitals. `Text.capital` keeps what they were, except at the start of
     a sentence, where every word has one.
     """
     texts = []
-    for document in documents[:count]:
-        sentences, line = document.sentences(), ""
-        for sentence in sentences:
-            longer = f"{line} {sentence}".strip()
-            if line and len(tokenizer.encode(longer).ids) > length:
-                break
-            line = longer
-        encoding = tokenizer.encode(line)
-        keep = min(length - 1, len(encoding.ids) - 1)
-        ids = torch.tensor([*encoding.ids[:keep], encoding.ids[-1]])
-        tokens = [*encoding.tokens[:keep], encoding.tokens[-1]]
-        words = [*encoding.word_ids[:keep], None]
-        capital = _capitals(encoding, line, sentences)[:keep] + [None]
-        texts.append(Text(document.title, ids, tokens, words, capital))
+    with truncating(tokenizer, length):
+        for document in documents:
+            line, *more = document.sentences() or [""]
+            starts = {0, *accumulate(len(sentence) + 1 for sentence in (line, *more))}
+            for sentence in more:
+                longer = f"{line} {sentence}"
+                if tokenizer.encode(longer).overflowing:
+                    break
+                line = longer
+            encoding = tokenizer.encode(line)
+            capital = _capitals(encoding, line, starts)
+            ids = torch.tensor(encoding.ids)
+            tokens, words = encoding.tokens, encoding.word_ids
+            texts.append(Text(document.title, ids, tokens, words, capital))
     return texts
 
 
-def _capitals(encoding: Encoding, line: str, sentences: Sequence[str]) -> list[bool | None]:
-    starts = {0, *accumulate(len(sentence) + 1 for sentence in sentences)}
-    capitals: list[bool | None] = []
+def _capitals(encoding: Encoding, line: str, starts: set[int]) -> dict[int, bool]:
     pieces = zip(encoding.offsets, encoding.word_ids, encoding.tokens, strict=True)
-    for (begin, _), word, token in pieces:
-        asked = word is not None and begin not in starts and not token.startswith("##")
-        letter = line[begin : begin + 1]
-        capitals.append(letter.isupper() if asked and letter.isalpha() else None)
-    return capitals
+    return {
+        place: line[begin].isupper()
+        for place, ((begin, _), word, token) in enumerate(pieces)
+        if word is not None
+        and begin not in starts
+        and not token.startswith("##")
+        and line[begin].isalpha()
+    }
 
 
 # -- relations
 
 
-def pairs_of(text: Text, relation: str) -> list[tuple[int, list[int]]]:
-    """Find the queries of a relation in a text, each with the keys that are right.
+def relations_in(text: Text) -> dict[str, Pairs]:
+    """Find the queries of each of `RELATIONS` in a text, each with the keys that are right.
 
     - "previous word": from a word's first piece to any piece of the word before.
     - "title again": from a later mention of a word of the title to an earlier one.
     - "determiner → noun": from a, an, the to the last word before the noun phrase ends, and back.
-
-    Raises ValueError if there is no such relation.
     """
-    if relation not in RELATIONS:
-        raise ValueError(f"no relation {relation!r}: choose one of {', '.join(RELATIONS)}")
     pieces: dict[int, list[int]] = defaultdict(list)
     for place, word in enumerate(text.words):
         if word is not None:
             pieces[word].append(place)
-    order = [pieces[word] for word in sorted(pieces)]
+    order = list(pieces.values())
     names = ["".join(text.tokens[p].removeprefix("##") for p in places) for places in order]
-    if relation == "previous word":
-        return [(after[0], before) for before, after in pairwise(order)]
-    pairs = []
-    if relation == "title again":
-        title = {word for word in text.title.lower().split() if len(word) > 3}
-        seen: dict[str, list[int]] = defaultdict(list)
-        for name, places in zip(names, order, strict=True):
-            if name in title:
-                if name in seen:
-                    pairs.append((places[0], list(seen[name])))
-                seen[name] += places
-        return pairs
-    for i, name in enumerate(names):
+    title = {word for word in text.title.lower().split() if len(word) > 3}
+    seen: dict[str, list[int]] = defaultdict(list)
+    pairs: dict[str, Pairs] = {relation: [] for relation in RELATIONS}
+    pairs["previous word"] = [(after[0], before) for before, after in pairwise(order)]
+    for i, (name, places) in enumerate(zip(names, order, strict=True)):
+        if name in title:
+            if name in seen:
+                pairs["title again"].append((places[0], list(seen[name])))
+            seen[name] += places
         if name in ("a", "an", "the"):
             end = next((j for j in range(i + 1, len(names)) if names[j] in ENDS), i)
             if 2 <= end - i <= 4:  # one to three words
-                query, key = order[i], order[end - 1]
-                if relation == "noun → determiner":
-                    query, key = key, query
-                pairs.append((query[0], key))
+                noun = order[end - 1]
+                pairs["determiner → noun"].append((places[0], noun))
+                pairs["noun → determiner"].append((noun[0], places))
     return pairs
 
 
-def hits_of_heads(weights: Tensor, pairs: Sequence[tuple[int, list[int]]]) -> Tensor:
+def hits_of_heads(weights: Tensor, pairs: Pairs) -> Tensor:
     """Count for each head how often its strongest other word is right: (…, S, S) -> (…).
 
     `[CLS]`, `[SEP]` and the query itself cannot be chosen: many heads rest there. Nor can a word
@@ -139,7 +131,7 @@ def hits_of_heads(weights: Tensor, pairs: Sequence[tuple[int, list[int]]]) -> Te
     return hits
 
 
-def hits_of_offsets(pairs: Sequence[tuple[int, list[int]]]) -> Tensor:
+def hits_of_offsets(pairs: Pairs) -> Tensor:
     """Count how often a key at a fixed distance is right, for each of `OFFSETS`."""
     return torch.tensor(
         [float(sum(query + offset in right for query, right in pairs)) for offset in OFFSETS]
@@ -147,12 +139,6 @@ def hits_of_offsets(pairs: Sequence[tuple[int, list[int]]]) -> Tensor:
 
 
 # -- a linear probe, and its control
-
-
-@torch.no_grad()
-def states_of(bert: Bert, text: Text) -> Tensor:
-    """Return every layer's states of a text, the input embedding first: (L + 1, S, H)."""
-    return torch.stack([state[0] for state in bert(text.ids[None]).hidden_states])
 
 
 def control_label(token: str, share: float) -> bool:
@@ -163,24 +149,21 @@ def control_label(token: str, share: float) -> bool:
 
 def probe(
     states: Sequence[Tensor], texts: Sequence[Text], train: int
-) -> dict[str, tuple[Tensor, Tensor]]:
+) -> tuple[dict[str, Tensor], Tensor]:
     """Train a linear probe on one layer: did this word have a capital? The model never saw it.
 
     ``states`` are (S, H) for each text; the first ``train`` texts are learned from. Besides the
-    probe: the control task, with labels drawn once for each word type, and two that see no states:
-    "look-up", the usual answer for the word, and "majority".
+    "probe": the "control" task, with labels drawn once for each word type, and two that see no
+    states: "look-up", the usual answer for the word, and "majority".
 
-    Returns for each how many words of each other text it gets right, and how many it is asked,
-    both (texts,).
+    Returns for each how many words of each other text it gets right, and how many words are asked,
+    all (texts,).
     """
-    places = [[i for i, c in enumerate(text.capital) if c is not None] for text in texts]
-    rows = np.concatenate([s[p].numpy() for s, p in zip(states, places, strict=True)])
-    words = [
-        (number, text.tokens[i], bool(text.capital[i]))
-        for number, (text, p) in enumerate(zip(texts, places, strict=True))
-        for i in p
-    ]
-    numbers, tokens, labels = (np.array(column) for column in zip(*words, strict=True))
+    pairs = list(zip(states, texts, strict=True))
+    rows = np.concatenate([state[list(text.capital)].numpy() for state, text in pairs])
+    tokens = np.array([text.tokens[place] for text in texts for place in text.capital])
+    labels = np.array([capital for text in texts for capital in text.capital.values()])
+    numbers = np.repeat(range(len(texts)), [len(text.capital) for text in texts])
     known = numbers < train
     share = float(labels[known].mean())
     drawn = np.array([control_label(token, share) for token in tokens])
@@ -195,12 +178,8 @@ def probe(
     majority = share > 0.5
     said = [usual[t].most_common(1)[0][0] if t in usual else majority for t in tokens[~known]]
     right |= {"look-up": said == labels[~known], "majority": majority == labels[~known]}
-    others = numbers[~known] - train
-
-    def count(weights: Floats | None = None) -> Tensor:
-        return torch.from_numpy(np.bincount(others, weights, len(texts) - train)).float()
-
-    return {name: (count(each), count()) for name, each in right.items()}
+    count = partial(np.bincount, numbers[~known] - train, minlength=len(texts) - train)
+    return {name: torch.tensor(count(each)) for name, each in right.items()}, torch.tensor(count())
 
 
 # -- the logit lens
@@ -208,24 +187,15 @@ def probe(
 
 @torch.no_grad()
 def lens(model: BertForPreTraining, batch: Batch) -> Tensor:
-    """Let the word head read every layer, not only the last: (B, L + 1, 3).
+    """Let the word head read every layer, not only the last: (L + 1, B, 3), as `sum_by_pair`.
 
-    For each sequence and layer: number of blanks, sum of their losses, number right. A blank is a
-    `[MASK]`: a selected word that was left as it is could be copied. For a one-way model, the
-    "blank" is each next word.
+    A blank is a `[MASK]`: a selected word that was left as it is could be copied. For a one-way
+    model, the "blank" is each next word.
     """
     states = model.bert(batch.ids, batch.segment_ids, batch.padding_mask).hidden_states
     blank = batch.selected
     if model.config.direction == "bidirectional":
         blank = blank & (batch.ids == MASK_ID)
-    labels = batch.labels[blank[batch.selected]]
-    row = blank.nonzero()[:, 0]
-    sums = torch.zeros(len(states), len(batch.ids), 3)
-    for layer, state in enumerate(states):
-        if layer < len(states) - 1:  # the last has it already
-            state = model.bert.encoder.final_norm(state)
-        scores = model.mlm(state[blank]).float()
-        loss = cross_entropy(scores, labels, reduction="none")
-        right = (scores.argmax(-1) == labels).float()
-        sums[layer].index_add_(0, row, torch.stack([torch.ones_like(loss), loss, right], dim=1))
-    return sums.transpose(0, 1)
+    asked = replace(batch, selected=blank, labels=batch.labels[blank[batch.selected]])
+    normed = [*map(model.bert.encoder.final_norm, states[:-1]), states[-1]]  # the last has it
+    return torch.stack([sum_by_pair(asked, model.mlm(state[blank])) for state in normed])

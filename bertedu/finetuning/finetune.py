@@ -97,15 +97,16 @@ def run_once(
     score: Sequence[str] = ("dev", "test"),
     bfloat16: bool = False,
     progress: bool = True,
+    kind: Kind | None = None,
 ) -> Run:
-    """Fine-tune once, and answer the splits of ``score``.
+    """Fine-tune once, and answer the splits of ``score``; the task says of which kind it is.
 
     Raises TaskError if the examples cannot be encoded, CheckpointError or SourceError if the
     encoder cannot be loaded, and FineTuningDiverged if the loss became NaN.
     """
     device = default_device()
     encoder, tokenizer = load_encoder(setup.model, recipe.dropout, setup.untrained, recipe.seed)
-    kind = make_kind(task, splits)
+    kind = kind or make_kind(task, splits)
     splits = splits | {"train": splits["train"][: setup.train_examples]}
     torch.manual_seed(recipe.seed)  # of the new layers
     if setup.reads:

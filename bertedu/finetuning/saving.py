@@ -28,6 +28,7 @@ from bertedu.model.hugging_face import (
     refuse_inexpressible,
     write_folder,
 )
+from bertedu.model.loading import read_tokenizer
 from bertedu.model.weight_files import CheckpointError, finite, load_tensors, read_json
 
 # kind -> (the class of `transformers` that opens it, what it calls the new layer)
@@ -180,14 +181,9 @@ def load_finetuned(folder: Path | str) -> FineTuned:
     config = read_config(folder, {"bert", _OURS_ALONE})
     tensors, _ = load_tensors(folder / "model.safetensors")
     bert = Bert(replace(config, dropout=0.0))
-    load_weights(bert, tensors, str(folder))
+    absent, _ = load_weights(bert, tensors, str(folder))
     try:
-        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        pieces = tokenizer.get_vocab_size()
-        if pieces != config.vocab_size:
-            raise ValueError(
-                f"tokenizer.json has {pieces} word pieces, the model {config.vocab_size}"
-            )
+        tokenizer = read_tokenizer(folder, config.vocab_size)
         named = values.get("id2label", {})
         labels = tuple(named[number] for number in sorted(named, key=int))
         _, head = _THEIRS[own["kind"]]
@@ -205,9 +201,8 @@ def load_finetuned(folder: Path | str) -> FineTuned:
             if name.startswith(head)
         }
         model.head.load_state_dict(state)
-        if own["kind"] not in _WITHOUT_POOLER:  # what is not there stays random: not with this head
-            pooler = bert.pooler.state_dict()
-            bert.pooler.load_state_dict({name: tensors[f"bert.pooler.{name}"] for name in pooler})
+        if absent and own["kind"] not in _WITHOUT_POOLER:
+            raise ValueError(f"this head reads the {absent[0]}, which is not there")
         model.eval()
         about = own["task"], own["kind"], labels, own["max_length"], own["pairs"]
         return FineTuned(model, tokenizer, *about)

@@ -4,22 +4,20 @@ import json
 import math
 import re
 from collections.abc import Collection, Mapping
-from contextlib import ExitStack
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
-from torch import Tensor, nn
+from torch import Tensor
 
 from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.config import BertConfig, Direction
-from bertedu.model.weight_files import CheckpointError, read_json, write_tensors
-from bertedu.results.files import replacing
-from bertedu.text.fast_tokenizer import tokenizer_settings
+from bertedu.model.weight_files import CheckpointError, read_json, save_together
+from bertedu.text.fast_tokenizer import tokenizer_files
 
 ELMO = "bertedu-elmo"  # model_type of a model that `transformers` does not have
-DECODER = "mlm.decoder.weight"  # one storage with the token embedding, if tied
+DECODER = "mlm.decoder.weight"  # the token embedding itself
 DECODER_BIAS = "cls.predictions.decoder.bias"  # cls.predictions.bias under a second name
 # ours -> Hugging Face's, applied one after the other to every name
 _TO_HUGGING_FACE = (
@@ -46,14 +44,10 @@ _OLD_SIZES = {"layer_norm_eps": 1e-12, "initializer_range": 0.02}  # not in the 
 # relatives of BERT on the Hub, and the first thing in which each is another model
 _RELATIVES = {
     "roberta": "it counts positions from 2, has no segments, and cuts words into bytes",
-    "xlm-roberta": "it counts positions from 2, has no segments, and cuts words by SentencePiece",
-    "camembert": "it is a RoBERTa: positions from 2, no segments",
     "distilbert": "it has no segments and no pooler, and other names for everything",
     "albert": "its layers share one set of weights, and its embeddings are factorized",
     "electra": "its head tells replaced words from real ones, and its embeddings may be narrower",
     "deberta": "its attention uses relative positions",
-    "deberta-v2": "its attention uses relative positions",
-    "mpnet": "its attention uses relative positions",
     "modernbert": "it turns queries and keys by their position, and norms come before",
     "gpt2": "it reads from left to right, and its norms come before each sub-layer",
 }
@@ -61,9 +55,6 @@ _RELATIVES = {
 _MUST_BE = {
     "hidden_act": ("gelu", "only gelu is known"),
     "position_embedding_type": ("absolute", "it must be 'absolute', a vector for each place"),
-    "add_cross_attention": (False, "there is no second text to attend to in BERT"),
-    "is_encoder_decoder": (False, "BERT has no decoder"),
-    "pruned_heads": ({}, "every layer must have all its heads: get the weights before pruning"),
     "quantization_config": (None, "quantized weights are rounded: get the float ones"),
 }
 
@@ -76,12 +67,6 @@ def hugging_face_name(name: str) -> str:
     for ours, theirs in _TO_HUGGING_FACE:
         name = re.sub(ours, theirs, name)
     return name
-
-
-def hugging_face_names(model: Bert | BertForPreTraining) -> dict[str, str]:
-    """Map our name of each tensor to what it is called in the file of a whole BERT."""
-    prefix = "" if isinstance(model, BertForPreTraining) else "bert."
-    return {name: hugging_face_name(prefix + name) for name in model.state_dict()}
 
 
 def canonical(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -99,27 +84,10 @@ def canonical(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return renamed
 
 
-def hugging_face_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Name all tensors as `transformers` does; a decoder that is the embedding is left out."""
+def hugging_face_tensors(model: Bert | BertForPreTraining) -> dict[str, Tensor]:
+    """Name all tensors as `transformers` does; the decoder, which is the embedding, is left out."""
     state = model.state_dict()
-    if not is_untied(model):
-        state.pop(DECODER, None)
-    tensors = {hugging_face_name(name): tensor for name, tensor in state.items()}
-    if is_untied(model):  # then `transformers` reads the second name only
-        tensors[DECODER_BIAS] = tensors["cls.predictions.bias"].clone()
-    return tensors
-
-
-def is_untied(model: nn.Module) -> bool:
-    """Whether there is an MLM head whose decoder is not the token embedding, as BERT's own is."""
-    if not isinstance(model, BertForPreTraining):
-        return False
-    return model.mlm.decoder.weight is not model.bert.embeddings.token.weight
-
-
-def tie_setting(model: nn.Module) -> dict[str, bool]:
-    """Say in a config that the decoder is a table of its own, if it is."""
-    return {"tie_word_embeddings": False} if is_untied(model) else {}
+    return {hugging_face_name(name): state[name] for name in state if name != DECODER}
 
 
 # --- Settings -----------------------------------------------------------------------------------
@@ -148,8 +116,6 @@ def read_config(folder: Path, kinds: Collection[str] = ("bert",)) -> BertConfig:
     """
     values, path = read_json(folder), folder / "config.json"
     model_type = values.get("model_type")
-    if model_type == ELMO:
-        raise CheckpointError(f"{path} describes an ELMo: load it with load_elmo")
     sizes_only = model_type is None and set(_SIZES) - set(_OLD_SIZES) <= set(values)
     if model_type not in kinds and not sizes_only:
         named = "" if model_type is None else f", and is {model_type!r}"
@@ -158,9 +124,15 @@ def read_config(folder: Path, kinds: Collection[str] = ("bert",)) -> BertConfig:
             f"{path} does not describe a BERT (model_type must be 'bert'{named}{why})"
         )
     values = _OLD_SIZES | values
-    _refuse_other_settings(values, path)
+    for name, (wanted, why) in _MUST_BE.items():
+        if values.get(name, wanted) != wanted:
+            raise CheckpointError(f"{path}: {name} is {values[name]!r}; {why}")
+    for name in _OLD_SIZES:
+        size = values[name]
+        if type(size) not in (int, float) or not 0 < size < math.inf:
+            raise CheckpointError(f"{path}: {name} is {size!r}; it must be a number above 0")
     one_way: Direction = "left-to-right" if values.get("is_decoder") else "bidirectional"
-    own = values.get("bertedu", {})
+    own = values.get("bertedu") or {}
     try:
         return BertConfig(
             **{name: values[name] for name in _SIZES},
@@ -170,33 +142,8 @@ def read_config(folder: Path, kinds: Collection[str] = ("bert",)) -> BertConfig:
         )
     except KeyError as error:
         raise CheckpointError(f"{path} lacks {error.args[0]!r}") from None
-    except (TypeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path} makes no model: {error}") from None
-
-
-def _refuse_other_settings(values: dict[str, Any], path: Path) -> None:
-    """Raise CheckpointError if the same weights would give other numbers here."""
-    for name, (wanted, why) in _MUST_BE.items():
-        value = values.get(name, wanted)
-        if value != wanted and (value or wanted):  # null and {} say no, too
-            raise CheckpointError(f"{path}: {name} is {value!r}; {why}")
-    for name in _OLD_SIZES:
-        size = values[name]
-        if type(size) not in (int, float) or not 0 < size < math.inf:
-            raise CheckpointError(f"{path}: {name} is {size!r}; it must be a number above 0")
-    hidden = values.get("hidden_dropout_prob", 0.1)
-    attention = values.get("attention_probs_dropout_prob", 0.1)
-    if hidden != attention:
-        raise CheckpointError(
-            f"{path}: hidden_dropout_prob is {hidden!r}, attention_probs_dropout_prob "
-            f"{attention!r}; here one rate holds for both. It matters in training only: write the "
-            "one you want into both"
-        )
-    if not isinstance(values.get("bertedu", {}), dict):
-        raise CheckpointError(
-            f"{path} makes no model: bertedu is {values['bertedu']!r}; it must hold direction and "
-            "norm, or be left out"
-        )
 
 
 # --- Out of the house ---------------------------------------------------------------------------
@@ -211,8 +158,7 @@ def export_bert(model: Bert | BertForPreTraining, tokenizer: Tokenizer, folder: 
     """
     refuse_inexpressible(model.config)
     their_class = "BertModel" if isinstance(model, Bert) else "BertForPreTraining"
-    config = hugging_face_config(model.config) | tie_setting(model)
-    config["architectures"] = [their_class]
+    config = hugging_face_config(model.config) | {"architectures": [their_class]}
     longest = model.config.max_position_embeddings
     write_folder(folder, hugging_face_tensors(model), config, tokenizer, longest)
 
@@ -242,9 +188,8 @@ def write_folder(
 ) -> None:
     """Write weights, `config.json`, the tokenizer's two files, and ``more`` texts by name.
 
-    All are written under temporary names before any takes the place of an older one. Raises
-    CheckpointError if the tokenizer has word pieces without an embedding, FileError if the folder
-    cannot be written.
+    No old file goes before all new ones are whole. Raises CheckpointError if the tokenizer has word
+    pieces without an embedding, FileError if the folder cannot be written.
     """
     pieces = max(tokenizer.get_vocab().values()) + 1
     if pieces > config["vocab_size"]:
@@ -252,19 +197,5 @@ def write_folder(
             f"the tokenizer has {pieces} word pieces, the model {config['vocab_size']}: it is the "
             "tokenizer of another model. bertedu.load gives both together"
         )
-    plain = Tokenizer.from_str(tokenizer.to_str())  # cut and padded by who uses it, not by habit
-    plain.no_truncation()
-    plain.no_padding()
-    texts = {
-        "config.json": json.dumps(config, indent=2),
-        "tokenizer.json": plain.to_str(),
-        "tokenizer_config.json": json.dumps(tokenizer_settings(plain, max_length), indent=2),
-        **(more or {}),
-    }
-    with ExitStack() as files:
-        for name, text in texts.items():
-            part = files.enter_context(replacing(folder / name))
-            part.write_text(text + "\n", encoding="utf-8")
-        part = files.enter_context(replacing(folder / "model.safetensors"))
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        write_tensors(tensors, part, {"format": "pt"})
+    own = {"config.json": json.dumps(config, indent=2), **tokenizer_files(tokenizer, max_length)}
+    save_together(tensors, folder, own | dict(more or {}))

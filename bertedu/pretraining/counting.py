@@ -22,14 +22,15 @@ class UnigramModel:
     def __init__(self, documents: Sequence[EncodedDocument], vocab_size: int) -> None:
         """Count; every word piece gets one count for free, so that none is impossible."""
         counts = torch.bincount(_running_text(documents), minlength=vocab_size).double() + 1
-        self.log_share = (counts / counts.sum()).log().float()  # (V,)
+        share = counts / counts.sum()
+        self.share, self.log_share = share.float(), share.log().float()  # (V,)
 
-    def scores(self, original: Tensor, where: Tensor) -> Tensor:
-        """Log probabilities (n, V) at the n true places of ``where`` (B, S)."""
-        return self.log_share.expand(int(where.sum()), -1)
+    def scores(self, batch: Batch, direction: Direction = "bidirectional") -> Tensor:
+        """Log probabilities (n, V) of the n words that a batch asks for."""
+        return self.log_share.expand(len(batch.labels), -1)
 
 
-class NeighborModel:
+class NeighborModel(UnigramModel):
     """Predict a word piece from the one before and the one after, by counting.
 
     P(w | previous, next) mixes two estimates. (1) How often w stood between exactly these two.
@@ -42,22 +43,28 @@ class NeighborModel:
         self, documents: Sequence[EncodedDocument], vocab_size: int, prior: float = 100.0
     ) -> None:
         """Count neighbors. ``prior`` is the weight, in occurrences, of the plain frequencies."""
+        super().__init__(documents, vocab_size)
         text = _running_text(documents)
         self.vocab_size, self.prior = vocab_size, prior
-        self.share = torch.bincount(text, minlength=vocab_size).double() + 1
-        self.share = (self.share / self.share.sum()).float()  # (V,)
         pair = text[:-1] * vocab_size + text[1:]
         self.pairs = torch.bincount(pair, minlength=vocab_size**2).view(vocab_size, -1)  # (V, V)
         between = (text[:-2] * vocab_size + text[2:]) * vocab_size + text[1:-1]
         self.between, self.between_counts = torch.unique(between, return_counts=True)  # sorted
 
-    def scores(self, original: Tensor, where: Tensor) -> Tensor:
-        """Log probabilities (n, V) at the n true places of ``where`` (B, S).
+    def scores(self, batch: Batch, direction: Direction = "bidirectional") -> Tensor:
+        """Log probabilities (n, V) of the n words that a batch asks for.
 
-        ``original`` (B, S) is the text *before* masking: the counts may see both neighbors even
-        where the network sees `[MASK]`. The word in between is not looked at.
+        For masked words from both neighbors, those in the text *before* masking: the counts may see
+        them even where the network sees `[MASK]`. For next or previous words from the one neighbor
+        that is known: it stands at the selected place. The word itself is not looked at.
         """
-        row, column = where.nonzero(as_tuple=True)
+        beside = batch.ids[batch.selected]  # (n,)
+        if direction == "left-to-right":
+            return self._smooth(self.pairs[beside]).log()
+        if direction == "right-to-left":
+            return self._smooth(self.pairs[:, beside].T).log()
+        original = batch.ids.masked_scatter(batch.selected, batch.labels)
+        row, column = batch.selected.nonzero(as_tuple=True)
         before, after = original[row, column - 1], original[row, column + 1]  # (n,)
         after_before = self._smooth(self.pairs[before])  # (n, V): P(w | previous)
         before_after = self._smooth(self.pairs[:, after].T)  # (n, V): P(w | next)
@@ -79,29 +86,12 @@ class NeighborModel:
         total = counts.sum(dim=-1, keepdim=True)
         return (counts + self.prior * self.share) / (total + self.prior)
 
-    def scores_beside(self, batch: Batch, direction: Direction) -> Tensor:
-        """Log probabilities (n, V) from one neighbor, for next words or for previous words.
 
-        The n selected places hold that neighbor: nothing is masked in such a batch.
-        """
-        beside = batch.ids[batch.selected]  # (n,)
-        counts = self.pairs[beside] if direction == "left-to-right" else self.pairs[:, beside].T
-        return self._smooth(counts).log()
-
-
-def score_baseline(model: UnigramModel | NeighborModel, batches: Sequence[Batch]) -> Tensor:
-    """Score a baseline on the same blanks as the network: (N, 3), as in `score_pairs`."""
-    rows = []
-    for batch in batches:
-        original = batch.ids.masked_scatter(batch.selected, batch.labels)
-        rows.append(sum_by_pair(batch, model.scores(original, batch.selected)))
-    return torch.cat(rows).double()
-
-
-def score_beside(model: NeighborModel, batches: Sequence[Batch], direction: Direction) -> Tensor:
-    """Score one counted neighbor on the same words as a one-way network: (N, 3)."""
-    rows = [sum_by_pair(batch, model.scores_beside(batch, direction)) for batch in batches]
-    return torch.cat(rows).double()
+def score_baseline(
+    model: UnigramModel, batches: Sequence[Batch], direction: Direction = "bidirectional"
+) -> Tensor:
+    """Score a baseline on the same words as a network of a direction: (N, 3), as `score_pairs`."""
+    return torch.cat([sum_by_pair(b, model.scores(b, direction)) for b in batches]).double()
 
 
 def _running_text(documents: Sequence[EncodedDocument]) -> Tensor:

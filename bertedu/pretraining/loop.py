@@ -17,7 +17,7 @@ from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.objective import StepLoss, shared_by_processes
 from bertedu.pretraining.recipe import Recipe
 from bertedu.pretraining.state import State, interrupt_between_steps, load_state
-from bertedu.pretraining.watching import Watch, progress_bar
+from bertedu.pretraining.watching import Watch
 
 _FAR = 1_000_000_007  # further apart than any two steps of a run: dropout differs by process
 
@@ -122,9 +122,9 @@ def train(
         state = load_state(state_path, model, optimizer, recipe)
     last = recipe.steps if stop_at is None else min(stop_at, recipe.steps)
     model.train()
-    watch = Watch(model, optimizer, state, recipe, state_path)
+    watch = Watch(model, optimizer, state, recipe, state_path, last, progress)
     stream = stream_of(documents, model.config, recipe, state)
-    with interrupt_between_steps() as asked_to_stop, progress_bar(state, last, progress) as bar:
+    with interrupt_between_steps() as asked_to_stop, watch.bar:
         while state.step < last:
             batch, position = next(stream)
             batch, tokens = batch.to(device), int(batch.padding_mask.sum())
@@ -141,10 +141,9 @@ def train(
 
             state.advance(position, tokens)
             watch.count(scores, norm, tokens)
-            bar.update()
             at_end = state.step == recipe.steps
             if state.step % every.log == 0 or at_end:
-                watch.log(bar)
+                watch.log()
                 if state.step % every.evaluate == 0 or at_end:
                     watch.score_on_dev(held_out, bfloat16)
                 if state.step % every.save == 0 or at_end:

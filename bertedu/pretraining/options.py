@@ -6,28 +6,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
 from bertedu.model.config import BertConfig, Direction
-from bertedu.model.device import default_device
 from bertedu.pretraining.masking import PAPER
 from bertedu.pretraining.recipe import Phase, Question, Recipe
-from bertedu.text.corpus import DEFAULT_CORPORA
 
-# name -> what a token may see, and whether the loss has a next-sentence part (paper, 5.1)
-VARIANTS: dict[str, tuple[Direction, bool]] = {
-    "bert": ("bidirectional", True),
-    "no-nsp": ("bidirectional", False),
-    "ltr": ("left-to-right", False),
-    "rtl": ("right-to-left", False),
-    "elmo": ("left-to-right", False),  # its text, too, is not masked; it reads it from both ends
+# name -> what a token may see; whether the loss has a next-sentence part; the words asked for (5.1)
+VARIANTS: dict[str, tuple[Direction, bool, Question]] = {
+    "bert": ("bidirectional", True, "masked"),
+    "no-nsp": ("bidirectional", False, "masked"),
+    "ltr": ("left-to-right", False, "next"),
+    "rtl": ("right-to-left", False, "next"),
+    "elmo": ("left-to-right", False, "next"),  # it reads its text from both ends
     # the question of no-nsp under another attention mask: same batches, same blanks, same loss
-    "mlm-ltr": ("left-to-right", False),
-    "mlm-rtl": ("right-to-left", False),
-    # as many questions as no-nsp is asked
-    "ltr-some": ("left-to-right", False),
+    "mlm-ltr": ("left-to-right", False, "masked"),
+    "mlm-rtl": ("right-to-left", False, "masked"),
+    "ltr-some": ("left-to-right", False, "some next"),  # as many questions as no-nsp is asked
 }
-MASKED = {"bert", "no-nsp", "mlm-ltr", "mlm-rtl"}  # the others name next words
 TOKENS_A_STEP = 2048  # of the default recipe
 
 # option -> what it may be, and in words
@@ -52,16 +46,16 @@ def check_number(option: str, value: float | None) -> None:
 class PreTrainingOptions:
     """What `pretrain` is asked for. None: as a resumed run began, else the recipe's own.
 
-    A new model is made from ``config``; or there is none, and the run starts from the weights of
-    the finished checkpoint ``init``, with a fresh optimizer and learning rate.
+    A new model has the size ``config`` (a preset); or the run starts from the weights of the
+    finished checkpoint ``init``, with a fresh optimizer and learning rate.
     """
 
     out: Path  # receives the checkpoint; while the run lasts, its state
-    config: BertConfig | None = None
+    config: str | None = None
     init: Path | None = None
     steps: int | None = None  # or
     minutes: float | None = None
-    corpora: Sequence[str] = DEFAULT_CORPORA
+    corpus: Sequence[str] | None = None
     stream: str | None = None  # text too big for memory (`DocumentStream`), in place of corpora
     variant: str = "bert"  # one of `VARIANTS`: what a token may see, and the loss
     seed: int | None = None
@@ -73,7 +67,8 @@ class PreTrainingOptions:
     device: str | None = None
     bfloat16: bool | None = None
     compiled: bool = False  # `torch.compile`: the first step of each phase then takes a minute
-    measure_threads: bool = False  # begin with `use_threads_that_pay`
+    threads: int | None = None
+    measure_threads: bool = False  # a long run begins with `use_threads_that_pay`
     save_every: int = 200
     keep_every: int | None = None  # keep the weights of every so many steps in `steps/NNNNNN`
     stop_at: int | None = None  # stop after this step; ``resume`` goes on
@@ -83,18 +78,17 @@ class PreTrainingOptions:
         """Refuse what makes no sense, before any work is done, by a ValueError that says why."""
         for option in NUMBERS:
             check_number(option, getattr(self, option.strip("-").replace("-", "_")))
-        if (self.config is None) == (self.init is None):
+        if self.config and self.init:
             raise ValueError(
                 "choose either --config, for a new model, or --init, to train one further"
             )
         if self.variant not in VARIANTS:
             raise ValueError(f"no variant {self.variant!r}: choose one of {', '.join(VARIANTS)}")
-        some = self.variant in {*MASKED, "ltr-some"}
-        for option, given, fits in (
-            ("--masking", self.masking, self.variant in MASKED),
-            ("--mask-rate", self.mask_rate, some),
+        for option, given, questions in (
+            ("--masking", self.masking, {"masked"}),
+            ("--mask-rate", self.mask_rate, {"masked", "some next"}),
         ):
-            if given is not None and not fits:
+            if given is not None and VARIANTS[self.variant][2] not in questions:
                 raise ValueError(
                     f"the variant {self.variant} reads its text unmasked: leave out {option}"
                 )
@@ -103,20 +97,11 @@ class PreTrainingOptions:
         if self.variant == "elmo" and self.compiled:
             raise ValueError("an LSTM is one fused operation already: leave out --compile")
 
-    @property
-    def direction(self) -> Direction:
-        """What a token may see."""
-        return VARIANTS[self.variant][0]
+    def recipe(self, config: BertConfig) -> Recipe:
+        """Return the recipe of a new run; without ``steps`` it has one, until a step is timed.
 
-    @property
-    def question(self) -> Question:
-        """Which words the model is asked for."""
-        if self.variant in MASKED:
-            return "masked"
-        return "some next" if self.variant == "ltr-some" else "next"
-
-    def phases(self, config: BertConfig) -> tuple[Phase, ...]:
-        """Return the phases of training; raise ValueError if a model of that size is too short."""
+        Raises ValueError if the sequences are too long for a model of that size.
+        """
         phases = Recipe.phases
         if self.length is not None:
             phases = (Phase(1.0, self.length, max(1, TOKENS_A_STEP // self.length)),)
@@ -128,26 +113,13 @@ class PreTrainingOptions:
                 f"sequences of {longest} tokens do not fit: choose a --length from 16 to "
                 f"{config.max_position_embeddings}, the positions that the model has"
             )
-        return phases
-
-    def recipe(self, config: BertConfig) -> Recipe:
-        """Return the recipe of a new run; without ``steps`` it has one, until a step is timed."""
+        _, next_sentence, question = VARIANTS[self.variant]
         return Recipe(
             self.steps or 1,
             Recipe.learning_rate if self.learning_rate is None else self.learning_rate,
             seed=self.seed or 0,
-            next_sentence=VARIANTS[self.variant][1],
+            next_sentence=next_sentence,
             masking=self.masking or PAPER,
-            question=self.question,
-            phases=self.phases(config),
+            question=question,
+            phases=phases,
         )
-
-    def chosen_device(self) -> torch.device:
-        """Return the device to compute on; raise ValueError if it cannot be used here."""
-        if self.device is None:
-            return default_device()
-        try:
-            return torch.empty(0, device=self.device).device
-        except (RuntimeError, AssertionError) as error:  # torch raises either
-            reason = str(error).splitlines()[0]
-            raise ValueError(f"device {self.device!r} cannot be used here: {reason}") from None

@@ -53,9 +53,3 @@ def mean(values: Tensor) -> Tensor:
 def any_of(here: bool, device: torch.device) -> bool:
     """Whether it is true in any process: all of them stop, or none."""
     return bool(mean(torch.tensor(float(here), device=device)) > 0)
-
-
-def wait_for_all() -> None:
-    """Go on when every process has come this far."""
-    if count() > 1:
-        distributed.barrier()

@@ -58,9 +58,8 @@ def load_state(
                 "same options, or choose another --out."
             )
         parameters = dict(model.named_parameters())
-        extra = {name for name in tensors if name.partition("/")[2] not in parameters}
-        if extra:
-            raise KeyError(min(extra))
+        if other := {name.partition("/")[2] for name in tensors} ^ parameters.keys():
+            raise KeyError(min(other))
         for name, parameter in parameters.items():
             with torch.no_grad():
                 parameter.copy_(tensors[f"weight/{name}"])
@@ -101,9 +100,6 @@ def interrupt_between_steps() -> Iterator[threading.Event]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         asked.set()
 
-    if threading.current_thread() is not threading.main_thread():
-        yield asked  # signals reach the main thread only
-        return
     before = signal.signal(signal.SIGINT, ask)
     try:
         yield asked

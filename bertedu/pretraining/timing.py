@@ -15,17 +15,6 @@ from bertedu.pretraining.state import State
 from bertedu.pretraining.texts import Say
 
 
-def steps_for_minutes(
-    minutes: float, model: PreTrainingModel, documents: Text, recipe: Recipe, bfloat16: bool
-) -> int:
-    """Time a few steps on a copy's behalf, and say how many of a recipe's fit.
-
-    The answer becomes part of the recipe: a resumed run keeps its number of steps, since the
-    learning rate depends on it.
-    """
-    return max(20, int(minutes * 60 / step_seconds(model, documents, recipe, bfloat16)))
-
-
 def step_seconds(
     model: PreTrainingModel, documents: Text, recipe: Recipe, bfloat16: bool, tries: int = 8
 ) -> float:
@@ -52,8 +41,8 @@ def step_seconds(
 
 
 def use_threads_that_pay(
-    model: PreTrainingModel, documents: Text, recipe: Recipe, bfloat16: bool, say: Say = print
-) -> int:
+    model: PreTrainingModel, documents: Text, recipe: Recipe, bfloat16: bool, say: Say
+) -> None:
     """Compute on one CPU thread, or on all cores if that makes a step a tenth shorter; say which.
 
     A few steps of the first phase are timed on each. On a machine that is busy now, or that is
@@ -61,8 +50,7 @@ def use_threads_that_pay(
     than they bring.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    beginning = dataclasses.replace(recipe.phases[0], share=1.0)
-    recipe = dataclasses.replace(recipe, phases=(beginning,))
+    recipe = dataclasses.replace(recipe, phases=(dataclasses.replace(recipe.phases[0], share=1.0),))
     seconds = {}
     for threads in (1, cores or 1):
         torch.set_num_threads(threads)
@@ -71,4 +59,3 @@ def use_threads_that_pay(
     torch.set_num_threads(best)
     times = ", ".join(f"{count}: {1000 * each:.0f} ms" for count, each in seconds.items())
     say(f"CPU threads: {best} (a step takes, by threads, {times}); --threads N sets another number")
-    return best

@@ -1,8 +1,8 @@
 """Pre-training on the toy language, beside the best that anybody could do.
 
 A loss alone says little: is 0.9 good? For the toy language the answer is known. Of every held-out
-word, `text.toy` knows the exact chance given what stands left of it, right of it, or on both
-sides; the mean of -log of that chance is the *limit* of a reader of that side. Whoever comes
+word, `text.toy_language` knows the exact chance given what stands left of it, right of it, or on
+both sides; the mean of -log of that chance is the *limit* of a reader of that side. Whoever comes
 below it in the long run has seen something that it should not see.
 """
 
@@ -26,6 +26,7 @@ from bertedu.pretraining.masking import mask_tokens
 from bertedu.pretraining.next_word import next_words
 from bertedu.pretraining.objective import pretraining_loss
 from bertedu.pretraining.recipe import Recipe
+from bertedu.results.files import Row
 from bertedu.text.tokenization import CLS_ID, MASK_ID, PAD_ID, SEP_ID, SPECIAL_TOKENS
 from bertedu.text.toy_language import ToyLanguage
 
@@ -42,13 +43,15 @@ SEES: dict[Direction, tuple[bool, bool]] = {  # left of the word, right of it
 class Questions:
     """N held-out words, ``answers``. ``ids`` is (sentences, S); word n is at ``rows``, ``columns``.
 
-    ``limits`` has for each direction the (N,) nats that a perfect reader of it would pay.
+    ``exact`` has what a reader of the left, of the right (or not) knows: (N, W) log probabilities;
+    ``limits`` for each direction the (N,) nats that a perfect reader of it would pay.
     """
 
     ids: Tensor
     rows: Tensor
     columns: Tensor
     answers: Tensor
+    exact: dict[tuple[bool, bool], Tensor]
     limits: dict[Direction, Tensor]
 
 
@@ -59,19 +62,36 @@ def toy_ids(language: ToyLanguage, sentences: Sequence[Sequence[str]]) -> Tensor
     return pad_sequence(rows, batch_first=True, padding_value=PAD_ID)
 
 
+def exact_log_chances(
+    language: ToyLanguage, sentences: Sequence[Sequence[str]], left: bool, right: bool
+) -> Tensor:
+    """(N, W) exact log probabilities of every word of some sentences, from the chosen sides."""
+    chances = [
+        language.posterior(sentence, place, left, right)
+        for sentence in sentences
+        for place in range(len(sentence))
+    ]
+    return torch.stack(chances).log()
+
+
 def toy_questions(language: ToyLanguage, sentences: Sequence[Sequence[str]]) -> Questions:
     """Ask for every word of some sentences, and compute what a perfect reader would pay."""
-    places = [(row, t) for row, sentence in enumerate(sentences) for t in range(len(sentence))]
-    limits = {}
-    for direction, (left, right) in SEES.items():
-        chances = []
-        for row, t in places:
-            answer = language.words.index(sentences[row][t])
-            chances.append(language.posterior(sentences[row], t, left, right)[answer])
-        limits[direction] = -torch.stack(chances).log().float()
-    ids, (rows, columns) = toy_ids(language, sentences), torch.tensor(places).T
-    columns = columns + 1  # [CLS]
-    return Questions(ids, rows, columns, ids[rows, columns], limits)
+    ids = toy_ids(language, sentences)
+    rows, columns = (ids >= len(SPECIAL_TOKENS)).nonzero(as_tuple=True)
+    answers = ids[rows, columns]
+    words = answers - len(SPECIAL_TOKENS)  # as columns of the language
+    sides = [(left, right) for left in (True, False) for right in (True, False)]
+    exact = {sees: exact_log_chances(language, sentences, *sees) for sees in sides}
+    limits = {d: F.nll_loss(exact[sees], words, reduction="none") for d, sees in SEES.items()}
+    limits = {direction: limit.float() for direction, limit in limits.items()}
+    return Questions(ids, rows, columns, answers, exact, limits)
+
+
+def held_out_questions() -> Questions:
+    """Ask for every word of some held-out sentences."""
+    language = ToyLanguage()
+    # A seed that no training run has. Frequent sentences are in both, as in real text.
+    return toy_questions(language, language.sample(HELD_OUT, 10_000))
 
 
 def toy_losses(model: BertForPreTraining, questions: Questions) -> Tensor:
@@ -98,23 +118,13 @@ def toy_log_chances(model: BertForPreTraining, questions: Questions) -> Tensor:
 
 
 def train_toy(
-    direction: Direction = "bidirectional",
-    seed: int = 0,
-    steps: int = STEPS,
-    progress: bool = True,
-) -> BertForPreTraining:
-    """Train a model of 2 layers and 64 numbers a token on the toy language. Under a minute.
-
-    BERT's loss without sentence pairs: masked words, or next words if it reads in one direction.
-    """
-    *_, (_, model) = train_in_parts(direction, seed, steps, progress)
-    return model.eval()
-
-
-def train_in_parts(
-    direction: Direction, seed: int, steps: int, progress: bool = True
+    direction: Direction, seed: int, steps: int
 ) -> Iterator[tuple[int, BertForPreTraining]]:
-    """Train as `train_toy`, and yield step and model at the start and after each twentieth part."""
+    """Train 2 layers of 64 numbers a token on the toy language; yield step and model 21 times.
+
+    Once at the start, and after each twentieth part. The loss is BERT's without sentence pairs:
+    masked words, or next words of a model that reads in one direction. All of it takes a minute.
+    """
     language = ToyLanguage()
     size = len(SPECIAL_TOKENS) + len(language.words)
     torch.manual_seed(seed)
@@ -123,11 +133,17 @@ def train_in_parts(
     optimizer = make_optimizer(model, weight_decay=0.01)
     schedule = Recipe(steps, LEARNING_RATE)
     generator = torch.Generator().manual_seed(seed)
-    for step in tqdm(range(steps), desc=f"toy, {direction}", disable=not progress):
+    for step in tqdm(range(steps), desc=f"toy, {direction}"):
         if step % max(1, steps // 20) == 0:
             yield step, model
-        drawn = torch.randint(len(sentences), (BATCH,), generator=generator)
-        batch = toy_batch(sentences[drawn], size, direction, generator)
+        original = sentences[torch.randint(len(sentences), (BATCH,), generator=generator)]
+        if direction == "bidirectional":
+            ids, selected = mask_tokens(original, size, generator, MASK_RATE)
+            labels = original[selected]
+        else:
+            ids, (selected, labels) = original, next_words(original, direction)
+        none = torch.zeros_like(ids)  # one segment, and no pair
+        batch = Batch(ids, none, original != PAD_ID, selected, labels, none[:, 0])
         for group in optimizer.param_groups:
             group["lr"] = schedule.learning_rate_at(step)
         loss, _ = pretraining_loss(model, batch, next_sentence=False)
@@ -137,45 +153,23 @@ def train_in_parts(
     yield steps, model
 
 
-def toy_batch(
-    original: Tensor, vocab_size: int, direction: Direction, generator: torch.Generator
-) -> Batch:
-    """Make a batch of single sentences (B, S), as `batches` does of pairs."""
-    if direction == "bidirectional":
-        ids, selected = mask_tokens(original, vocab_size, generator, MASK_RATE)
-        labels = original[selected]
-    else:
-        ids, (selected, labels) = original, next_words(original, direction)
-    nothing = torch.zeros(len(ids), dtype=torch.long)
-    return Batch(ids, torch.zeros_like(ids), original != PAD_ID, selected, labels, nothing)
-
-
-def compare_with_limits(seeds: int, steps: int = STEPS) -> list[dict[str, object]]:
+def compare_with_limits(seeds: int, steps: int = STEPS) -> list[Row]:
     """Train all three directions, some seeds each; return a row for each look.
 
     Loss and limit are mean nats a word on the same held-out words, the excess of the loss is in
     per cent of the limit, seconds are those of training so far.
     """
-    language = ToyLanguage()
-    # A seed that no training run has. Frequent sentences are in both, as in real text.
-    questions = toy_questions(language, language.sample(HELD_OUT, 10_000))
-    rows: list[dict[str, object]] = []
+    questions = held_out_questions()
+    rows: list[Row] = []
     for direction, seed in product(DIRECTIONS, range(seeds)):
         limit = questions.limits[direction].mean().item()
         seconds, began = 0.0, time.perf_counter()
-        for step, model in train_in_parts(direction, seed, steps):
+        for step, model in train_toy(direction, seed, steps):
             seconds += time.perf_counter() - began
             loss = toy_losses(model, questions).mean().item()
-            rows.append(
-                {
-                    "direction": direction,
-                    "seed": seed,
-                    "step": step,
-                    "loss": round(loss, 4),
-                    "limit": round(limit, 4),
-                    "excess_percent": round(100 * (loss / limit - 1), 2),
-                    "seconds": round(seconds, 1),
-                }
-            )
+            row: Row = {"direction": direction, "seed": seed, "step": step}
+            row |= {"loss": round(loss, 4), "limit": round(limit, 4)}
+            row |= {"excess_percent": round(100 * (loss / limit - 1), 2)}
+            rows.append(row | {"seconds": round(seconds, 1)})
             began = time.perf_counter()
     return rows

@@ -23,12 +23,6 @@ class TrainingDiverged(FloatingPointError):
     """The loss is no longer a number."""
 
 
-def progress_bar(state: State, last: int, progress: bool) -> tqdm:
-    """Show how far the run is, from the first process only."""
-    shown = progress and processes.rank() == 0
-    return tqdm(total=last, initial=state.step, desc="pre-training", disable=not shown, unit="step")
-
-
 @dataclass
 class Watch:
     """A run between its steps: what they came to since the last row of the curve, and its files."""
@@ -38,11 +32,18 @@ class Watch:
     state: State
     recipe: Recipe
     path: Path | None
+    last: int  # step of this sitting
+    progress: bool
 
     def __post_init__(self) -> None:
         """Begin to count."""
         self.device = next(self.model.parameters()).device
-        self.began, self.before = time.perf_counter(), self.state.seconds
+        self.began = time.perf_counter() - self.state.seconds  # earlier sittings included
+        self.first = processes.rank() == 0  # the process that writes and speaks
+        step, hidden = self.state.step, not (self.progress and self.first)
+        self.bar = tqdm(
+            total=self.last, initial=step, desc="pre-training", disable=hidden, unit="step"
+        )
         self._begin_row()
 
     def _begin_row(self) -> None:
@@ -53,10 +54,11 @@ class Watch:
         # The gradient is watched, too: this step's loss may be fine and its update NaN.
         self.sums = self.sums + torch.cat([scores, norm.detach()[None]])
         self.steps, self.tokens = self.steps + 1, self.tokens + tokens
+        self.bar.update()
 
     def seconds(self) -> float:
         """Return the seconds of training, earlier sittings included."""
-        return self.before + time.perf_counter() - self.began
+        return time.perf_counter() - self.began
 
     def _means(self) -> list[float]:
         """Return the averages over steps and processes; refuse a loss that is no number."""
@@ -73,10 +75,10 @@ class Watch:
             "there again: start in another folder with half the learning rate, or another seed."
         )
 
-    def log(self, bar: tqdm) -> None:
+    def log(self) -> None:
         """Write a row of the curve."""
         means, seconds, state = self._means(), self.seconds(), self.state
-        bar.set_postfix_str(
+        self.bar.set_postfix_str(
             f"loss {means[0]:.2f}, words {means[1]:.1%}, "
             + (f"order {means[3]:.1%}, " if self.recipe.next_sentence else "")
             + f"{self.tokens / max(seconds - state.seconds, 1e-9):,.0f} tokens/s"
@@ -96,7 +98,7 @@ class Watch:
 
     def score_on_dev(self, held_out: Sequence[Batch], bfloat16: bool) -> None:
         """Put scores on held-out batches into the last row of the curve."""
-        if not held_out or processes.rank() != 0:
+        if not held_out or not self.first:
             return
         with torch.autocast(self.device.type, torch.bfloat16, enabled=bfloat16):
             dev = evaluate(self.model, held_out)
@@ -108,12 +110,12 @@ class Watch:
 
     def save(self) -> None:
         """Save the state, if it is to be saved and this process is the one that writes."""
-        if self.path is not None and processes.rank() == 0:
+        if self.path is not None and self.first:
             save_state(self.path, self.model, self.optimizer, self.state, self.recipe)
 
     def keep(self) -> None:
         """Keep the weights of the middle of a run, as a checkpoint of its own."""
-        if self.path is not None and processes.rank() == 0:
+        if self.path is not None and self.first:
             folder = self.path.parent / "steps" / f"{self.state.step:06d}"
             save_checkpoint(self.model, folder, torch.float16)
             save_tokenizer(load_vocabulary(), folder)

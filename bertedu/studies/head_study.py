@@ -39,15 +39,15 @@ from bertedu.analysis.probes import (
     hits_of_heads,
     hits_of_offsets,
     lens,
-    pairs_of,
     probe,
     read_texts,
-    states_of,
+    relations_in,
 )
 from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.device import default_device
 from bertedu.model.loading import load_named
 from bertedu.pretraining.batches import Batch, fixed_batches
+from bertedu.pretraining.evaluation import sum_by_pair
 from bertedu.pretraining.next_sentence import encode_documents
 from bertedu.results.bootstrap import ratio_intervals
 from bertedu.results.files import Row, read_csv, write_csv
@@ -55,6 +55,7 @@ from bertedu.results.origin import origin
 from bertedu.text.corpus import Document, load_documents
 
 MODELS = ("bert-L4H128", "ltr-L4H128", "minilm")
+TEXTS, BLANKS = 200, 64
 Measured = tuple[str, Any, Any, Tensor, Tensor]  # statistic, layer, head, sums and counts (N,)
 
 
@@ -75,30 +76,40 @@ def relations(texts: Sequence[Text], weights: Sequence[Tensor]) -> list[Measured
     Both are chosen on every second document, and scored on the others.
     """
     rows: list[Measured] = []
+    by_text = [relations_in(text) for text in texts]
     for name in RELATIONS:
-        pairs = [pairs_of(text, name) for text in texts]
-        asked = torch.tensor([float(len(p)) for p in pairs])
+        pairs = [here[name] for here in by_text]
+        asked = torch.tensor([float(len(p)) for p in pairs])[1::2]
         hits = torch.stack([hits_of_heads(w, p) for w, p in zip(weights, pairs, strict=True)])
         fixed = torch.stack([hits_of_offsets(p) for p in pairs])
-        layers, heads = hits.shape[1:]
-        layer, head = divmod(int(hits[::2].sum(0).argmax()), heads)
+        layer, head = divmod(int(hits[::2].sum(0).argmax()), hits.shape[2])
         offset = int(fixed[::2].sum(0).argmax())
-        test, best, rule = asked[1::2], hits[1::2, layer, head], fixed[1::2, offset]
+        best, rule = hits[1::2, layer, head], fixed[1::2, offset]
+        places = product(*map(range, hits.shape[1:]))
+        rows += [(name, i + 1, j + 1, hits[1::2, i, j], asked) for i, j in places]
         rows += [
-            (name, i + 1, j + 1, hits[1::2, i, j], test)
-            for i, j in product(range(layers), range(heads))
-        ]
-        rows += [
-            (f"{name}: best head", layer + 1, head + 1, best, test),
-            (f"{name}: offset {OFFSETS[offset]:+d}", "", "", rule, test),
-            (f"{name}: head minus offset", layer + 1, head + 1, best - rule, test),
+            (f"{name}: best head", layer + 1, head + 1, best, asked),
+            (f"{name}: offset {OFFSETS[offset]:+d}", "", "", rule, asked),
+            (f"{name}: head minus offset", layer + 1, head + 1, best - rule, asked),
         ]
     return rows
 
 
+@torch.no_grad()
 def heads_changed(model: BertForPreTraining, batches: Sequence[Batch]) -> list[Measured]:
     """Word loss with a head switched off, and answers kept with a head spread evenly."""
-    losses, answers, counts = _answers(model, batches)
+
+    def ask() -> tuple[Tensor, Tensor, list[Tensor]]:
+        """Return loss sums and counts of blanks, (N,), and each sequence's best words."""
+        sums, answers = [], []
+        for batch in batches:
+            scores = model(batch.ids, batch.segment_ids, batch.padding_mask, batch.selected)[0]
+            sums.append(sum_by_pair(batch, scores))
+            answers += scores.argmax(-1).split(batch.selected.sum(dim=1).tolist())
+        counts, losses, _ = torch.cat(sums).unbind(1)
+        return losses, counts, answers
+
+    losses, counts, answers = ask()
     rows: list[Measured] = [("word loss", "", "", losses, counts)]
     layers, heads = model.config.num_hidden_layers, model.config.num_attention_heads
     for layer, head in product(range(1, layers + 1), range(1, heads + 1)):
@@ -107,63 +118,45 @@ def heads_changed(model: BertForPreTraining, batches: Sequence[Batch]) -> list[M
             (spread_evenly, "loss added by even weights", "same answer with even weights"),
         ):
             with changed_attention(model, change(layer, head)):
-                changed, others, _ = _answers(model, batches)
+                changed, _, others = ask()
             pairs = zip(answers, others, strict=True)
-            same = torch.stack([(before == after).float().sum() for before, after in pairs])
+            same = torch.stack([(before == after).sum() for before, after in pairs])
             rows.append((added, layer, head, changed - losses, counts))
             rows.append((kept, layer, head, same, counts))
     return rows
 
 
 @torch.no_grad()
-def _answers(
-    model: BertForPreTraining, batches: Sequence[Batch]
-) -> tuple[Tensor, list[Tensor], Tensor]:
-    """Return loss sums (N,), the best word of each blank by sequence, number of blanks (N,)."""
-    losses, answers, counts = [], [], []
-    for batch in batches:
-        scores = model(batch.ids, batch.segment_ids, batch.padding_mask, batch.selected)[0].float()
-        loss = torch.nn.functional.cross_entropy(scores, batch.labels, reduction="none")
-        sizes = batch.selected.sum(dim=1).tolist()
-        losses += [part.sum() for part in torch.split(loss, sizes)]
-        answers += list(torch.split(scores.argmax(-1), sizes))
-        counts += sizes
-    return torch.stack(losses), answers, torch.tensor(counts).float()
-
-
 def layers_probed(bert: Bert, texts: Sequence[Text]) -> list[Measured]:
     """Probe every layer for capitals, beside the control task, look-up and majority."""
-    states = [states_of(bert, text) for text in texts]
-    train = 2 * len(texts) // 3
+    states = [bert(text.ids[None]).hidden_states for text in texts]
     rows: list[Measured] = []
     for layer in range(len(states[0])):
-        probes = probe([s[layer] for s in states], texts, train)
-        rows += [(f"capital: {name}", layer, "", *probes[name]) for name in ("probe", "control")]
-        (right, asked), (control, _) = probes["probe"], probes["control"]
-        rows.append(("capital: selectivity", layer, "", right - control, asked))
-    rows += [(f"capital: {name}", "", "", *probes[name]) for name in ("look-up", "majority")]
+        right, asked = probe([s[layer][0] for s in states], texts, train=2 * len(texts) // 3)
+        right["selectivity"] = right["probe"] - right["control"]
+        by_layer = ("probe", "control", "selectivity")
+        rows += [(f"capital: {name}", layer, "", right[name], asked) for name in by_layer]
+    rows += [(f"capital: {name}", "", "", right[name], asked) for name in ("look-up", "majority")]
     return rows
 
 
 def layers_read(model: BertForPreTraining, batches: Sequence[Batch]) -> list[Measured]:
     """Let the word head read every layer."""
-    scores = torch.cat([lens(model, batch) for batch in batches])  # (N, L + 1, 3)
+    scores = torch.cat([lens(model, batch) for batch in batches], dim=1)  # (L + 1, N, 3)
     rows: list[Measured] = []
-    for layer, (counts, losses, right) in enumerate(scores.permute(1, 2, 0)):
+    for layer, (counts, losses, right) in enumerate(scores.transpose(1, 2)):
         rows.append(("lens: loss", layer, "", losses, counts))
         rows.append(("lens: right", layer, "", right, counts))
     return rows
 
 
-def one_blank_each(texts: Sequence[Text], mask_id: int, seed: int = 0) -> list[tuple[Tensor, int]]:
+def one_blank_each(texts: Sequence[Text], mask_id: int) -> list[tuple[Tensor, int]]:
     """Hide one word piece of each text: its ids, and the place."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     blanks = []
     for text in texts:
         place = int(torch.randint(1, len(text.ids) - 1, (), generator=generator))
-        ids = text.ids.clone()
-        ids[place] = mask_id
-        blanks.append((ids, place))
+        blanks.append((text.ids.index_fill(0, torch.tensor(place), mask_id), place))
     return blanks
 
 
@@ -183,11 +176,10 @@ def answers_kept(model: BertForPreTraining, blanks: Sequence[tuple[Tensor, int]]
                 ("shuffled", shuffle(layer, own[None])[0], dealt),
             ):
                 moved = total_variation(own, weights)  # (A, S)
-                same = (before.argmax() == answer.argmax()).float()
                 values[f"{name}: attention moved"].append(moved.mean())
                 values[f"{name}: attention moved at the blank"].append(moved[:, place].mean())
                 values[f"{name}: answer moved"].append(total_variation(before, answer))
-                values[f"{name}: same answer"].append(same)
+                values[f"{name}: same answer"].append(before.argmax() == answer.argmax())
         rows += [(name, layer, "", torch.stack(some), ones) for name, some in values.items()]
     return rows
 
@@ -196,57 +188,49 @@ def answers_kept(model: BertForPreTraining, blanks: Sequence[tuple[Tensor, int]]
 
 
 def study(
-    model: nn.Module,
-    tokenizer: Tokenizer,
-    documents: Sequence[Document],
-    texts: int = 200,
-    blanks: int = 64,
+    model: nn.Module, tokenizer: Tokenizer, documents: Sequence[Document]
 ) -> dict[str, Callable[[], list[Measured]]]:
     """Return the parts of the study of one model, each a function that measures it.
 
     Raises ValueError if the model is made of LSTMs, and has no heads.
     """
     bert = encoder_of(model)
-    read = read_texts(tokenizer, documents, texts)
+    texts = read_texts(tokenizer, documents[:TEXTS])
 
     @torch.no_grad()
     def weights() -> list[Tensor]:
-        layers = (bert(text.ids[None], return_attention=True).attention for text in read)
-        return [torch.cat([w for w in one if w is not None]) for one in layers]
+        return [torch.cat(bert(text.ids[None], return_attention=True).attention) for text in texts]
 
     parts: dict[str, Callable[[], list[Measured]]] = {
-        "patterns": lambda: where_heads_look(read, weights()),
-        "relations": lambda: relations(read, weights()),
-        "probe": lambda: layers_probed(bert, read),
+        "patterns": lambda: where_heads_look(texts, weights()),
+        "relations": lambda: relations(texts, weights()),
+        "probe": lambda: layers_probed(bert, texts),
     }
-    if isinstance(model, BertForPreTraining):
-        encoded = encode_documents(documents[:texts], tokenizer)
-        batches = fixed_batches(
-            encoded, 64, 16, model.config.vocab_size, direction=model.config.direction
-        )
-        parts |= {
-            "heads": lambda: heads_changed(model, batches),
-            "lens": lambda: layers_read(model, batches),
-        }
-        if model.config.direction == "bidirectional":
-            short = read_texts(tokenizer, documents, blanks, length=32)
-            mask_id = tokenizer.token_to_id("[MASK]")
-            if mask_id is None:
-                raise ValueError("the vocabulary has no [MASK]: there is no blank to ask for")
-            hidden = one_blank_each(short, mask_id)
-            parts["other attention"] = lambda: answers_kept(model, hidden)
+    if not isinstance(model, BertForPreTraining):
+        return parts
+    vocabulary, direction = model.config.vocab_size, model.config.direction
+    encoded = encode_documents(documents[:TEXTS], tokenizer)
+    batches = fixed_batches(encoded, 64, 16, vocabulary, direction=direction)
+    parts["heads"] = lambda: heads_changed(model, batches)
+    parts["lens"] = lambda: layers_read(model, batches)
+    if direction == "bidirectional":
+        mask_id = tokenizer.token_to_id("[MASK]")
+        if mask_id is None:
+            raise ValueError("the vocabulary has no [MASK]: there is no blank to ask for")
+        blanks = one_blank_each(read_texts(tokenizer, documents[:BLANKS], length=32), mask_id)
+        parts["other attention"] = lambda: answers_kept(model, blanks)
     return parts
 
 
-def run(names: Sequence[str], out: Path, texts: int = 200, blanks: int = 64) -> None:
+def run(names: Sequence[str], out: Path) -> None:
     """Measure what is not in the file yet, part by part, and write each part as it is done."""
     documents = [d for d in load_documents("encyclopedia") if d.split == "dev"]
     for name in names:
         short = Path(name).name
-        done = {(row["model"], row["part"]) for row in read_csv(out)}
+        done = {row["part"] for row in read_csv(out) if row["model"] == short}
         model, tokenizer = load_named(name)
-        for part, measured in study(model.eval(), tokenizer, documents, texts, blanks).items():
-            if (short, part) in done:
+        for part, measured in study(model.eval(), tokenizer, documents).items():
+            if part in done:
                 continue
             begin = time.perf_counter()
             values = measured()

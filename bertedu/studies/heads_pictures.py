@@ -17,12 +17,10 @@ from bertedu.studies.pictures import (
     name_rows,
     note,
     score_curve,
-    score_of,
     write_in_cells,
 )
 
 COLORS = (BLUE, ORANGE, GREEN)
-VALUE = ("value", "low", "high")
 
 
 def results(model: str, statistic: str) -> list[Row]:
@@ -36,24 +34,22 @@ def results(model: str, statistic: str) -> list[Row]:
     return rows
 
 
-def models(part: str = "patterns") -> list[str]:
+def models(part: str) -> list[str]:
     """Name the models of the study that have a part, in the order of the file."""
     return list(dict.fromkeys(row["model"] for row in committed("heads", part=part)))
 
 
 def by_head(model: str, statistic: str) -> Tensor:
     """Return a statistic of all heads: (L, A)."""
-    rows = results(model, statistic)
-    sizes = [max(int(row[name]) for row in rows) for name in ("layer", "head")]
-    table = torch.full(sizes, torch.nan)
-    for row in rows:
-        table[int(row["layer"]) - 1, int(row["head"]) - 1] = float(row["value"])
-    return table
+    rows = results(model, statistic)  # head by head, layer by layer
+    layers = max(int(row["layer"]) for row in rows)
+    return torch.tensor([float(row["value"]) for row in rows]).view(layers, -1)
 
 
-def interval_of(row: Row) -> Score:
+def interval_of(row: Row, scale: float = 1.0) -> Score:
     """Return value, low and high of a row."""
-    return float(row["value"]), float(row["low"]), float(row["high"])
+    value, low, high = (scale * float(row[name]) for name in ("value", "low", "high"))
+    return value, low, high
 
 
 def relation(model: str, name: str) -> dict[str, Row]:
@@ -96,8 +92,8 @@ def relation_plot(names: Sequence[str], title: str, alt: str) -> Picture:
         for axes, model in zip(panels[0], names, strict=True):
             for place, name in enumerate(RELATIONS):
                 rows = relation(model, name)
-                interval_bar(axes, place + 0.14, score_of(rows["offset"], VALUE), ORANGE)
-                score = score_of(rows["head"], VALUE)
+                interval_bar(axes, place + 0.14, interval_of(rows["offset"], 100), ORANGE)
+                score = interval_of(rows["head"], 100)
                 interval_bar(axes, place - 0.14, score, BLUE)
                 where = "{layer}.{head}".format(**rows["head"])
                 note(axes, where, (score[0], place - 0.14), (0, 8), BLUE, ha="center")
@@ -138,12 +134,11 @@ def layer_curves(
         figure, drawn = plt.subplots(1, len(panels), figsize=(7.4 * len(panels), 5), squeeze=False)
         for axes, (heading, lines), ylabel in zip(drawn[0], panels.items(), ylabels, strict=True):
             for (statistic, label), color in zip(lines, COLORS, strict=False):
-                points = []
-                for row in results(model, statistic):
-                    value, low, high = (scale * number for number in interval_of(row))
-                    points.append((int(row["layer"]), (value, low, high)))
-                score_curve(axes, points, label, color)
-                axes.set_xticks([layer for layer, _ in points])
+                rows = results(model, statistic)
+                layers = [int(row["layer"]) for row in rows]
+                scores = [interval_of(row, scale) for row in rows]
+                score_curve(axes, zip(layers, scores, strict=True), label, color)
+                axes.set_xticks(layers)
             axes.set(xlabel="layer (0: embeddings)", ylabel=ylabel, title=heading)
         figure.suptitle(title, fontsize=18)
         return Picture(figure, alt)

@@ -5,8 +5,7 @@ that B speaks of something else is done, and need not know what order is. So her
 pairs are spoiled in ways from easy to hard, down to A and B exchanged, where every word is right.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,9 @@ from tqdm.auto import tqdm
 from bertedu.model.bert import BertForPreTraining
 from bertedu.pretraining.batches import pack_pairs
 from bertedu.pretraining.next_sentence import IS_NEXT, NOT_NEXT, Pair, encode_documents
-from bertedu.results.bootstrap import ratio_interval
 from bertedu.results.files import Row
 from bertedu.results.origin import origin
-from bertedu.studies.columns import with_interval
+from bertedu.studies.columns import ratio_columns
 from bertedu.text.corpus import DEFAULT_CORPORA, Document, load_documents
 from bertedu.text.fast_tokenizer import load_tokenizer
 
@@ -31,30 +29,21 @@ LENGTH, BATCH = 128, 32
 _HALF = (LENGTH - 3) // 2  # ids; a longer sentence would have to be cut, and cuts tell who is A
 
 
-@dataclass(frozen=True)
-class SpoiledPairs:
-    """N real pairs, and for each kind N wrong ones with the same A (with A as B, if swapped).
-
-    ``document`` (N,) numbers the document of each; pairs of one document are not independent.
-    """
-
-    real: list[Pair]
-    wrong: dict[str, list[Pair]]
-    document: Tensor
-
-
-def spoil_pairs(documents: Sequence[Document], tokenizer: Any, seed: int = 2018) -> SpoiledPairs:
+def spoil_pairs(
+    documents: Sequence[Document], tokenizer: Any, seed: int = 2018
+) -> tuple[dict[str, list[Pair]], Tensor]:
     """Make pairs of one sentence each, not too long, from documents that have a topic.
+
+    Returns N "real" pairs, and for each of `KINDS` N wrong ones with the same A (with A as B, if
+    swapped); and (N,) the number of the document of each: pairs of one document are not
+    independent.
 
     No sentence is the first of its document, except in the kind "an opening": it says what its
     document is about. Raises ValueError if no document has a topic and four sentences, or there is
     no second source, or no second document of some topic.
     """
     rng = np.random.default_rng([seed])
-    encoded: list[list[list[int]]] = [
-        [e.ids for e in tokenizer.encode_batch_fast(d.sentences(), add_special_tokens=False)]
-        for d in documents
-    ]
+    encoded = [document.sentences for document in encode_documents(documents, tokenizer)]
     with_topic = [i for i, d in enumerate(documents) if d.topic not in (None, "Uncategorized")]
     usable = [i for i in with_topic if len(encoded[i]) >= 4]
     if not usable:
@@ -66,8 +55,8 @@ def spoil_pairs(documents: Sequence[Document], tokenizer: Any, seed: int = 2018)
         sentences = encoded[candidates[int(rng.integers(len(candidates)))]]
         return sentences[0 if opening else int(rng.integers(1, len(sentences)))]
 
-    real, document = [], []
-    wrong: dict[str, list[Pair]] = {kind: [] for kind in KINDS}
+    number: list[int] = []
+    pairs: dict[str, list[Pair]] = {kind: [] for kind in ("real", *KINDS)}
     for i in usable:
         here, sentences = documents[i], encoded[i]
         others = [j for j in usable if j != i]
@@ -86,12 +75,12 @@ def spoil_pairs(documents: Sequence[Document], tokenizer: Any, seed: int = 2018)
                 "same topic": draw(topic),
                 "same document": later[int(rng.integers(len(later)))],
             }
-            real.append(Pair(a, b, IS_NEXT))
+            pairs["real"].append(Pair(a, b, IS_NEXT))
             for kind, other in chosen.items():
-                wrong[kind].append(Pair(a, other[:_HALF], NOT_NEXT))
-            wrong["swapped"].append(Pair(b, a, NOT_NEXT))
-            document.append(i)
-    return SpoiledPairs(real, wrong, torch.tensor(document))
+                pairs[kind].append(Pair(a, other[:_HALF], NOT_NEXT))
+            pairs["swapped"].append(Pair(b, a, NOT_NEXT))
+            number.append(i)
+    return pairs, torch.tensor(number)
 
 
 @torch.inference_mode()
@@ -102,9 +91,9 @@ def chance_of_next(model: BertForPreTraining, pairs: Sequence[Pair]) -> Tensor:
     chances = []
     for start in range(0, len(pairs), BATCH):
         rows = slice(start, start + BATCH)
-        size = int(packed.sizes[rows].max())
-        ids = torch.from_numpy(packed.ids[rows, :size].astype(np.int64))
-        segments = torch.from_numpy(packed.segments[rows, :size].astype(np.int64))
+        width = packed.sizes[rows].max()
+        tables = (packed.ids[rows, :width], packed.segments[rows, :width])
+        ids, segments = (torch.from_numpy(table).long() for table in tables)
         output = model.bert(ids, segments, ids != 0)
         chances.append(model.nsp(output.pooled).softmax(-1)[:, IS_NEXT])
     return torch.cat(chances)
@@ -118,28 +107,28 @@ def word_overlap(pairs: Sequence[Pair], weigh: TfidfVectorizer) -> Tensor:
 
 
 def score_kinds(
-    name: str, real: Tensor, wrong: dict[str, Tensor], document: Tensor, threshold: float | None
+    name: str, scores: dict[str, Tensor], document: Tensor, threshold: float | None
 ) -> list[Row]:
     """Sum up a judge: how often it puts the real pair above the wrong one, by kind.
 
-    ``real`` and ``wrong`` are (N,) scores, higher for "B follows A"; from ``threshold`` on, if any,
-    it says IsNext. A row a kind: ``ranked_right`` (half a point for a tie; chance 0.5) and
-    ``called_next`` (share called IsNext), with 95 % intervals that draw whole documents.
+    ``scores`` are (N,) of the "real" pairs and of each kind, higher for "B follows A"; from
+    ``threshold`` on, if any, it says IsNext. A row a kind: ``ranked_right`` (half a point for a
+    tie; chance 0.5) and ``called_next`` (share called IsNext), with 95 % intervals that draw whole
+    documents.
     """
-    _, document = torch.unique(document, return_inverse=True)
+    _, document, counts = torch.unique(document, return_inverse=True, return_counts=True)
 
-    def share(hits: Tensor, column: str) -> Row:
-        sums = torch.bincount(document, hits.double())
-        ends = ratio_interval(sums, torch.bincount(document))
-        return with_interval(column, hits.double().mean().item(), ends)
+    def share(column: str, hits: Tensor) -> Row:
+        return ratio_columns(column, torch.bincount(document, hits.double()), counts)
 
     rows = []
-    for kind, scores in {"real": real, **wrong}.items():
-        row: Row = {"judge": name, "kind": kind, "pairs": len(scores)}
+    for kind, some in scores.items():
+        row: Row = {"judge": name, "kind": kind, "pairs": len(some)}
         if kind != "real":
-            row |= share((real > scores).double() + 0.5 * (real == scores), "ranked_right")
+            real = scores["real"]
+            row |= share("ranked_right", (real > some) + 0.5 * (real == some))
         if threshold is not None:
-            row |= share(scores >= threshold, "called_next")
+            row |= share("called_next", some >= threshold)
         rows.append(row)
     return rows
 
@@ -151,18 +140,14 @@ def judge_pairs(model: BertForPreTraining, name: str) -> list[Row]:
     """
     documents = [d for corpus in DEFAULT_CORPORA for d in load_documents(corpus)]
     tokenizer = load_tokenizer()
-    pairs = spoil_pairs([d for d in documents if d.split == "test"], tokenizer)
+    pairs, document = spoil_pairs([d for d in documents if d.split == "test"], tokenizer)
     training = encode_documents([d for d in documents if d.split == "train"], tokenizer)
     bags = [[i for sentence in d.sentences for i in sentence] for d in training]
     weigh = TfidfVectorizer(analyzer=lambda ids: ids, sublinear_tf=True).fit(bags)
-    judges: dict[str, tuple[Callable[[Sequence[Pair]], Tensor], float | None]] = {
-        name: (lambda some: chance_of_next(model, some), 0.5),
-        "word overlap": (lambda some: word_overlap(some, weigh), None),
-    }
     about = {"split": "test", "commit": origin()["commit"]}
-    rows = []
-    for judge, (score, threshold) in judges.items():
-        kinds = tqdm(pairs.wrong.items(), desc=f"pairs: {judge}")
-        wrong = {kind: score(some) for kind, some in kinds}
-        rows += score_kinds(judge, score(pairs.real), wrong, pairs.document, threshold)
+    kinds = tqdm(pairs.items(), desc=f"pairs: {name}")
+    chances = {kind: chance_of_next(model, some) for kind, some in kinds}
+    overlaps = {kind: word_overlap(some, weigh) for kind, some in pairs.items()}
+    rows = score_kinds(name, chances, document, 0.5)
+    rows += score_kinds("word overlap", overlaps, document, None)
     return [row | about for row in rows]

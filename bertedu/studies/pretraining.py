@@ -2,7 +2,8 @@
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
@@ -11,18 +12,18 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from bertedu.model.checkpoints import load_pretrained
-from bertedu.model.config import Direction
+from bertedu.model.config import ONE_WAY, Direction
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining.batches import Batch, fixed_batches
-from bertedu.pretraining.counting import NeighborModel, UnigramModel, score_baseline, score_beside
+from bertedu.pretraining.counting import NeighborModel, UnigramModel, score_baseline
 from bertedu.pretraining.evaluation import PreTrainingModel, score_pairs
 from bertedu.pretraining.run import EVALUATION_BATCH
 from bertedu.pretraining.run_folder import read_record
 from bertedu.pretraining.texts import load_splits
 from bertedu.results.files import Row
 from bertedu.results.origin import origin
-from bertedu.studies.columns import ratio_columns, word_columns
+from bertedu.studies.columns import ratio_columns, with_interval, word_columns
 
 LENGTHS = (64, 128)  # those of the two phases of training
 OBJECTIVES: dict[str, tuple[Direction, ...]] = {
@@ -33,6 +34,17 @@ OBJECTIVES: dict[str, tuple[Direction, ...]] = {
 }
 ACCURACY = ("mlm_accuracy", "mlm_accuracy_low", "mlm_accuracy_high")
 PRIORS = (10.0, 30.0, 100.0, 300.0, 1000.0)  # tried for the neighbor counts, on dev only
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A checkpoint, what it was trained to name, and columns of what its training took."""
+
+    name: str
+    model: PreTrainingModel
+    objective: str
+    next_sentence: bool
+    trained: Row
 
 
 def report(
@@ -50,53 +62,48 @@ def report(
     """
     if split not in ("dev", "test"):
         raise ValueError(f"no held-out split {split!r}: choose dev or test")
-    models = [
-        (folder.name, load_pretrained(folder), _how_trained(folder)) for folder in checkpoints
-    ]
-    size = models[0][1].config.vocab_size
-    if any(model.config.vocab_size != size for _, model, _ in models):
+    systems = [load_with_record(folder) for folder in checkpoints]
+    size = systems[0].model.config.vocab_size
+    if any(system.model.config.vocab_size != size for system in systems):
         raise ValueError("these checkpoints have vocabularies of different sizes")
-    for name, model, _ in models:
-        room = model.config.max_position_embeddings
-        if max(lengths) > room and not isinstance(model, ElmoForPreTraining):
+    for system in systems:
+        room = system.model.config.max_position_embeddings
+        if max(lengths) > room and not isinstance(system.model, ElmoForPreTraining):
             raise ValueError(
-                f"{name} has positions for {room} tokens: it cannot be scored at {max(lengths)}, "
-                f"choose --length up to {room}"
+                f"{system.name} has positions for {room} tokens: it cannot be scored at "
+                f"{max(lengths)}, choose --length up to {room}"
             )
     splits = load_splits()
-    unigram, chance = (UnigramModel(splits["train"], size) for _ in range(2))
-    chance.log_share.fill_(-math.log(size))
+    unigram = UnigramModel(splits["train"], size)
     neighbors = NeighborModel(splits["train"], size)
+    chance = with_interval("mlm_loss", math.log(size), (math.log(size),) * 2)
+    chance |= dict.fromkeys(ACCURACY, round(1 / size, 6))
     about = origin()
     rows: list[Row] = []
     for length, (objective, directions) in product(lengths, OBJECTIVES.items()):
-        asked = [one for one in models if _objective_of(one[1], one[2]) == objective]
+        asked = [system for system in systems if system.objective == objective]
         if not asked:
             continue
         tuning, batches = (
-            [
-                fixed_batches(splits[part], length, EVALUATION_BATCH, size, direction=direction)
+            {
+                direction: fixed_batches(text, length, EVALUATION_BATCH, size, direction=direction)
                 for direction in directions
-            ]
-            for part in ("dev", split)
+            }
+            for text in (splits["dev"], splits[split])
         )
-        neighbors.prior = _best_prior(neighbors, [some[:16] for some in tuning], directions)
-        counted = _count(neighbors, tqdm(batches, desc=f"neighbors at {length}"), directions)
-        by_chance, by_unigram = (
-            word_columns(_added(score_baseline(model, some) for some in batches))
-            for model in (chance, unigram)
-        )
-        exact = dict.fromkeys(ACCURACY, round(1 / size, 6))  # no tie to break
+        tune(neighbors, tuning)
+        counted = score_counts(neighbors, batches)
+        first = batches[directions[0]]  # an ELMo asks for both directions itself
         scores = [
-            ("chance", by_chance | exact),
-            ("unigram", by_unigram),
+            ("chance", chance),
+            ("unigram", word_columns(score_counts(unigram, batches))),
             ("neighbors", word_columns(counted) | {"prior": neighbors.prior}),
-            *(  # an ELMo asks for both directions itself
-                (name, _model_columns(model, batches[0], f"{name} at {length}", trained))
-                for name, model, trained in asked
+            *(
+                (system.name, score_network(system, first))
+                for system in tqdm(asked, desc=f"models at {length}")
             ),
         ]
-        labels = torch.cat([batch.next_labels for batch in batches[0]]).double()
+        labels = torch.cat([batch.next_labels for batch in first]).double()
         common: Row = {
             "objective": objective,
             "split": split,
@@ -109,39 +116,29 @@ def report(
     return rows
 
 
-def _model_columns(
-    model: PreTrainingModel, batches: Sequence[Batch], name: str, trained: Row
-) -> Row:
-    began = time.perf_counter()
-    scored = [score_pairs(model, [batch]) for batch in tqdm(batches, desc=name)]
-    seconds = round(time.perf_counter() - began, 1)
-    words, pairs = (torch.cat(parts) for parts in zip(*scored, strict=True))
-    columns = word_columns(words)
-    if trained["next_sentence"]:
-        columns |= ratio_columns("nsp_accuracy", pairs[:, 1], torch.ones(len(pairs)))
-    columns |= {"config": describe(model), "seconds": seconds}
-    return columns | {k: v for k, v in trained.items() if k not in ("next_sentence", "masked")}
+def score_counts(model: UnigramModel, batches: Mapping[Direction, Sequence[Batch]]) -> Tensor:
+    """Score counts on the batches of each direction: (N, 3), both ways added up."""
+    tables = [score_baseline(model, some, direction) for direction, some in batches.items()]
+    return torch.stack(tables).sum(dim=0)
 
 
-def _best_prior(
-    neighbors: NeighborModel, tuning: Sequence[Sequence[Batch]], directions: Sequence[Direction]
-) -> float:
-    losses = {}
+def tune(neighbors: NeighborModel, batches: Mapping[Direction, Sequence[Batch]]) -> None:
+    """Give the counts the prior that is best on the beginning of some batches."""
+    beginning, losses = {direction: some[:16] for direction, some in batches.items()}, {}
     for neighbors.prior in tqdm(PRIORS, desc="neighbors: tuning on dev"):
-        losses[neighbors.prior] = float(_count(neighbors, tuning, directions)[:, 1].sum())
-    return min(losses, key=losses.__getitem__)
+        losses[neighbors.prior] = float(score_counts(neighbors, beginning)[:, 1].sum())
+    neighbors.prior = min(losses, key=losses.__getitem__)
 
 
-def _added(tables: Iterable[Tensor]) -> Tensor:
-    return torch.stack(list(tables)).sum(dim=0)
-
-
-def _objective_of(model: PreTrainingModel, trained: Row) -> str:
-    if trained["masked"]:  # a one-way model, too, may have been asked for masked words
-        return "masked words"
-    if isinstance(model, ElmoForPreTraining):
-        return "both ways"
-    return next(o for o, of in OBJECTIVES.items() if of == (model.config.direction,))
+def score_network(system: Pretrained, batches: Sequence[Batch]) -> Row:
+    """Score a model, and say what it is and how it was trained."""
+    began = time.perf_counter()
+    words, pairs = score_pairs(system.model, batches)
+    seconds = round(time.perf_counter() - began, 1)
+    columns = word_columns(words)
+    if system.next_sentence:
+        columns |= ratio_columns("nsp_accuracy", pairs[:, 1], torch.ones(len(pairs)))
+    return columns | {"config": describe(system.model), "seconds": seconds} | system.trained
 
 
 def describe(model: PreTrainingModel) -> str:
@@ -176,34 +173,25 @@ def curves(checkpoints: Sequence[Path]) -> list[Row]:
     return rows
 
 
-def _count(
-    model: NeighborModel, words: Iterable[Sequence[Batch]], directions: Sequence[Direction]
-) -> Tensor:
-    """Score counted neighbors on batches of each direction: (N, 3), both ways added up."""
-    return _added(
-        score_baseline(model, some)
-        if direction == "bidirectional"
-        else score_beside(model, some, direction)
-        for some, direction in zip(words, directions, strict=True)
-    )
-
-
-def _how_trained(folder: Path) -> Row:
-    """Columns from the record of a run. Read first: a report takes minutes."""
-    record = read_record(folder)
+def load_with_record(folder: Path) -> Pretrained:
+    """Load a checkpoint and what its record says of it, before the minutes that a report takes."""
+    model, record = load_pretrained(folder), read_record(folder)
     try:
         recipe = record["recipe"]
-        return {
-            "seed": recipe["seed"],
-            "train_steps": with_earlier_runs(record, "steps"),
-            "train_tokens": with_earlier_runs(record, "tokens"),
-            "train_seconds": with_earlier_runs(record, "seconds"),
-            "next_sentence": recipe.get("next_sentence", True),
-            "masked": recipe.get("question") == "masked" or recipe.get("masked", False),
+        trained = {"seed": recipe["seed"]} | {
+            f"train_{name}": with_earlier_runs(record, name)
+            for name in ("steps", "tokens", "seconds")
         }
+        masked = recipe.get("question") == "masked" or recipe.get("masked", False)
+        next_sentence = recipe.get("next_sentence", True)
     except (KeyError, TypeError):
         path = folder / "training.json"
         raise CheckpointError(f"{path} is not the record of a finished run") from None
+    reads = ONE_WAY if isinstance(model, ElmoForPreTraining) else (model.config.direction,)
+    if masked:  # a one-way model, too, may have been asked for masked words
+        reads = OBJECTIVES["masked words"]
+    objective = next(name for name, directions in OBJECTIVES.items() if directions == reads)
+    return Pretrained(folder.name, model, objective, next_sentence, trained)
 
 
 def with_earlier_runs(record: Row, name: str) -> float:

@@ -6,7 +6,7 @@ counts of entities by type and by whether training has met the entity. It writes
 to `data/results/tagging.csv`, and does not repeat what is there. Notebook 11 shows the results.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -15,19 +15,17 @@ from typing import Annotated, Literal
 import numpy as np
 import torch
 import typer
-from filelock import FileLock
 from tokenizers import Encoding, Tokenizer
 
 from bertedu.finetuning.baselines import word_count_answers
-from bertedu.finetuning.collation import MAX_LENGTH, NO_TARGET, Item
-from bertedu.finetuning.encoders import load_encoder
+from bertedu.finetuning.collation import NO_TARGET, Item
 from bertedu.finetuning.examples import Examples, Splits, Tagged, Task, TaskError
-from bertedu.finetuning.finetune import Setup
+from bertedu.finetuning.finetune import Setup, run_once
 from bertedu.finetuning.kinds import Answer, Items, ItemScores, Outcomes
 from bertedu.finetuning.record import pack, unpack
 from bertedu.finetuning.tagging import Tagging, entities, first_pieces, known_spans
 from bertedu.finetuning.tasks import load_task
-from bertedu.finetuning.training import History, Hyperparameters, TaskModel, finetune, score_items
+from bertedu.finetuning.training import Hyperparameters
 from bertedu.model.device import default_device
 from bertedu.results.bootstrap import BootstrapScores, resample
 from bertedu.results.files import Row, read_csv, write_csv
@@ -35,8 +33,12 @@ from bertedu.results.origin import origin
 
 Pieces = Literal["first", "last", "all"]
 PIECES: tuple[Pieces, ...] = ("first", "last", "all")
-RECORD = Path("data/results/tagging.csv")
 MODEL, FEW = "bert-L4H128", 1500
+SETUPS: tuple[tuple[Setup, Pieces], ...] = (
+    (Setup(MODEL), "first"),
+    *((Setup(MODEL, train_examples=FEW), pieces) for pieces in PIECES),
+    (Setup(MODEL, "untrained"), "first"),
+)
 RECIPE = Hyperparameters(1e-3, 16, 3)
 KEY = ("model", "method", "train_examples", "pieces", "seed")
 COLUMNS = ("learning_rate", "batch_size", "epochs", "dev", "test", "seconds")
@@ -64,7 +66,7 @@ class TaggingBy(Tagging):
     def encode(self, examples: Examples, tokenizer: Tokenizer, max_length: int) -> list[Item]:
         """As `Tagging`, with the targets moved."""
         items = super().encode(examples, tokenizer, max_length)
-        return [Item(item.example, item.rows, self._target(item)) for item in items]
+        return [replace(item, target=self._target(item)) for item in items]
 
     def _target(self, item: Item) -> list[int]:
         (row,) = item.rows
@@ -89,32 +91,24 @@ class TaggingBy(Tagging):
 # -- entities by group
 
 
-def entity_words(example: Tagged, tags: Sequence[str]) -> dict[tuple[str, int, int], str]:
-    """Return each entity of ``tags`` with its words, in lower case as the model reads them."""
-    return {
-        span: " ".join(example.words[span[1] : span[2]]).lower() for span in sorted(entities(tags))
-    }
+def words_of(example: Tagged, start: int, end: int) -> str:
+    """Return some words of a sentence, in lower case as the model reads them."""
+    return " ".join(example.words[start:end]).lower()
 
 
-def known_entities(examples: Sequence[Tagged]) -> set[str]:
-    """Return the words of all entities that some examples mark."""
-    return {words for e in examples for words in entity_words(e, e.tags).values()}
-
-
-def count_by_group(
-    task: Task, examples: Sequence[Tagged], answers: Sequence[Answer], known: set[str]
-) -> Groups:
-    """Count entities for each sentence (right, found, there), by type and by whether training met
-    their words. The groups add up to `Tagging.outcomes`."""
-    types = dict.fromkeys(tag[2:] for tag in task.labels[1:])
+def count_by_group(splits: Splits, types: Iterable[str], answers: Sequence[Answer]) -> Groups:
+    """Count entities for each test sentence (right, found, there), by type and by whether training
+    met their words. The groups add up to `Tagging.outcomes`."""
+    known = {words_of(e, *span) for e in splits["train"] for _, *span in entities(e.tags)}
     counts: Groups = {
-        f"{met} {kind}": np.zeros((len(examples), 3)) for met in MET for kind in types
+        f"{met} {kind}": np.zeros((len(splits["test"]), 3)) for met in MET for kind in types
     }
-    for row, (example, answer) in enumerate(zip(examples, answers, strict=True)):
-        there, found = (entity_words(example, tags) for tags in (example.tags, answer.value))
-        for span, words in {**there, **found}.items():
-            group = counts[f"{MET[words not in known]} {span[0]}"]
-            group[row] += (span in there and span in found, span in found, span in there)
+    for row, (example, answer) in enumerate(zip(splits["test"], answers, strict=True)):
+        there, found = entities(example.tags), entities(answer.value)
+        for entity in there | found:
+            kind, *span = entity
+            group = counts[f"{MET[words_of(example, *span) not in known]} {kind}"]
+            group[row] += (entity in there & found, entity in found, entity in there)
     return counts
 
 
@@ -159,10 +153,7 @@ def _write(path: Path, splits: Splits, row: Row, counts: Groups) -> None:
     sources = sorted({e.source for e in splits["test"]})
     numbers = " ".join(str(sources.index(e.source)) for e in splits["test"])
     first = dict.fromkeys(row, "") | {"model": "(source)"} | dict.fromkeys(counts, numbers)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(path.parent / ".finetuning.lock"):
-        others = [other for other in read_csv(path)[1:] if _key(other) != _key(row)]
-        write_csv(path, [first, *sorted([*others, row], key=_key)])
+    write_csv(path, [first, *sorted([*read_csv(path)[1:], row], key=_key)])
 
 
 def run_study(
@@ -173,42 +164,27 @@ def run_study(
     seeds: Sequence[int],
 ) -> None:
     """Run the baselines and every setup with every seed; write down what is not there yet."""
-    train, test = splits["train"], splits["test"]
+    types = list(dict.fromkeys(tag[2:] for tag in task.labels[1:]))
     baselines: dict[str, Callable[[], Sequence[Answer]]] = {
-        "look-up": lambda: look_up(train, test),
+        "look-up": lambda: look_up(splits["train"], splits["test"]),
         "word counts": lambda: word_count_answers(task, splits)["test"],
         "word counts, no capitals": lambda: word_count_answers(task, lower_case(splits))["test"],
     }
     for name, answer in baselines.items():
         row: Row = {"model": name, "method": "baseline", "train_examples": "all"}
         if _key(row) not in map(_key, read_csv(path)):
-            counts = count_by_group(task, test, answer(), known_entities(train))
-            _write(path, splits, row, counts)
+            _write(path, splits, row, count_by_group(splits, types, answer()))
     for (setup, pieces), seed in product(setups, seeds):
         row = {"model": setup.model, "method": setup.method, "pieces": pieces, "seed": seed}
         row["train_examples"] = setup.train_examples or "all"
         if _key(row) not in map(_key, read_csv(path)):
-            recipe = replace(RECIPE, seed=seed)
-            history, counts = _run(task, splits, setup, pieces, recipe)
+            some = splits | {"train": splits["train"][: setup.train_examples]}
+            recipe, kind = replace(RECIPE, seed=seed), TaggingBy(task.labels, pieces)
+            run = run_once(task, some, setup, recipe, ["test"], kind=kind)
             row |= {"learning_rate": f"{recipe.learning_rate:g}", "batch_size": recipe.batch_size}
-            row |= {"epochs": recipe.epochs, "dev": round(max(history.dev), 5)}
-            row |= {"seconds": round(history.seconds, 1)}
-            _write(path, splits, row, counts)
-
-
-def _run(
-    task: Task, splits: Splits, setup: Setup, pieces: Pieces, recipe: Hyperparameters
-) -> tuple[History, Groups]:
-    """Fine-tune once, as `run_once` does, with another encoding; count the test entities."""
-    splits = {**splits, "train": splits["train"][: setup.train_examples]}
-    encoder, tokenizer = load_encoder(setup.model, recipe.dropout, setup.untrained, recipe.seed)
-    kind = TaggingBy(task.labels, pieces)
-    torch.manual_seed(recipe.seed)  # of the new layer
-    model = TaskModel(encoder, kind, recipe.dropout, setup.method == "frozen")
-    items = {split: kind.encode(some, tokenizer, MAX_LENGTH) for split, some in splits.items()}
-    history = finetune(model, items["train"], splits["dev"], items["dev"], "f1", recipe)
-    answers = kind.answers(splits["test"], items["test"], score_items(model, items["test"]))
-    return history, count_by_group(task, splits["test"], answers, known_entities(splits["train"]))
+            row |= {"epochs": recipe.epochs, "dev": round(max(run.history.dev), 5)}
+            row["seconds"] = round(run.history.seconds, 1)
+            _write(path, splits, row, count_by_group(some, types, run.answers["test"]))
 
 
 # -- what the record says
@@ -246,15 +222,10 @@ def estimate(
     return BootstrapScores([_score(run, measure) for run in runs], np.array(draws))
 
 
-SETUPS: tuple[tuple[Setup, Pieces], ...] = (
-    (Setup(MODEL), "first"),
-    *((Setup(MODEL, train_examples=FEW), pieces) for pieces in PIECES),
-    (Setup(MODEL, "untrained"), "first"),
-)
-
-
 def main(
-    out: Annotated[Path, typer.Option(help="CSV file to add to.")] = RECORD,
+    out: Annotated[Path, typer.Option(help="CSV file to add to.")] = Path(
+        "data/results/tagging.csv"
+    ),
     seeds: Annotated[int, typer.Option(help="How many runs of each.", min=1)] = 3,
 ) -> None:
     """Run the study; some 15 minutes on one quiet core."""

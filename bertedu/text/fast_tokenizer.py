@@ -7,13 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import tokenizers
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 
 from bertedu.results.files import write_atomically
 from bertedu.text.sources import shipped
 from bertedu.text.tokenization import (
     CLS_ID,
-    MAX_CHARACTERS_PER_WORD,
     SEP_ID,
     SPECIAL_TOKENS,
     check_text,
@@ -78,39 +77,41 @@ def fast_tokenizer(vocab: Sequence[str]) -> tokenizers.Tokenizer:
     Raises ValueError if `vocab` does not start with the special tokens or repeats a token.
     """
     check_vocabulary(vocab, "This vocabulary")
-    ids = {token: i for i, token in enumerate(vocab)}
-    tokenizer = tokenizers.Tokenizer(
-        models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=MAX_CHARACTERS_PER_WORD)
-    )
+    tokenizer = bert_tokenizer(vocab)
     tokenizer.normalizer = _bert_normalizer()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=True)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",
         pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
         special_tokens=[("[CLS]", CLS_ID), ("[SEP]", SEP_ID)],
     )
-    tokenizer.add_special_tokens(
-        [tokenizers.AddedToken(token, special=True, normalized=False) for token in SPECIAL_TOKENS]
-    )
     return tokenizer
+
+
+def bert_tokenizer(vocab: Sequence[str]) -> tokenizers.Tokenizer:
+    """Build the tokenizer of any BERT's vocabulary, wherever its special tokens stand."""
+    ids = {token: i for i, token in enumerate(vocab)}
+    return tokenizers.Tokenizer.from_str(tokenizers.BertWordPieceTokenizer(ids).to_str())
 
 
 def save_tokenizer(vocab: Sequence[str], folder: Path) -> None:
     """Write vocab.txt, tokenizer.json and tokenizer_config.json, as Hugging Face reads them."""
-    tokenizer = fast_tokenizer(vocab)
-    settings = json.dumps(tokenizer_settings(tokenizer, max_length=512), indent=2)
-    write_atomically(folder / "tokenizer.json", tokenizer.to_str(pretty=True) + "\n")
-    write_atomically(folder / "tokenizer_config.json", settings + "\n")
+    for name, text in tokenizer_files(fast_tokenizer(vocab), max_length=512).items():
+        write_atomically(folder / name, text + "\n")
     write_atomically(folder / "vocab.txt", "".join(token + "\n" for token in vocab))
 
 
-def tokenizer_settings(tokenizer: tokenizers.Tokenizer, max_length: int) -> dict[str, Any]:
-    """Say as `transformers` does how a tokenizer cuts: as BERT's, or just by `tokenizer.json`."""
-    parts = json.loads(tokenizer.to_str())
+def tokenizer_files(tokenizer: tokenizers.Tokenizer, max_length: int) -> dict[str, str]:
+    """Return the two files of a tokenizer that `transformers` opens: text by name.
+
+    It is said to cut words as BERT's does, or just by `tokenizer.json`, if it does otherwise.
+    """
+    plain = tokenizers.Tokenizer.from_str(tokenizer.to_str())
+    plain.no_truncation()  # cut and padded by who uses it, not by habit
+    plain.no_padding()
+    parts = json.loads(plain.to_str())
     normalizer = parts["normalizer"] or {}
     berts = normalizer.get("type") == "BertNormalizer" and normalizer["clean_text"]
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
     if berts and parts["model"]["type"] == "WordPiece":
         settings = {
             "tokenizer_class": "BertTokenizer",
@@ -118,9 +119,13 @@ def tokenizer_settings(tokenizer: tokenizers.Tokenizer, max_length: int) -> dict
             "strip_accents": normalizer["strip_accents"],
             "tokenize_chinese_chars": normalizer["handle_chinese_chars"],
         }
-    known = [t for t in SPECIAL_TOKENS if tokenizer.token_to_id(t) is not None]
+    known = [t for t in SPECIAL_TOKENS if plain.token_to_id(t) is not None]
     names = {f"{token[1:-1].lower()}_token": token for token in known}  # "mask_token" and so on
-    return {**settings, "model_max_length": max_length, **names}
+    settings |= {"model_max_length": max_length, **names}
+    return {
+        "tokenizer.json": plain.to_str(pretty=True),
+        "tokenizer_config.json": json.dumps(settings, indent=2),
+    }
 
 
 def load_vocabulary(folder: Path | None = None) -> list[str]:
@@ -129,15 +134,7 @@ def load_vocabulary(folder: Path | None = None) -> list[str]:
     Raises FileNotFoundError if it is not there, ValueError if it is not a BERT vocabulary.
     """
     path = (shipped("tokenizer") if folder is None else folder) / "vocab.txt"
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise FileNotFoundError(
-            f"There is no vocabulary at {path}. Train one with train_vocabulary() and "
-            "write it with save_tokenizer(), or restore the file from the repository."
-        ) from None
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text. Restore it from the repository.") from error
+    text = path.read_text(encoding="utf-8")
     # Not splitlines(): it would also split at characters that may be part of a token.
     vocab = text.removesuffix("\n").split("\n") if text else []
     check_vocabulary(vocab, str(path))

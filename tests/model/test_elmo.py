@@ -202,7 +202,7 @@ def test_a_checkpoint_comes_back(tmp_path: Path, dtype: torch.dtype) -> None:
 
 def test_what_is_no_elmo_is_refused(tmp_path: Path) -> None:
     save_checkpoint(BertForPreTraining(CONFIG), tmp_path)
-    with pytest.raises(CheckpointError, match="load it with load_checkpoint"):
+    with pytest.raises(CheckpointError, match="make no ELMo"):
         load_elmo(tmp_path)
     save_checkpoint(ElmoForPreTraining(CONFIG, SIZES), tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())

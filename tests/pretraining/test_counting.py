@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from torch import Tensor
 
 from bertedu.pretraining.batches import Batch, fixed_batches
 from bertedu.pretraining.counting import NeighborModel, UnigramModel, score_baseline
@@ -49,10 +50,17 @@ WHERE[0, [1, 3, 4, 7]] = True
 WHERE[1, [2, 3, 6, 7]] = True  # the last: "6 _ [SEP]" and a word that never occurs
 
 
+def asked(original: Tensor = ORIGINAL, where: Tensor = WHERE, hidden: int = MASK_ID) -> Batch:
+    """A batch that asks for the words at some places, with ``hidden`` in their stead."""
+    nothing = torch.zeros(len(original), dtype=torch.long)
+    ids, real = original.masked_fill(where, hidden), torch.ones_like(where)
+    return Batch(ids, torch.zeros_like(ids), real, where, original[where], nothing)
+
+
 @pytest.mark.parametrize("prior", [100.0, 1.0])
 def test_neighbors_equal_counting_by_hand(prior: float) -> None:
     model = NeighborModel(DOCUMENTS, VOCAB, prior)
-    scores = model.scores(ORIGINAL, WHERE)
+    scores = model.scores(asked())
     assert scores.shape == (8, VOCAB)
     seen = unseen = 0
     for given, (row, column) in zip(scores.tolist(), WHERE.nonzero().tolist(), strict=True):
@@ -66,7 +74,7 @@ def test_neighbors_equal_counting_by_hand(prior: float) -> None:
 
 
 def test_unigrams_equal_counting_by_hand() -> None:
-    scores = UnigramModel(DOCUMENTS, VOCAB).scores(ORIGINAL, WHERE)
+    scores = UnigramModel(DOCUMENTS, VOCAB).scores(asked())
     expected = [math.log((TEXT.count(w) + 1) / (len(TEXT) + VOCAB)) for w in range(VOCAB)]
     for row in scores.tolist():
         assert row == pytest.approx(expected, rel=1e-5)
@@ -75,7 +83,7 @@ def test_unigrams_equal_counting_by_hand() -> None:
 
 @pytest.mark.parametrize("kind", [UnigramModel, NeighborModel])
 def test_probabilities_sum_to_one_and_none_is_zero(kind: type) -> None:
-    scores = kind(DOCUMENTS, VOCAB).scores(ORIGINAL, WHERE)
+    scores = kind(DOCUMENTS, VOCAB).scores(asked())
     assert torch.allclose(scores.exp().sum(-1), torch.ones(8), atol=1e-5)
     assert scores.isfinite().all()
 
@@ -85,20 +93,22 @@ def test_the_word_itself_is_not_looked_at(kind: type) -> None:
     model = kind(DOCUMENTS, VOCAB)
     where = torch.zeros_like(ORIGINAL, dtype=torch.bool)
     where[0, [2, 4, 7]] = True  # no two of them neighbors
-    before = model.scores(ORIGINAL, where)
-    for word in (5, 11, 13, MASK_ID):
-        assert torch.equal(model.scores(ORIGINAL.masked_fill(where, word), where), before)
+    before = model.scores(asked(where=where))
+    for word in (5, 11, 13):
+        other = ORIGINAL.masked_fill(where, word)
+        assert torch.equal(model.scores(asked(other, where)), before)
+        assert torch.equal(model.scores(asked(where=where, hidden=word)), before)
 
 
 def test_both_neighbors_are_looked_at() -> None:
     model = NeighborModel(DOCUMENTS, VOCAB)
     where = torch.zeros_like(ORIGINAL, dtype=torch.bool)
     where[0, 3] = True
-    before = model.scores(ORIGINAL, where)
+    before = model.scores(asked(where=where))
     for neighbor, moves in ((1, False), (2, True), (4, True), (5, False)):
         changed = ORIGINAL.clone()
         changed[0, neighbor] = 9
-        assert torch.equal(model.scores(changed, where), before) != moves, neighbor
+        assert torch.equal(model.scores(asked(changed, where)), before) != moves, neighbor
 
 
 def test_baselines_answer_the_blanks_of_the_network_from_the_unmasked_text() -> None:
@@ -112,14 +122,8 @@ def test_baselines_answer_the_blanks_of_the_network_from_the_unmasked_text() -> 
     inside = rows[:, 2].sum() / rows[:, 0].sum()
     assert inside > 0.85  # only where a span was cut do the neighbors leave a doubt
 
-    single = Batch(
-        ids=torch.tensor([[CLS_ID, 5, MASK_ID, 7, SEP_ID]]),
-        segment_ids=torch.zeros(1, 5, dtype=torch.long),
-        padding_mask=torch.ones(1, 5, dtype=torch.bool),
-        selected=torch.tensor([[False, False, True, False, False]]),
-        labels=torch.tensor([6]),
-        next_labels=torch.tensor([0]),
-    )
+    text = torch.tensor([[CLS_ID, 5, 6, 7, SEP_ID]])
+    single = asked(text, text == 6)
     count, loss, right = score_baseline(NeighborModel(DOCUMENTS, VOCAB), [single])[0].tolist()
     assert (count, right) == (1, 1)
     assert loss == pytest.approx(-math.log(by_hand(5, 7)[6]), rel=1e-4)

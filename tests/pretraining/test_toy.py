@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import bertedu.model.bert as bert_module
 from bertedu.cli import app
 from bertedu.model.attention import attention_mask
+from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import DIRECTIONS, Direction
 from bertedu.pretraining.toy import (
     SEES,
@@ -56,6 +57,12 @@ def test_more_is_known_from_both_sides_than_from_either(questions: Questions) ->
     assert both < 0.8 * min(left, right)
 
 
+def trained(direction: Direction, steps: int, seed: int = 0) -> BertForPreTraining:
+    """The model at the end of a training."""
+    *_, (_, model) = train_toy(direction, seed, steps)
+    return model
+
+
 NIGHT = [pytest.param(d, 3000, 1.02, marks=pytest.mark.nightly) for d in DIRECTIONS]
 
 
@@ -66,7 +73,7 @@ def test_a_model_comes_near_its_limit_and_not_below(
     questions: Questions, direction: Direction, steps: int, near: float
 ) -> None:
     """That the whole run comes within 2 % is held by the test of the committed toy.csv."""
-    model = train_toy(direction, steps=steps, progress=False)
+    model = trained(direction, steps)
     paid, limit = toy_losses(model, questions), questions.limits[direction]
     assert paid.mean().item() < near * limit.mean().item()
     difference = paid - limit
@@ -81,13 +88,13 @@ def test_a_model_that_peeks_falls_below_its_limit(
     monkeypatch.setattr(
         bert_module, "attention_mask", lambda padding, _: attention_mask(padding, "bidirectional")
     )
-    model = train_toy("left-to-right", steps=300, progress=False)
+    model = trained("left-to-right", 300)
     assert toy_losses(model, questions).mean() < 0.5 * questions.limits["left-to-right"].mean()
 
 
 def test_a_longer_sentence_beside_it_changes_nothing(language: ToyLanguage) -> None:
     short, long = ["the", "dog", "barked"], language.sample(200, 3)
-    model = train_toy(steps=5, progress=False)
+    model = trained("bidirectional", 5)
     alone = toy_losses(model, toy_questions(language, [short]))
     padded = toy_losses(model, toy_questions(language, [short, max(long, key=len)]))[:3]
     torch.testing.assert_close(alone, padded)

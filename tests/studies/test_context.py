@@ -66,11 +66,6 @@ def test_another_context_is_that_of_the_next_row() -> None:
         assert found == (words * 10)[: len(found)]
 
 
-def test_an_unknown_context_is_refused() -> None:
-    with pytest.raises(ValueError, match="no context 'none': choose one of as it is"):
-        spoil(a_batch(), "none", torch.Generator())
-
-
 class Oracle(nn.Module):
     """Sure of the word that its rule finds in the text: a model whose use of context is known."""
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from bertedu.analysis.probes import Text, pairs_of, read_texts
+from bertedu.analysis.probes import Text, read_texts, relations_in
 from bertedu.model.bert import BertForPreTraining
 from bertedu.pretraining.batches import fixed_batches
 from bertedu.pretraining.evaluation import score_pairs
@@ -31,13 +31,13 @@ DOCUMENTS = [Document(str(i), "ours", f"{LINE} It was {i}. {LINE}") for i in ran
 
 @pytest.fixture(scope="module")
 def text(tokenizer: Tokenizer) -> Text:
-    return read_texts(tokenizer, [Document("The Ship", "ours", LINE)], 1)[0]
+    return read_texts(tokenizer, [Document("The Ship", "ours", LINE)])[0]
 
 
 def test_the_best_head_is_chosen_on_other_documents(text: Text) -> None:
     """Head 2 is right on the texts chosen from, head 1 on the texts scored: the score must be 0."""
     size = len(text.tokens)
-    pairs = pairs_of(text, "title again")
+    pairs = relations_in(text)["title again"]
     (query, keys) = pairs[0]
     right, wrong = torch.full((2, size, size), 0.01), torch.full((2, size, size), 0.01)
     right[:, query, keys[0]] = wrong[:, query, keys[0] + 1] = 1
@@ -115,7 +115,8 @@ def test_a_statistic_that_was_never_asked_is_left_out() -> None:
 def test_what_is_measured_is_not_measured_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: BertForPreTraining, tokenizer: Tokenizer
 ) -> None:
-    monkeypatch.setattr(heads_study, "load_documents", lambda _: DOCUMENTS)
+    documents = [Document(str(i), "ours", f"{LINE} It was {i}. {LINE}") for i in range(9)]
+    monkeypatch.setattr(heads_study, "load_documents", lambda _: documents)
     monkeypatch.setattr(Document, "split", "dev")
     monkeypatch.setattr(heads_study, "load_named", lambda name: (model, tokenizer))
     asked: list[str] = []
@@ -127,12 +128,12 @@ def test_what_is_measured_is_not_measured_again(
 
     monkeypatch.setattr(heads_study, "study", recorded)
     out = tmp_path / "heads.csv"
-    heads_study.run(["one"], out, 9, 1)
+    heads_study.run(["one"], out)
     before = out.read_text(encoding="utf-8")
-    heads_study.run(["one"], out, 9, 1)
+    heads_study.run(["one"], out)
     assert asked == ["patterns", "relations", "lens"]
     assert out.read_text(encoding="utf-8") == before
-    heads_study.run(["two"], out, 9, 1)
+    heads_study.run(["two"], out)
     rows = read_csv(out)
     assert {row["model"] for row in rows} == {"one", "two"}
     assert all(float(row["low"]) <= float(row["value"]) <= float(row["high"]) for row in rows)

@@ -52,7 +52,7 @@ def test_tables_stand_by_layer_and_head(folder: Path) -> None:
     table = by_head("small", "lost")
     torch.testing.assert_close(table, torch.tensor([[1.1, 1.2], [2.1, 2.2]]))
     assert by_head("large", "lost").shape == (2, 12)
-    assert models() == ["small", "large"]
+    assert models("patterns") == ["small", "large"]
     assert models("nothing") == []
 
 

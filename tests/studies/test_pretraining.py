@@ -21,7 +21,7 @@ from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining.batches import Batch, fixed_batches
 from bertedu.pretraining.counting import NeighborModel
 from bertedu.pretraining.next_sentence import EncodedDocument
-from bertedu.pretraining.options import MASKED, VARIANTS
+from bertedu.pretraining.options import VARIANTS
 from bertedu.results.files import FileError, write_csv
 from bertedu.studies import pretraining as module
 from bertedu.studies.pretraining import OBJECTIVES, PRIORS, curves, report
@@ -139,9 +139,7 @@ def neighbor_scores(prior: float, split: str, batches: int | None = None) -> tup
     counts = NeighborModel(SPLITS["train"], SIZE, prior)
     losses, right = [], 0
     for batch in blanks(split)[:batches]:
-        original = batch.ids.clone()
-        original[batch.selected] = batch.labels
-        rows = counts.scores(original, batch.selected)
+        rows = counts.scores(batch)
         for row, label in zip(rows, batch.labels.tolist(), strict=True):
             losses.append(-float(row[label]))
             right += int(row.argmax()) == label
@@ -255,14 +253,14 @@ def test_the_same_report_again(checkpoint: Path, table: dict[str, dict[str, Any]
 def add_model(folder: Path, variant: str) -> Path:
     """Save a small untrained model of a variant, with the record that a run would leave."""
     torch.manual_seed(1)
-    direction, next_sentence = VARIANTS[variant]
+    direction, next_sentence, question = VARIANTS[variant]
     config = BertConfig(SIZE, 8, 1, 2, 16, 128, initializer_range=0.5, direction=direction)
     model = ElmoForPreTraining(config) if variant == "elmo" else BertForPreTraining(config)
     save_checkpoint(model, folder / variant)
     record = {
         "variant": variant,
         "config": asdict(config),
-        "recipe": {"seed": 3, "next_sentence": next_sentence, "masked": variant in MASKED},
+        "recipe": {"seed": 3, "next_sentence": next_sentence, "masked": question == "masked"},
         "commit": "abc",
         "steps": 7,
         "tokens": 700,
@@ -439,10 +437,11 @@ def test_a_run_that_went_on_from_others_counts_them_all(tmp_path: Path) -> None:
     foreign = {"sha256": "weights of somebody else, who kept no record"}
     path.write_text(json.dumps(record(1, record(2, record(4, foreign)))))
     expected = {"seed": 1, "train_steps": 7, "train_tokens": 700, "train_seconds": 1.8}
-    found = module._how_trained(tmp_path)
-    assert found.pop("next_sentence") is True
-    assert found.pop("masked") is False  # a record of before there was a choice
-    assert found == pytest.approx(expected)
+    save_checkpoint(BertForPreTraining(BertConfig(SIZE, 8, 1, 2, 16, 128)), tmp_path)
+    found = module.load_with_record(tmp_path)
+    assert found.next_sentence
+    assert found.objective == "masked words"
+    assert found.trained == pytest.approx(expected)
 
 
 def test_no_checkpoint_is_an_error(tmp_path: Path) -> None:

@@ -1,7 +1,10 @@
 """The study of notebook 11: where tags stand, which entities are new, and what its record says."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,19 +13,19 @@ from tiny_kinds import TOKENIZER
 
 from bertedu.finetuning.collation import NO_TARGET
 from bertedu.finetuning.examples import Splits, Tagged, Task, TaskError
-from bertedu.finetuning.finetune import Setup
+from bertedu.finetuning.finetune import Run, Setup, run_once
 from bertedu.finetuning.kinds import Answer
 from bertedu.finetuning.tagging import Tagging
-from bertedu.finetuning.training import Hyperparameters
+from bertedu.finetuning.training import History, Hyperparameters
 from bertedu.results.files import read_csv
 from bertedu.studies import tag_placement as study
 from bertedu.studies.tag_placement import (
+    MET,
     PIECES,
     Pieces,
     TaggingBy,
     count_by_group,
     estimate,
-    known_entities,
     look_up,
     lower_case,
     run_study,
@@ -94,14 +97,12 @@ def test_the_piece_that_was_trained_answers(pieces: Pieces) -> None:
 
 
 def test_entities_are_counted_by_type_and_by_whether_they_are_known() -> None:
-    known = known_entities(TRAIN)
-    assert known == {"geese", "lake tana", "lyon"}
     answers = [
         ("B-LIFE", "O", "B-PLACE", "O"),  # half a name: an invented one
         ("B-LIFE", "O", "B-PLACE", "O", "O", "B-LIFE"),  # a wrong type, two right
         ("O", "B-PLACE"),
     ]
-    counts = count_by_group(TASK, TEST, [Answer(tags) for tags in answers], known)
+    counts = count_by_group(SPLITS, ["PLACE", "LIFE"], [Answer(tags) for tags in answers])
     assert {name: table.tolist() for name, table in counts.items()} == {
         "seen PLACE": [[0, 0, 1], [1, 1, 1], [0, 0, 0]],
         "seen LIFE": [[1, 1, 1], [0, 0, 0], [0, 0, 0]],
@@ -148,27 +149,19 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A record whose three runs have answered this and that, without any training."""
     monkeypatch.setattr("bertedu.results.origin.current_commit", lambda: "abc1234")
     asked: list[str] = []
-
-    def answers(splits: Splits, tags: Sequence[tuple[str, ...]]) -> study.Groups:
-        known = known_entities(splits["train"])
-        return count_by_group(TASK, TEST, [Answer(t) for t in tags], known)
-
     everything = [e.tags for e in TEST]
     nothing = [("O",) * len(e.tags) for e in TEST]
 
-    def run(
-        task: Task,
-        splits: Splits,
-        setup: Setup,
-        pieces: Pieces,
-        recipe: Hyperparameters,
-    ) -> tuple[study.History, study.Groups]:
-        asked.append(f"{setup.method} {pieces} {recipe.seed}")
+    def run(*given: Any, kind: TaggingBy) -> SimpleNamespace:
+        task, _, setup, recipe, score = given
+        assert (task, score) == (TASK, ["test"])
+        asked.append(f"{setup.method} {kind.pieces} {recipe.seed}")
         good = setup.method == "fine-tuned" and recipe.seed == 0
-        history = study.History(losses=[1.0], dev=[0.25, 0.5])
-        return history, answers(splits, everything if good else nothing)
+        tags = everything if good else nothing
+        history = History(losses=[1.0], dev=[0.25, 0.5])
+        return SimpleNamespace(history=history, answers={"test": [Answer(t) for t in tags]})
 
-    monkeypatch.setattr(study, "_run", run)
+    monkeypatch.setattr(study, "run_once", run)
     monkeypatch.setattr(
         study, "word_count_answers", lambda task, splits: {"test": [Answer(t) for t in nothing]}
     )
@@ -235,13 +228,25 @@ def test_a_real_run_trains_and_counts(tmp_path: Path, monkeypatch: pytest.Monkey
     def load(*_: object) -> tuple[object, object]:
         return tiny(Tagging(TAGS)).encoder, TOKENIZER
 
-    monkeypatch.setattr(study, "load_encoder", load)
-    setup, recipe = Setup("m", train_examples=2), Hyperparameters(1e-2, 2, 8, patience=8)
+    monkeypatch.setattr("bertedu.finetuning.finetune.load_encoder", load)
+    monkeypatch.setattr(study, "RECIPE", Hyperparameters(1e-2, 2, 8, patience=8))
+    setups: list[tuple[Setup, Pieces]] = [(Setup("m", train_examples=2), p) for p in PIECES]
     memory: Splits = {**SPLITS, "dev": TRAIN, "test": TRAIN}
-    for pieces in PIECES:
-        history, counts = study._run(TASK, memory, setup, pieces, recipe)
+    histories: list[History] = []
+
+    def recorded(*given: Any, **more: Any) -> Run:
+        run = run_once(*given, **more)
+        histories.append(run.history)
+        return run
+
+    monkeypatch.setattr(study, "run_once", recorded)
+    run_study(TASK, memory, tmp_path / "tagging.csv", setups, [0])
+    for history in histories:
         assert len(history.losses) == 8  # two examples are one batch
         assert history.losses[-1] < history.losses[0] - 0.1
-        right, found, there = np.sum(list(counts.values()), axis=(0, 1))
-        assert there == 4
-        assert 2 * right / (found + there) == pytest.approx(max(history.dev))  # dev is test here
+    rows = [row for row in read_csv(tmp_path / "tagging.csv") if row["model"] == "m"]
+    assert {row["pieces"] for row in rows} == set(PIECES)
+    for row in rows:
+        assert row["test"] == row["dev"]  # they are the same examples here
+        words = " ".join(row[f"{met} {kind}"] for met in MET for kind in ("PLACE", "LIFE")).split()
+        assert sum(int(word.split("/")[2]) for word in words) == 4

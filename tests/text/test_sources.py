@@ -213,7 +213,7 @@ def test_a_spoiled_cache_is_said_and_replaced(
     sources.read("story")  # hashed once in this process: the change must be seen all the same
     time.sleep(0.01)
     world.target.write_bytes(spoil(world.target.read_bytes()))
-    with pytest.raises(sources.WrongWheel, match=words):
+    with pytest.raises(sources.SourceError, match=words):
         sources.read("story", fetch_missing=False)
     fetch_quietly(wheel_dir=world.house)
     said = capsys.readouterr().err
@@ -227,7 +227,7 @@ def test_a_spoiled_cache_is_said_and_replaced(
 def test_a_wrong_hash_says_both(world: World, by_pip: bool) -> None:
     right = hashlib.sha256(world.wheel.read_bytes()).hexdigest()
     world.register(sha256="0" * 64)
-    with pytest.raises(sources.WrongWheel, match=f"expected sha256 {'0' * 64}, got {right}"):
+    with pytest.raises(sources.SourceError, match=f"expected sha256 {'0' * 64}, got {right}"):
         fetch_quietly(wheel_dir=None if by_pip else world.house)
     assert world.left() == []
 
@@ -235,7 +235,7 @@ def test_a_wrong_hash_says_both(world: World, by_pip: bool) -> None:
 def test_a_truncated_wheel_says_how_much_is_there(world: World) -> None:
     whole = world.wheel.stat().st_size
     world.wheel.write_bytes(halved(world.wheel.read_bytes()))
-    with pytest.raises(sources.WrongWheel, match=rf"{whole // 2:,} bytes of {whole:,}"):
+    with pytest.raises(sources.SourceError, match=rf"{whole // 2:,} bytes of {whole:,}"):
         fetch_quietly(wheel_dir=world.house)
     assert world.left() == []
 
@@ -268,7 +268,7 @@ def test_no_network(world: World, monkeypatch: pytest.MonkeyPatch, retries: str)
 
 def test_a_version_that_is_gone_lists_the_others(world: World) -> None:
     world.register(version="9.9")
-    with pytest.raises(sources.SourceError, match=r"fake-data==9\.9 \(versions there: 1\.0\)"):
+    with pytest.raises(sources.SourceError, match=r"(?s)fake-data==9\.9\. .*versions: 1\.0\)"):
         fetch_quietly()
     assert world.left() == []
 
@@ -323,12 +323,8 @@ def test_a_read_only_folder(world: World, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_full_disk_while_copying(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = Path.open
-
-    def full(self: Path, mode: str = "r", *rest: Any, **options: Any) -> Any:
-        return usual(Path("/dev/full") if mode == "wb" else self, mode, *rest, **options)
-
-    monkeypatch.setattr(Path, "open", full)
+    usual = shutil.copyfile
+    monkeypatch.setattr(shutil, "copyfile", lambda given, _: usual(given, "/dev/full"))
     with pytest.raises(sources.SourceError, match=r"disk is full: story needs 0\.6 MB"):
         fetch_quietly(wheel_dir=world.house)
     assert world.left() == []
@@ -510,7 +506,7 @@ def test_what_killed_processes_left_goes_after_a_day(world: World) -> None:
 
 
 def test_the_bar_counts_bytes(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    sources.fetch("story", wheel_dir=world.house)
+    sources.fetch("story")
     size = f"{world.wheel.stat().st_size / 1000:.0f}k"
     said = capsys.readouterr().err
     assert "story: 100%" in said
