@@ -28,11 +28,10 @@ def right_lookup(ids: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
 
 def _lookup_cases() -> list[Inputs]:
     generator = torch.Generator().manual_seed(1)
-    sizes = ((10, 1, 2, 1), (20, 1, 3, 2), (30, 3, 4, 3), (20, 7, 9, 5))
+    sizes = [(1, 2, 1)] * 10 + [(1, 3, 2)] * 20 + [(3, 4, 3)] * 30 + [(7, 9, 5)] * 20
     return [
         (torch.randint(vocab, (length,), generator=generator), _halves(generator, vocab, size))
-        for count, length, vocab, size in sizes
-        for _ in range(count)
+        for length, vocab, size in sizes
     ]
 
 
@@ -169,14 +168,13 @@ def right_input_sum(
 
 def _sum_cases() -> Iterator[Inputs]:
     generator = torch.Generator().manual_seed(3)
-    sizes = ((10, 1, 1, 1), (20, 1, 2, 1), (20, 1, 3, 2), (20, 2, 4, 3), (10, 3, 9, 8))
-    for count, rows, length, size in sizes:
-        for _ in range(count):
-            ids = torch.randint(4, (rows, length), generator=generator)
-            first = torch.randint(1, length + 1, (rows, 1), generator=generator)
-            segments = (torch.arange(length) >= first).long()
-            tables = (_halves(generator, height, size) for height in (4, 2, length + 2))
-            yield ids, segments, *tables
+    sizes = [(1, 1, 1)] * 10 + [(1, 2, 1)] * 20 + [(1, 3, 2)] * 20 + [(2, 4, 3)] * 20
+    for rows, length, size in sizes + [(3, 9, 8)] * 10:
+        ids = torch.randint(4, (rows, length), generator=generator)
+        first = torch.randint(1, length + 1, (rows, 1), generator=generator)
+        segments = (torch.arange(length) >= first).long()
+        tables = (_halves(generator, height, size) for height in (4, 2, length + 2))
+        yield ids, segments, *tables
 
 
 def _restarted(segment_ids: Tensor) -> Tensor:

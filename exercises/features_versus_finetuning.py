@@ -10,7 +10,7 @@ from bertedu.model.bert import Bert
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ScalarMix
 from bertedu.model.features import LayerFeatures
-from exercises.judge import Exercise, Inputs, drawer, number, offered, shaped
+from exercises.judge import Exercise, Inputs, drawer, named, number, offered, shaped
 from exercises.museum import TestExercise
 
 
@@ -69,16 +69,12 @@ def _concat_cases() -> Iterator[Inputs]:
         yield from ((states, count) for count in range(1, layers + 1))
 
 
-def _wanted_shape(states: Sequence[Tensor], count: int) -> tuple[int, int]:
-    return len(states[0]), count * states[0].shape[1]
-
-
 CONCAT_LAYERS = Exercise(
     name="concat_layers",
     asks="(hidden_states, L + 1 of (S, H), count) -> (S, count * H)",
     right=right_concat_layers,
     cases=_concat_cases,
-    read=shaped("your answer", _wanted_shape),
+    read=shaped("your answer", lambda states, count: (len(states[0]), count * len(states[0][0]))),
     tried="14 cases, of 2 to 5 layers, from one of them to all.",
     start="hidden_states[-count:], a list of the states wanted; then torch.cat with dim=-1.",
     solution=(LayerFeatures, right_concat_layers),
@@ -100,17 +96,6 @@ CONCAT_LAYERS = Exercise(
     | torch.cat => torch.stack && , dim=-1) => ).reshape(len(hidden_states[0]), -1)
     """,
 )
-
-
-class _Named(nn.Module):
-    """A model that a check can name in one line."""
-
-    def __init__(self, name: str, *parts: nn.Module) -> None:
-        super().__init__()
-        self.name, self.parts = name, nn.ModuleList(parts)
-
-    def __repr__(self) -> str:
-        return self.name
 
 
 def _frozen(part: nn.Module) -> nn.Module:
@@ -135,7 +120,7 @@ def _models() -> list[Inputs]:
             ("a frozen table 9 × 4 in a frozen stack, an LSTM 4 → 3, a linear layer 3 → 5",
              frozen, nn.LSTM(4, 3), nn.Linear(3, 5)),
         )  # fmt: skip
-        return [(_Named(*one),) for one in described]
+        return [(named(name, nn.ModuleList(parts)),) for name, *parts in described]
 
 
 def _moves_otherwise(now: nn.Module, before: nn.Module) -> bool:

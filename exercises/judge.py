@@ -15,13 +15,14 @@ import random
 import re
 import sys
 import textwrap
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
-from types import EllipsisType, TracebackType
+from types import EllipsisType
 from typing import Any
 
 import numpy as np
@@ -38,25 +39,15 @@ class UnreadableError(Exception):
     """An answer of the wrong kind. The message says what came, and what is wanted."""
 
 
-@dataclass(frozen=True, eq=False)
-class Named:
-    """A function among the inputs, with a name that is the same in every run."""
-
-    name: str
-    function: Function
-
-    def __call__(self, *inputs: Any) -> Any:
-        """Call the function."""
-        return self.function(*inputs)
-
-    def __repr__(self) -> str:
-        """Return the name."""
-        return self.name
+def named(name: str, thing: Any) -> Any:
+    """Give a function or model among the inputs a name that is the same in every run."""
+    thing.__name__ = name
+    return thing
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A usual mistake: what one sees, what to change, and the functions that make it."""
+    """A usual mistake: what one sees, what to change (or to try), and what makes it."""
 
     what: str
     likely: str
@@ -131,17 +122,22 @@ class Exercise(Registered):
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The names of the function's arguments."""
-        return tuple(inspect.signature(self.right).parameters)
+        """The names of the function's arguments; what the package may leave out is none."""
+        every = inspect.signature(self.right).parameters.values()
+        return tuple(one.name for one in every if one.default is one.empty)
 
 
 @cache
 def mistakes_of(exercise: Exercise) -> tuple[Mistake, ...]:
     """Make the wrong functions of an exercise."""
-    names = vars(sys.modules[exercise.cases.__module__])
+    return make_mistakes(exercise.mistakes, exercise.right, exercise.cases.__module__)
+
+
+def make_mistakes(text: str, right: Any, module: str) -> tuple[Mistake, ...]:
+    """Make the wrong functions of a text (see exercises/patch.py) that stands in that module."""
     return tuple(
-        Mistake(what, likely, tuple(patched(exercise.right, one, names) for one in patches))
-        for what, likely, patches in read_mistakes(exercise.mistakes)
+        Mistake(what, likely, tuple(patched(right, one, vars(sys.modules[module])) for one in ways))
+        for what, likely, ways in read_mistakes(text)
     )
 
 
@@ -374,8 +370,6 @@ def without_numpy(answer: Any) -> Any:
         return np.array(answer, dtype=answer.dtype.newbyteorder("="), order="C")
     if type(answer) in (list, tuple, set):
         return type(answer)(map(without_numpy, answer))
-    if type(answer) is dict:
-        return {without_numpy(key): without_numpy(value) for key, value in answer.items()}
     return answer
 
 
@@ -549,7 +543,7 @@ def plain(value: Any) -> str:
         return str(round(value, 3) + 0.0)  # + 0.0: no "-0.0"
     if isinstance(value, int) and value >= 10**6:
         return f"{value:_}"
-    return repr(value)
+    return str(value.__name__) if callable(value) else repr(value)
 
 
 def differing(*names: str) -> Callable[[Inputs, Any, Any], str]:
@@ -582,33 +576,27 @@ def describe_error(name: str, error: BaseException) -> tuple[str, str]:
     message = re.sub(r"0x[0-9a-f]+", "0x…", (str(error).splitlines() or [""])[0])[:200]
     kind = type(error).__name__
     first = f"✗ {name}: your function stopped with {kind}" + (f": {message}" if message else ".")
-    return first, _learners_line(error.__traceback__)
+    return first, _learners_line(error)
 
 
 # Code that is not the learner's: Python's own, the installed packages, the course's.
+_EXERCISES, _INSTALLED = Path(__file__).parent, Path(torch.__file__).parents[1]
 _NOT_THEIRS = tuple(
     str(folder.resolve()) + os.sep
-    for folder in (
-        Path(os.__file__).parent,
-        Path(torch.__file__).parent.parent,
-        Path(__file__).parent,
-        Path(__file__).parent.parent / "bertedu",
-    )
+    for folder in (Path(os.__file__).parent, _INSTALLED, _EXERCISES, _EXERCISES.parent / "bertedu")
 )
 
 
-def _learners_line(traceback: TracebackType | None) -> str:
+def _learners_line(error: BaseException) -> str:
     """Return the last line of the learner's own code that an error went through."""
     found = ""
-    while traceback is not None:
-        code = traceback.tb_frame.f_code
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        code = frame.f_code
         file = code.co_filename
         if not file.startswith("<frozen") and not str(Path(file).resolve()).startswith(_NOT_THEIRS):
-            text = linecache.getline(file, traceback.tb_lineno).strip()
-            number = traceback.tb_lineno - code.co_firstlineno + 1
             place = "" if code.co_name == "<lambda>" else f" of {code.co_name}"
-            found = f"Line {number}{place}: {text}"
-        traceback = traceback.tb_next
+            text = linecache.getline(file, line).strip()
+            found = f"Line {line - code.co_firstlineno + 1}{place}: {text}"
     return found
 
 
