@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from typing import Any, get_args
 
 import torch
@@ -55,7 +56,8 @@ def _rounded(states: States) -> States:
         place = torch.arange(found.numel()).view(found.shape)
         return found + 3e-6 * torch.cos(0.7 * (place + ids.sum()) + len(ids))
 
-    return named(f"{judge.plain(states)} that rounds differently each time", noisy)
+    name = f"{judge.plain(states)} that rounds differently each time"
+    return named(name, noisy)  # type: ignore[no-any-return]
 
 
 def _by_hand(see: Callable[[Tensor], Tensor]) -> States:
@@ -154,11 +156,10 @@ def _read_reach(answer: Any, states: States, ids: Tensor, new_id: int) -> Any:
 
 
 def _tell_reach(inputs: Inputs, mine: list[list[bool]], right: list[list[bool]]) -> str:
-    for i, (given, row) in enumerate(zip(mine, right, strict=True)):
-        for j, (said, true) in enumerate(zip(given, row, strict=True)):
-            if said != true:
-                fact = "moves" if true else "does not move"
-                return f"Replacing token {j} {fact} state {i}: entry [{i}, {j}] is {true}."
+    for i, j in product(range(len(right)), repeat=2):
+        if mine[i][j] != right[i][j]:
+            fact = "moves" if right[i][j] else "does not move"
+            return f"Replacing token {j} {fact} state {i}: entry [{i}, {j}] is {right[i][j]}."
     return "Yours is right here, but ids come back changed."  # the judge asks only if one differs
 
 
@@ -356,8 +357,6 @@ CLAIM = Exercise(
     ✗ an end at 0 is not undecided for you.
       0 means no difference, and that has not been ruled out: > and <, not >= and <=.
     | low > => low >= && high < => high <=
-    | low > => low >=
-    | high < => high <=
     ✗ 'undecided' is missing: you say 'contradicted' as soon as 0 is inside.
       that a difference was not found is not that there is none. An interval around 0 leaves both
       open.

@@ -282,9 +282,6 @@ COSINE = Exercise(
     ✗ this is the dot product: long vectors win.
       divide by both lengths: a.norm() * b.norm().
     | / (a.norm() * b.norm()) =>
-    ✗ it is divided by one length only.
-      divide by a.norm() and by b.norm().
-    | * b.norm() =>
     ✗ the lengths are squared.
       a @ a is the length squared: take its root, a.norm().
     | a.norm() * b.norm() => (a @ a) * (b @ b)

@@ -22,9 +22,8 @@ def right_layer_mix(states: Tensor, weights: Tensor, scale: float) -> Tensor:
 
 def _mix_cases() -> Iterator[Inputs]:
     draw = drawer(12)
-    for layers, length, size, count in ((2, 1, 2, 20), (3, 2, 2, 40), (4, 5, 3, 40)):
-        for i in range(count):
-            yield draw(layers, length, size), draw(layers), (0.5, 2.0, 3.0)[i % 3]
+    for i, shape in enumerate([(2, 1, 2)] * 20 + [(3, 2, 2)] * 40 + [(4, 5, 3)] * 40):
+        yield draw(*shape), draw(shape[0]), (0.5, 2.0, 3.0)[i % 3]
 
 
 LAYER_MIX = Exercise(
@@ -46,9 +45,6 @@ LAYER_MIX = Exercise(
       softmax fixes the total at 1, so a number of its own says how large the sum may be:
       scale * (...).
     | scale * =>
-    ✗ this is the plain mean of the layers: the weights are not looked at.
-      equal shares are only how the training begins. Each layer has its own: weights.softmax(dim=0).
-    | (shares[:, None, None] * states).sum => states.mean
     ✗ the sum is divided by the number of layers.
       the shares sum to 1 already, so this is .sum(dim=0), not .mean(dim=0).
     | .sum => .mean
@@ -83,9 +79,6 @@ CONCAT_LAYERS = Exercise(
       hidden_states[0] is the embedding, which knows no context: count from the end,
       hidden_states[-count:].
     | [-count:] => [:count]
-    ✗ these are the lowest layers; the last are wanted.
-      count from the end: hidden_states[-count:].
-    | [-count:] => [1 : count + 1]
     ✗ it is one layer too low: the last is left out.
       a slice leaves its end out already: hidden_states[-count:], with nothing behind the colon.
       (With L layers there are L + 1 states, so the last is number L.)
@@ -149,9 +142,6 @@ TRAINABLE = Exercise(
     ✗ frozen parameters are counted as well.
       a parameter with requires_grad=False has no gradient and does not move: if p.requires_grad.
     | if p.requires_grad =>
-    ✗ only the frozen parameters are counted.
-      requires_grad=True means that it moves: leave out the not.
-    | if p => if not p
     ✗ this is the number of tensors, not of the numbers in them.
       a weight of 4 × 2 holds eight numbers: p.numel().
     | p.numel() => 1

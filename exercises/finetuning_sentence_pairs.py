@@ -39,12 +39,11 @@ def _rows_cases() -> list[Inputs]:
     dice = random.Random(20)
     words = "the dog ##s bark ##ed at night and we slept .".split()
     cases: list[Inputs] = [(["dogs"], [["bark"], ["do", "not"]])]
-    for choices, most in ((2, 2), (3, 3), (4, 4), (4, 6)):
-        for _ in range(15):
-            sizes = [dice.randint(1, most) for _ in range(choices)]
-            sizes[dice.randrange(choices)] = most + 1  # never all alike: something is padded
-            beginning = dice.choices(words, k=dice.randint(1, most))
-            cases.append((beginning, [dice.choices(words, k=size) for size in sizes]))
+    for choices, most in [(2, 2)] * 15 + [(3, 3)] * 15 + [(4, 4)] * 15 + [(4, 6)] * 15:
+        sizes = [dice.randint(1, most) for _ in range(choices)]
+        sizes[dice.randrange(choices)] = most + 1  # never all alike: something is padded
+        beginning = dice.choices(words, k=dice.randint(1, most))
+        cases.append((beginning, [dice.choices(words, k=size) for size in sizes]))
     return cases
 
 

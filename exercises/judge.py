@@ -71,9 +71,7 @@ def drawer(seed: int) -> Callable[..., Tensor]:
 
 def tensor_moved(now: Any, before: Any) -> bool:
     """Whether a tensor is not as it was. Lists and the like a learner may work in."""
-    return isinstance(before, Tensor) and (
-        now.shape != before.shape or not torch.equal(now, before)
-    )
+    return isinstance(before, Tensor) and not torch.equal(now, before)
 
 
 def anything_moved(now: Any, before: Any) -> bool:
@@ -172,42 +170,30 @@ def judge(exercise: Exercise, function: object) -> str:
     smallest = f"Smallest case: {show(exercise.arguments, cases[first])}."
     got = mine[first]
 
+    def wrong(what: str, likely: str, difference: str = "") -> str:
+        return report(f"✗ {name}: {what}", smallest, difference, likely=likely)
+
     difference = _difference(exercise, cases[first], got, ours[first])
     if mistake := _same_mistake(exercise, cases, mine):
-        return report(f"✗ {name}: {mistake.what}", smallest, difference, likely=mistake.likely)
-    again = call_all(exercise, function, cases, seed=1)
-    if not all(map(_alike, mine, again)):
-        return report(
-            f"✗ {name}: the same input gives another result each time.",
-            smallest,
-            likely="your function draws random numbers of its own. Use only what it is given: "
-            f"{', '.join(exercise.arguments)}.",
-        )
+        return wrong(mistake.what, mistake.likely, difference)
+    if not all(map(_alike, mine, call_all(exercise, function, cases, seed=1))):
+        likely = "your function draws random numbers of its own. Use only what it is given: "
+        likely += f"{', '.join(exercise.arguments)}."
+        return wrong("the same input gives another result each time.", likely)
     if got.changed:
         also = " and returns nothing" if got.nothing else ""
-        return report(
-            f"✗ {name}: your function changes {' and '.join(got.changed)} in place{also}.",
-            smallest,
-            likely=exercise.in_place,
-        )
+        what = f"your function changes {' and '.join(got.changed)} in place{also}."
+        return wrong(what, exercise.in_place)
     if got.error is not None:
         return report(*describe_error(name, got.error), smallest, likely=hint(got.error))
     if got.unreadable:
-        return report(f"✗ {name}: {got.unreadable}", smallest)
+        return wrong(got.unreadable, likely="")
     if mistake := _same_first_part(exercise, cases, mine, ours):
-        return report(
-            f"✗ {name}: {mistake.what} (There is more, but this comes first.)",
-            smallest,
-            difference,
-            likely=mistake.likely,
-        )
-    return report(
-        f"✗ {name}: {len(failed)} of {len(cases)} cases come out wrong.",
-        smallest,
-        difference,
-        likely="two mistakes at once, or one that we have not seen yet. Work the smallest case out "
-        f'by hand and print each step; check.solution("{name}") shows ours.',
-    )
+        what = f"{mistake.what} (There is more, but this comes first.)"
+        return wrong(what, mistake.likely, difference)
+    likely = "two mistakes at once, or one that we have not seen yet. Work the smallest case out "
+    likely += f'by hand and print each step; check.solution("{name}") shows ours.'
+    return wrong(f"{len(failed)} of {len(cases)} cases come out wrong.", likely, difference)
 
 
 @cache

@@ -1,6 +1,7 @@
 """The exercises of notebook 05: masking, the loss over blanks, a test for losses, two measures."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,10 +32,7 @@ def right_masking(
 
 def _masking_cases() -> Iterator[Inputs]:
     """Few words and crowded thresholds, so that every rule is at work in a case one can read."""
-    generator = torch.Generator().manual_seed(5)
-
-    def whole(low: int, high: int, shape: tuple[int, int]) -> Tensor:
-        return torch.randint(low, high, shape, generator=generator)
+    whole = partial(torch.randint, generator=torch.Generator().manual_seed(5))
 
     def draws(shape: tuple[int, int], low: int, high: int) -> Tensor:
         """Uniform draws, half of them between low and high percent; never on a threshold."""
@@ -268,9 +266,6 @@ UNIGRAM_LOSS = Exercise(
     ✗ the shares do not sum to 1: V is missing below the line.
       a count more for each of V words makes V counts more in all: counts.sum() + V.
     | + len(counts) =>
-    ✗ the counts are not turned into probabilities.
-      the logarithm of a count is no loss. Divide by counts.sum() + V first.
-    | / (counts.sum() + len(counts)) =>
     ✗ the logarithm is taken of the mean probability.
       first the logarithm of each, then the mean: share[labels].log().mean().
     | log().mean() => mean().log()

@@ -72,9 +72,6 @@ PAIR = Exercise(
     ✗ A is one sentence too long.
       a slice leaves its end out: sentences[start:split], without + 1.
     | start:split] => start:split + 1]
-    ✗ A is its first sentence only.
-      sentences[start] is one sentence. A is all of sentences[start:split], joined.
-    | chain(*sentences[start:split]) => sentences[start]
     """,
 )
 
@@ -256,9 +253,6 @@ RANKING = Exercise(
     ✗ ties are left out of the count.
       they belong to the N pairs: a tie is one half, and divide by N.
     | points.mean() => points[real != wrong].mean()
-    ✗ the comparison is the wrong way round.
-      a point is won where the *real* pair is higher: real > wrong.
-    | real > wrong => real < wrong
     ✗ every real pair is compared with every wrong one.
       the pairs belong together, with the same A: compare real[i] with wrong[i], N times.
     | real > => real[:, None] > && real == => real[:, None] ==

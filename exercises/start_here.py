@@ -8,6 +8,7 @@ from torch import Tensor
 
 from bertedu.analysis.fill import fill_blanks
 from bertedu.model.attention import attention_mask
+from bertedu.model.config import DIRECTIONS
 from exercises.judge import Exercise, Inputs, number, parts, read_wholes, shaped
 
 
@@ -85,9 +86,6 @@ CHANCE = Exercise(
     | math.log(vocab_size) => math.log(1 / vocab_size)
     """,
 )
-
-
-DIRECTIONS = ("bidirectional", "left-to-right", "right-to-left")
 
 
 def right_which_can_see(position: int, length: int, direction: str) -> set[int]:

@@ -145,7 +145,7 @@ PLANTED: list[tuple[str, Callable[..., Any], str]] = [
     ("layer_flops", lambda S, H: 22 * S * H * H + 4 * S * S * H, "three maps"),
     ("layer_flops", lambda S, H: 0.5, "a whole number is wanted"),
     ("cosine", torch.dot, "this is the dot product"),
-    ("cosine", lambda a, b: F.normalize(a, dim=0) @ b, "one length only"),
+    ("cosine", lambda a, b: F.normalize(a, dim=0) @ b, "cases come out wrong"),
     ("word_vector", words_only, "[CLS] was not counted"),
     ("word_vector", found_last, "last appearance"),
 ]

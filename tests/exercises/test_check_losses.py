@@ -96,7 +96,11 @@ WRONG: list[tuple[str, Any, str]] = [
     ("mlm_loss", lambda x, y, chosen: each(x, y)[chosen].tolist(), "one number is wanted"),
     ("unigram_loss", lambda c, y: -(c / c.sum())[y].log().mean(), "there is no smoothing"),
     ("unigram_loss", lambda c, y: -((c + 1) / c.sum())[y].log().mean(), "V is missing below"),
-    ("unigram_loss", lambda c, y: F.nll_loss((c + 1.0).log().expand(len(y), -1), y), "not turned"),
+    (
+        "unigram_loss",
+        lambda c, y: F.nll_loss((c + 1.0).log().expand(len(y), -1), y),
+        "cases come out wrong",
+    ),
     ("unigram_loss", counts_in_place, "changes counts in place"),
     ("accuracy", lambda x, y: (x.argmax(0) == y).float().mean(), "argmax runs over the positions"),
     ("accuracy", lambda x, y: (x.argmax(-1) == y).sum(), "the number of right answers, not their"),

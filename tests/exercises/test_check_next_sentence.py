@@ -171,7 +171,7 @@ def nsp_in_place(scores: Tensor, labels: Tensor) -> Tensor:
     [
         ("pair", pairs(wrong="a, b, 1, split"), "B follows A in the document although the label"),
         ("pair", pairs(wrong="a, other, 1, end"), "always goes on at end, so displaced sentences"),
-        ("pair", pairs(a="[s[start]]"), "A is its first sentence only"),
+        ("pair", pairs(a="[s[start]]"), "cases come out wrong"),
         ("pair", pairs(a="s[start:split + 1]", wrong="a, other, 1, end"),
          "A is one sentence too long. (There is more, but this comes first.)"),
         ("pair", pairs(real="s[start:split], b, 0, end"), "list is a list; an id of a is wanted"),
@@ -203,7 +203,7 @@ def nsp_in_place(scores: Tensor, labels: Tensor) -> Tensor:
         ("majority", lambda y: y.mean(), "stopped with RuntimeError"),
         ("ranking", lambda r, w: (r >= w).float().mean(), "a tie counts as a win"),
         ("ranking", lambda r, w: (r > w)[r != w].float().mean(), "ties are left out of the count"),
-        ("ranking", lambda r, w: right_ranking(w, r), "the comparison is the wrong way round"),
+        ("ranking", lambda r, w: right_ranking(w, r), "cases come out wrong"),
         ("ranking", lambda r, w: sum(a > b for a in r for b in w) / len(r) ** 2,
          "every real pair is compared with every wrong one"),
         ("ranking", lambda r, w: r.add_(1) and 0, "changes real in place"),
