@@ -3,8 +3,9 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache, wraps
-from typing import Any
+from functools import cache
+from itertools import product
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +15,9 @@ from bertedu.finetuning.summary import paired_difference
 from bertedu.model.bert import Bert
 from bertedu.model.config import BertConfig, Direction
 from bertedu.model.input_check import check_input
-from bertedu.results.bootstrap import verdict_of
+from bertedu.results.bootstrap import Verdict, verdict_of
 from exercises import judge
-from exercises.judge import Exercise, Inputs, Named, UnreadableError, offered
+from exercises.judge import Exercise, Inputs, UnreadableError, named, offered
 from exercises.museum import TestExercise
 
 States = Callable[[Tensor], Tensor]  # ids (B, S) -> hidden states (B, S, D)
@@ -27,16 +28,8 @@ SIZE, LONGEST = 16, 32  # numbers a state, tokens a text; ids are below 100
 _CONFIG = BertConfig(100, SIZE, 2, 2, 32, LONGEST, dropout=0.0, initializer_range=0.3)
 
 
-def checked(states: States) -> States:
-    """Make a reader refuse ids that it cannot read."""
-
-    @wraps(states)
-    @torch.no_grad()
-    def reader(ids: Tensor) -> Tensor:
-        check_input(_CONFIG, ids, torch.zeros_like(ids), torch.ones_like(ids))
-        return states(ids)
-
-    return reader
+def _check(ids: Tensor) -> None:
+    check_input(_CONFIG, ids, torch.zeros_like(ids), torch.ones_like(ids))
 
 
 @cache
@@ -44,7 +37,7 @@ def _bert(direction: Direction, seed: int) -> Bert:
     """Return a small BERT whose random weights are large: whatever it reads, it shows."""
     with torch.random.fork_rng(devices=[]):  # nobody's chance is disturbed
         torch.manual_seed(seed)
-        return Bert(replace(_CONFIG, direction=direction)).eval()
+        return Bert(replace(_CONFIG, direction=direction)).eval().requires_grad_(False)
 
 
 def _one_way(direction: Direction, seed: int) -> States:
@@ -55,15 +48,16 @@ def _side_by_side(left: States, right: States) -> States:
     return lambda ids: torch.cat([left(ids), right(ids)], dim=-1)
 
 
-def _rounded(states: Named) -> Named:
+def _rounded(states: States) -> States:
     """Add what another order of the same sums may add: something in the seventh digit."""
 
     def noisy(ids: Tensor) -> Tensor:
-        found: Tensor = states(ids)
+        found = states(ids)
         place = torch.arange(found.numel()).view(found.shape)
         return found + 3e-6 * torch.cos(0.7 * (place + ids.sum()) + len(ids))
 
-    return Named(f"{states} that rounds differently each time", noisy)
+    name = f"{judge.plain(states)} that rounds differently each time"
+    return named(name, noisy)  # type: ignore[no-any-return]
 
 
 def _by_hand(see: Callable[[Tensor], Tensor]) -> States:
@@ -76,6 +70,7 @@ def _by_hand(see: Callable[[Tensor], Tensor]) -> States:
     place = torch.randn(LONGEST, 3, generator=generator)
 
     def states(ids: Tensor) -> Tensor:
+        _check(ids)
         length = ids.shape[1]
         read = see(torch.ones(length, length)) @ token[ids] / math.sqrt(length)
         return torch.tanh(read + 0.5 * place[:length])
@@ -83,22 +78,18 @@ def _by_hand(see: Callable[[Tensor], Tensor]) -> States:
     return states
 
 
-def _reader(name: str, states: States) -> Named:
-    return Named(name, checked(states))
-
-
-_PLAY = {
-    "bert": _reader("a BERT", _one_way("bidirectional", 12)),
-    "left to right": _reader("a left-to-right Transformer", _one_way("left-to-right", 13)),
-    "right to left": _reader("a right-to-left Transformer", _one_way("right-to-left", 14)),
+_PLAY: dict[str, States] = {
+    "bert": named("a BERT", _one_way("bidirectional", 12)),
+    "left to right": named("a left-to-right Transformer", _one_way("left-to-right", 13)),
+    "right to left": named("a right-to-left Transformer", _one_way("right-to-left", 14)),
 }
-_PLAY["pair"] = _reader(
+_PLAY["pair"] = named(
     "a pair of one-way Transformers", _side_by_side(_PLAY["left to right"], _PLAY["right to left"])
 )
-_ONE_WAY = _reader("a left-to-right reader", _by_hand(torch.tril))
-_BOTH = _reader("a reader of both sides", _by_hand(lambda ones: ones))
-_PAIR = _reader("a pair of one-way readers", _side_by_side(_ONE_WAY, _by_hand(torch.triu)))
-_NEIGHBORS = _reader(
+_ONE_WAY = named("a left-to-right reader", _by_hand(torch.tril))
+_BOTH = named("a reader of both sides", _by_hand(lambda ones: ones))
+_PAIR = named("a pair of one-way readers", _side_by_side(_ONE_WAY, _by_hand(torch.triu)))
+_NEIGHBORS = named(
     "a reader of each token and its neighbors", _by_hand(lambda ones: ones.tril(1).triu(-1))
 )
 
@@ -136,13 +127,13 @@ def right_reach(states: States, ids: Tensor, new_id: int) -> Tensor:
 
 def _reach_cases() -> list[Inputs]:
     generator = torch.Generator().manual_seed(13)
-    before = _reader(
+    before = named(
         "a reader of what stands before each token", _by_hand(lambda ones: ones.tril(-1))
     )
-    plan: list[tuple[Named, tuple[int, ...]]] = [
+    plan: list[tuple[States, tuple[int, ...]]] = [
         (_ONE_WAY, (2, 3, 4, 5)),
         (before, (2, 3)),
-        (_reader("a reader that reads no token", _by_hand(torch.zeros_like)), (2,)),
+        (named("a reader that reads no token", _by_hand(torch.zeros_like)), (2,)),
         (_rounded(_ONE_WAY), (2, 3, 4)),
         (_NEIGHBORS, (3, 4, 5)),
         (_PAIR, (2, 3, 4)),
@@ -165,11 +156,10 @@ def _read_reach(answer: Any, states: States, ids: Tensor, new_id: int) -> Any:
 
 
 def _tell_reach(inputs: Inputs, mine: list[list[bool]], right: list[list[bool]]) -> str:
-    for i, (given, row) in enumerate(zip(mine, right, strict=True)):
-        for j, (said, true) in enumerate(zip(given, row, strict=True)):
-            if said != true:
-                fact = "moves" if true else "does not move"
-                return f"Replacing token {j} {fact} state {i}: entry [{i}, {j}] is {true}."
+    for i, j in product(range(len(right)), repeat=2):
+        if mine[i][j] != right[i][j]:
+            fact = "moves" if right[i][j] else "does not move"
+            return f"Replacing token {j} {fact} state {i}: entry [{i}, {j}] is {right[i][j]}."
     return "Yours is right here, but ids come back changed."  # the judge asks only if one differs
 
 
@@ -331,16 +321,6 @@ DIFFERENCE_INTERVAL = Exercise(
 )
 
 
-YES, NO, OPEN = "supported", "contradicted", "undecided"
-
-
-def right_claim(low: float, high: float) -> str:
-    """Say what the interval of ours - theirs makes of "ours is better"."""
-    if low > 0:
-        return YES
-    return NO if high < 0 else OPEN
-
-
 def _claim_cases() -> list[Inputs]:
     ends = (-0.4, -0.1, -0.02, -0.001, 0.0, 0.001, 0.02, 0.1, 0.4)
     cases = [(low, high) for low in ends for high in ends if low < high] + [(0.0, 0.0)]
@@ -349,10 +329,11 @@ def _claim_cases() -> list[Inputs]:
 
 def _read_word(answer: Any, *_: Any) -> str:
     word = answer.strip().lower() if isinstance(answer, str) else ""
-    if word not in (YES, NO, OPEN):
+    if word not in get_args(Verdict):
         what = repr(answer) if isinstance(answer, bool | str) else "something else"
         raise UnreadableError(
-            f"your function returned {what[:40]}; one of {YES!r}, {NO!r} and {OPEN!r} is wanted."
+            f"your function returned {what[:40]}; one of 'supported', 'contradicted' and "
+            "'undecided' is wanted."
         )
     return word
 
@@ -360,33 +341,30 @@ def _read_word(answer: Any, *_: Any) -> str:
 CLAIM = Exercise(
     name="claim",
     asks='(low, high) -> "supported", "contradicted" or "undecided"',
-    right=right_claim,
+    right=verdict_of,
     cases=_claim_cases,
     read=_read_word,
     tried="37 intervals: above 0, below it, around it, and with an end at 0.",
     start="if low > 0: … Then which end tells that the whole interval is below 0?",
-    solution=(right_claim, verdict_of),
     mistakes="""
     ✗ 'supported' and 'contradicted' are swapped.
       the interval is that of ours - theirs: above 0, ours is better.
-    | low > 0 => high < 0 && NO if high < 0 => NO if low > 0
+    | low > than => HIGH && high < than => low > than && HIGH => high < than
     ✗ only the middle of the interval is looked at.
       by chance alone it is nearly always on one side of 0. With 0 anywhere between the ends, and
       not only in the middle, both are open. Ask the ends: low > 0, high < 0.
-    | low > 0 => low + high > 0 && high < 0 => low + high < 0
+    | low > than => low + high > 0 && high < than => low + high < 0
     ✗ an end at 0 is not undecided for you.
       0 means no difference, and that has not been ruled out: > and <, not >= and <=.
     | low > => low >= && high < => high <=
-    | low > => low >=
-    | high < => high <=
     ✗ 'undecided' is missing: you say 'contradicted' as soon as 0 is inside.
       that a difference was not found is not that there is none. An interval around 0 leaves both
       open.
-    | NO if high < 0 else OPEN => NO
+    | if high < than else "undecided" =>
     ✗ the wrong end is asked.
       the whole interval is above 0 if its *lower* end is: low > 0. And below 0 if its upper end is:
       high < 0.
-    | low > 0 => high > 0 && high < 0 => low < 0
+    | low > than => high > than && high < than => low < than
     """,
 )
 
@@ -395,40 +373,38 @@ CLAIM = Exercise(
 
 
 def _embed(ids: Tensor, places: Tensor) -> Tensor:
+    _check(ids)
     table = _bert("left-to-right", 13).embeddings
     x = table.token(ids) + table.segment.weight[0] + table.position(places)
     return table.norm(x)  # type: ignore[no-any-return]
 
 
-@checked
 def right_reader(ids: Tensor) -> Tensor:
     """Read from left to right, by a mask: (B, S) -> (B, S, D)."""
+    x = _embed(ids, torch.arange(ids.shape[-1]))
     length, layers = ids.shape[1], _bert("left-to-right", 13).encoder.layers
     square = torch.ones(length, length, dtype=torch.bool)
-    x = _embed(ids, torch.arange(length))
     for layer in layers:
         x = layer(x, square.tril())[0]
     return x
 
 
-@checked
 def _embedding(ids: Tensor) -> Tensor:
-    return _embed(ids, torch.arange(ids.shape[1]))
+    return _embed(ids, torch.arange(ids.shape[-1]))
 
 
 @cache
 def _parts() -> tuple[nn.LSTM, nn.Conv1d]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(16)
-        return nn.LSTM(SIZE, SIZE, batch_first=True), nn.Conv1d(SIZE, SIZE, kernel_size=3)
+        lstm = nn.LSTM(SIZE, SIZE, batch_first=True).requires_grad_(False)
+        return lstm, nn.Conv1d(SIZE, SIZE, kernel_size=3).requires_grad_(False)
 
 
-@checked
 def _lstm(ids: Tensor) -> Tensor:
     return 3 * _parts()[0](_embedding(ids))[0]  # type: ignore[no-any-return]
 
 
-@checked
 def _convolution(ids: Tensor) -> Tensor:
     before = F.pad(_embedding(ids).mT, (2, 0))  # nothing stands before the first
     return 3 * _parts()[1](before).mT  # type: ignore[no-any-return]
@@ -467,9 +443,6 @@ LOOK_AHEAD_TEST = TestExercise(
     ✗ VTongTV/bert-from-scratch: builds the causal mask, then passes the plain mask on.
       replace the last token: no state before it may move.
     | square.tril() => None
-    ✗ a mask for one layer: the first layer gets the causal mask, the layer above looks both ways.
-      replace the last token: no state before it may move.
-    | square.tril() => square.tril() if layer is layers[0] else None
     ✗ a diagonal off by one: lets each token see the next one.
       look at the state just before the token that you replace, not only at far ones.
     | tril() => tril(1)
@@ -489,26 +462,12 @@ LOOK_AHEAD_TEST = TestExercise(
     ✗ a mask cut to a window: hides the next 8 tokens, and forgets all behind them.
       take a long text, 32 tokens, and look far ahead: replace the last, look at the first.
     | square.tril() => square.tril() | square.triu(9) && in layers => in layers[:1]
-    ✗ a norm over the wrong axis: mean and spread are taken over the places of the text, not over
-    the numbers of a state.
-      replace the last token: no state before it may move.
-    | return x => return F.layer_norm(x.mT, (length,), eps=1e-3).mT
     ✗ the mean of the text added: a sentence vector is added to each state, and it has read the end.
       replace the last token: no state before it may move.
     | return x => return x + x.mean(dim=1, keepdim=True)
     ✗ positions counted from the end: the last token is always at position 0, so that each state
     knows how much is to come.
       cut the end off instead of replacing it: states(ids[:, :5]) must be states(ids)[:, :5].
-    | torch.arange(length) => torch.arange(length).flip(0)
-    ✗ a cache by token id: states are kept in a dictionary, so a token that comes again overwrites
-    the state of its first place.
-      take a text in which tokens come twice, as in torch.randint(5, 100, (8, 32)).
-    | return x => return x.take_along_dim(_last_place(ids), dim=1)
+    | torch.arange(ids.shape[-1]) => torch.arange(ids.shape[-1]).flip(0)
     """,
 )
-
-
-def _last_place(ids: Tensor) -> Tensor:
-    """Where each token comes last in its text: (B, S, 1)."""
-    same = ids[:, :, None] == ids[:, None, :]
-    return (same * torch.arange(ids.shape[1])).amax(dim=-1, keepdim=True)

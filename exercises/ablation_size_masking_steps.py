@@ -1,6 +1,5 @@
 """The exercises of notebook 14: perplexity, six maskings in one, a crossing, a test and a game."""
 
-import copy
 import math
 import random
 from collections import Counter
@@ -17,7 +16,7 @@ from bertedu.pretraining.masking import mask_tokens, read_procedure
 from bertedu.text.tokenization import MASK_ID, SPECIAL_TOKENS
 from exercises import judge
 from exercises.judge import Exercise, Inputs, anything_moved, offered
-from exercises.museum import TestExercise, exhibits
+from exercises.museum import TestExercise
 
 _MAKE_NEW = "its next user gets others. Make new lists."
 
@@ -31,10 +30,9 @@ def right_perplexity(losses: Sequence[float], words: Sequence[int]) -> float:
 def _perplexity_cases() -> list[Inputs]:
     dice = random.Random(14)
     cases: list[Inputs] = [([2.0], [1]), ([2.0], [3]), ([1.0, 3.0], [3, 1]), ([0.5, 2.5], [2, 2])]
-    for batches in (2, 3, 4, 6):
-        for _ in range(14):
-            losses = [dice.randrange(5, 61) / 10 for _ in range(batches)]
-            cases.append((losses, [dice.randint(1, 15) for _ in range(batches)]))
+    for batches in [2] * 14 + [3] * 14 + [4] * 14 + [6] * 14:
+        losses = [dice.randrange(5, 61) / 10 for _ in range(batches)]
+        cases.append((losses, [dice.randint(1, 15) for _ in range(batches)]))
     return cases
 
 
@@ -200,7 +198,6 @@ CROSSING = Exercise(
     ✗ where ours does not stay above, the answer is not None.
       after the loop, nothing found is None: no number says never.
     | return found => return found or -1
-    | return found => return found or 0
     """,
 )
 
@@ -262,19 +259,7 @@ def _without(**where: Any) -> Record:
 _OWN_RECIPE = {"learning_rate": 1e-3, "batch_size": 16, "epochs": 6, "train_examples": 900}
 
 
-class _RecordTest(TestExercise):
-    """What is shown is no function but a list, and a test may sort it or empty it."""
-
-    def __call__(self, function: object) -> None:
-        """Print the verdict, and put all records back as they were."""
-        shown = [*(record for _, record in self.right), *(e.broken for e in exhibits(self))]
-        before = copy.deepcopy(shown)
-        super().__call__(function)
-        for record, rows in zip(shown, before, strict=True):
-            record[:] = rows
-
-
-FAIR = _RecordTest(
+FAIR = TestExercise(
     name="fair",
     asks="(rows) -> bool, true if the variants can be compared. rows is a list of dictionaries, "
     "one a run, with the columns of check.play_record()",
@@ -304,20 +289,10 @@ FAIR = _RecordTest(
     budget: this variant has read twice the tokens in as many steps.
       compare pretraining_tokens, not pretraining_steps alone.
     | = _set({"pretraining_tokens": 80_000_000}, variant="L8 H256")
-    ✗ smaller batches where memory ran out: this variant has read the same tokens, but in twice the
-    steps.
-      compare pretraining_steps, not pretraining_tokens alone.
-    | = _set({"pretraining_steps": 40_000}, variant="L8 H256")
-    ✗ a line copied from the last report: that one was trained on all examples, the others on 3,000.
-      compare train_examples.
-    | = _set({"train_examples": 12_000}, variant="L4 H128")
     ✗ tuned where one hoped for more: the learning rate was searched for the own variant; the others
     got the default.
       compare learning_rate.
     | = _set({"learning_rate": 1e-4}, variant="L2 H128")
-    ✗ fine-tuned in smaller batches: the largest variant did not fit into memory with 32 examples.
-      compare batch_size.
-    | = _set({"batch_size": 16}, variant="L8 H256")
     ✗ a run that looked unfinished: one run alone was given more epochs.
       compare every run, not the first one of each variant.
     | = _set({"epochs": 10}, variant="L4 H128", task="entities", seed=2)
@@ -329,19 +304,11 @@ FAIR = _RecordTest(
     double.
       count the rows or compare sorted lists: a set holds a seed once.
     | = _replaced(lambda row: [row, row | {"score": 0.7}], variant="L2 H128", task="topic", seed=1)
-    ✗ other seeds: one variant was run on another day, with seeds from 4 on, so that nothing is
-    paired.
-      compare which seeds there are, not how many.
-    | = _replaced(lambda row: [row | {"seed": row["seed"] + 4}], variant="L8 H256")
     ✗ a row under the wrong task: a slip of the paste: one task has a run too many, the other one
     too few.
       compare pairs of task and seed: the number of rows is right, and so are all tasks and all
       seeds.
     | = _set({"task": "entities"}, variant="L4 H128", task="topic", seed=3)
-    ✗ a task that was left out: one variant was never run on it, so its mean is one over other
-    tasks.
-      compare the tasks of the variants.
-    | = _without(variant="L2 H128", task="entities")
     ✗ dev taken for test: one variant's scores come from the split on which its best epoch was
     chosen.
       compare split.

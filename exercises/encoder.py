@@ -12,7 +12,7 @@ from bertedu.model.bert import BertOutput
 from bertedu.model.config import BertConfig
 from bertedu.model.encoder import EncoderLayer, FeedForward
 from exercises import judge
-from exercises.judge import Exercise, Inputs, Named, drawer, like, number, shaped, whole
+from exercises.judge import Exercise, Inputs, drawer, like, named, number, shaped, whole
 from exercises.museum import TestExercise
 
 Map = Callable[[Tensor], Tensor]  # (S, H) -> (S, H)
@@ -129,10 +129,10 @@ def _parts(length: int, size: int, draw: Callable[..., Tensor]) -> Inputs:
     (scale_1, shift_1), (scale_2, shift_2) = draw(2, 2, size) / 2
     norm = "(a layer norm of its own scale and shift)"
     return (
-        Named("(fixed weights that sum to 1)", lambda x: weights @ x @ value),
-        Named("(two fixed maps, GELU between)", lambda x: F.gelu(x @ first) @ second),
-        Named(norm, lambda x: F.layer_norm(x, (size,), 1 + scale_1, shift_1, 1e-12)),
-        Named(norm, lambda x: F.layer_norm(x, (size,), 1 + scale_2, shift_2, 1e-12)),
+        named("(fixed weights that sum to 1)", lambda x: weights @ x @ value),
+        named("(two fixed maps, GELU between)", lambda x: F.gelu(x @ first) @ second),
+        named(norm, lambda x: F.layer_norm(x, (size,), 1 + scale_1, shift_1, 1e-12)),
+        named(norm, lambda x: F.layer_norm(x, (size,), 1 + scale_2, shift_2, 1e-12)),
     )
 
 
@@ -282,9 +282,6 @@ COSINE = Exercise(
     ✗ this is the dot product: long vectors win.
       divide by both lengths: a.norm() * b.norm().
     | / (a.norm() * b.norm()) =>
-    ✗ it is divided by one length only.
-      divide by a.norm() and by b.norm().
-    | * b.norm() =>
     ✗ the lengths are squared.
       a @ a is the length squared: take its root, a.norm().
     | a.norm() * b.norm() => (a @ a) * (b @ b)

@@ -10,7 +10,7 @@ from bertedu.model.bert import Bert
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ScalarMix
 from bertedu.model.features import LayerFeatures
-from exercises.judge import Exercise, Inputs, drawer, number, offered, shaped
+from exercises.judge import Exercise, Inputs, drawer, named, number, offered, shaped
 from exercises.museum import TestExercise
 
 
@@ -22,9 +22,8 @@ def right_layer_mix(states: Tensor, weights: Tensor, scale: float) -> Tensor:
 
 def _mix_cases() -> Iterator[Inputs]:
     draw = drawer(12)
-    for layers, length, size, count in ((2, 1, 2, 20), (3, 2, 2, 40), (4, 5, 3, 40)):
-        for i in range(count):
-            yield draw(layers, length, size), draw(layers), (0.5, 2.0, 3.0)[i % 3]
+    for i, shape in enumerate([(2, 1, 2)] * 20 + [(3, 2, 2)] * 40 + [(4, 5, 3)] * 40):
+        yield draw(*shape), draw(shape[0]), (0.5, 2.0, 3.0)[i % 3]
 
 
 LAYER_MIX = Exercise(
@@ -46,9 +45,6 @@ LAYER_MIX = Exercise(
       softmax fixes the total at 1, so a number of its own says how large the sum may be:
       scale * (...).
     | scale * =>
-    ✗ this is the plain mean of the layers: the weights are not looked at.
-      equal shares are only how the training begins. Each layer has its own: weights.softmax(dim=0).
-    | (shares[:, None, None] * states).sum => states.mean
     ✗ the sum is divided by the number of layers.
       the shares sum to 1 already, so this is .sum(dim=0), not .mean(dim=0).
     | .sum => .mean
@@ -69,16 +65,12 @@ def _concat_cases() -> Iterator[Inputs]:
         yield from ((states, count) for count in range(1, layers + 1))
 
 
-def _wanted_shape(states: Sequence[Tensor], count: int) -> tuple[int, int]:
-    return len(states[0]), count * states[0].shape[1]
-
-
 CONCAT_LAYERS = Exercise(
     name="concat_layers",
     asks="(hidden_states, L + 1 of (S, H), count) -> (S, count * H)",
     right=right_concat_layers,
     cases=_concat_cases,
-    read=shaped("your answer", _wanted_shape),
+    read=shaped("your answer", lambda states, count: (len(states[0]), count * len(states[0][0]))),
     tried="14 cases, of 2 to 5 layers, from one of them to all.",
     start="hidden_states[-count:], a list of the states wanted; then torch.cat with dim=-1.",
     solution=(LayerFeatures, right_concat_layers),
@@ -87,9 +79,6 @@ CONCAT_LAYERS = Exercise(
       hidden_states[0] is the embedding, which knows no context: count from the end,
       hidden_states[-count:].
     | [-count:] => [:count]
-    ✗ these are the lowest layers; the last are wanted.
-      count from the end: hidden_states[-count:].
-    | [-count:] => [1 : count + 1]
     ✗ it is one layer too low: the last is left out.
       a slice leaves its end out already: hidden_states[-count:], with nothing behind the colon.
       (With L layers there are L + 1 states, so the last is number L.)
@@ -100,17 +89,6 @@ CONCAT_LAYERS = Exercise(
     | torch.cat => torch.stack && , dim=-1) => ).reshape(len(hidden_states[0]), -1)
     """,
 )
-
-
-class _Named(nn.Module):
-    """A model that a check can name in one line."""
-
-    def __init__(self, name: str, *parts: nn.Module) -> None:
-        super().__init__()
-        self.name, self.parts = name, nn.ModuleList(parts)
-
-    def __repr__(self) -> str:
-        return self.name
 
 
 def _frozen(part: nn.Module) -> nn.Module:
@@ -135,7 +113,7 @@ def _models() -> list[Inputs]:
             ("a frozen table 9 × 4 in a frozen stack, an LSTM 4 → 3, a linear layer 3 → 5",
              frozen, nn.LSTM(4, 3), nn.Linear(3, 5)),
         )  # fmt: skip
-        return [(_Named(*one),) for one in described]
+        return [(named(name, nn.ModuleList(parts)),) for name, *parts in described]
 
 
 def _moves_otherwise(now: nn.Module, before: nn.Module) -> bool:
@@ -164,9 +142,6 @@ TRAINABLE = Exercise(
     ✗ frozen parameters are counted as well.
       a parameter with requires_grad=False has no gradient and does not move: if p.requires_grad.
     | if p.requires_grad =>
-    ✗ only the frozen parameters are counted.
-      requires_grad=True means that it moves: leave out the not.
-    | if p => if not p
     ✗ this is the number of tensors, not of the numbers in them.
       a weight of 4 × 2 holds eight numbers: p.numel().
     | p.numel() => 1

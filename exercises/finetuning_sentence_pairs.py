@@ -39,12 +39,11 @@ def _rows_cases() -> list[Inputs]:
     dice = random.Random(20)
     words = "the dog ##s bark ##ed at night and we slept .".split()
     cases: list[Inputs] = [(["dogs"], [["bark"], ["do", "not"]])]
-    for choices, most in ((2, 2), (3, 3), (4, 4), (4, 6)):
-        for _ in range(15):
-            sizes = [dice.randint(1, most) for _ in range(choices)]
-            sizes[dice.randrange(choices)] = most + 1  # never all alike: something is padded
-            beginning = dice.choices(words, k=dice.randint(1, most))
-            cases.append((beginning, [dice.choices(words, k=size) for size in sizes]))
+    for choices, most in [(2, 2)] * 15 + [(3, 3)] * 15 + [(4, 4)] * 15 + [(4, 6)] * 15:
+        sizes = [dice.randint(1, most) for _ in range(choices)]
+        sizes[dice.randrange(choices)] = most + 1  # never all alike: something is padded
+        beginning = dice.choices(words, k=dice.randint(1, most))
+        cases.append((beginning, [dice.choices(words, k=size) for size in sizes]))
     return cases
 
 
@@ -124,11 +123,10 @@ def right_choice_head(
 
 def _head_cases() -> list[Inputs]:
     draw = judge.drawer(21)
-    sizes = ((10, 1, 2, 1), (20, 2, 2, 2), (30, 2, 3, 4), (30, 3, 4, 5), (10, 5, 4, 8))
+    sizes = [(1, 2, 1)] * 10 + [(2, 2, 2)] * 20 + [(2, 3, 4)] * 30 + [(3, 4, 5)] * 30
     return [
         (draw(examples * choices, size), draw(size), draw() + 0.3, choices)
-        for count, examples, choices, size in sizes
-        for _ in range(count)
+        for examples, choices, size in sizes + [(5, 4, 8)] * 10
     ]
 
 
@@ -174,10 +172,9 @@ def right_choice_loss(scores: Tensor, labels: Tensor) -> Tensor:
 
 def _loss_cases() -> Iterator[Inputs]:
     generator = torch.Generator().manual_seed(22)
-    for count, examples, choices in ((20, 1, 2), (40, 2, 3), (40, 3, 4), (20, 7, 4)):
-        for _ in range(count):
-            scores = torch.randn(examples, choices, generator=generator).mul(20).round() / 10
-            yield scores, torch.randint(choices, (examples,), generator=generator)
+    for size in [(1, 2)] * 20 + [(2, 3)] * 40 + [(3, 4)] * 40 + [(7, 4)] * 20:
+        scores = torch.randn(size, generator=generator).mul(20).round() / 10
+        yield scores, torch.randint(size[1], size[:1], generator=generator)
 
 
 CHOICE_LOSS = Exercise(

@@ -5,11 +5,11 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from bertedu.finetuning.kinds import Classification
 from bertedu.model.heads import ClassificationHead
+from exercises import judge
 from exercises.judge import Exercise, Inputs, number, offered, parts, read_wholes, shaped, whole
 from exercises.museum import TestExercise
 
@@ -20,11 +20,7 @@ def right_class_shares(c: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def _shares_cases() -> list[Inputs]:
-    generator = torch.Generator().manual_seed(21)
-
-    def draw(*shape: int) -> Tensor:
-        return torch.randint(-4, 5, shape, generator=generator) / 2
-
+    draw = judge.drawer(21)
     sizes = [(1, 1, 2)] * 5 + [(1, 2, 2)] * 10 + [(2, 2, 2)] * 20 + [(3, 2, 4)] * 25
     return [(draw(b, h), draw(k, h), draw(k)) for b, h, k in sizes + [(4, 5, 3)] * 20]
 

@@ -38,15 +38,14 @@ def right_align(word_ids: WordIds, tags: Sequence[int]) -> list[int]:
 def _align_cases() -> list[Inputs]:
     dice = random.Random(21)
     cases: list[Inputs] = []
-    for count, words in ((20, 1), (30, 2), (30, 3), (40, 6)):
-        for _ in range(count):
-            sizes = [dice.choice((1, 1, 2, 3)) for _ in range(words)]
-            if words > 2 and dice.random() < 0.3:
-                sizes[dice.randrange(words - 1)] = 0  # a word that has no piece at all
-            pieces = [word for word, size in enumerate(sizes) for _ in range(size)]
-            padding = [None] * dice.choice((0, 0, 1, 2))
-            tags = [dice.randrange(1, 7) if dice.random() < 0.7 else 0 for _ in range(words)]
-            cases.append(([None, *pieces, None, *padding], tags))
+    for words in [1] * 20 + [2] * 30 + [3] * 30 + [6] * 40:
+        sizes = [dice.choice((1, 1, 2, 3)) for _ in range(words)]
+        if words > 2 and dice.random() < 0.3:
+            sizes[dice.randrange(words - 1)] = 0  # a word that has no piece at all
+        pieces = [word for word, size in enumerate(sizes) for _ in range(size)]
+        padding = [None] * dice.choice((0, 0, 1, 2))
+        tags = [dice.randrange(1, 7) if dice.random() < 0.7 else 0 for _ in range(words)]
+        cases.append(([None, *pieces, None, *padding], tags))
     return sorted(cases, key=lambda case: len(case[0]))
 
 
@@ -101,12 +100,8 @@ def right_tag_shares(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 def _share_cases() -> list[Inputs]:
     draw = judge.drawer(22)
-    sizes = ((20, 2, 3, 4), (30, 3, 2, 4), (30, 4, 3, 2), (20, 6, 5, 7))
-    return [
-        (draw(tokens, size), draw(tags, size), draw(tags))
-        for count, tokens, size, tags in sizes
-        for _ in range(count)
-    ]
+    sizes = [(2, 3, 4)] * 20 + [(3, 2, 4)] * 30 + [(4, 3, 2)] * 30 + [(6, 5, 7)] * 20
+    return [(draw(tokens, h), draw(tags, h), draw(tags)) for tokens, h, tags in sizes]
 
 
 TAG_SHARES = Exercise(
@@ -147,11 +142,8 @@ def right_entities(tags: Tags) -> list[Span]:
 
 def _entity_cases() -> list[Inputs]:
     dice = random.Random(23)
-    return [
-        (dice.choices(ALL_TAGS, weights=[3, 2, 3, 2, 3, 1, 1], k=size),)
-        for count, size in ((20, 2), (40, 3), (60, 4), (60, 8))
-        for _ in range(count)
-    ]
+    sizes = [2] * 20 + [3] * 40 + [4] * 60 + [8] * 60
+    return [(dice.choices(ALL_TAGS, weights=[3, 2, 3, 2, 3, 1, 1], k=size),) for size in sizes]
 
 
 def _read_spans(answer: Any, *_: Any) -> list[Any]:
@@ -217,15 +209,14 @@ def _f1_cases() -> list[Inputs]:
     dice = random.Random(24)
     pieces = [[f"B-{kind}", f"I-{kind}"][:size] for kind in TYPES for size in (1, 2)]
     cases: list[Inputs] = [([["O", "O"]], [["O", "O"]])]
-    for count, sentences, size in ((20, 1, 2), (40, 2, 3), (40, 2, 5), (40, 4, 7)):
-        for _ in range(count):
-            chosen = [dice.choices([["O"]] * 6 + pieces, k=size) for _ in range(sentences)]
-            truth = [[*chain(*some)][:size] for some in chosen]
-            found = [
-                [tag if dice.random() < 0.7 else dice.choice(ALL_TAGS) for tag in tags]
-                for tags in truth
-            ]
-            cases.append((truth, found))
+    for sentences, size in [(1, 2)] * 20 + [(2, 3)] * 40 + [(2, 5)] * 40 + [(4, 7)] * 40:
+        chosen = [dice.choices([["O"]] * 6 + pieces, k=size) for _ in range(sentences)]
+        truth = [[*chain(*some)][:size] for some in chosen]
+        found = [
+            [tag if dice.random() < 0.7 else dice.choice(ALL_TAGS) for tag in tags]
+            for tags in truth
+        ]
+        cases.append((truth, found))
     return cases
 
 

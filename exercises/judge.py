@@ -15,13 +15,14 @@ import random
 import re
 import sys
 import textwrap
+import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
-from types import EllipsisType, TracebackType
+from types import EllipsisType
 from typing import Any
 
 import numpy as np
@@ -38,25 +39,15 @@ class UnreadableError(Exception):
     """An answer of the wrong kind. The message says what came, and what is wanted."""
 
 
-@dataclass(frozen=True, eq=False)
-class Named:
-    """A function among the inputs, with a name that is the same in every run."""
-
-    name: str
-    function: Function
-
-    def __call__(self, *inputs: Any) -> Any:
-        """Call the function."""
-        return self.function(*inputs)
-
-    def __repr__(self) -> str:
-        """Return the name."""
-        return self.name
+def named(name: str, thing: Any) -> Any:
+    """Give a function or model among the inputs a name that is the same in every run."""
+    thing.__name__ = name
+    return thing
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """A usual mistake: what one sees, what to change, and the functions that make it."""
+    """A usual mistake: what one sees, what to change (or to try), and what makes it."""
 
     what: str
     likely: str
@@ -80,9 +71,7 @@ def drawer(seed: int) -> Callable[..., Tensor]:
 
 def tensor_moved(now: Any, before: Any) -> bool:
     """Whether a tensor is not as it was. Lists and the like a learner may work in."""
-    return isinstance(before, Tensor) and (
-        now.shape != before.shape or not torch.equal(now, before)
-    )
+    return isinstance(before, Tensor) and not torch.equal(now, before)
 
 
 def anything_moved(now: Any, before: Any) -> bool:
@@ -131,17 +120,22 @@ class Exercise(Registered):
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The names of the function's arguments."""
-        return tuple(inspect.signature(self.right).parameters)
+        """The names of the function's arguments; what the package may leave out is none."""
+        every = inspect.signature(self.right).parameters.values()
+        return tuple(one.name for one in every if one.default is one.empty)
 
 
 @cache
 def mistakes_of(exercise: Exercise) -> tuple[Mistake, ...]:
     """Make the wrong functions of an exercise."""
-    names = vars(sys.modules[exercise.cases.__module__])
+    return make_mistakes(exercise.mistakes, exercise.right, exercise.cases.__module__)
+
+
+def make_mistakes(text: str, right: Any, module: str) -> tuple[Mistake, ...]:
+    """Make the wrong functions of a text (see exercises/patch.py) that stands in that module."""
     return tuple(
-        Mistake(what, likely, tuple(patched(exercise.right, one, names) for one in patches))
-        for what, likely, patches in read_mistakes(exercise.mistakes)
+        Mistake(what, likely, tuple(patched(right, one, vars(sys.modules[module])) for one in ways))
+        for what, likely, ways in read_mistakes(text)
     )
 
 
@@ -176,42 +170,30 @@ def judge(exercise: Exercise, function: object) -> str:
     smallest = f"Smallest case: {show(exercise.arguments, cases[first])}."
     got = mine[first]
 
+    def wrong(what: str, likely: str, difference: str = "") -> str:
+        return report(f"✗ {name}: {what}", smallest, difference, likely=likely)
+
     difference = _difference(exercise, cases[first], got, ours[first])
     if mistake := _same_mistake(exercise, cases, mine):
-        return report(f"✗ {name}: {mistake.what}", smallest, difference, likely=mistake.likely)
-    again = call_all(exercise, function, cases, seed=1)
-    if not all(map(_alike, mine, again)):
-        return report(
-            f"✗ {name}: the same input gives another result each time.",
-            smallest,
-            likely="your function draws random numbers of its own. Use only what it is given: "
-            f"{', '.join(exercise.arguments)}.",
-        )
+        return wrong(mistake.what, mistake.likely, difference)
+    if not all(map(_alike, mine, call_all(exercise, function, cases, seed=1))):
+        likely = "your function draws random numbers of its own. Use only what it is given: "
+        likely += f"{', '.join(exercise.arguments)}."
+        return wrong("the same input gives another result each time.", likely)
     if got.changed:
         also = " and returns nothing" if got.nothing else ""
-        return report(
-            f"✗ {name}: your function changes {' and '.join(got.changed)} in place{also}.",
-            smallest,
-            likely=exercise.in_place,
-        )
+        what = f"your function changes {' and '.join(got.changed)} in place{also}."
+        return wrong(what, exercise.in_place)
     if got.error is not None:
         return report(*describe_error(name, got.error), smallest, likely=hint(got.error))
     if got.unreadable:
-        return report(f"✗ {name}: {got.unreadable}", smallest)
+        return wrong(got.unreadable, likely="")
     if mistake := _same_first_part(exercise, cases, mine, ours):
-        return report(
-            f"✗ {name}: {mistake.what} (There is more, but this comes first.)",
-            smallest,
-            difference,
-            likely=mistake.likely,
-        )
-    return report(
-        f"✗ {name}: {len(failed)} of {len(cases)} cases come out wrong.",
-        smallest,
-        difference,
-        likely="two mistakes at once, or one that we have not seen yet. Work the smallest case out "
-        f'by hand and print each step; check.solution("{name}") shows ours.',
-    )
+        what = f"{mistake.what} (There is more, but this comes first.)"
+        return wrong(what, mistake.likely, difference)
+    likely = "two mistakes at once, or one that we have not seen yet. Work the smallest case out "
+    likely += f'by hand and print each step; check.solution("{name}") shows ours.'
+    return wrong(f"{len(failed)} of {len(cases)} cases come out wrong.", likely, difference)
 
 
 @cache
@@ -374,8 +356,6 @@ def without_numpy(answer: Any) -> Any:
         return np.array(answer, dtype=answer.dtype.newbyteorder("="), order="C")
     if type(answer) in (list, tuple, set):
         return type(answer)(map(without_numpy, answer))
-    if type(answer) is dict:
-        return {without_numpy(key): without_numpy(value) for key, value in answer.items()}
     return answer
 
 
@@ -549,7 +529,7 @@ def plain(value: Any) -> str:
         return str(round(value, 3) + 0.0)  # + 0.0: no "-0.0"
     if isinstance(value, int) and value >= 10**6:
         return f"{value:_}"
-    return repr(value)
+    return str(value.__name__) if callable(value) else repr(value)
 
 
 def differing(*names: str) -> Callable[[Inputs, Any, Any], str]:
@@ -582,33 +562,27 @@ def describe_error(name: str, error: BaseException) -> tuple[str, str]:
     message = re.sub(r"0x[0-9a-f]+", "0x…", (str(error).splitlines() or [""])[0])[:200]
     kind = type(error).__name__
     first = f"✗ {name}: your function stopped with {kind}" + (f": {message}" if message else ".")
-    return first, _learners_line(error.__traceback__)
+    return first, _learners_line(error)
 
 
 # Code that is not the learner's: Python's own, the installed packages, the course's.
+_EXERCISES, _INSTALLED = Path(__file__).parent, Path(torch.__file__).parents[1]
 _NOT_THEIRS = tuple(
     str(folder.resolve()) + os.sep
-    for folder in (
-        Path(os.__file__).parent,
-        Path(torch.__file__).parent.parent,
-        Path(__file__).parent,
-        Path(__file__).parent.parent / "bertedu",
-    )
+    for folder in (Path(os.__file__).parent, _INSTALLED, _EXERCISES, _EXERCISES.parent / "bertedu")
 )
 
 
-def _learners_line(traceback: TracebackType | None) -> str:
+def _learners_line(error: BaseException) -> str:
     """Return the last line of the learner's own code that an error went through."""
     found = ""
-    while traceback is not None:
-        code = traceback.tb_frame.f_code
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        code = frame.f_code
         file = code.co_filename
         if not file.startswith("<frozen") and not str(Path(file).resolve()).startswith(_NOT_THEIRS):
-            text = linecache.getline(file, traceback.tb_lineno).strip()
-            number = traceback.tb_lineno - code.co_firstlineno + 1
             place = "" if code.co_name == "<lambda>" else f" of {code.co_name}"
-            found = f"Line {number}{place}: {text}"
-        traceback = traceback.tb_next
+            text = linecache.getline(file, line).strip()
+            found = f"Line {line - code.co_firstlineno + 1}{place}: {text}"
     return found
 
 

@@ -1,6 +1,7 @@
 """The exercises of notebook 05: masking, the loss over blanks, a test for losses, two measures."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -31,22 +32,19 @@ def right_masking(
 
 def _masking_cases() -> Iterator[Inputs]:
     """Few words and crowded thresholds, so that every rule is at work in a case one can read."""
-    generator = torch.Generator().manual_seed(5)
-
-    def whole(low: int, high: int, shape: tuple[int, int]) -> Tensor:
-        return torch.randint(low, high, shape, generator=generator)
+    whole = partial(torch.randint, generator=torch.Generator().manual_seed(5))
 
     def draws(shape: tuple[int, int], low: int, high: int) -> Tensor:
         """Uniform draws, half of them between low and high percent; never on a threshold."""
         crowded = whole(0, 2, shape).bool()
         return (torch.where(crowded, whole(low, high, shape), whole(0, 100, shape)) + 0.5) / 100
 
-    for count, shape in ((60, (1, 1)), (60, (1, 2)), (40, (1, 3)), (30, (2, 6)), (10, (4, 16))):
-        for _ in range(count):
-            special = whole(0, 10, shape) < 4
-            ids = torch.where(special, whole(0, WORDS, shape), whole(WORDS, WORDS + 8, shape))
-            words = whole(WORDS, WORDS + 8, shape)
-            yield ids, draws(shape, 0, 30), draws(shape, 60, 100), words
+    sizes = [(1, 1)] * 60 + [(1, 2)] * 60 + [(1, 3)] * 40 + [(2, 6)] * 30 + [(4, 16)] * 10
+    for shape in sizes:
+        special = whole(0, 10, shape) < 4
+        ids = torch.where(special, whole(0, WORDS, shape), whole(WORDS, WORDS + 8, shape))
+        words = whole(WORDS, WORDS + 8, shape)
+        yield ids, draws(shape, 0, 30), draws(shape, 60, 100), words
 
 
 def _read_masking(answer: Any, ids: Tensor, *_: Tensor) -> tuple[list[Any], list[Any]]:
@@ -121,15 +119,14 @@ def right_mlm_loss(logits: Tensor, labels: Tensor, selected: Tensor) -> Tensor:
 
 def _mlm_cases() -> Iterator[Inputs]:
     generator = torch.Generator().manual_seed(6)
-    sizes = ((20, (1, 1, 3)), (30, (1, 2, 3)), (30, (2, 2, 3)), (30, (2, 4, 5)), (10, (4, 9, 7)))
-    for count, (rows, length, vocab) in sizes:
-        for _ in range(count):
-            logits = torch.randn(rows, length, vocab, generator=generator).mul(20).round() / 10
-            labels = torch.randint(1, vocab, (rows, length), generator=generator)
-            selected = torch.rand(rows, length, generator=generator) < 0.4
-            selected[0, 0] = True  # there is always something to predict
-            padding = ~selected & (torch.rand(rows, length, generator=generator) < 0.4)
-            yield logits, labels.masked_fill(padding, PAD_ID), selected
+    sizes = [(1, 1, 3)] * 20 + [(1, 2, 3)] * 30 + [(2, 2, 3)] * 30 + [(2, 4, 5)] * 30
+    for rows, length, vocab in sizes + [(4, 9, 7)] * 10:
+        logits = torch.randn(rows, length, vocab, generator=generator).mul(20).round() / 10
+        labels = torch.randint(1, vocab, (rows, length), generator=generator)
+        selected = torch.rand(rows, length, generator=generator) < 0.4
+        selected[0, 0] = True  # there is always something to predict
+        padding = ~selected & (torch.rand(rows, length, generator=generator) < 0.4)
+        yield logits, labels.masked_fill(padding, PAD_ID), selected
 
 
 MLM_LOSS = Exercise(
@@ -244,11 +241,10 @@ def right_unigram_loss(counts: Tensor, labels: Tensor) -> Tensor:
 def _unigram_cases() -> list[Inputs]:
     generator = torch.Generator().manual_seed(7)
     cases: list[Inputs] = [(torch.tensor([3, 0]), torch.tensor([1]))]  # a word never counted
-    for count, vocab, size in ((19, 2, 1), (30, 3, 2), (30, 5, 4), (20, 12, 30)):
-        for _ in range(count):
-            counts = torch.randint(0, 6, (vocab,), generator=generator)
-            counts[int(torch.randint(vocab, (1,), generator=generator))] += 2
-            cases.append((counts, torch.randint(vocab, (size,), generator=generator)))
+    for vocab, size in [(2, 1)] * 19 + [(3, 2)] * 30 + [(5, 4)] * 30 + [(12, 30)] * 20:
+        counts = torch.randint(0, 6, (vocab,), generator=generator)
+        counts[int(torch.randint(vocab, (1,), generator=generator))] += 2
+        cases.append((counts, torch.randint(vocab, (size,), generator=generator)))
     return cases
 
 
@@ -270,9 +266,6 @@ UNIGRAM_LOSS = Exercise(
     ✗ the shares do not sum to 1: V is missing below the line.
       a count more for each of V words makes V counts more in all: counts.sum() + V.
     | + len(counts) =>
-    ✗ the counts are not turned into probabilities.
-      the logarithm of a count is no loss. Divide by counts.sum() + V first.
-    | / (counts.sum() + len(counts)) =>
     ✗ the logarithm is taken of the mean probability.
       first the logarithm of each, then the mean: share[labels].log().mean().
     | log().mean() => mean().log()
@@ -287,13 +280,12 @@ def right_accuracy(logits: Tensor, labels: Tensor) -> float:
 
 def _accuracy_cases() -> Iterator[Inputs]:
     generator = torch.Generator().manual_seed(8)
-    for count, size, vocab in ((20, 1, 3), (30, 2, 3), (30, 4, 4), (20, 9, 6)):
-        for _ in range(count):
-            places = torch.randperm(3 * size * vocab, generator=generator)[: size * vocab]
-            logits = (places.view(size, vocab) - size * vocab) / 4  # no two alike
-            labels = torch.randint(vocab, (size,), generator=generator)
-            known = torch.rand(size, generator=generator) < 0.4
-            yield logits, torch.where(known, logits.argmax(-1), labels)
+    for size, vocab in [(1, 3)] * 20 + [(2, 3)] * 30 + [(4, 4)] * 30 + [(9, 6)] * 20:
+        places = torch.randperm(3 * size * vocab, generator=generator)[: size * vocab]
+        logits = (places.view(size, vocab) - size * vocab) / 4  # no two alike
+        labels = torch.randint(vocab, (size,), generator=generator)
+        known = torch.rand(size, generator=generator) < 0.4
+        yield logits, torch.where(known, logits.argmax(-1), labels)
 
 
 ACCURACY = Exercise(

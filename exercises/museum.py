@@ -1,39 +1,29 @@
 """Exercises in which the learner writes a test, and the bug museum tests the test."""
 
+import copy
 import io
-import sys
+import re
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from exercises import judge
-from exercises.judge import Registered, UnreadableError
-from exercises.patch import patched, read_mistakes
-
-
-@dataclass(frozen=True)
-class Exhibit:
-    """A broken function out of the bug museum: where it was seen, and what gives it away."""
-
-    seen: str
-    bug: str
-    try_this: str
-    broken: Any
+from exercises.judge import Mistake, Registered, UnreadableError, make_mistakes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TestExercise(Registered):
     """Write a test that accepts every right function and refuses every exhibit.
 
-    The museum is written as mistakes are (see exercises/patch.py), with ``seen: bug`` in the first
-    line, and patches of the first right function.
+    The museum is written as mistakes are (see exercises/patch.py): where a bug was seen and what it
+    is, ``seen: bug``, what gives it away, and one patch of the first right function.
     """
 
     __test__ = False  # pytest: this is no test of ours
 
     argument: str  # the one argument of the learner's test
-    thing: str  # what is tested, in the singular; its plural has an s
+    thing: str  # what is tested, in the singular
     right: tuple[tuple[str, Any], ...]  # how it is written, and itself
     museum: str
     refuses_all: str  # the likely reason why a test refuses everything
@@ -46,14 +36,9 @@ class TestExercise(Registered):
 
 
 @cache
-def exhibits(one: TestExercise) -> tuple[Exhibit, ...]:
-    """Make the broken functions of a museum; each has one patch."""
-    right, names = one.right[0][1], vars(sys.modules[one.solution[0].__module__])
-    return tuple(
-        Exhibit(seen, bug.removesuffix("."), try_this, patched(right, patch, names))
-        for what, try_this, (patch,) in read_mistakes(one.museum)
-        for seen, bug in [what.split(": ", 1)]
-    )
+def exhibits(one: TestExercise) -> tuple[Mistake, ...]:
+    """Make the broken functions of a museum."""
+    return make_mistakes(one.museum, one.right[0][1], one.solution[0].__module__)
 
 
 def judge_test(one: TestExercise, function: object) -> str:
@@ -64,9 +49,9 @@ def judge_test(one: TestExercise, function: object) -> str:
     museum = exhibits(one)
     answers: list[Any] = []
     with judge.undisturbed(seed=0), redirect_stdout(io.StringIO()) as said:
-        for shown in [right for _, right in one.right] + [e.broken for e in museum]:
+        for shown in [right for _, right in one.right] + [bug.wrong[0] for bug in museum]:
             try:
-                answers.append(function(shown))
+                answers.append(function(copy.deepcopy(shown)))  # it may be a list, and sorted there
             except (Exception, SystemExit) as error:
                 answers.append(... if judge.is_stub(error) else error)
     if all(answer is None or answer is Ellipsis for answer in answers):
@@ -92,19 +77,15 @@ def judge_test(one: TestExercise, function: object) -> str:
                 f"✗ {one.name}: your test refuses a right {one.thing}, one written {how}.",
                 likely=one.refuses_right,
             )
-    passed = [e for e, v in zip(museum, verdicts[len(one.right) :], strict=True) if v]
+    passed = [bug for bug, v in zip(museum, verdicts[len(one.right) :], strict=True) if v]
+    things = one.thing + ("es" if one.thing.endswith("s") else "s")
     if passed:
-        of_all = f"{len(passed)} of {len(museum)}"
         return judge.report(
-            f"✗ {one.name}: {of_all} broken {_plural(one.thing)} got past your test.",
-            *(f"- {e.seen}: {e.bug}. To catch it, {e.try_this}" for e in passed),
+            f"✗ {one.name}: {len(passed)} of {len(museum)} broken {things} got past your test.",
+            *(f"- {bug.what} To catch it, {bug.likely}" for bug in passed),
         )
-    names = ", ".join(exhibit.seen.partition(",")[0] for exhibit in museum)
+    names = ", ".join(re.split("[:,]", bug.what)[0] for bug in museum)
     return judge.report(
-        f"✓ {one.name}: accepts {len(one.right)} right {_plural(one.thing)}, catches "
-        f"{len(museum)} broken ones ({names})."
+        f"✓ {one.name}: accepts {len(one.right)} right {things}, catches {len(museum)} broken ones "
+        f"({names})."
     )
-
-
-def _plural(thing: str) -> str:
-    return f"{thing}es" if thing.endswith("s") else f"{thing}s"

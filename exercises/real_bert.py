@@ -123,9 +123,6 @@ FIRST_WRONG = Exercise(
       is too large is where to look.
     | in enumerate(gaps) => in [max(enumerate(gaps), key=lambda pair: pair[1])]
     | not gap <= tolerance => gap == max(gaps)
-    ✗ this is the last wrong rung.
-      all that follow a wrong rung are wrong, too: return the first.
-    | in enumerate(gaps) => in reversed([*enumerate(gaps)])
     ✗ rungs are counted from 1.
       the embeddings are rung 0.
     | return rung => return rung + 1
@@ -135,7 +132,6 @@ FIRST_WRONG = Exercise(
     ✗ a ladder without a wrong rung does not give -1.
       after the loop: return -1.
     | return -1 => return 0
-    | return -1 => return len(gaps)
     """,
 )
 

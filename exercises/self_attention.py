@@ -272,7 +272,6 @@ JOIN_HEADS = Exercise(
     ✗ the heads stand below each other, not side by side.
       a row a token, with the numbers of all heads: flatten the *last* two axes of (B, S, A, d).
     | transpose(1, 2).flatten(2) => flatten(1, 2)
-    | flatten(2) => flatten(1, 2)
     """,
 )
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from bertedu.analysis.fill import fill_blanks
 from bertedu.model.attention import attention_mask
+from bertedu.model.config import DIRECTIONS
 from exercises.judge import Exercise, Inputs, number, parts, read_wholes, shaped
 
 
@@ -19,10 +20,10 @@ def right_top_words(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 def _top_cases() -> Iterator[Inputs]:
     generator = torch.Generator().manual_seed(1)
-    for count, vocab, k in ((10, 2, 1), (20, 3, 1), (30, 3, 2), (20, 5, 3), (20, 12, 5)):
-        for _ in range(count):
-            places = torch.randperm(6 * vocab, generator=generator)[:vocab]  # no two alike
-            yield (places - 2 * vocab) / 4, k
+    sizes = [(2, 1)] * 10 + [(3, 1)] * 20 + [(3, 2)] * 30 + [(5, 3)] * 20 + [(12, 5)] * 20
+    for vocab, k in sizes:
+        places = torch.randperm(6 * vocab, generator=generator)[:vocab]  # no two alike
+        yield (places - 2 * vocab) / 4, k
 
 
 TOP_WORDS = Exercise(
@@ -85,9 +86,6 @@ CHANCE = Exercise(
     | math.log(vocab_size) => math.log(1 / vocab_size)
     """,
 )
-
-
-DIRECTIONS = ("bidirectional", "left-to-right", "right-to-left")
 
 
 def right_which_can_see(position: int, length: int, direction: str) -> set[int]:

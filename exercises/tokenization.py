@@ -237,16 +237,6 @@ ENCODE_PAIR = Exercise(
 )
 
 
-def right_truncate(a: int, b: int, room: int) -> tuple[int, int]:
-    """Return how many tokens of each text stay, when the longer is cut until both fit."""
-    while a + b > room:
-        if a > b:
-            a -= 1
-        else:
-            b -= 1
-    return a, b
-
-
 def _truncate_cases() -> list[Inputs]:
     # When two long texts share an odd room, who gets the last place is a convention, not a rule.
     every = itertools.product(range(1, 9), range(1, 9), range(2, 11))
@@ -257,17 +247,16 @@ def _truncate_cases() -> list[Inputs]:
 TRUNCATE = Exercise(
     name="truncate",
     asks="(a, b, room) -> (kept_a, kept_b): lengths after cutting the longer first",
-    right=right_truncate,
+    right=longest_first,
     cases=_truncate_cases,
     read=parts("kept_a, kept_b", whole, whole),
     tried="every pair of lengths up to 8, in every room up to 10 (but not where two equally long "
     "texts fight for an odd place).",
     start="while a + b > room: and then take one from the longer.",
-    solution=(longest_first, right_truncate),
     mistakes="""
     ✗ only the second text is cut.
       compare the two lengths each time; the longer gives a token.
-    | if a > b => if False
+    | return (room - shorter, shorter) if a > b else (shorter, room - shorter) => return a, room - a
     ✗ each text gets half of the room, even if the other needs less.
       what a short text leaves free belongs to the longer one.
     | = lambda a, b, room: (min(a, room // 2), min(b, room // 2))

@@ -140,7 +140,7 @@ def counted(tokens: list[str], including: bool) -> list[int]:
 
 WRONG: list[tuple[str, Any, str]] = [
     ("lookup", lambda i, t: lookup_by_loops(i, t)[::-1], "in the wrong order"),
-    ("lookup", shifted(-1), "too far left: ids are counted"),
+    ("lookup", shifted(-1), "cases come out wrong"),
     ("lookup", lambda i, t: (F.one_hot(i), t[i]), "only as wide as the largest id"),
     ("lookup", lambda i, t: t[i], "return two things: one_hot, vectors"),
     ("layer_norm", lambda x, a, b, e: a * centered(x) / (std(x) + e) + b, "root, and the variance"),

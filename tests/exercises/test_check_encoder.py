@@ -143,7 +143,7 @@ PLANTED: list[tuple[str, Callable[..., Any], str]] = [
     ("layer_flops", lambda S, H: 22 * S * H * H + 4 * S * S * H, "three maps"),
     ("layer_flops", lambda S, H: 0.5, "a whole number is wanted"),
     ("cosine", torch.dot, "this is the dot product"),
-    ("cosine", lambda a, b: F.normalize(a, dim=0) @ b, "one length only"),
+    ("cosine", lambda a, b: F.normalize(a, dim=0) @ b, "cases come out wrong"),
     ("word_vector", words_only, "[CLS] was not counted"),
     ("word_vector", found_last, "last appearance"),
 ]
@@ -168,7 +168,7 @@ def test_a_test_that_asks_too_little_is_told_so(test: Callable[..., bool], past:
 
 def test_the_museum_passes_a_shape_test() -> None:
     for exhibit in exhibits(LAYER_TEST):
-        y = exhibit.broken()(torch.randn(4, 8))
+        y = exhibit.wrong[0]()(torch.randn(4, 8))
         assert y.shape == (4, 8)
         assert y.isfinite().all()
 

@@ -60,7 +60,7 @@ def test_counts_by_hand() -> None:
     [
         ("layer_mix", lambda s, w, g: g * (w[:, None, None] * s).sum(0), "they do not sum to 1"),
         ("layer_mix", lambda s, w, g: torch.tensordot(w.softmax(0), s, 1), "the scale is missing"),
-        ("layer_mix", lambda s, w, g: g * s.mean(0), "this is the plain mean of the layers"),
+        ("layer_mix", lambda s, w, g: g * s.mean(0), "cases come out wrong"),
         ("layer_mix", lambda s, w, g: s.mul_(2).sum(0), "changes states in place"),
         ("concat_layers", lambda h, n: torch.cat(h[len(h) - 1 - n : len(h) - 1], -1), "too low"),
         ("concat_layers", lambda h, n: torch.cat(list(h[-n:])), "your answer has shape"),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from verdicts import assert_named, verdict, words
+from verdicts import assert_named, seen, verdict, words
 
 from bertedu.pretraining.recipe import Recipe
 from exercises import check
@@ -233,7 +233,7 @@ def looks_into_the_state(trainer: Any) -> bool:
     return right_resume_test(trainer) and "m" in trainer().save()
 
 
-NAMES = [exhibit.seen for exhibit in exhibits(RESUME_TEST)]
+NAMES = [seen(exhibit) for exhibit in exhibits(RESUME_TEST)]
 
 
 def test_another_good_test_passes() -> None:
@@ -269,7 +269,7 @@ def test_tests_that_refuse_right_trainers_are_told_why(t: Callable[..., Any], te
     assert text in said
 
 
-@pytest.mark.parametrize("shown", [e.broken for e in exhibits(RESUME_TEST)], ids=NAMES)
+@pytest.mark.parametrize("shown", [e.wrong[0] for e in exhibits(RESUME_TEST)], ids=NAMES)
 def test_all_trainers_learn_alike_until_they_are_stopped(shown: Any) -> None:
     """Nothing but resuming gives the broken ones away."""
     assert torch.equal(run(shown(), 300).weights(), run(ByHand(), 300).weights())

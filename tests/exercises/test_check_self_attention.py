@@ -200,7 +200,7 @@ def test_every_exhibit_passes_a_shape_test() -> None:
     """Or it would be no museum piece."""
     x, real = torch.randn(5, 3), torch.tensor([True, True, True, True, False])
     for exhibit in exhibits(LEAK_TEST):
-        mixed, weights = exhibit.broken(x, real, "left-to-right", dropout=0.2)
+        mixed, weights = exhibit.wrong[0](x, real, "left-to-right", dropout=0.2)
         assert mixed.shape == (5, 3)
         assert weights.shape == (5, 5)
         assert mixed.isfinite().all()

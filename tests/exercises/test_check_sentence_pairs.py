@@ -207,9 +207,9 @@ def test_the_builders_draw_by_their_seed_and_leave_articles_alone() -> None:
     for builder in [right for _, right in CHOICE_DATA_TEST.right]:
         assert builder(ARTICLES, 1) == builder(ARTICLES, 1) != builder(ARTICLES, 2)
     for exhibit in exhibits(CHOICE_DATA_TEST):
-        assert exhibit.broken(ARTICLES, 1) == exhibit.broken(ARTICLES, 1)
-        assert all(len(endings) == 4 for _, (_, endings, _) in examples(exhibit.broken, 1))
-        assert exhibit.broken(ARTICLES[:1], 1)  # nobody to draw from, and no error
+        assert exhibit.wrong[0](ARTICLES, 1) == exhibit.wrong[0](ARTICLES, 1)
+        assert all(len(endings) == 4 for _, (_, endings, _) in examples(exhibit.wrong[0], 1))
+        assert exhibit.wrong[0](ARTICLES[:1], 1)  # nobody to draw from, and no error
     assert repr(ARTICLES) == before
 
 

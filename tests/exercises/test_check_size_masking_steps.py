@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from verdicts import assert_named, verdict, words
+from verdicts import assert_named, seen, verdict, words
 
 from bertedu.pretraining.masking import mask_tokens, read_procedure
 from bertedu.studies.ablations import PROCEDURES
@@ -214,7 +214,7 @@ def run_by_run(rows: Record) -> bool:
 @pytest.mark.parametrize("t", [right_fair, run_by_run])
 def test_good_tests_of_fairness_pass(t: Callable[[Record], Any]) -> None:
     said = words(verdict(check.fair, t))
-    assert said.startswith("✓ fair: accepts 6 right records, catches 13 broken ones (two models")
+    assert said.startswith("✓ fair: accepts 6 right records, catches 8 broken ones (two models")
 
 
 def sets_by_variant(*names: str) -> Callable[[Record], bool]:
@@ -233,7 +233,7 @@ def sets_by_variant(*names: str) -> Callable[[Record], bool]:
 def got_past(t: Callable[[Record], Any]) -> set[str]:
     said = words(verdict(check.fair, t))
     assert " broken records got past your test." in said
-    return {e.seen for e in exhibits(FAIR) if f"- {e.seen}: " in said}
+    return {seen(e) for e in exhibits(FAIR) if f"- {seen(e)}: " in said}
 
 
 def test_the_obvious_test_misses_what_sets_cannot_see() -> None:
@@ -244,7 +244,9 @@ def test_the_obvious_test_misses_what_sets_cannot_see() -> None:
     }
 
 
-@pytest.mark.parametrize("name", SAME)
+@pytest.mark.parametrize(
+    "name", ["learning_rate", "epochs", "pretraining_tokens", "split", "tries"]
+)
 def test_what_a_test_does_not_compare_gets_past_it(name: str) -> None:
     """One exhibit more for each column that is left out."""
     missed = got_past(sets_by_variant(*(n for n in SAME if n != name)))

@@ -199,7 +199,7 @@ def test_a_good_test_of_another_kind_passes() -> None:
 
 
 def test_the_museum_is_as_described() -> None:
-    pieces, padding, tokens, alone, untyped, averaged = (e.broken for e in exhibits(TAGGING_TEST))
+    pieces, padding, tokens, alone, untyped, averaged = (e.wrong[0] for e in exhibits(TAGGING_TEST))
     assert scored(pieces, GOOD) == 1
     assert scored(pieces, [*GOOD[:3], "O", "O", "O"]) == 0.5
     assert scored(padding, [*GOOD[:5], "B-PLACE"]) == pytest.approx(4 / 5)

@@ -41,4 +41,9 @@ def assert_named_alone(
 ) -> None:
     """A learner's test that is right, but blind to one exhibit, is told which one, and why."""
     said = words(verdict(check, blind))
-    assert said == f"✗ {first} - {exhibit.seen}: {exhibit.bug}. To catch it, {exhibit.try_this}"
+    assert said == f"✗ {first} - {exhibit.what} To catch it, {exhibit.likely}"
+
+
+def seen(exhibit: Any) -> str:
+    """Where a bug was seen: what stands before the colon."""
+    return str(exhibit.what).split(": ", 1)[0]
