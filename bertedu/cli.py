@@ -535,9 +535,15 @@ def fill(
     """Fill the blanks of a sentence with a pre-trained model."""
     import bertedu
     from bertedu.analysis.fill import fill_blanks
+    from bertedu.model.loading import ENCODERS_ALONE, is_published
     from bertedu.text.tokenization import check_text
 
     check_text(text)
+    if checkpoint in ENCODERS_ALONE and is_published(checkpoint):  # before it is fetched
+        raise ValueError(
+            f"{checkpoint} is an encoder alone: it was published without the head that fills "
+            "blanks. Choose another checkpoint, such as bert-mini"
+        )
     model, tokenizer = bertedu.load(checkpoint)
     blanks = fill_blanks(model, tokenizer, text, top)
     if picture:

@@ -14,9 +14,12 @@ from test_cli_pretrain import command, corpus, encoded, invoke, refused, steps_o
 from typer.testing import CliRunner, Result
 
 from bertedu.cli import app
+from bertedu.model.bert import Bert
 from bertedu.model.config import PRESETS
+from bertedu.model.loading import ENCODERS_ALONE, PUBLISHED, find_model
 from bertedu.pretraining import run as running
 from bertedu.pretraining.run_folder import LOCK_FILE, RUN_FILE
+from bertedu.text.sources import find
 
 __all__ = ["corpus"]  # a fixture
 
@@ -309,6 +312,26 @@ def test_a_file_that_holds_no_text_is_named_before_a_model_is_loaded(
 
 
 # -- fill
+
+
+def test_an_encoder_without_a_head_is_refused_before_it_is_fetched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        pytest.fail("it fetched 83 MB")
+
+    monkeypatch.setattr("bertedu.model.loading.read", fail)
+    message = one_line_error(run("fill", "the ___ barked", "--checkpoint", "minilm"))
+    assert "minilm is an encoder alone" in message
+    assert "such as bert-mini" in message
+
+
+def test_the_encoders_alone_are_those_without_a_head() -> None:
+    for name in PUBLISHED:
+        source = find(name)
+        if not source.path.is_file():
+            pytest.skip("not fetched: run `make weights`")
+        assert isinstance(find_model(name).model, Bert) == (name in ENCODERS_ALONE), name
 
 
 def test_the_example_of_fills_help_has_a_sensible_answer() -> None:

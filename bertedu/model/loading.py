@@ -16,6 +16,7 @@ from bertedu.text.sources import read, shipped
 from bertedu.text.tokenization import SPECIAL_TOKENS
 
 PUBLISHED = ("minilm", "bert-tiny")  # sources that hold the weights of others
+ENCODERS_ALONE = ("minilm",)  # of these, those without a head: known before they are fetched
 _ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")  # owner/name
 _WANTED = (  # of a repository; never a pickle, never code
     *("config.json", "model.safetensors"),

@@ -115,7 +115,7 @@ def neighbors_of(documents: Sequence[EncodedDocument]) -> tuple[Ints, Ints, Ints
 def find_blanks(
     documents: Sequence[EncodedDocument], neighbors: Neighbors, per_kind: int, seed: int = 0
 ) -> Blanks:
-    """Draw blanks of each kind, and as many of any kind, from held-out documents."""
+    """Draw blanks of each kind, and as many of any kind; `[UNK]` is never asked for."""
     kinds = neighbors.kinds(*neighbors_of(documents))
     where = [
         (sentence, place, number)
@@ -123,12 +123,14 @@ def find_blanks(
         for sentence in document.sentences
         for place in range(len(sentence))
     ]
-    short = np.array([len(sentence) <= LONGEST for sentence, _, _ in where])
+    asked = np.array(
+        [len(s) <= LONGEST and s[place] >= len(SPECIAL_TOKENS) for s, place, _ in where]
+    )
     dice = np.random.default_rng(seed)
     blanks = Blanks([], np.array([], int), np.array([], int), [])
     chosen: list[int] = []
     for number, name in enumerate((*KINDS, ALL)):
-        some = np.nonzero(short & ((kinds == number) | (name == ALL)))[0]
+        some = np.nonzero(asked & ((kinds == number) | (name == ALL)))[0]
         some = dice.permutation(some)[:per_kind]
         chosen += some.tolist()
         blanks.kinds.extend([name] * len(some))

@@ -24,7 +24,7 @@ from bertedu.studies.same_question import (
     neighbors_of,
     score_rows,
 )
-from bertedu.text.tokenization import SEP_ID
+from bertedu.text.tokenization import SEP_ID, UNK_ID
 
 SIZE = 40
 
@@ -70,6 +70,12 @@ def test_blanks_are_of_the_kind_they_are_called() -> None:
     for kind in (*KINDS, ALL):  # no blank twice
         some = [(d, p) for (_, p, d), k in zip(chosen, blanks.kinds, strict=True) if k == kind]
         assert len(set(some)) == 20
+
+
+def test_what_cannot_be_read_is_not_asked_for() -> None:
+    documents = [EncodedDocument("", [[UNK_ID, 10, UNK_ID, 11]]) for _ in range(9)]
+    blanks = find_blanks(documents, Neighbors(*neighbors_of(documents), SIZE), per_kind=99)
+    assert set(blanks.places) == {1, 3}
 
 
 def test_joined_sides_are_right_where_they_are_independent() -> None:
