@@ -12,6 +12,7 @@ from bertedu.studies.same_question import BOTH, LEFT, PAIR, RIGHT
 from bertedu.studies.verdicts import Ends
 
 SAME_QUESTION = {BOTH: BLUE, PAIR: GREEN, LEFT: ORANGE, RIGHT: ORANGE}
+WIDTHS = (13, 10, 7, 5, 3)
 RECALL = dict(zip(READERS, (BLUE, ORANGE, "#CC79A7", GREEN, "black"), strict=True))
 
 
@@ -61,8 +62,8 @@ def same_question_plot(kinds: Mapping[str, str], title: str, alt: str) -> Pictur
 def recall_plot(layouts: Mapping[str, str], title: str, alt: str) -> Picture:
     """Draw the nats of each reader against the words of the list, a panel for each layout.
 
-    ``layouts`` is layout -> heading. Curves are means over seeds, bands reach from the best seed to
-    the worst; dashed lines are the exact limits.
+    ``layouts`` is layout -> heading. Lines are means over seeds, the first the widest, since some
+    lie on each other; strokes reach from the best seed to the worst. Dashes are the exact limits.
     """
     with style():
         size = (5.2 * len(layouts) + 1, 5)
@@ -70,15 +71,15 @@ def recall_plot(layouts: Mapping[str, str], title: str, alt: str) -> Picture:
         for axes, (layout, heading) in zip(panels[0], layouts.items(), strict=True):
             lengths = list(lengths_of(layout))
             limits = set()
-            for reader, color in RECALL.items():
+            for width, (reader, color) in zip(WIDTHS, RECALL.items(), strict=True):
                 rows = committed("recall", layout=layout, reader=reader)
                 of = {n: [float(r["loss"]) for r in rows if r["length"] == str(n)] for n in lengths}
                 limits.add(tuple(float(r["limit"]) for r in rows if r["seed"] == "0"))
-                best, worst = ([f(of[n]) for n in lengths] for f in (min, max))
                 mean = [float(np.mean(of[n])) for n in lengths]
-                curve(axes, lengths, mean, best, worst, reader, color, name_at_end=False)
+                axes.plot(lengths, mean, color=color, label=reader, linewidth=width)
+                axes.vlines(lengths, *([f(of[n]) for n in lengths] for f in (min, max)), color)
             for limit in limits:
-                axes.plot(lengths, limit, "--", color=LIMIT, linewidth=2.2, zorder=5)
+                axes.plot(lengths, limit, "--", color="white", linewidth=1.5, zorder=5)
             axes.set(xticks=lengths, xlabel="words in the list")
             axes.set_title(heading, fontsize=15)
         panels[0, 0].set_ylabel("loss, nats")
