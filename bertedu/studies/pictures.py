@@ -94,4 +94,5 @@ def write_in_cells(
 ) -> None:
     """Write the numbers of a heat map into its cells, in white where the cell is dark."""
     for (row, column), value in np.ndenumerate(table):
-        write_in_cell(axes, row, column, f"{value:.{digits}f}", value > white_above, fontsize)
+        dark = bool(value > white_above)
+        write_in_cell(axes, row, column, f"{value:.{digits}f}", dark, fontsize)
