@@ -80,11 +80,11 @@ class AttentionView:
         """
         if not shown:
             raise ValueError("there is nothing to show: give one Attention or more, from attend(…)")
-        self.shown, self.query = shown, query
-        self.starts = [(layer, head)] * len(shown) if starts is None else list(starts)
-        if len(self.starts) != len(shown):
-            raise ValueError(f"{len(self.starts)} starts for {len(shown)} models: one for each")
-        for one, (first, second) in zip(shown, self.starts, strict=True):
+        starts = [(layer, head)] * len(shown) if starts is None else starts
+        if len(starts) != len(shown):
+            raise ValueError(f"{len(starts)} starts for {len(shown)} models: one for each")
+        self.shown, self.query = list(zip(shown, starts, strict=True)), query
+        for one, (first, second) in self.shown:
             heads, size = one.weights.shape[1], len(one.tokens)
             if one.weights.shape != (len(one.layers), heads, size, size):
                 raise ValueError(
@@ -121,7 +121,7 @@ class AttentionView:
                         (255 * one.weights).round().to(torch.uint8).numpy().tobytes()
                     ).decode(),
                 }
-                for one, (layer, head) in zip(self.shown, self.starts, strict=True)
+                for one, (layer, head) in self.shown
             ],
         }
 
@@ -130,25 +130,28 @@ class AttentionView:
 
         Models with different numbers of layers or tokens get one large map each instead.
         """
-        first = self.shown[0]
-        names: list[str] = []
-        frames, large = [], {}
-        for one, (layer, head) in zip(self.shown, self.starts, strict=True):
-            large[f"{one.name}: layer {layer}, head {head}"] = one.head(layer, head), one.tokens
-            frames.append((one.layers.index(layer), len(names) + head - 1))
-            whose = f"{one.name},\n" if len(self.shown) > 1 else ""
-            names += [f"{whose}head {n}" for n in range(1, one.weights.shape[1] + 1)]
-        if any((one.layers, one.tokens) != (first.layers, first.tokens) for one in self.shown):
+        (first, _), *others = self.shown
+        if any((one.layers, one.tokens) != (first.layers, first.tokens) for one, _ in others):
+            large = {
+                f"{one.name}: layer {layer}, head {head}": (one.head(layer, head), one.tokens)
+                for one, (layer, head) in self.shown
+            }
             return attention_maps(large, self.alt)
+        names: list[str] = []
+        frames = []
+        for one, (layer, head) in self.shown:
+            frames.append((one.layers.index(layer), len(names) + head - 1))
+            whose = f"{one.name},\n" if others else ""
+            names += [f"{whose}head {n}" for n in range(1, one.weights.shape[1] + 1)]
         rows = [f"layer {number}" for number in first.layers]
-        maps = torch.cat([one.weights for one in self.shown], dim=1)
+        maps = torch.cat([one.weights for one, _ in self.shown], dim=1)
         return head_grid(maps, rows, names, self.alt, first.tokens, frames)
 
     @property
     def alt(self) -> str:
         """Say in words what the view shows at the start, for those who cannot see it."""
         parts = []
-        for one, (layer, head) in zip(self.shown, self.starts, strict=True):
+        for one, (layer, head) in self.shown:
             weights, tokens = one.head(layer, head), one.tokens
             if self.query is None:
                 query, key = divmod(int(weights.argmax()), len(tokens))

@@ -11,6 +11,7 @@ import html
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,7 @@ from bertedu.model.bert import Bert, BertForPreTraining
 MOST_TOKENS = 64  # more rows than that, one under the other, nobody reads
 MOST_LINES = 20_000  # what the model view draws at once, one line a weight, in about a second
 MOST_NUMBERS = 150_000  # weights, queries and keys in one page: about 1 MB
-SCRIPTS = {
-    "d3": ("mpld3", "js/d3.v5.min.js"),
-    "jQuery": ("xstatic.pkg.jquery", "data/jquery.min.js"),
-}
+D3_JQUERY = (("mpld3", "js/d3.v5.min.js"), ("xstatic.pkg.jquery", "data/jquery.min.js"))
 MARK = "<script data-bertviz>"
 
 
@@ -47,14 +45,24 @@ class BertvizView:
         self._data = for_script(
             json.loads(json.dumps(params), parse_float=lambda number: round(float(number), 4))
         )
-        self._body, self._script = BODIES[kind].replace("{models}", models), _script(kind)
+        how, choices = HELP_AND_CHOICES[kind]
+        padding = "padding:8px;" if kind == "neuron" else ""
+        self._body = (
+            f'<p>{how}</p><div class="bertviz" style="{padding}'
+            "font-family:'Helvetica Neue', Helvetica, Arial, sans-serif;\">"
+            f'<span style="user-select:none">{choices}{models} </span><div id="vis"></div></div>'
+        )
+        self._script = _script(kind)
 
     def _repr_html_(self) -> str:
         name = f"bertviz-{self.kind}-" + hashlib.sha256(self._data.encode()).hexdigest()[:12]
-        libraries = "\n".join(
-            # a notebook page may have `exports`, `module` and `define`: not for these two
-            f"(function (exports, module, define) {{ {_library(name)}\n}}).call(scope);"
-            for name in SCRIPTS
+        libraries = (
+            files(package).joinpath(path).read_text(encoding="utf-8") for package, path in D3_JQUERY
+        )
+        # a notebook page may have `exports`, `module` and `define`: not for these two
+        loaded = "\n".join(
+            f"(function (exports, module, define) {{ {library}\n}}).call(scope);"
+            for library in libraries
         )
         return (
             f'<div class="bertedu-bertviz" data-view="{name}" role="group" '
@@ -67,7 +75,7 @@ class BertvizView:
             "if (place < 0) return;\nconst root = copies[place];\n"
             f'const params = {self._data};\nparams.root_div_id = root.id = "{name}-" + place;\n'
             'root.dataset.drawn = "yes";\n'
-            f"const scope = {{}};\n{libraries}\n"
+            f"const scope = {{}};\n{loaded}\n"
             "const d3 = scope.d3, $ = window.jQuery.noConflict(true);\n"
             f"root.innerHTML = {for_script(self._body)};\n"
             'root.style.cssText = "background: white; color: black; overflow-x: auto";\n'
@@ -102,7 +110,7 @@ def head_view(
     _check_size(first, "numbers", len(shown) * first.weights.numel(), MOST_NUMBERS)
     several = len(models) > 1
     params = {
-        "attention": [_part(one) | {"name": one.name if several else None} for one in shown],
+        "attention": [_part(one, name=one.name if several else None) for one in shown],
         "default_filter": "0",
         "heads": None,
         "include_layers": [number - 1 for number in first.layers],
@@ -132,7 +140,7 @@ def model_view(
     _check_size(shown, "lines", shown.weights.numel(), MOST_LINES)
     heads = _head_names(shown)
     params = {
-        "attention": [_part(shown) | {"name": None}],
+        "attention": [_part(shown, name=None)],
         "default_filter": "0",
         "display_mode": "light",
         "include_heads": list(range(len(heads))),
@@ -166,7 +174,7 @@ def neuron_view(
     _check_size(shown, "numbers", numbers, MOST_NUMBERS)
     own = {"queries": [q.tolist() for q in queries], "keys": [k.tolist() for k in keys]}
     params = {
-        "attention": {"all": _part(shown) | own},
+        "attention": {"all": _part(shown, **own)},
         "bidirectional": shown.direction != "left-to-right",
         "default_filter": "all",
         "display_mode": "light",
@@ -202,13 +210,11 @@ def queries_and_keys(bert: Bert, tokenizer: Tokenizer, text: str) -> list[tuple[
         query, key = part.split_heads(part.query(given[0])), part.split_heads(part.key(given[0]))
         vectors.append((query[0].float().cpu(), key[0].float().cpu()))
 
-    parts = [part for part in bert.modules() if isinstance(part, SelfAttention)]
-    hooks = [part.register_forward_pre_hook(keep) for part in parts]
-    try:
+    with ExitStack() as hooks:  # which leave the model when the block ends
+        for part in bert.modules():
+            if isinstance(part, SelfAttention):
+                hooks.enter_context(part.register_forward_pre_hook(keep))
         attend(bert, tokenizer, text)
-    finally:
-        for hook in hooks:
-            hook.remove()
     return vectors
 
 
@@ -266,46 +272,31 @@ def _head_names(shown: Attention) -> list[str]:
     return [f"head {number}" for number in range(1, shown.weights.shape[1] + 1)]
 
 
-def _part(shown: Attention) -> dict[str, Any]:
-    return {
-        "attn": shown.weights.tolist(),
-        "left_text": shown.tokens,
-        "right_text": shown.tokens,
-    }
+def _part(shown: Attention, **more: Any) -> dict[str, Any]:
+    tokens = shown.tokens
+    return {"attn": shown.weights.tolist(), "left_text": tokens, "right_text": tokens, **more}
 
 
 # -- bertviz's scripts, and the elements that they fill
 
-# in bertviz's own markup, to the last space
-BODIES = {
-    "head": """<p>Point at a token: left attends, right is attended to. Each square is a head, \
-from the left: click to hide or show it, double-click for it alone.</p>\
-<div class="bertviz" style="font-family:'Helvetica Neue', Helvetica, Arial, sans-serif;">
-            <span style="user-select:none">
-                Layer: <select id="layer"></select>{models}
-                \n\
-            </span>
-            <div id='vis'></div>
-        </div>""",
-    "model": """<p>A row a layer, a column a head. Click on a head to see its tokens; click again \
-to close it.</p>\
-<div class="bertviz" style="font-family:'Helvetica Neue', Helvetica, Arial, sans-serif;">
-            <span style="user-select:none">
-                \n\
-            </span>
-            <div id='vis'></div>
-        </div>""",
-    "neuron": """<p>Point at a token, then click on its plus sign: query × key, number by number, \
-adds up to q · k; softmax makes it the weight.</p>\
-<div class="bertviz" \
-style="padding:8px;font-family:'Helvetica Neue', Helvetica, Arial, sans-serif;">
-          <span style="user-select:none">
-            <span class="dropdown-label">Layer: </span><select id="layer"></select>
-            <span class="dropdown-label">Head: </span> <select id="att_head"></select>
-            \n\
-          </span>
-          <div id='vis'></div>
-        </div>""",
+# how to use a view, and bertviz's own markup of what is chosen above it
+HELP_AND_CHOICES = {
+    "head": (
+        "Point at a token: left attends, right is attended to. Each square is a head, from the "
+        "left: click to hide or show it, double-click for it alone.",
+        'Layer: <select id="layer"></select>',
+    ),
+    "model": (
+        "A row a layer, a column a head. Click on a head to see its tokens; click again to close "
+        "it.",
+        "",
+    ),
+    "neuron": (
+        "Point at a token, then click on its plus sign: query × key, number by number, adds up to "
+        "q · k; softmax makes it the weight.",
+        '<span class="dropdown-label">Layer: </span><select id="layer"></select> '
+        '<span class="dropdown-label">Head: </span> <select id="att_head"></select>',
+    ),
 }
 BODY = re.compile(r"requirejs\(\['jquery', 'd3'\],\s*function ?\(\$, d3\) \{(.*)\}\);", re.DOTALL)
 # bertviz counts layers and heads from 0; the paper, and this course, from 1
@@ -339,36 +330,20 @@ EDITS: Mapping[str, Sequence[tuple[str, str]]] = {
 }
 
 
-def _library(name: str) -> str:
-    package, path = SCRIPTS[name]
-    try:
-        return files(package).joinpath(path).read_text(encoding="utf-8")
-    except (ImportError, OSError) as error:
-        raise RuntimeError(
-            f"{name} is missing, which bertviz draws with ({error}): "
-            "pip install mpld3 XStatic-jQuery"
-        ) from None
-
-
 def _script(kind: str) -> str:
     """Read bertviz's script, without what asks another host for d3 and jQuery."""
-    found = BODY.search(files("bertviz").joinpath(f"{kind}_view.js").read_text(encoding="utf-8"))
-    if found is None:
-        raise _changed("the way it loads d3")
-    script, count = re.subn(r"const params = [^\n]*", "", found[1], count=1)
+    shipped = files("bertviz").joinpath(f"{kind}_view.js").read_text(encoding="utf-8")
+    body = BODY.search(shipped)
+    script, count = re.subn(r"const params = [^\n]*", "", body[1] if body else "", count=1)
     script = re.sub(r'console\.log\("(d3 version|x)", [^)]*\)', "", script)
+    if not count or "</script" in script or any(old not in script for old, _ in EDITS[kind]):
+        raise RuntimeError(
+            "bertviz has changed its script: install the version this was written for, "
+            "bertviz==1.4.1"
+        )
     for old, new in EDITS[kind]:
-        count = count and old in script
         script = script.replace(old, new)
-    if not count or "</script" in script:
-        raise _changed("its script")
     return script
-
-
-def _changed(what: str) -> RuntimeError:
-    return RuntimeError(
-        f"bertviz has changed {what}: install the version this was written for, bertviz==1.4.1"
-    )
 
 
 if __name__ == "__main__":

@@ -12,10 +12,9 @@ from torch import Tensor
 
 from bertedu.analysis.attention_view import Attention, attend
 from bertedu.analysis.bertviz import encoder_of
-from bertedu.analysis.views import ORANGE, Picture, heat_map, style
+from bertedu.analysis.views import ORANGE, Picture, heat_map, style, write_in_cell
 from bertedu.model.attention import attention_mask
 from bertedu.model.bert import Bert, BertForPreTraining
-from bertedu.model.config import Direction
 
 
 def attend_all(
@@ -42,6 +41,7 @@ def sides(weights: Tensor, query: int) -> Tensor:
     return torch.stack([part.sum(-1) for part in parts], dim=-1)
 
 
+@style()
 def direction_maps(
     shown: Sequence[Attention], heads: Sequence[tuple[int, int]], query: int, title: str, alt: str
 ) -> Picture:
@@ -53,37 +53,26 @@ def direction_maps(
     """
     maps = [one.head(*place) for one, place in zip(shown, heads, strict=True)]
     top = max(float(weights.max()) for weights in maps)
-    with style():
-        figure, panels = plt.subplots(1, len(shown), figsize=(6.1 * len(shown), 7.2), squeeze=False)
-        for axes, one, weights, (layer, head) in zip(panels[0], shown, maps, heads, strict=True):
-            size = len(one.tokens)
-            heat_map(axes, weights.sqrt(), one.tokens, top=top**0.5)
-            for row, column in (~_may_see(size, one.direction)).nonzero().tolist():
-                _box(axes, row, column, fc="#EEEEEE", ec="#AAAAAA", hatch="///", linewidth=0)
-            _box(axes, query, 0, size, fill=False, edgecolor=ORANGE, linewidth=3, zorder=3)
-            for column, weight in enumerate(weights[query].tolist()):
-                if weight >= 0.005:
-                    axes.text(
-                        column,
-                        query,
-                        f"{100 * weight:.0f}",
-                        fontsize=11,
-                        color="white" if weight > 0.3 * top else "black",
-                        ha="center",
-                        va="center",
-                    )
-            axes.set_title(f"{one.name}: layer {layer}, head {head}", fontsize=17)
-            axes.set_xlabel("is attended to (key)")
-            axes.tick_params(labelsize=14)
-        panels[0, 0].set_ylabel("attends (query)")
-        figure.suptitle(title, fontsize=21)
-        return Picture(figure, alt)
+    figure, panels = plt.subplots(1, len(shown), figsize=(6.1 * len(shown), 7.2), squeeze=False)
+    for axes, one, weights, (layer, head) in zip(panels[0], shown, maps, heads, strict=True):
+        size = len(one.tokens)
+        heat_map(axes, weights.sqrt(), one.tokens, top=top**0.5)
+        mask = attention_mask(torch.ones(1, size, dtype=torch.bool), one.direction)
+        hidden = [] if mask is None else (~mask[0, 0]).nonzero().tolist()
+        for row, column in hidden:
+            _box(axes, row, column, fc="#EEEEEE", ec="#AAAAAA", hatch="///", linewidth=0)
+        _box(axes, query, 0, size, fill=False, edgecolor=ORANGE, linewidth=3, zorder=3)
+        for column, weight in enumerate(weights[query].tolist()):
+            if weight >= 0.005:
+                dark = weight > 0.3 * top
+                write_in_cell(axes, query, column, f"{100 * weight:.0f}", dark, fontsize=11)
+        axes.set_title(f"{one.name}: layer {layer}, head {head}", fontsize=17)
+        axes.set_xlabel("is attended to (key)")
+        axes.tick_params(labelsize=14)
+    panels[0, 0].set_ylabel("attends (query)")
+    figure.suptitle(title, fontsize=21)
+    return Picture(figure, alt)
 
 
 def _box(axes: Axes, row: int, column: int, width: int = 1, **looks: Any) -> None:
     axes.add_patch(Rectangle((column - 0.5, row - 0.5), width, 1, **looks))
-
-
-def _may_see(size: int, direction: Direction) -> Tensor:
-    mask = attention_mask(torch.ones(1, size, dtype=torch.bool), direction)
-    return torch.ones(size, size, dtype=torch.bool) if mask is None else mask[0, 0]

@@ -3,9 +3,10 @@
 import base64
 import html
 import io
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import torch
@@ -51,9 +52,23 @@ class Picture:
         return self.alt
 
 
-def style() -> AbstractContextManager[None]:
-    """Use the course's look inside a with-block."""
-    return mpl.rc_context(fname=STYLE)
+@contextmanager
+def style() -> Iterator[None]:
+    """Use the course's look inside a with-block, or in a whole function: ``@style()``."""
+    with mpl.rc_context(fname=STYLE):
+        yield
+
+
+def note(
+    axes: Axes,
+    text: str,
+    place: tuple[float, float],
+    shift: tuple[float, float] = (0, 0),
+    color: str = LIMIT,
+    **more: Any,
+) -> None:
+    """Write at a place, ``shift`` points away from it."""
+    axes.annotate(text, place, xytext=shift, textcoords="offset points", color=color, **more)
 
 
 def guess_panel(axes: Axes, guesses: Sequence[Guess]) -> None:
@@ -64,33 +79,26 @@ def guess_panel(axes: Axes, guesses: Sequence[Guess]) -> None:
     axes.invert_yaxis()
 
 
+@style()
 def guess_bars(answers: Mapping[str, Sequence[Guess]], alt: str) -> Picture:
     """Draw the best guesses for some blanks, one panel a sentence."""
-    with style():
-        size = (9, len(answers) * (0.9 + 0.42 * max(map(len, answers.values()))))
-        figure, panels = plt.subplots(len(answers), figsize=size, squeeze=False, sharex=True)
-        for axes, (sentence, guesses) in zip(panels[:, 0], answers.items(), strict=True):
-            guess_panel(axes, guesses)
-            axes.set_title(sentence, fontsize=15)
-        highest = max(guess.probability for guesses in answers.values() for guess in guesses)
-        axes.set_xlim(0, 118 * highest)  # room for the number behind the longest bar
-        axes.set_xlabel("probability, %")
-        return Picture(figure, alt)
+    size = (9, len(answers) * (0.9 + 0.42 * max(map(len, answers.values()))))
+    figure, panels = plt.subplots(len(answers), figsize=size, squeeze=False, sharex=True)
+    for axes, (sentence, guesses) in zip(panels[:, 0], answers.items(), strict=True):
+        guess_panel(axes, guesses)
+        axes.set_title(sentence, fontsize=15)
+    highest = max(guess.probability for guesses in answers.values() for guess in guesses)
+    axes.set_xlim(0, 118 * highest)  # room for the number behind the longest bar
+    axes.set_xlabel("probability, %")
+    return Picture(figure, alt)
 
 
 def limit_line(axes: Axes, y: float, label: str, below: bool = False) -> None:
     """Draw a dashed line right across: chance, or a limit that cannot be passed."""
     axes.axhline(y, color=LIMIT, linestyle="--", linewidth=1.8)
-    axes.annotate(
-        f"{label}: {y:.2f}",
-        (1, y),
-        xycoords=("axes fraction", "data"),
-        xytext=(0, -4 if below else 4),
-        textcoords="offset points",
-        ha="right",
-        va="top" if below else "bottom",
-        color=LIMIT,
-    )
+    at = ("axes fraction", "data")
+    shift, va = (-4, "top") if below else (4, "bottom")
+    note(axes, f"{label}: {y:.2f}", (1, y), (0, shift), xycoords=at, ha="right", va=va)
 
 
 def heat_map(
@@ -118,18 +126,27 @@ def heat_map(
     axes.grid(which="minor", color="white", linewidth=size / 15)
 
 
+def write_in_cell(
+    axes: Axes, row: int, column: int, text: str, dark: bool, fontsize: float
+) -> None:
+    """Write into a cell of a heat map, in white where it is dark."""
+    color = "white" if dark else "black"
+    axes.text(column, row, text, ha="center", va="center", color=color, fontsize=fontsize)
+
+
+@style()
 def attention_maps(maps: Mapping[str, tuple[Tensor, Sequence[str]]], alt: str) -> Picture:
     """Draw attention weights, title -> ((S, S), tokens), a panel each, all on the same scale."""
-    with style():
-        figure, panels = plt.subplots(1, len(maps), figsize=(6.8 * len(maps), 7.4), squeeze=False)
-        top = max(float(weights.max()) for weights, _ in maps.values())
-        for axes, (title, (weights, tokens)) in zip(panels[0], maps.items(), strict=True):
-            heat_map(axes, weights, tokens, top=top)
-            axes.set_title(title, fontsize=15)
-            axes.set(xlabel="is attended to (key)", ylabel="attends (query)")
-        return Picture(figure, alt)
+    figure, panels = plt.subplots(1, len(maps), figsize=(6.8 * len(maps), 7.4), squeeze=False)
+    top = max(float(weights.max()) for weights, _ in maps.values())
+    for axes, (title, (weights, tokens)) in zip(panels[0], maps.items(), strict=True):
+        heat_map(axes, weights, tokens, top=top)
+        axes.set_title(title, fontsize=15)
+        axes.set(xlabel="is attended to (key)", ylabel="attends (query)")
+    return Picture(figure, alt)
 
 
+@style()
 def head_grid(
     weights: Tensor,
     rows: Sequence[str],
@@ -148,27 +165,27 @@ def head_grid(
     named = len(tokens) * len(columns) <= 150  # beyond, names would touch
     size = 3.1 if named and len(columns) <= 4 else 2.2 if few else 1.1
     page = (size * len(columns) + 1.6, size * len(rows) + 1.3)
-    with style():
-        figure, panels = plt.subplots(len(rows), len(columns), figsize=page, squeeze=False)
-        for row, line in enumerate(panels):
-            for column, axes in enumerate(line):
-                axes.imshow(weights[row, column].sqrt().numpy(), cmap="Blues", vmin=0, vmax=1)
-                axes.set(xticks=[], yticks=[])
-                axes.grid(False)
-                if (row, column) in chosen:
-                    axes.spines[:].set(visible=True, color=ORANGE, linewidth=4)
-                if row == 0:
-                    axes.set_title(columns[column], fontsize=13 if few else 11)
-            line[0].set_ylabel(rows[row], fontsize=13)
-        if named:
-            letters = min(12.0, 58 * size / len(tokens))
-            for axes in panels[:, 0]:
-                axes.set_yticks(range(len(tokens)), tokens, fontsize=letters)
-            for axes in panels[-1]:
-                axes.set_xticks(range(len(tokens)), tokens, fontsize=letters, rotation=90)
-        return Picture(figure, alt)
+    figure, panels = plt.subplots(len(rows), len(columns), figsize=page, squeeze=False)
+    for row, line in enumerate(panels):
+        for column, axes in enumerate(line):
+            axes.imshow(weights[row, column].sqrt().numpy(), cmap="Blues", vmin=0, vmax=1)
+            axes.set(xticks=[], yticks=[])
+            axes.grid(False)
+            if (row, column) in chosen:
+                axes.spines[:].set(visible=True, color=ORANGE, linewidth=4)
+            if row == 0:
+                axes.set_title(columns[column], fontsize=13 if few else 11)
+        line[0].set_ylabel(rows[row], fontsize=13)
+    if named:
+        letters = min(12.0, 58 * size / len(tokens))
+        for axes in panels[:, 0]:
+            axes.set_yticks(range(len(tokens)), tokens, fontsize=letters)
+        for axes in panels[-1]:
+            axes.set_xticks(range(len(tokens)), tokens, fontsize=letters, rotation=90)
+    return Picture(figure, alt)
 
 
+@style()
 def neuron_maps(
     queries: Tensor, keys: Tensor, weights: Tensor, tokens: Sequence[str], alt: str
 ) -> Picture:
@@ -177,50 +194,17 @@ def neuron_maps(
     Purple numbers are positive and orange ones negative, on one scale for queries and keys.
     """
     letters = min(13.0, 300 / len(tokens))
-    with style():
-        size = (16, 0.3 * len(tokens) + 2)
-        figure, (left, middle, right) = plt.subplots(1, 3, figsize=size, width_ratios=(1.4, 1.4, 1))
-        top = float(torch.cat([queries, keys]).abs().max())
-        for axes, numbers in ((left, queries), (middle, keys)):
-            axes.imshow(numbers.numpy(), cmap="PuOr", vmin=-top, vmax=top, aspect="auto")
-            axes.set_yticks(range(len(tokens)), tokens, fontsize=letters)
-            axes.set_xlabel("number of the vector")
-            axes.grid(False)
-        left.set_title("queries, a row a token")
-        middle.set_title("keys")
-        heat_map(right, weights, tokens, top=float(weights.max()))
-        right.set(aspect="auto", title="weights: softmax of q · k / √d")
-        right.tick_params(labelsize=letters)
-        return Picture(figure, alt)
-
-
-def curve(
-    axes: Axes,
-    x: Sequence[float],
-    values: Sequence[float],
-    low: Sequence[float],
-    high: Sequence[float],
-    label: str,
-    color: str = BLUE,
-    name_at_end: bool = True,
-) -> None:
-    """Draw a curve with its interval as a band, and its name at its right end or in the legend.
-
-    Raises ValueError if the four differ in length, or a value lies outside its interval.
-    """
-    if not len(x) == len(values) == len(low) == len(high):
-        raise ValueError("x, values, low and high must have the same length")
-    if not all(a <= b <= c for a, b, c in zip(low, values, high, strict=True)):
-        raise ValueError(f"{label}: a value lies outside its interval")
-    axes.fill_between(x, low, high, color=color, alpha=0.2, linewidth=0)
-    axes.plot(x, values, color=color, marker="o", label=label)
-    if name_at_end:
-        axes.annotate(
-            label,
-            (x[-1], values[-1]),
-            xytext=(10, 0),
-            textcoords="offset points",
-            va="center",
-            color=color,
-            annotation_clip=False,
-        )
+    size = (16, 0.3 * len(tokens) + 2)
+    figure, (left, middle, right) = plt.subplots(1, 3, figsize=size, width_ratios=(1.4, 1.4, 1))
+    top = float(torch.cat([queries, keys]).abs().max())
+    for axes, numbers in ((left, queries), (middle, keys)):
+        axes.imshow(numbers.numpy(), cmap="PuOr", vmin=-top, vmax=top, aspect="auto")
+        axes.set_yticks(range(len(tokens)), tokens, fontsize=letters)
+        axes.set_xlabel("number of the vector")
+        axes.grid(False)
+    left.set_title("queries, a row a token")
+    middle.set_title("keys")
+    heat_map(right, weights, tokens, top=float(weights.max()))
+    right.set(aspect="auto", title="weights: softmax of q · k / √d")
+    right.tick_params(labelsize=letters)
+    return Picture(figure, alt)

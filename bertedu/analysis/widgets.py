@@ -1,7 +1,7 @@
 """What a reader types into or clicks on: a sentence box, example after example, a guessing game."""
 
 import html
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle
 from typing import Any
 
@@ -92,35 +92,35 @@ def columns_html(answers: Mapping[str, Sequence[Guess]]) -> str:
     return f"<table><tr>{names}</tr><tr>{bars}</tr></table>"
 
 
+@style()
 def reader_bars(answers: Mapping[str, Mapping[str, Sequence[Guess]]], alt: str) -> Picture:
     """Draw guesses, sentence -> reader -> guesses: a row a sentence, a column a reader.
 
     The best guess of each reader is added to the alt text.
     """
-    with style():
-        readers = list(next(iter(answers.values())))
-        figure = plt.figure(figsize=(2.8 * len(readers), 3.3 * len(answers)))
-        # one grid for all, so that the columns stand below each other: a thin row for a sentence,
-        # then a row of panels
-        heights = [1, 8] * len(answers)
-        grid = figure.add_gridspec(len(heights), len(readers), height_ratios=heights)
-        for row, (sentence, columns) in enumerate(answers.items()):
-            head = figure.add_subplot(grid[2 * row, :])
-            head.text(0, 0, sentence, weight="bold", fontsize=17).set_in_layout(False)
-            head.set_axis_off()
-            for column, reader in enumerate(readers):
-                axes = figure.add_subplot(grid[2 * row + 1, column])
-                guess_panel(axes, columns[reader])
-                axes.set_xlim(0, 150)  # the same for all readers, with room for "100 %"
-                axes.set_xticks([])  # each bar says its number
-                axes.grid(False)
-                axes.spines["bottom"].set_visible(False)
-                axes.set_title(reader.replace(", ", ",\n"))
-        best = (
-            f"{sentence} " + "; ".join(f"{reader}: {columns[reader][0].word}" for reader in readers)
-            for sentence, columns in answers.items()
-        )
-        return Picture(figure, f"{alt} Best guesses. {'. '.join(best)}.")
+    readers = list(next(iter(answers.values())))
+    figure = plt.figure(figsize=(2.8 * len(readers), 3.3 * len(answers)))
+    # one grid for all, so that the columns stand below each other: a thin row for a sentence,
+    # then a row of panels
+    heights = [1, 8] * len(answers)
+    grid = figure.add_gridspec(len(heights), len(readers), height_ratios=heights)
+    for row, (sentence, columns) in enumerate(answers.items()):
+        head = figure.add_subplot(grid[2 * row, :])
+        head.text(0, 0, sentence, weight="bold", fontsize=17).set_in_layout(False)
+        head.set_axis_off()
+        for column, reader in enumerate(readers):
+            axes = figure.add_subplot(grid[2 * row + 1, column])
+            guess_panel(axes, columns[reader])
+            axes.set_xlim(0, 150)  # the same for all readers, with room for "100 %"
+            axes.set_xticks([])  # each bar says its number
+            axes.grid(False)
+            axes.spines["bottom"].set_visible(False)
+            axes.set_title(reader.replace(", ", ",\n"))
+    best = (
+        f"{sentence} " + "; ".join(f"{reader}: {columns[reader][0].word}" for reader in readers)
+        for sentence, columns in answers.items()
+    )
+    return Picture(figure, f"{alt} Best guesses. {'. '.join(best)}.")
 
 
 def fill_box(model: Readers, tokenizer: Tokenizer, text: str, top: int = 5) -> Playable:
@@ -129,31 +129,38 @@ def fill_box(model: Readers, tokenizer: Tokenizer, text: str, top: int = 5) -> P
     With several models by name, their guesses stand beside each other. Where no kernel runs, a
     picture of the guesses for ``text`` stands there. Words that the model cannot read are named.
     """
+    several = isinstance(model, Mapping)
+
+    def ask(text: str) -> list[dict[str, list[Guess]]]:
+        """Return reader -> guesses for each blank; a model alone has no name."""
+        if isinstance(model, Mapping):
+            answers = ask_readers(model, tokenizer, text, top)
+        else:
+            answers = {"": fill_blanks(model, tokenizer, text, top)}
+        return [dict(zip(answers, at, strict=True)) for at in zip(*answers.values(), strict=True)]
 
     def page(text: str) -> str:
-        if isinstance(model, Mapping):
-            blanks = [columns_html(at) for at in _ask(model, tokenizer, text, top)]
-        else:
-            blanks = [bars_html(guesses) for guesses in fill_blanks(model, tokenizer, text, top)]
         return _cannot_read(tokenizer, text) + "".join(
-            f"<p>blank {number}</p>{shown}" for number, shown in enumerate(blanks, start=1)
+            f"<p>blank {number}</p>{columns_html(at) if several else bars_html(at[''])}"
+            for number, at in enumerate(ask(text), start=1)
         )
 
     box = text_box(page, text)
     try:
-        picture = _answers_picture(model, tokenizer, text, top)
+        blanks = ask(text)
     except ValueError as error:  # the box says it, and so does the page
         return Playable(box, box[1].value, str(error))
+    rows = {f"{text}  (blank {number})": at for number, at in enumerate(blanks, start=1)}
+    if len(blanks) == 1:
+        rows = {text: blanks[0]}
+    if several:
+        picture = reader_bars(rows, f"The {top} best guesses of each reader.")
+    else:
+        best = ", ".join(at[""][0].word for at in blanks)
+        alt = f"The {top} best guesses for each blank of: {text} The best: {best}."
+        picture = guess_bars({name: at[""] for name, at in rows.items()}, alt)
     still = f"{picture._repr_html_()}<p>Run this cell, and type a sentence of your own.</p>"
     return Playable(box, still, repr(picture))
-
-
-def _ask(
-    models: Mapping[str, PreTrainingModel], tokenizer: Tokenizer, text: str, top: int
-) -> Iterator[dict[str, list[Guess]]]:
-    """Return what `ask_readers` does, blank by blank: name -> guesses."""
-    answers = ask_readers(models, tokenizer, text, top)
-    return (dict(zip(answers, at, strict=True)) for at in zip(*answers.values(), strict=True))
 
 
 def _cannot_read(tokenizer: Tokenizer, text: str) -> str:
@@ -166,22 +173,6 @@ def _cannot_read(tokenizer: Tokenizer, text: str) -> str:
         f"<p>The model cannot read {named}: its vocabulary lacks a character. It sees [UNK], "
         "for <i>unknown</i>, and guesses from the other words.</p>"
     )
-
-
-def _answers_picture(model: Readers, tokenizer: Tokenizer, text: str, top: int) -> Picture:
-    """Draw the guesses for every blank of a sentence, and say the best ones in the alt text."""
-    if isinstance(model, Mapping):
-        rows = {
-            f"{text}  (blank {number})" if number > 1 else text: answers
-            for number, answers in enumerate(_ask(model, tokenizer, text, top), start=1)
-        }
-        return reader_bars(rows, f"The {top} best guesses of each reader.")
-    blanks = fill_blanks(model, tokenizer, text, top)
-    best = ", ".join(guesses[0].word for guesses in blanks)
-    alt = f"The {top} best guesses for each blank of: {text} The best: {best}."
-    if len(blanks) == 1:
-        return guess_bars({text: blanks[0]}, alt)
-    return guess_bars({f"{text}  (blank {n})": at for n, at in enumerate(blanks, start=1)}, alt)
 
 
 HOW_TO_PLAY = (

@@ -6,14 +6,13 @@ from itertools import combinations, pairwise
 
 from matplotlib import pyplot as plt
 
-from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, style
+from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, note, style
 from bertedu.results.files import Row
 from bertedu.studies.ablations import GRIDS, NAME, Grid, Variant, difference
 from bertedu.studies.pictures import (
     committed,
     interval_bar,
     name_rows,
-    note,
     print_score,
     score_curve,
     score_of,
@@ -59,9 +58,8 @@ def results(grid: str) -> dict[tuple[str, str], Row]:
 
     Raises ValueError if the grid was not run.
     """
-    rows = committed(f"{NAME}_summary", grid=grid)
-    if not rows:
-        raise ValueError(f"no results of grid {grid!r}: run `bertedu ablate {grid}`")
+    missing = f"no results of grid {grid!r}: run `bertedu ablate {grid}`"
+    rows = committed(f"{NAME}_summary", missing, grid=grid)
     return {(row["variant"], row["task"]): row for row in rows}
 
 
@@ -121,6 +119,7 @@ def _variant(grid: str, name: str) -> Variant:
     return next(variant for variant in GRIDS[grid].variants if variant.name == name)
 
 
+@style()
 def difference_plot(
     grid: str,
     tasks: Mapping[str, str],
@@ -145,37 +144,37 @@ def difference_plot(
     columns = min(3, len(tasks))
     lines = -(-len(tasks) // columns)
     page = (4.2 + 4.3 * columns, lines * (1.7 + 0.5 * len(others)))
-    with style():
-        figure, panels = plt.subplots(lines, columns, figsize=page, squeeze=False, sharey=True)
-        for axes in panels.flat[len(tasks) :]:
-            axes.set_axis_off()
-        for axes, (task, heading) in zip(panels.flat, tasks.items(), strict=False):
-            for place, name in enumerate(others):
-                if (name, task) not in rows:
-                    raise ValueError(f"{name} was not run on {task}: run `bertedu ablate {grid}`")
-                score = score_of(rows[name, task], ("minus_reference", "minus_low", "minus_high"))
-                color = ORANGE if score[2] < 0 else BLUE if score[1] > 0 else LIMIT
-                interval_bar(axes, place, score, color)
-                if paper and beside and task in beside and name in paper:
-                    gap = paper[name][beside[task]] - paper[first][beside[task]]
-                    axes.plot(gap, place, "D", ms=10, mfc="none", mec="black", mew=2)
-            axes.axvline(0, color=LIMIT, linestyle="--")
-            if luck and task in luck:
-                reach = abs(luck[task])
-                axes.axvspan(-reach, reach, color=LIMIT, alpha=0.18, linewidth=0)
-            if readers and task in readers:
-                label, score_of_reader = readers[task]
-                gap = score_of_reader - 100 * float(rows[first, task]["mean"])
-                axes.axvline(gap, color=LIMIT, linestyle=":", linewidth=2.5)
-                spot, at = (gap, 0.5), ("data", "axes fraction")
-                note(axes, label, spot, (4, 0), xycoords=at, rotation=90, va="center", fontsize=13)
-            name_rows(axes, others)
-            axes.set_title(heading, fontsize=15)
-            axes.set_xlabel(f"points from {first}")
-        figure.suptitle(title, fontsize=19)
-        return Picture(figure, alt)
+    figure, panels = plt.subplots(lines, columns, figsize=page, squeeze=False, sharey=True)
+    for axes in panels.flat[len(tasks) :]:
+        axes.set_axis_off()
+    for axes, (task, heading) in zip(panels.flat, tasks.items(), strict=False):
+        for place, name in enumerate(others):
+            if (name, task) not in rows:
+                raise ValueError(f"{name} was not run on {task}: run `bertedu ablate {grid}`")
+            score = score_of(rows[name, task], ("minus_reference", "minus_low", "minus_high"))
+            color = ORANGE if score[2] < 0 else BLUE if score[1] > 0 else LIMIT
+            interval_bar(axes, place, score, color)
+            if paper and beside and task in beside and name in paper:
+                gap = paper[name][beside[task]] - paper[first][beside[task]]
+                axes.plot(gap, place, "D", ms=10, mfc="none", mec="black", mew=2)
+        axes.axvline(0, color=LIMIT, linestyle="--")
+        if luck and task in luck:
+            reach = abs(luck[task])
+            axes.axvspan(-reach, reach, color=LIMIT, alpha=0.18, linewidth=0)
+        if readers and task in readers:
+            label, score_of_reader = readers[task]
+            gap = score_of_reader - 100 * float(rows[first, task]["mean"])
+            axes.axvline(gap, color=LIMIT, linestyle=":", linewidth=2.5)
+            spot, at = (gap, 0.5), ("data", "axes fraction")
+            note(axes, label, spot, (4, 0), xycoords=at, rotation=90, va="center", fontsize=13)
+        name_rows(axes, others)
+        axes.set_title(heading, fontsize=15)
+        axes.set_xlabel(f"points from {first}")
+    figure.suptitle(title, fontsize=19)
+    return Picture(figure, alt)
 
 
+@style()
 def step_curves(
     tasks: Mapping[str, str], title: str, alt: str, at_the_end: tuple[str, str] | None = None
 ) -> Picture:
@@ -185,60 +184,59 @@ def step_curves(
     """
     rows = results("steps")
     page = (7.5 * len(tasks) + 1, 5.6)
-    with style():
-        figure, panels = plt.subplots(1, len(tasks), figsize=page, squeeze=False)
-        for axes, (task, heading) in zip(panels[0], tasks.items(), strict=True):
-            for kind, color in (("BERT", BLUE), ("LTR & No NSP", ORANGE)):
-                steps = re.compile(rf"{kind}, (\d+) steps")
-                points = [
-                    (int(match[1]) / 1000, score_of(row))
-                    for (variant, of), row in rows.items()
-                    if of == task and (match := steps.fullmatch(variant))
-                ]
-                score_curve(axes, points, kind, color, name_at_end=False)
-            for name, label in BASELINES.items():
-                score = 100 * float(rows[name, task]["mean"])
-                axes.axhline(score, color=LIMIT, linestyle="--", linewidth=1.8)
-                beside = ("axes fraction", "data")  # the panel, where no curve goes
-                words = label.replace(" ", "\n", 1)
-                note(axes, words, (1.01, score), xycoords=beside, va="center", fontsize=13)
-            if at_the_end:
-                grid, name = at_the_end
-                mean, low, high = score_of(results(grid)[name, task])
-                last, _ = max(points)
-                axes.vlines(last, low, high, color=GREEN, linewidth=3)
-                axes.plot(last, mean, "D", color=GREEN, markersize=11, label=name)
-            axes.set(xlabel="pre-training steps, thousands", ylabel="score on the test, %")
-            axes.set_title(heading, fontsize=15)
-        panels[0, 0].legend(loc="lower center", bbox_to_anchor=(0.55, 0.1))  # the same for all
-        figure.suptitle(title, fontsize=19)
-        return Picture(figure, alt)
+    figure, panels = plt.subplots(1, len(tasks), figsize=page, squeeze=False)
+    for axes, (task, heading) in zip(panels[0], tasks.items(), strict=True):
+        for kind, color in (("BERT", BLUE), ("LTR & No NSP", ORANGE)):
+            steps = re.compile(rf"{kind}, (\d+) steps")
+            points = [
+                (int(match[1]) / 1000, score_of(row))
+                for (variant, of), row in rows.items()
+                if of == task and (match := steps.fullmatch(variant))
+            ]
+            score_curve(axes, points, kind, color, name_at_end=False)
+        for name, label in BASELINES.items():
+            score = 100 * float(rows[name, task]["mean"])
+            axes.axhline(score, color=LIMIT, linestyle="--", linewidth=1.8)
+            beside = ("axes fraction", "data")  # the panel, where no curve goes
+            words = label.replace(" ", "\n", 1)
+            note(axes, words, (1.01, score), xycoords=beside, va="center", fontsize=13)
+        if at_the_end:
+            grid, name = at_the_end
+            mean, low, high = score_of(results(grid)[name, task])
+            last, _ = max(points)
+            axes.vlines(last, low, high, color=GREEN, linewidth=3)
+            axes.plot(last, mean, "D", color=GREEN, markersize=11, label=name)
+        axes.set(xlabel="pre-training steps, thousands", ylabel="score on the test, %")
+        axes.set_title(heading, fontsize=15)
+    panels[0, 0].legend(loc="lower center", bbox_to_anchor=(0.55, 0.1))  # the same for all
+    figure.suptitle(title, fontsize=19)
+    return Picture(figure, alt)
 
 
+@style()
 def size_plot(sizes: Mapping[str, int], tasks: Mapping[str, str], title: str, alt: str) -> Picture:
     """Draw scores against parameters: ``sizes`` is variant -> parameters; a panel a task."""
     rows = results("size")
-    with style():
-        figure, panels = plt.subplots(1, len(tasks), figsize=(4.6 * len(tasks), 4.8), squeeze=False)
-        for axes, (task, heading) in zip(panels[0], tasks.items(), strict=True):
-            x = [size / 1e6 for size in sizes.values()]
-            for number, (place, name) in enumerate(zip(x, sizes, strict=True)):
-                value, low, high = score_of(rows[name, task])
-                interval_bar(axes, place, (value, low, high), BLUE, upright=True)
-                # of two that are close, one name above and one below
-                end, shift = (low, -18) if number % 2 else (high, 8)
-                note(axes, name, (place, end), (0, shift), "black", ha="center", fontsize=12)
-            score = 100 * float(rows["word counts", task]["mean"])
-            axes.axhline(score, color=GREEN, linestyle="--")
-            # where the widest gap begins, so that no interval crosses the words
-            free, _ = max(pairwise(sorted(x)), key=lambda gap: gap[1] / gap[0])
-            note(axes, "counted words", (free, score), (8, -5), GREEN, va="top")
-            axes.margins(y=0.14)  # room for the names
-            axes.set(xscale="log", xlabel="parameters, millions")
-            axes.set_xticks(x, [f"{value:.1f}" for value in x])
-            axes.minorticks_off()
-            axes.set_xlim(0.75 * min(x), 1.35 * max(x))  # room for the names
-            axes.set_title(heading, fontsize=15)
-        panels[0, 0].set_ylabel("score on the test, %")
-        figure.suptitle(title, fontsize=19)
-        return Picture(figure, alt)
+    figure, panels = plt.subplots(1, len(tasks), figsize=(4.6 * len(tasks), 4.8), squeeze=False)
+    for axes, (task, heading) in zip(panels[0], tasks.items(), strict=True):
+        x = [size / 1e6 for size in sizes.values()]
+        for number, (place, name) in enumerate(zip(x, sizes, strict=True)):
+            value, low, high = score_of(rows[name, task])
+            interval_bar(axes, place, (value, low, high), BLUE, upright=True)
+            # of two that are close, one name above and one below
+            end, shift = (low, -18) if number % 2 else (high, 8)
+            note(axes, name, (place, end), (0, shift), "black", ha="center", fontsize=12)
+        score = 100 * float(rows["word counts", task]["mean"])
+        axes.axhline(score, color=GREEN, linestyle="--")
+        # where the widest gap begins, so that no interval crosses the words
+        free, _ = max(pairwise(sorted(x)), key=lambda gap: gap[1] / gap[0])
+        note(axes, "counted words", (free, score), (8, -5), GREEN, va="top")
+        axes.margins(y=0.14)  # room for the names
+        axes.set(xscale="log", xlabel="parameters, millions")
+        axes.set_xticks(x, [f"{value:.1f}" for value in x])
+        axes.minorticks_off()
+        axes.set_xlim(0.75 * min(x), 1.35 * max(x))  # room for the names
+        axes.set_title(heading, fontsize=15)
+    panels[0, 0].set_ylabel("score on the test, %")
+    figure.suptitle(title, fontsize=19)
+    return Picture(figure, alt)

@@ -8,14 +8,13 @@ from torch import Tensor
 
 from bertedu.analysis.attention_heads import PATTERNS
 from bertedu.analysis.probes import RELATIONS
-from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, heat_map, style
+from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, heat_map, note, style
 from bertedu.results.files import Row
 from bertedu.studies.pictures import (
     Score,
     committed,
     interval_bar,
     name_rows,
-    note,
     score_curve,
     write_in_cells,
 )
@@ -25,13 +24,11 @@ COLORS = (BLUE, ORANGE, GREEN)
 
 def results(model: str, statistic: str) -> list[Row]:
     """Return the rows of one statistic in `heads.csv`; raises ValueError if there are none."""
-    rows = committed("heads", model=model, statistic=statistic)
-    if not rows:
-        raise ValueError(
-            f"no {statistic!r} of {model!r} in heads.csv: run "
-            f"`python -m bertedu.studies.head_study --model {model}`"
-        )
-    return rows
+    missing = (
+        f"no {statistic!r} of {model!r} in heads.csv: run "
+        f"`python -m bertedu.studies.head_study --model {model}`"
+    )
+    return committed("heads", missing, model=model, statistic=statistic)
 
 
 def models(part: str) -> list[str]:

@@ -4,12 +4,11 @@ The tables are those of ``data/results``, or of the folder that ``BERTEDU_DATA``
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from bertedu.analysis.views import LIMIT, curve
+from bertedu.analysis.views import note, write_in_cell
 from bertedu.results.bootstrap import Floats
 from bertedu.results.files import Row, read_csv
 from bertedu.text.sources import shipped
@@ -17,10 +16,16 @@ from bertedu.text.sources import shipped
 Score = tuple[float, float, float]  # value, low, high
 
 
-def committed(table: str, **values: str) -> list[Row]:
-    """Return the rows of a table of results that have these values in these columns."""
+def committed(table: str, missing: str = "", /, **values: str) -> list[Row]:
+    """Return the rows of a table of results that have these values in these columns.
+
+    Raises ValueError if there are none and ``missing`` says what to do about it.
+    """
     rows = read_csv(shipped("results") / f"{table}.csv")
-    return [row for row in rows if all(row[name] == value for name, value in values.items())]
+    rows = [row for row in rows if all(row[name] == value for name, value in values.items())]
+    if missing and not rows:
+        raise ValueError(missing)
+    return rows
 
 
 def score_of(row: Row, columns: Sequence[str] = ("mean", "low", "high")) -> Score:
@@ -65,10 +70,17 @@ def score_curve(
     color: str,
     name_at_end: bool = True,
 ) -> None:
-    """Draw scores over x as a curve, with their intervals as a band."""
+    """Draw scores over x as a curve, its name at the right end or in the legend; intervals are a
+    band. Raises ValueError if a value lies outside its interval."""
     x, scores = zip(*sorted(points), strict=True)
-    values, low, high = zip(*scores, strict=True)
-    curve(axes, x, values, low, high, label, color, name_at_end)
+    values, lows, highs = zip(*scores, strict=True)
+    if not all(low <= value <= high for value, low, high in scores):
+        raise ValueError(f"{label}: a value lies outside its interval")
+    axes.fill_between(x, lows, highs, color=color, alpha=0.2, linewidth=0)
+    axes.plot(x, values, color=color, marker="o", label=label)
+    if name_at_end:
+        end = x[-1], values[-1]
+        note(axes, label, end, (10, 0), color, va="center", annotation_clip=False)
 
 
 def name_rows(axes: Axes, names: Sequence[str], above: float = 0.5, below: float = 0.5) -> None:
@@ -77,27 +89,10 @@ def name_rows(axes: Axes, names: Sequence[str], above: float = 0.5, below: float
     axes.set_ylim(len(names) - 1 + below, -above)
 
 
-def note(
-    axes: Axes,
-    text: str,
-    place: tuple[float, float],
-    shift: tuple[float, float] = (0, 0),
-    color: str = LIMIT,
-    **more: Any,
-) -> None:
-    """Write at a place, ``shift`` points away from it."""
-    axes.annotate(text, place, xytext=shift, textcoords="offset points", color=color, **more)
-
-
 def write_in_cells(
     axes: Axes, table: Floats, digits: int, white_above: float, fontsize: int
 ) -> None:
     """Write the numbers of a heat map into its cells, in white where the cell is dark."""
     for (row, column), value in np.ndenumerate(table):
-        axes.text(
-            *(column, row, f"{value:.{digits}f}"),
-            ha="center",
-            va="center",
-            color="white" if value > white_above else "black",
-            fontsize=fontsize,
-        )
+        dark = bool(value > white_above)
+        write_in_cell(axes, row, column, f"{value:.{digits}f}", dark, fontsize)

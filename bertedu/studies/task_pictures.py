@@ -1,6 +1,5 @@
 """The committed results of fine-tuning, as notebooks show them: scores, curves, differences."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -8,7 +7,7 @@ import torch
 from matplotlib import pyplot as plt
 from matplotlib.patches import Rectangle
 
-from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, style
+from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, note, style
 from bertedu.finetuning.record import RunRecord
 from bertedu.finetuning.summary import draw_systems, drawn_reader, paired_difference
 from bertedu.results.bootstrap import Floats
@@ -17,7 +16,6 @@ from bertedu.studies.pictures import (
     Score,
     committed,
     name_rows,
-    note,
     print_score,
     score_curve,
     score_of,
@@ -46,11 +44,8 @@ def summary(task: str) -> dict[System, Row]:
 
     Raises ValueError if there are none.
     """
-    rows = committed("finetuning_summary", task=task, train_examples="all")
-    if not rows:
-        raise ValueError(
-            f"no results of task {task!r}: run `bertedu finetune {task}`, then summary"
-        )
+    missing = f"no results of task {task!r}: run `bertedu finetune {task}`, then summary"
+    rows = committed("finetuning_summary", missing, task=task, train_examples="all")
     return {(row["model"], row["method"]): row for row in rows}
 
 
@@ -64,6 +59,7 @@ def score_lines(task: str, systems: Iterable[System] = NAMES) -> None:
             print_score(NAMES[system], rows[system], 25, runs)
 
 
+@style()
 def score_plot(
     tasks: Mapping[str, str],
     title: str,
@@ -82,26 +78,26 @@ def score_plot(
     readers = readers or {}
     names = [*readers, *(NAMES[system] for system in systems)]
     page = (5.2 + 4.8 * len(tasks), 1.6 + 0.62 * len(names))
-    with style():
-        figure, panels = plt.subplots(1, len(tasks), figsize=page, squeeze=False, sharey=True)
-        for axes, (task, heading) in zip(panels[0], tasks.items(), strict=True):
-            for place, scores in enumerate(readers.values()):
-                if task in scores:
-                    scored_bar(axes, place, scores[task], LIMIT, "s")
-            for place, system in enumerate(systems, start=len(readers)):
-                if system in rows[task]:
-                    scored_bar(axes, place, score_of(rows[task][system]), _COLORS[system[1]])
-            name_rows(axes, names, above=0.7)
-            if chance and task in chance:
-                axes.axvline(100 * chance[task], color=LIMIT, linestyle="--")
-                note(axes, "chance", (100 * chance[task], len(names) - 0.6), (5, 0))
-            axes.set_xlabel(_unit(task))
-            if len(tasks) > 1 or heading:
-                axes.set_title(heading, fontsize=15)
-        figure.suptitle(title, fontsize=19)
-        return Picture(figure, alt)
+    figure, panels = plt.subplots(1, len(tasks), figsize=page, squeeze=False, sharey=True)
+    for axes, (task, heading) in zip(panels[0], tasks.items(), strict=True):
+        for place, scores in enumerate(readers.values()):
+            if task in scores:
+                scored_bar(axes, place, scores[task], LIMIT, "s")
+        for place, system in enumerate(systems, start=len(readers)):
+            if system in rows[task]:
+                scored_bar(axes, place, score_of(rows[task][system]), _COLORS[system[1]])
+        name_rows(axes, names, above=0.7)
+        if chance and task in chance:
+            axes.axvline(100 * chance[task], color=LIMIT, linestyle="--")
+            note(axes, "chance", (100 * chance[task], len(names) - 0.6), (5, 0))
+        axes.set_xlabel(_unit(task))
+        if len(tasks) > 1 or heading:
+            axes.set_title(heading, fontsize=15)
+    figure.suptitle(title, fontsize=19)
+    return Picture(figure, alt)
 
 
+@style()
 def learning_curves(
     task: str,
     systems: Sequence[System],
@@ -114,31 +110,31 @@ def learning_curves(
 
     ``limits``, label -> score times 100, are dashed lines: readers that do not learn.
     """
-    with style():
-        figure, axes = plt.subplots(figsize=(11, 6))
-        for system in systems:
-            points = [
-                (everything if math.isinf(count) else count, score_of(row))
-                for count, row in _curve_rows(task, system)
-            ]
-            if points:
-                score_curve(axes, points, NAMES[system], _COLORS[system[1]])
-        for label, score in (limits or {}).items():
-            axes.axhline(score, color=LIMIT, linestyle="--", linewidth=1.8)
-            note(axes, f"{label}: {score:.0f}", (CURVE[0], score), (0, 4))
-        axes.set_xscale("log")
-        ticks = [*CURVE, everything]
-        axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
-        axes.minorticks_off()
-        axes.set(xlabel="training examples", ylabel=_unit(task), title=title)
-        return Picture(figure, alt)
+    figure, axes = plt.subplots(figsize=(11, 6))
+    for system in systems:
+        points = [
+            (everything if count == "all" else int(count), score_of(row))
+            for count, row in _curve_rows(task, system).items()
+        ]
+        if points:
+            score_curve(axes, points, NAMES[system], _COLORS[system[1]])
+    for label, score in (limits or {}).items():
+        axes.axhline(score, color=LIMIT, linestyle="--", linewidth=1.8)
+        note(axes, f"{label}: {score:.0f}", (CURVE[0], score), (0, 4))
+    axes.set_xscale("log")
+    ticks = [*CURVE, everything]
+    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set(xlabel="training examples", ylabel=_unit(task), title=title)
+    return Picture(figure, alt)
 
 
+@style()
 def grid_map(task: str, model: str, title: str, alt: str) -> Picture:
     """Draw the grid search of a fine-tuned model: dev score by rate, batch size and epochs."""
-    rows = committed("finetuning", task=task, purpose="grid", model=model, method="fine-tuned")
-    if not rows:
-        raise ValueError(f"no grid of task {task!r}: run `bertedu finetune {task} --grid full`")
+    missing = f"no grid of task {task!r}: run `bertedu finetune {task} --grid full`"
+    wanted = {"task": task, "model": model, "method": "fine-tuned", "purpose": "grid"}
+    rows = committed("finetuning", missing, **wanted)
     score = {
         (int(r["batch_size"]), int(r["epochs"]), float(r["learning_rate"])): 100 * float(r["dev"])
         for r in rows
@@ -146,22 +142,21 @@ def grid_map(task: str, model: str, title: str, alt: str) -> Picture:
     sizes, epochs, rates = (sorted(set(values)) for values in zip(*score, strict=True))
     low, high = min(score.values()), max(score.values())
     bottom = low - (high - low) / 2  # so that the lowest is not white
-    with style():
-        figure, panels = plt.subplots(1, len(sizes), figsize=(6.2 * len(sizes), 5), squeeze=False)
-        for axes, size in zip(panels[0], sizes, strict=True):
-            table = np.array([[score[size, e, r] for r in rates] for e in epochs])
-            axes.imshow(table, cmap="Blues", vmin=bottom, vmax=high, aspect="auto")
-            dark = bottom + 0.55 * (high - bottom)
-            write_in_cells(axes, table, digits=1, white_above=dark, fontsize=16)
-            for i, j in np.argwhere(table == high):
-                best = Rectangle((j - 0.47, i - 0.47), 0.94, 0.94, fill=False, ec=ORANGE, lw=5)
-                axes.add_patch(best)
-            axes.set_xticks(range(len(rates)), [f"{rate:g}" for rate in rates])
-            axes.set_yticks(range(len(epochs)), [str(e) for e in epochs])
-            axes.set(xlabel="learning rate", ylabel="epochs", title=f"batches of {size}")
-            axes.grid(False)
-        figure.suptitle(title, fontsize=19)
-        return Picture(figure, alt)
+    figure, panels = plt.subplots(1, len(sizes), figsize=(6.2 * len(sizes), 5), squeeze=False)
+    for axes, size in zip(panels[0], sizes, strict=True):
+        table = np.array([[score[size, e, r] for r in rates] for e in epochs])
+        axes.imshow(table, cmap="Blues", vmin=bottom, vmax=high, aspect="auto")
+        dark = bottom + 0.55 * (high - bottom)
+        write_in_cells(axes, table, digits=1, white_above=dark, fontsize=16)
+        for i, j in np.argwhere(table == high):
+            best = Rectangle((j - 0.47, i - 0.47), 0.94, 0.94, fill=False, ec=ORANGE, lw=5)
+            axes.add_patch(best)
+        axes.set_xticks(range(len(rates)), [f"{rate:g}" for rate in rates])
+        axes.set_yticks(range(len(epochs)), [str(e) for e in epochs])
+        axes.set(xlabel="learning rate", ylabel="epochs", title=f"batches of {size}")
+        axes.grid(False)
+    figure.suptitle(title, fontsize=19)
+    return Picture(figure, alt)
 
 
 def task_difference(task: str, better: System, worse: System, examples: int | None = None) -> Ends:
@@ -202,10 +197,10 @@ def best_with_all(task: str, system: System) -> float:
 def labels_to_reach(task: str, system: System, rival: System) -> str:
     """Say with how many training examples (of those tried) a system reaches a rival with all."""
     goal = float(summary(task)[rival]["mean"])
-    enough = [count for count, row in _curve_rows(task, system) if float(row["mean"]) >= goal]
-    if not enough:
-        return "none of the numbers tried"
-    return "all" if math.isinf(min(enough)) else f"{min(enough):,}"
+    for count, row in _curve_rows(task, system).items():
+        if float(row["mean"]) >= goal:
+            return count if count == "all" else f"{int(count):,}"
+    return "none of the numbers tried"
 
 
 def runs_of(task: str, system: System, purpose: str = "score") -> list[Row]:
@@ -221,13 +216,11 @@ def live_rows(task: str, examples: int, epochs: int, model: str = "bert-L4H128")
     Raises ValueError if there are none.
     """
     count = {"train_examples": str(examples), "epochs": str(epochs)}
-    rows = committed("finetuning", task=task, model=model, purpose="score", **count)
-    if not rows:
-        raise ValueError(
-            f"no such runs: bertedu finetune {task} --from {model} --examples {examples} "
-            f"--epochs {epochs} --seeds 10"
-        )
-    return rows
+    missing = (
+        f"no such runs: bertedu finetune {task} --from {model} --examples {examples} "
+        f"--epochs {epochs} --seeds 10"
+    )
+    return committed("finetuning", missing, task=task, model=model, purpose="score", **count)
 
 
 def confusion(task: str, system: System, count: int) -> torch.Tensor:
@@ -243,12 +236,12 @@ def _record() -> RunRecord:
     return RunRecord(shipped("results"))
 
 
-def _curve_rows(task: str, system: System) -> list[tuple[float, Row]]:
-    """Return the rows of one recipe with more and more examples (inf: all); no short runs."""
-    counts = {str(count): count for count in CURVE} | {"all": math.inf}
+def _curve_rows(task: str, system: System) -> dict[str, Row]:
+    """Return the rows of one recipe by number of examples, from few to "all"; no short runs."""
     model, method = system
     rows = committed("finetuning_summary", task=task, model=model, method=method)
-    return [(counts[n], row) for row in rows if (n := row["train_examples"]) in counts]
+    by_count = {row["train_examples"]: row for row in rows}
+    return {count: by_count[count] for count in (*map(str, CURVE), "all") if count in by_count}
 
 
 def _unit(task: str) -> str:

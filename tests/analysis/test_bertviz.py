@@ -259,13 +259,9 @@ def test_a_page_is_kept_small(
         head_view({"one": bert, "two": bert}, tokenizer, long)
 
 
-def test_a_missing_library_and_a_new_bertviz_are_named(
+def test_a_new_bertviz_is_named(
     bert: Bert, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    view = head_view(bert, tokenizer, TEXT)
-    monkeypatch.setattr(bertviz, "SCRIPTS", {"d3": ("no_such_package", "d3.js")})
-    with pytest.raises(RuntimeError, match=r"d3 is missing.*pip install mpld3"):
-        view._repr_html_()
     monkeypatch.setattr(bertviz, "EDITS", {"head": [("no such line", "")]})
     with pytest.raises(RuntimeError, match="bertviz has changed its script"):
         head_view(bert, tokenizer, TEXT)
