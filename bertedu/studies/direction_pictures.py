@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 from matplotlib import pyplot as plt
 
-from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, curve, style
-from bertedu.studies.pictures import committed, name_rows, note
+from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, note, style
+from bertedu.studies.pictures import committed, name_rows
 from bertedu.studies.recall import READERS, lengths_of
 from bertedu.studies.same_question import BOTH, LEFT, PAIR, RIGHT
 from bertedu.studies.verdicts import Ends
@@ -79,7 +79,7 @@ def recall_plot(layouts: Mapping[str, str], title: str, alt: str) -> Picture:
                 axes.plot(lengths, mean, color=color, label=reader, linewidth=width)
                 axes.vlines(lengths, *([f(of[n]) for n in lengths] for f in (min, max)), color)
             for limit in limits:
-                axes.plot(lengths, limit, "--", color="white", linewidth=1.5, zorder=5)
+                axes.plot(lengths, limit, "--", color=LIMIT, linewidth=2.2, zorder=5)
             axes.set(xticks=lengths, xlabel="words in the list")
             axes.set_title(heading, fontsize=15)
         panels[0, 0].set_ylabel("loss, nats")

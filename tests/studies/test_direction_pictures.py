@@ -52,7 +52,7 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> None:
         ],
     }
 
-    def committed(table: str, **values: str) -> list[dict[str, str]]:
+    def committed(table: str, missing: str = "", **values: str) -> list[dict[str, str]]:
         return [r for r in rows[table] if all(r[name] == value for name, value in values.items())]
 
     monkeypatch.setattr(direction_pictures, "committed", committed)
