@@ -134,7 +134,15 @@ def load_vocabulary(folder: Path | None = None) -> list[str]:
     Raises FileNotFoundError if it is not there, ValueError if it is not a BERT vocabulary.
     """
     path = (shipped("tokenizer") if folder is None else folder) / "vocab.txt"
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"There is no vocabulary at {path}. Train one with train_vocabulary() and "
+            "write it with save_tokenizer(), or restore the file from the repository."
+        ) from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text. Restore it from the repository.") from error
     # Not splitlines(): it would also split at characters that may be part of a token.
     vocab = text.removesuffix("\n").split("\n") if text else []
     check_vocabulary(vocab, str(path))
