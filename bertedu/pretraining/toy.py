@@ -43,15 +43,13 @@ SEES: dict[Direction, tuple[bool, bool]] = {  # left of the word, right of it
 class Questions:
     """N held-out words, ``answers``. ``ids`` is (sentences, S); word n is at ``rows``, ``columns``.
 
-    ``exact`` has what a reader of the left, of the right (or not) knows: (N, W) log probabilities;
-    ``limits`` for each direction the (N,) nats that a perfect reader of it would pay.
+    ``limits`` has for each direction the (N,) nats that a perfect reader of it would pay.
     """
 
     ids: Tensor
     rows: Tensor
     columns: Tensor
     answers: Tensor
-    exact: dict[tuple[bool, bool], Tensor]
     limits: dict[Direction, Tensor]
 
 
@@ -62,29 +60,18 @@ def toy_ids(language: ToyLanguage, sentences: Sequence[Sequence[str]]) -> Tensor
     return pad_sequence(rows, batch_first=True, padding_value=PAD_ID)
 
 
-def exact_log_chances(
-    language: ToyLanguage, sentences: Sequence[Sequence[str]], left: bool, right: bool
-) -> Tensor:
-    """(N, W) exact log probabilities of every word of some sentences, from the chosen sides."""
-    chances = [
-        language.posterior(sentence, place, left, right)
-        for sentence in sentences
-        for place in range(len(sentence))
-    ]
-    return torch.stack(chances).log()
-
-
 def toy_questions(language: ToyLanguage, sentences: Sequence[Sequence[str]]) -> Questions:
     """Ask for every word of some sentences, and compute what a perfect reader would pay."""
     ids = toy_ids(language, sentences)
     rows, columns = (ids >= len(SPECIAL_TOKENS)).nonzero(as_tuple=True)
     answers = ids[rows, columns]
     words = answers - len(SPECIAL_TOKENS)  # as columns of the language
-    sides = [(left, right) for left in (True, False) for right in (True, False)]
-    exact = {sees: exact_log_chances(language, sentences, *sees) for sees in sides}
-    limits = {d: F.nll_loss(exact[sees], words, reduction="none") for d, sees in SEES.items()}
-    limits = {direction: limit.float() for direction, limit in limits.items()}
-    return Questions(ids, rows, columns, answers, exact, limits)
+    limits = {}
+    for direction, sees in SEES.items():
+        places = ((sentence, place) for sentence in sentences for place in range(len(sentence)))
+        chances = torch.stack([language.posterior(*at, *sees) for at in places])  # (N, W)
+        limits[direction] = F.nll_loss(chances.log(), words, reduction="none").float()
+    return Questions(ids, rows, columns, answers, limits)
 
 
 def held_out_questions() -> Questions:

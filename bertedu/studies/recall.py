@@ -168,6 +168,7 @@ def main(
 ) -> None:
     """Run the study; some 20 minutes on one quiet core."""
     torch.set_num_threads(1)
+    made = origin()  # before it runs: the code may be edited meanwhile
     rows = read_csv(out)
     done = {(row["layout"], row["reader"], row["seed"]) for row in rows}
     for layout, reader, seed in product(LAYOUTS, READERS, range(seeds)):
@@ -178,7 +179,7 @@ def main(
             loss, accuracy = score_recall(model, layout, length)
             row: Row = {"layout": layout, "reader": reader, "seed": seed, "length": length}
             row |= {"loss": round(loss, 4), "accuracy": round(accuracy, 4)}
-            rows.append(row | {"limit": round(recall_limit(layout, reader, length), 4)} | origin())
+            rows.append(row | {"limit": round(recall_limit(layout, reader, length), 4)} | made)
         write_csv(out, rows)
 
 
