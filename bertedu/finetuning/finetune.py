@@ -14,13 +14,15 @@ from bertedu.finetuning.question_answering import QuestionAnswering
 from bertedu.finetuning.tagging import Tagging
 from bertedu.finetuning.training import History, Hyperparameters, TaskModel, finetune, score_items
 from bertedu.model.device import default_device
-from bertedu.model.features import READS
+from bertedu.model.features import READS, MeanFeatures
 from bertedu.model.loading import is_published
 
 # "features:last" reads the last layer of the frozen model; "untrained features:last" is its control
 FEATURES = tuple(f"features:{reads}" for reads in READS)
 METHODS = ("fine-tuned", "frozen", "untrained", "fine-tuned + BiLSTM", *FEATURES)
 METHODS += tuple(f"untrained {name}" for name in FEATURES)
+MEAN = ", mean"  # behind a method: the whole input is the mean of its tokens, not C
+METHODS += tuple(f"{name}{MEAN}" for name in METHODS)
 Rates = tuple[float, float, float]
 # The paper's are for 110 million parameters; small models bear more, new layers alone still more.
 RATES: dict[str, Rates] = {
@@ -68,12 +70,17 @@ class Setup:
     @property
     def reads(self) -> str:
         """What is read off a frozen encoder (`READS`); empty if its last layer is trained on."""
-        return self.method.partition("features:")[2]
+        return self.method.removesuffix(MEAN).partition("features:")[2]
+
+    @property
+    def frozen(self) -> bool:
+        """Whether only the new layer learns."""
+        return self.method.removesuffix(MEAN) == "frozen"
 
     @property
     def rates(self) -> Rates:
         """Learning rates worth trying."""
-        if self.reads or self.method == "frozen":
+        if self.reads or self.frozen:
             return RATES["frozen"]
         return RATES["published" if is_published(self.model) else "fine-tuned"]
 
@@ -111,9 +118,11 @@ def run_once(
     torch.manual_seed(recipe.seed)  # of the new layers
     if setup.reads:
         encoder = frozen_features(encoder, setup.reads)
-    elif setup.method == "fine-tuned + BiLSTM":
+    elif "+ BiLSTM" in setup.method:
         encoder = with_bilstm(encoder)
-    model = TaskModel(encoder, kind, recipe.dropout, setup.method == "frozen").to(device)
+    if setup.method.endswith(MEAN):
+        encoder = MeanFeatures(encoder)
+    model = TaskModel(encoder, kind, recipe.dropout, setup.frozen).to(device)
     needed = {"train", "dev", *score}
     items = {split: kind.encode(splits[split], tokenizer, MAX_LENGTH) for split in needed}
     history = finetune(

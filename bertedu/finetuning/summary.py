@@ -85,12 +85,13 @@ def _system(row: Row) -> System:
 
 
 def draw_systems(
-    record: RunRecord, task: str, system_of: SystemOf = _system
+    record: RunRecord, task: str, system_of: SystemOf = _system, runs_drawn: bool = True
 ) -> dict[System, BootstrapScores]:
     """Return every system of a task, all on the same draws of texts.
 
     ``system_of`` says which system a row of outcomes belongs to: its model, method and number of
-    training examples, if nothing else is said.
+    training examples, if nothing else is said. Of the runs of a system, as many are drawn with
+    replacement; without ``runs_drawn``, each draw has the mean of all.
     """
     sources, rows = record.outcomes(task)
     systems: dict[System, list[tuple[Metric, Outcomes]]] = defaultdict(list)
@@ -102,8 +103,12 @@ def draw_systems(
     drawn = {}
     for system, runs in systems.items():
         scores = np.array([metric(often, outcomes) for metric, outcomes in runs])
-        chosen = np.array(bootstrap.draw_runs(len(runs), len(often) - 1))  # (draws, runs)
-        means = np.take_along_axis(scores[:, 1:].T, chosen, axis=1).mean(axis=1)
+        each = scores[:, 1:].T  # (draws, runs)
+        if runs_drawn:
+            each = np.take_along_axis(
+                each, np.array(bootstrap.draw_runs(len(runs), len(each))), axis=1
+            )
+        means = each.mean(axis=1)
         drawn[system] = BootstrapScores(scores[:, 0].tolist(), means)
     return drawn
 

@@ -72,6 +72,25 @@ class ElmoFeatures(nn.Module):
         return Features(tokens, _ends(tokens, padding_mask))
 
 
+class MeanFeatures(nn.Module):
+    """The tokens of any encoder; the whole input is their mean, and no place stands for it.
+
+    A one-way model has read everything at one end only, so the choice of a place is a choice for
+    one direction. A mean favors none.
+    """
+
+    def __init__(self, below: "Encoder") -> None:
+        super().__init__()
+        self.below = below
+        self.size: int = below.size
+
+    def forward(self, ids: Tensor, segment_ids: Tensor, padding_mask: Tensor) -> Features:
+        """Encode; padding has no part in the mean."""
+        tokens = self.below(ids, segment_ids, padding_mask).tokens
+        real = padding_mask[..., None].to(tokens.dtype)  # (B, S, 1)
+        return Features(tokens, (tokens * real).sum(1) / real.sum(1))
+
+
 # What a feature-based model reads (paper, section 5.3 and table 7): which of the L + 1 hidden
 # states, of which number 0 is the input embedding, and how several become one. The paper's "last
 # four" of 12 layers are the last two of our 4.
@@ -187,7 +206,7 @@ class BiLSTMFeatures(nn.Module):
         return Features(self.norm(x), self.norm(_ends(x, padding_mask)))
 
 
-Encoder = BertFeatures | PairFeatures | ElmoFeatures | LayerFeatures | BiLSTMFeatures
+Encoder = BertFeatures | PairFeatures | ElmoFeatures | LayerFeatures | BiLSTMFeatures | MeanFeatures
 
 
 def _ends(tokens: Tensor, padding_mask: Tensor) -> Tensor:

@@ -73,23 +73,21 @@ def run_spread(groups: Sequence[Sequence[float]]) -> tuple[float, int]:
 
 
 def interval_over_runs(
-    difference: float,
-    drawn: Sequence[float],
-    runs: tuple[int, int],
-    spread: tuple[float, int],
+    value: float, drawn: Sequence[float] | Floats, runs: Sequence[int], spread: tuple[float, int]
 ) -> tuple[float, float]:
-    """Return the 95 % interval of a difference of two means, for other texts and other runs.
+    """Return the 95 % interval of a mean or a difference of means, for other texts and other runs.
 
-    ``drawn`` is the difference on texts drawn again, ``runs`` how many runs each mean is of,
-    ``spread`` as from `run_spread`. The two kinds of luck are independent, so their variances are
-    added; the spread is an estimate from few runs, so the interval is Student's t.
+    ``drawn`` is the value on texts drawn again; ``runs`` how many runs each of its means is of, and
+    none for what has no luck of training; ``spread`` as from `run_spread`. The two kinds of luck
+    are independent, so their variances are added; the spread is an estimate from few runs, so the
+    interval is Student's t.
     """
     from scipy.stats import t
 
     deviation, freedom = spread
-    by_runs = deviation**2 * (1 / runs[0] + 1 / runs[1])
+    by_runs = deviation**2 * sum(1 / count for count in runs)
     reach = float(t.ppf(0.975, freedom) * np.sqrt(np.var(drawn, ddof=1) + by_runs))
-    return difference - reach, difference + reach
+    return value - reach, value + reach
 
 
 def verdict_of(low: float, high: float, than: float = 0.0) -> Verdict:

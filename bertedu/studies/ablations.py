@@ -4,29 +4,35 @@
 writes a row for each run to `data/results/ablations.csv`. What is there is not run again.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import product
+from itertools import combinations, product
 from multiprocessing import get_context
 from pathlib import Path
 
+import numpy as np
 import torch
 from tqdm.auto import tqdm
 
 from bertedu.finetuning.baselines import BASELINES
 from bertedu.finetuning.examples import Splits, Task, TaskError
-from bertedu.finetuning.finetune import Setup, run_once
+from bertedu.finetuning.finetune import MEAN, Setup, run_once
 from bertedu.finetuning.record import RunRecord
-from bertedu.finetuning.summary import System, SystemOf, draw_systems, drawn_reader, summarize_task
+from bertedu.finetuning.summary import System, draw_systems, drawn_reader
 from bertedu.finetuning.tasks import load_task
 from bertedu.finetuning.training import Hyperparameters
 from bertedu.model.loading import find_checkpoint
 from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining.run_folder import read_record
-from bertedu.results.bootstrap import BootstrapScores, Floats
+from bertedu.results.bootstrap import (
+    BootstrapScores,
+    Floats,
+    interval,
+    interval_over_runs,
+    run_spread,
+)
 from bertedu.results.files import Row, write_csv
 from bertedu.studies.pretraining import with_earlier_runs
 
@@ -39,21 +45,30 @@ RECIPES = {
     "entities": replace(RECIPE, learning_rate=1e-3, batch_size=16),
     "answer": replace(RECIPE, learning_rate=1e-3, batch_size=16, epochs=2),
 }
+MOST_EPOCHS = 40  # of a run that ends where dev stops rising
 FEATURES_RECIPE = Hyperparameters(learning_rate=3e-3, batch_size=16, epochs=6)
+Interval = tuple[float, float, float]  # a value, and the two ends of its 95 % interval
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One row of a table: a name, checkpoints that differ by their seed only, and the method."""
+    """One row of a table: a name, checkpoints that differ by their seed only, and the method.
+
+    With ``patience`` a run goes on until dev has not improved for so many epochs.
+    """
 
     name: str
     checkpoints: tuple[str, ...]
     method: str = "fine-tuned"
+    patience: int | None = None
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Variants × tasks × fine-tuning seeds; differences are taken from the first variant."""
+    """Variants × tasks × checkpoints × ``seeds``; differences are taken from the first variant.
+
+    No two runs of a variant have the same fine-tuning seed: that luck, too, is drawn for each.
+    """
 
     about: str
     variants: tuple[Variant, ...]
@@ -63,11 +78,14 @@ class Grid:
 
     def cells(self) -> Iterator["Cell"]:
         """Yield every run, task by task, and of a task the first seed of every variant first."""
-        for task, seed, variant in product(self.tasks, range(self.seeds), self.variants):
-            for checkpoint in variant.checkpoints:
+        for task, again, variant in product(self.tasks, range(self.seeds), self.variants):
+            for number, checkpoint in enumerate(variant.checkpoints):
                 setup = Setup(checkpoint, variant.method, self.examples)
                 # the same for all variants; frozen features need a recipe of theirs
                 recipe = FEATURES_RECIPE if setup.reads else RECIPES.get(task, RECIPE)
+                if variant.patience:
+                    recipe = replace(recipe, epochs=MOST_EPOCHS, patience=variant.patience)
+                seed = again * len(variant.checkpoints) + number
                 yield Cell(task, variant.name, setup, replace(recipe, seed=seed))
 
 
@@ -81,7 +99,14 @@ class Cell:
     recipe: Hyperparameters
 
 
-BERT, LTR = ("bert-L4H128", "bert-L4H128-1"), ("ltr-L4H128", "ltr-L4H128-1")
+BERT = "bert-L4H128"
+# The same question under three masks, three pre-trainings of each: see data/README.md
+SEEDS = range(3)
+BOTH, LEFT, RIGHT, ELMO = (
+    tuple(f"same-question/{variant}-{seed}" for seed in SEEDS)
+    for variant in ("no-nsp", "mlm-ltr", "mlm-rtl", "elmo")
+)
+PAIR = tuple(f"{left}+{right}" for left, right in zip(LEFT, RIGHT, strict=True))
 SIZES = {
     name: f"size-{name.replace(' ', '')}" for name in ("L2 H128", "L4 H128", "L4 H256", "L8 H256")
 }
@@ -92,7 +117,7 @@ LONGER = {  # the last with a recipe of its own: see data/README.md
 }
 PROCEDURES = ("80/10/10", "100/0/0", "80/0/20", "80/20/0", "0/20/80", "0/0/100")
 MASKED = {procedure: f"masking-{procedure.replace('/', '-')}" for procedure in PROCEDURES}
-STEPS = (1500, 3000, 6000, 10500, 15000, 21000)
+STEPS = tuple(range(1500, 10501, 1500))
 
 
 def _variants(checkpoints: dict[str, str], method: str = "fine-tuned") -> tuple[Variant, ...]:
@@ -101,18 +126,18 @@ def _variants(checkpoints: dict[str, str], method: str = "fine-tuned") -> tuple[
 
 GRIDS = {
     "direction": Grid(
-        "what a token may see while pre-training, and next sentence prediction (table 5)",
+        "what a token may see while pre-training (table 5): one question, several masks",
         (
-            Variant("BERT", BERT),
-            Variant("No NSP", ("no-nsp-L4H128",)),
-            Variant("LTR & No NSP", LTR),
-            Variant("LTR & No NSP + BiLSTM", LTR[:1], "fine-tuned + BiLSTM"),
-            Variant("LTR and RTL, equal width", ("ltr-L4H128+rtl-L4H128",)),
-            Variant("LTR and RTL, equal parameters", ("ltr-L4H80+rtl-L4H80",)),
-            Variant("ELMo", ("elmo-L4H128",), "features:sum of all"),
-            Variant("not pre-trained", BERT[:1], "untrained"),
+            Variant("both sides", BOTH, "fine-tuned" + MEAN),
+            Variant("left alone", LEFT, "fine-tuned" + MEAN),
+            Variant("right alone", RIGHT, "fine-tuned" + MEAN),
+            Variant("left alone + BiLSTM", LEFT, "fine-tuned + BiLSTM" + MEAN),
+            Variant("left and right", PAIR, "fine-tuned" + MEAN),
+            Variant("ELMo", ELMO, "features:sum of all" + MEAN),
+            Variant("not pre-trained", BOTH, "untrained" + MEAN, patience=4),
         ),
         ("topic", "valence", "description", "next", "answer", "entities"),
+        seeds=1,
     ),
     "size": Grid(
         "layers and width (table 6), and three that have read five or six times as much",
@@ -134,19 +159,17 @@ GRIDS = {
     ),
     "steps": Grid(
         "the number of pre-training steps (figure 5)",
-        _variants(
-            {
-                f"{name}, {step} steps": f"{run}/steps/{step:06d}"
-                for name, run in (("BERT", BERT[0]), ("LTR & No NSP", LTR[0]))
-                for step in STEPS
-            }
+        tuple(
+            Variant(f"{name}, {step} steps", tuple(f"{run}/steps/{step:06d}" for run in runs))
+            for name, runs in (("both sides", BOTH), ("left alone", LEFT))
+            for step in STEPS
         ),
-        ("topic", "description"),
-        seeds=3,
+        ("topic", "entities"),
+        seeds=1,
     ),
     "quick": Grid(
         "a minute for a class: does it matter where you start?",
-        (Variant("BERT", BERT[:1]), Variant("not pre-trained", BERT[:1], "untrained")),
+        (Variant("BERT", (BERT,)), Variant("not pre-trained", (BERT,), "untrained")),
         ("topic",),
         seeds=2,
         examples=600,
@@ -262,90 +285,129 @@ def _run_all(cells: Sequence[Cell], folder: Path, jobs: int) -> Iterator[tuple[C
 
 
 def summarize_grid(grid: Grid, folder: Path) -> list[Row]:
-    """Return a row for each task and variant: mean over seeds, interval, difference from the first.
+    """Return a row for each task and variant: mean, interval, and difference from the first.
 
-    The runs of checkpoints that differ by their pre-training seed are one variant.
+    The intervals hold for other texts and other runs (`interval_over_runs`); they are empty where
+    no variant was run twice.
     """
-    record, system_of = RunRecord(folder, NAME), _systems_of(grid)
-    first = (grid.variants[0].name, "", str(grid.examples))
-    rows = [row for task in grid.tasks for row in summarize_task(record, task, first, system_of)]
-    return [{"variant": row.pop("model"), **row} for row in rows]
+    rows: list[Row] = []
+    for task in grid.tasks:
+        drawn = _drawn(grid, task, folder)
+        first = drawn.get(grid.variants[0].name)
+        for name, scores in drawn.items():
+            row: Row = {"variant": name, "task": task, "train_examples": grid.examples}
+            row["runs"] = len(scores.scores)
+            numbers = dict(
+                zip(("mean", "low", "high"), _over_runs(scores, drawn, name), strict=True)
+            )
+            if first and name != grid.variants[0].name:
+                minus = _over_runs(scores - first, drawn, name, grid.variants[0].name)
+                keys = ("minus_reference", "minus_low", "minus_high")
+                numbers |= dict(zip(keys, minus, strict=True))
+            row |= {n: "" if np.isnan(value) else f"{value:.4f}" for n, value in numbers.items()}
+            rows.append(row)
+    return rows
 
 
-def _systems_of(grid: Grid) -> SystemOf:
-    """Return the function that says which variant of a grid a row of the record belongs to."""
-    examples = str(grid.examples)
-    # another grid may have the same cell, and more seeds: those are not this grid's
-    variants = {
-        (checkpoint, variant.method, str(seed)): (variant.name, "", examples)
-        for variant in grid.variants
-        for checkpoint in variant.checkpoints
-        for seed in range(grid.seeds)
-    }
-
-    def system_of(row: Row) -> System | None:
-        if row["train_examples"] != examples:
-            return None
-        if row["method"] == "baseline":
-            return row["model"], "baseline", examples
-        return variants.get((row["model"], row["method"], row["seed"]))
-
-    return system_of
-
-
-def difference(
-    grid: Grid, task: str, one: str, other: str, folder: Path
-) -> tuple[float, float, float]:
+def difference(grid: Grid, task: str, one: str, other: str, folder: Path) -> Interval:
     """Return how much better variant ``one`` is than ``other``, and the 95 % interval of that.
 
     Either may be a baseline; both are drawn on the same test examples. The interval holds for other
-    test texts and fine-tuning seeds; of the luck of pre-training it knows nothing. Raises TaskError
-    if one of them was not run on this task, or there is none of that name.
+    texts and other runs of the variants: pre-training's luck is in it as far as they were
+    pre-trained several times. Raises TaskError if one of them was not run on this task, or there is
+    none of that name.
     """
-    return _drawn(grid, task, one, folder).minus(_drawn(grid, task, other, folder))
+    drawn = _drawn(grid, task, folder)
+    gap = _known(grid, task, one, drawn) - _known(grid, task, other, drawn)
+    return _over_runs(gap, drawn, one, other)
 
 
-def difference_from(
-    grid: Grid, task: str, name: str, scores: Floats, folder: Path
-) -> tuple[float, float, float]:
+def difference_from(grid: Grid, task: str, name: str, scores: Floats, folder: Path) -> Interval:
     """Do as `difference`, for a variant and a reader of known ``scores``, (n,), from 0 to 1.
 
     They are the reader's on each test example, in the order of the task. Raises TaskError, too, if
     there are more or fewer scores than examples.
     """
     sources, _ = RunRecord(folder, NAME).outcomes(task)
-    return _drawn(grid, task, name, folder).minus(drawn_reader(scores, sources))
+    drawn = _drawn(grid, task, folder)
+    gap = _known(grid, task, name, drawn) - drawn_reader(scores, sources)
+    return _over_runs(gap, drawn, name)
 
 
-def _drawn(grid: Grid, task: str, name: str, folder: Path) -> BootstrapScores:
+def same_recipe(grid: Grid, task: str, folder: Path) -> dict[tuple[str, str], Interval]:
+    """Compare every two runs of one variant, which differ by their seeds alone: an A/A test.
+
+    What `difference` decides here is luck.
+    """
+    drawn, runs = _drawn(grid, task, folder), _drawn(grid, task, folder, singly=True)
+    compared = {}
+    for variant in grid.variants:
+        for one, other in combinations(
+            [n for n in runs if n.startswith(f"{variant.name}, run")], 2
+        ):
+            compared[one, other] = _over_runs(runs[one] - runs[other], drawn, one, other)
+    return compared
+
+
+def _known(grid: Grid, task: str, name: str, drawn: dict[str, BootstrapScores]) -> BootstrapScores:
     known = [*(variant.name for variant in grid.variants), *BASELINES]
     if name not in known:
         raise TaskError(f"no variant {name!r}: choose one of {', '.join(known)}")
+    if name not in drawn:
+        raise TaskError(f"no runs of {name} on {task}: run it with bertedu ablate")
+    return drawn[name]
+
+
+def _over_runs(value: BootstrapScores, drawn: dict[str, BootstrapScores], *names: str) -> Interval:
+    """Put an interval around a mean, or a difference of two, of variants of these names."""
+    groups = [some.scores for name, some in drawn.items() if name not in BASELINES]
+    runs = [len(drawn[n].scores) if n in drawn else 1 for n in names if n not in BASELINES]
+    if not runs:
+        return value.mean, *interval(value.draws.tolist())
+    if all(len(group) < 2 for group in groups):
+        return value.mean, float("nan"), float("nan")  # nothing is known of the luck of a run
+    return value.mean, *interval_over_runs(value.mean, value.draws, runs, run_spread(groups))
+
+
+def _drawn(grid: Grid, task: str, folder: Path, singly: bool = False) -> dict[str, BootstrapScores]:
+    """Draw the texts of a task anew for all variants of a grid, or for every run by itself."""
     path = folder / NAME / f"{task}.csv"
     changed = path.stat().st_mtime_ns if path.exists() else 0
-    system = (name, "baseline" if name in BASELINES else "", str(grid.examples))
-    drawn = _all_drawn(grid, task, folder, changed)
-    if system not in drawn:
-        raise TaskError(f"no runs of {name} on {task}: run it with bertedu ablate")
-    return drawn[system]
+    return _all_drawn(grid, task, folder, singly, changed)
 
 
 @lru_cache(maxsize=32)
-def _all_drawn(grid: Grid, task: str, folder: Path, _: int) -> dict[System, BootstrapScores]:
-    """Draw all variants of a grid on a task; once, as long as the file of outcomes is the same."""
-    return draw_systems(RunRecord(folder, NAME), task, _systems_of(grid))
+def _all_drawn(
+    grid: Grid, task: str, folder: Path, singly: bool, _: int
+) -> dict[str, BootstrapScores]:
+    """Do it once, as long as the file of outcomes is the same."""
+    names: dict[tuple[str, str, str], str] = {}
+    for cell in replace(grid, tasks=(task,)).cells():
+        number = sum(name.startswith(f"{cell.variant}, run") for name in names.values())
+        name = f"{cell.variant}, run {number + 1}" if singly else cell.variant
+        # another grid may have the same cell, and more seeds: those are not this grid's
+        names[cell.setup.model, cell.setup.method, str(cell.recipe.seed)] = name
+
+    def system_of(row: Row) -> System | None:
+        if row["train_examples"] != str(grid.examples):
+            return None
+        key = (row["model"], row["method"], row["seed"])
+        name = row["model"] if row["method"] == "baseline" else names.get(key)
+        return (name, "", "") if name else None
+
+    drawn = draw_systems(RunRecord(folder, NAME), task, system_of, runs_drawn=False)
+    return {name: scores for (name, *_), scores in drawn.items()}
 
 
 def write_summary(folder: Path) -> list[Row]:
     """Summarize the tasks on which two variants of a grid were run: `ablations_summary.csv`."""
     rows: list[Row] = []
-    record = RunRecord(folder, NAME).rows()
+    there = {row["task"] for row in RunRecord(folder, NAME).rows()}
     for name, grid in GRIDS.items():
-        system_of = _systems_of(grid)
-        runs = {(row["task"], system_of(row)) for row in record if row["method"] != "baseline"}
-        many = Counter(task for task, system in runs if system)
-        tasks = tuple(task for task in grid.tasks if many[task] > 1)
-        summary = summarize_grid(replace(grid, tasks=tasks), folder)
-        rows += [{"grid": name, **row} for row in summary]
+        for task in grid.tasks:
+            drawn = _drawn(grid, task, folder) if task in there else {}
+            if sum(variant.name in drawn for variant in grid.variants) > 1:
+                summary = summarize_grid(replace(grid, tasks=(task,)), folder)
+                rows += [{"grid": name, **row} for row in summary]
     write_csv(folder / f"{NAME}_summary.csv", rows)
     return rows
