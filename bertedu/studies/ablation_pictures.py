@@ -8,7 +8,7 @@ from matplotlib import pyplot as plt
 
 from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, note, style
 from bertedu.results.files import Row
-from bertedu.studies.ablations import GRIDS, NAME, Grid, Variant, difference
+from bertedu.studies.ablations import GRIDS, NAME, Grid, difference, same_recipe
 from bertedu.studies.pictures import (
     committed,
     interval_bar,
@@ -68,7 +68,7 @@ def score_lines(grid: str, task: str) -> None:
     rows = [row for (_, of), row in results(grid).items() if of == task]
     for row in sorted(rows, key=lambda row: -float(row["mean"])):
         baseline = BASELINES.get(row["variant"])
-        print_score(baseline or row["variant"], row, 31, "" if baseline else f"{row['seeds']} runs")
+        print_score(baseline or row["variant"], row, 31, "" if baseline else f"{row['runs']} runs")
 
 
 def task_intervals(grid: Grid, better: str, worse: str) -> dict[str, Ends]:
@@ -90,33 +90,22 @@ def _points(grid: Grid, task: str, better: str, worse: str) -> Ends:
     return 100 * low, 100 * high
 
 
-def twins(grid: str, variant: str) -> Grid:
-    """Return a grid of two variants, "one" and "other": the two pre-trainings of one variant.
-
-    They differ by their seed alone, so what is decided between them is luck (an A/A test). Raises
-    ValueError if the variant was not pre-trained twice.
-    """
-    full, chosen = GRIDS[grid], _variant(grid, variant)
-    if len(chosen.checkpoints) != 2:
-        raise ValueError(f"{variant}: pre-trained {len(chosen.checkpoints)} times, not twice")
-    pair = zip(("one", "other"), chosen.checkpoints, strict=True)
-    variants = tuple(Variant(name, (checkpoint,), chosen.method) for name, checkpoint in pair)
-    return Grid(f"two pre-trainings of {variant}", variants, full.tasks, full.seeds, full.examples)
-
-
-def checkpoint_means(grid: str, task: str, variant: str) -> dict[str, float]:
-    """Return the mean score of each checkpoint of a variant, times 100: pre-training's luck."""
-    chosen, examples = _variant(grid, variant), str(GRIDS[grid].examples)
-    rows = committed(NAME, task=task, method=chosen.method, train_examples=examples)
-    scores = {
-        checkpoint: [100 * float(row["test"]) for row in rows if row["model"] == checkpoint]
-        for checkpoint in chosen.checkpoints
+def same_recipe_intervals(grid: Grid) -> dict[str, list[Ends]]:
+    """Return, task by task, the intervals of every two runs of one variant: an A/A test."""
+    compared = {task: same_recipe(grid, task, shipped("results")) for task in grid.tasks}
+    return {
+        task: [(100 * low, 100 * high) for _, low, high in some.values()]
+        for task, some in compared.items()
     }
-    return {checkpoint: sum(some) / len(some) for checkpoint, some in scores.items() if some}
 
 
-def _variant(grid: str, name: str) -> Variant:
-    return next(variant for variant in GRIDS[grid].variants if variant.name == name)
+def luck(grid: str) -> dict[str, float]:
+    """Return for each task the standard deviation of runs of one variant, in points.
+
+    It is pooled over the variants; two runs differ by the seeds of pre-training and fine-tuning.
+    """
+    rows = committed(f"{NAME}_summary", grid=grid)
+    return {row["task"]: 100 * float(row["luck"]) for row in rows}
 
 
 @style()
@@ -134,8 +123,8 @@ def difference_plot(
     """Draw how far each variant is from the first one, with intervals: a panel a task.
 
     ``tasks`` is name -> heading. ``paper`` is a table above, and ``beside`` our task -> its column
-    that is drawn as an open diamond. ``luck``, task -> points, is how far two pre-trainings of the
-    first variant are apart: a gray band around 0. ``readers``, task -> label and score times 100,
+    that is drawn as an open diamond. ``luck``, task -> points, is a gray band around
+    0. ``readers``, task -> label and score times 100,
     is a dotted line. Raises ValueError if a variant was not run on a task.
     """
     rows = results(grid)
@@ -186,7 +175,7 @@ def step_curves(
     page = (7.5 * len(tasks) + 1, 5.6)
     figure, panels = plt.subplots(1, len(tasks), figsize=page, squeeze=False)
     for axes, (task, heading) in zip(panels[0], tasks.items(), strict=True):
-        for kind, color in (("BERT", BLUE), ("LTR & No NSP", ORANGE)):
+        for kind, color in (("both sides", BLUE), ("left alone", ORANGE)):
             steps = re.compile(rf"{kind}, (\d+) steps")
             points = [
                 (int(match[1]) / 1000, score_of(row))

@@ -288,22 +288,22 @@ def summarize_grid(grid: Grid, folder: Path) -> list[Row]:
     """Return a row for each task and variant: mean, interval, and difference from the first.
 
     The intervals hold for other texts and other runs (`interval_over_runs`); they are empty where
-    no variant was run twice.
+    no variant was run twice. ``luck`` is the standard deviation of runs of one variant, pooled.
     """
     rows: list[Row] = []
+    first = grid.variants[0].name
     for task in grid.tasks:
         drawn = _drawn(grid, task, folder)
-        first = drawn.get(grid.variants[0].name)
+        deviation, _ = _luck(drawn) or (float("nan"), 0)
         for name, scores in drawn.items():
             row: Row = {"variant": name, "task": task, "train_examples": grid.examples}
             row["runs"] = len(scores.scores)
-            numbers = dict(
-                zip(("mean", "low", "high"), _over_runs(scores, drawn, name), strict=True)
-            )
-            if first and name != grid.variants[0].name:
-                minus = _over_runs(scores - first, drawn, name, grid.variants[0].name)
+            numbers = {"luck": deviation}
+            numbers |= zip(("mean", "low", "high"), _over_runs(scores, drawn, name), strict=True)
+            if first in drawn and name != first:
+                minus = _over_runs(scores - drawn[first], drawn, name, first)
                 keys = ("minus_reference", "minus_low", "minus_high")
-                numbers |= dict(zip(keys, minus, strict=True))
+                numbers |= zip(keys, minus, strict=True)
             row |= {n: "" if np.isnan(value) else f"{value:.4f}" for n, value in numbers.items()}
             rows.append(row)
     return rows
@@ -358,15 +358,20 @@ def _known(grid: Grid, task: str, name: str, drawn: dict[str, BootstrapScores]) 
     return drawn[name]
 
 
+def _luck(drawn: dict[str, BootstrapScores]) -> tuple[float, int] | None:
+    """Return the spread of runs of one variant (`run_spread`); None if none was run twice."""
+    groups = [some.scores for name, some in drawn.items() if name not in BASELINES]
+    return run_spread(groups) if any(len(runs) > 1 for runs in groups) else None
+
+
 def _over_runs(value: BootstrapScores, drawn: dict[str, BootstrapScores], *names: str) -> Interval:
     """Put an interval around a mean, or a difference of two, of variants of these names."""
-    groups = [some.scores for name, some in drawn.items() if name not in BASELINES]
     runs = [len(drawn[n].scores) if n in drawn else 1 for n in names if n not in BASELINES]
     if not runs:
         return value.mean, *interval(value.draws.tolist())
-    if all(len(group) < 2 for group in groups):
-        return value.mean, float("nan"), float("nan")  # nothing is known of the luck of a run
-    return value.mean, *interval_over_runs(value.mean, value.draws, runs, run_spread(groups))
+    if not (luck := _luck(drawn)):
+        return value.mean, float("nan"), float("nan")
+    return value.mean, *interval_over_runs(value.mean, value.draws, runs, luck)
 
 
 def _drawn(grid: Grid, task: str, folder: Path, singly: bool = False) -> dict[str, BootstrapScores]:

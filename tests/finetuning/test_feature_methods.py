@@ -75,14 +75,17 @@ def test_the_methods_have_the_names_that_the_record_knows() -> None:
         "features:concat of all",
     )
     assert METHODS[:4] == ("fine-tuned", "frozen", "untrained", "fine-tuned + BiLSTM")
-    assert set(METHODS[4:]) == {*FEATURES, *(f"untrained {name}" for name in FEATURES)}
+    own = {*METHODS[:4], *FEATURES, *(f"untrained {name}" for name in FEATURES)}
+    assert set(METHODS) == own | {f"{name}, mean" for name in own}
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_method_says_what_it_needs(method: str) -> None:
     setup = Setup("x", method)
-    assert setup.untrained == (method.split()[0] == "untrained")
-    assert setup.reads == (method.split(":")[1] if ":" in method else "")
+    assert setup.untrained == ("untrained" in method)
+    reads = method.removesuffix(", mean")
+    assert setup.reads == (reads.split(":")[1] if ":" in reads else "")
+    assert setup.frozen == (reads == "frozen")
     if setup.reads:
         assert setup.rates == Setup("minilm", method).rates == RATES["frozen"]
 
@@ -125,6 +128,25 @@ def test_heads_of_what_is_fine_tuned_get_states_of_one_size(checkpoint: str, met
     assert float(features.tokens.std()) == pytest.approx(1, abs=0.1)
     if method == "fine-tuned + BiLSTM":  # without one, what stands for the whole is the pooler's
         assert float(features.whole.std()) == pytest.approx(1, abs=0.1)
+
+
+@pytest.mark.parametrize("method", ["fine-tuned", "frozen", "fine-tuned + BiLSTM"])
+def test_with_mean_the_same_encoder_is_read_in_another_way(checkpoint: str, method: str) -> None:
+    """A head on the mean of the tokens: C's own layer has no part, and so does not learn."""
+    made, recipe = tiny.keyword_task(SMALL), dataclasses.replace(RECIPE, learning_rate=0.05)
+    before, after = (
+        go(made, checkpoint, f"{method}, mean", one).model.state_dict()
+        for one in (dataclasses.replace(recipe, learning_rate=0.0), recipe)
+    )
+    moved = {name for name, value in after.items() if not torch.equal(value, before[name])}
+    assert not any("pooler" in name for name in moved)
+    assert any(name.startswith("head.") for name in moved)
+    assert any(name.startswith("encoder.below.") for name in moved) == (method != "frozen")
+    plain = go(made, checkpoint, method, dataclasses.replace(recipe, learning_rate=0.0)).model
+    given = plain.encoder.state_dict()
+    assert given.keys() == {
+        name.removeprefix("encoder.below.") for name in before if "head" not in name
+    }
 
 
 def test_untrained_features_are_of_random_weights_and_as_frozen(checkpoint: str) -> None:

@@ -29,6 +29,7 @@ from bertedu.finetuning.tasks import (
     describe_task,
     load_task,
 )
+from bertedu.studies.shortcuts import passage_only_f1
 from bertedu.text import corpus
 from bertedu.text.corpus import load_documents, split_sentences
 from bertedu.text.sources import find
@@ -254,6 +255,24 @@ def test_answers_are_titles_and_questions_do_not_contain_them(
         if isinstance(e, Question) and e.answers
     )
     assert min(places[0], places[1], places[2]) > 0.15 * places.total(), "the place tells"
+
+
+def test_without_the_question_nothing_tells_one_title_from_the_others(
+    loaded: dict[str, Splits],
+) -> None:
+    """Each of the three articles names its title: a reader of no question draws one of three."""
+    by_lot, among_named = passage_only_f1(need(loaded, "answer")["test"])
+    assert (by_lot == among_named).all()
+    assert 0.33 < by_lot.mean() < 0.34
+    short = module.short_answers(2)
+    by_article: dict[str, list[Question]] = {}
+    for example in short["train"]:
+        by_article.setdefault(example.source, []).append(example)
+    twice = [some for some in by_article.values() if len(some) == 2]
+    assert len(twice) > 0.95 * len(by_article)
+    assert all(one.question == other.question for one, other in twice)
+    same = sum(one.context == other.context for one, other in twice)
+    assert same == 0, "each time among other articles"
 
 
 def test_most_of_the_other_articles_of_a_question_are_under_another_heading(

@@ -16,6 +16,7 @@ from bertedu.model.features import (
     BiLSTMFeatures,
     ElmoFeatures,
     Encoder,
+    MeanFeatures,
     PairFeatures,
 )
 
@@ -39,12 +40,14 @@ ENCODERS: dict[str, Callable[[], Encoder]] = {
     "pair": pair,
     "elmo": lambda: ElmoFeatures(Elmo(CONFIG, ElmoSizes(2, 24))),
     "ltr + BiLSTM": lambda: BiLSTMFeatures(BertFeatures(bert("left-to-right")), 8),
+    "ltr, mean": lambda: MeanFeatures(BertFeatures(bert("left-to-right"))),
     "frozen rtl + BiLSTM": lambda: BiLSTMFeatures(BertFeatures(bert("right-to-left")), 8, True),
 }
 # the halves of the vector of token t, and which tokens move them: up to t, from t on, or all
 SEES = {
     "bert": ["all"],
     "ltr": ["left"],
+    "ltr, mean": ["left"],
     "rtl": ["right"],
     "pair": ["left", "right"],
     "elmo": ["left", "right"],
@@ -180,6 +183,13 @@ def test_the_whole_is_what_each_half_says_where_it_has_read_everything(name: str
     for row, size in enumerate((SIZE, 5)):
         ends = [found.tokens[row, size - 1, :half], found.tokens[row, 0, half:]]
         torch.testing.assert_close(found.whole[row], torch.cat(ends))
+
+
+def test_a_mean_is_of_real_tokens_and_of_all_of_them() -> None:
+    ids, segments, mask = inputs()
+    features = ENCODERS["ltr, mean"]()(ids, segments, mask)
+    for row, real in enumerate(mask):
+        torch.testing.assert_close(features.whole[row], features.tokens[row, real].mean(0))
 
 
 def test_the_pair_is_its_two_halves_side_by_side() -> None:
