@@ -385,7 +385,8 @@ def test_table_5_compares_pretrainings_of_one_question_read_alike() -> None:
     grid = GRIDS["direction"]
     assert len(grid.tasks) == 6
     for variant in grid.variants:
-        assert len(variant.checkpoints) >= 3, "a verdict's unit is a pre-training"
+        once = variant.name in ("left and right, narrow", "ELMo")
+        assert len(variant.checkpoints) == (1 if once else 3), "a verdict's unit is a pre-training"
         assert variant.method.endswith(", mean"), "the place of C favors a direction"
     left, right = (v.checkpoints for v in grid.variants if v.name in ("left alone", "right alone"))
     (pair,) = (v.checkpoints for v in grid.variants if v.name == "left and right")
@@ -551,5 +552,5 @@ def test_two_runs_of_one_recipe_are_seldom_told_apart() -> None:
         for task in grid.tasks
         for _, low, high in ablations.same_recipe(grid, task, committed).values()
     ]
-    assert len(verdicts) == len(grid.tasks) * len(grid.variants) * 3
+    assert len(verdicts) == len(grid.tasks) * (len(grid.variants) - 2) * 3
     assert sum(verdict != "undecided" for verdict in verdicts) <= 0.1 * len(verdicts)
