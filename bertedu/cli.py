@@ -339,9 +339,6 @@ def finetune(
     batch_size: Annotated[int, Option(help="Examples a step.", min=1)] = 32,
     epochs: Annotated[int, Option(help="At most; dev may end it.", min=1)] = 3,
     dropout: Annotated[float, Option(help="While fine-tuning; the paper: 0.1.")] = 0.0,
-    folder: Annotated[
-        Path | None, Option(help="Published files of a benchmark such as glue/sst2 or squad.")
-    ] = None,
     out: FineOut = None,
     results: Results = Path("data/results"),
     again: Annotated[bool, Option("--again", help="Run what is recorded, too.")] = False,
@@ -375,7 +372,7 @@ def finetune(
     rate = setup.rates[1] if learning_rate is None else learning_rate
     recipe = Hyperparameters(rate, batch_size, epochs, dropout=dropout)
     book = RunRecord(results)
-    loaded = [load_task(name, folder) for name in tasks]  # a wrong name shows before any work
+    loaded = [load_task(name) for name in tasks]  # a wrong name shows before any work
     for task, splits in loaded:
         made = run_task(
             task, splits, setup, recipe, range(seeds), book, grid, again, echo, bool(out)
