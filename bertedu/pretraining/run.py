@@ -23,11 +23,10 @@ from bertedu.pretraining.evaluation import PreTrainingModel
 from bertedu.pretraining.loop import Every, initialize, train
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.options import VARIANTS, PreTrainingOptions
-from bertedu.pretraining.recipe import Recipe
 from bertedu.pretraining.run_folder import RUN_FILE, STATE_FILE
 from bertedu.pretraining.state import State, read_recipe
 from bertedu.pretraining.texts import Say, load_splits, stream_windows, with_company
-from bertedu.pretraining.timing import step_seconds, use_threads_that_pay
+from bertedu.pretraining.timing import step_seconds
 from bertedu.results.files import Row, write_atomically
 from bertedu.results.origin import current_commit, describe_machine
 from bertedu.text.corpus import DEFAULT_CORPORA
@@ -35,7 +34,6 @@ from bertedu.text.fast_tokenizer import load_vocabulary, save_tokenizer
 from bertedu.text.sources import sources
 
 LOG_EVERY = 50
-LONG = 200  # steps of a run whose first few are worth timing
 EVALUATION_LENGTH, EVALUATION_BATCH = 128, 32
 
 
@@ -85,11 +83,13 @@ def _pretrain(options: PreTrainingOptions, say: Say) -> State:
         # safetensors writes to a .tmpXXXXXX of its own first, and a kill may leave that, too
         for part in (*out.glob(f".{STATE_FILE}.*.part"), *out.glob(".tmp??????")):
             part.unlink(missing_ok=True)
-    if options.threads or (resuming and options.measure_threads):
-        torch.set_num_threads(options.threads or started.get("threads") or 1)
+    if threads := options.threads or started.get("threads"):
+        torch.set_num_threads(threads)
     model = _model(options, config, splits["train"]).to(device)
     if not resuming:
-        recipe = _timed(recipe, options, model, text, bfloat16, say)
+        if options.minutes is not None:  # the number of steps stays: the learning rate needs it
+            fit = int(options.minutes * 60 / step_seconds(model, text, recipe, bfloat16))
+            recipe = dataclasses.replace(recipe, steps=max(20, fit))
         if processes.rank() == 0:
             run["threads"] = torch.get_num_threads()
             write_atomically(out / RUN_FILE, json.dumps(run, indent=1) + "\n")
@@ -202,28 +202,6 @@ def _model(
     else:
         model.load_state_dict(load_checkpoint(options.init).state_dict())
     return model
-
-
-def _timed(
-    recipe: Recipe,
-    options: PreTrainingOptions,
-    model: PreTrainingModel,
-    text: Text,
-    bfloat16: bool,
-    say: Say,
-) -> Recipe:
-    """Fit a new run to the speed of this machine: its threads, and its steps if minutes are asked.
-
-    A resumed run keeps this number of steps: the learning rate depends on it.
-    """
-    alone = next(model.parameters()).device.type == "cpu" and processes.count() == 1
-    long = options.steps is None or options.steps >= LONG
-    if alone and long and options.measure_threads:
-        use_threads_that_pay(model, text, recipe, bfloat16, say)
-    if options.minutes is not None:
-        fit = int(options.minutes * 60 / step_seconds(model, text, recipe, bfloat16))
-        recipe = dataclasses.replace(recipe, steps=max(20, fit))
-    return recipe
 
 
 def _finish(out: Path, model: PreTrainingModel, state: State, record: Row) -> None:

@@ -1,7 +1,6 @@
-"""How long a step takes here: how many fit into some minutes, and how many threads pay."""
+"""How long a step takes here, and so how many fit into some minutes."""
 
 import dataclasses
-import os
 import time
 
 import torch
@@ -12,7 +11,6 @@ from bertedu.pretraining.loop import make_optimizer, stream_of
 from bertedu.pretraining.objective import pretraining_loss
 from bertedu.pretraining.recipe import Recipe
 from bertedu.pretraining.state import State
-from bertedu.pretraining.texts import Say
 
 
 def step_seconds(
@@ -38,24 +36,3 @@ def step_seconds(
             times.append(time.perf_counter() - began)
         mean += phase.share * sorted(times)[len(times) // 2]
     return mean
-
-
-def use_threads_that_pay(
-    model: PreTrainingModel, documents: Text, recipe: Recipe, bfloat16: bool, say: Say
-) -> None:
-    """Compute on one CPU thread, or on all cores if that makes a step a tenth shorter; say which.
-
-    A few steps of the first phase are timed on each. On a machine that is busy now, or that is
-    shared, one thread is the answer, and the right one: threads that wait for a core cost more
-    than they bring.
-    """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    recipe = dataclasses.replace(recipe, phases=(dataclasses.replace(recipe.phases[0], share=1.0),))
-    seconds = {}
-    for threads in (1, cores or 1):
-        torch.set_num_threads(threads)
-        seconds[threads] = step_seconds(model, documents, recipe, bfloat16, tries=5)
-    best = threads if seconds[threads] < 0.9 * seconds[1] else 1
-    torch.set_num_threads(best)
-    times = ", ".join(f"{count}: {1000 * each:.0f} ms" for count, each in seconds.items())
-    say(f"CPU threads: {best} (a step takes, by threads, {times}); --threads N sets another number")
