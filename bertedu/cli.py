@@ -104,14 +104,15 @@ def data_fetch(
 
 @data.command("show")
 def data_show(name: Annotated[str, Argument(help="Name of a source.")]) -> None:
-    """Show what a source is, its license, how to cite it, its state, its files and a sample."""
+    """Show what a source is, its license, how to cite it, its state and its files."""
     from bertedu.text.sources import SourceError, find, read
 
     source = find(name)
-    state, members = f"not fetched: run `bertedu data fetch {name}`", None
+    state, members = f"not fetched: run `bertedu data fetch {name}`", ", ".join(source.members)
     if source.path.is_file():
         try:
-            members, state = read(name, fetch_missing=False), "fetched, hash verified"
+            found, state = read(name, fetch_missing=False), "fetched, hash verified"
+            members = f"{len(found)} ({_megabytes(sum(map(len, found.values())))})"
         except SourceError as error:
             state = f"unusable: {error}"
     echo(source.name)
@@ -123,20 +124,7 @@ def data_show(name: Annotated[str, Argument(help="Name of a source.")]) -> None:
     echo(f"  wheel     {source.path} ({_megabytes(source.size_bytes)})")
     echo(f"  sha256    {source.sha256}")
     echo(f"  state     {state}")
-    if members is None:
-        for pattern in source.members:
-            echo(f"  member    {pattern}")
-        return
-    echo(f"  members   {len(members)} ({_megabytes(sum(map(len, members.values())))})")
-    for member in list(members)[:10]:
-        echo(f"    {len(members[member]):>12,} bytes  {member}")
-    if len(members) > 10:
-        echo(f"    … and {len(members) - 10} more")
-    texts = (member for member, content in members.items() if b"\0" not in content[:4096])
-    if sample := next(texts, None):
-        echo(f"  sample    {sample}")
-        for line in members[sample][:4096].decode(errors="ignore").splitlines()[:4]:
-            echo(f"    | {line if len(line) <= 90 else line[:90] + '…'}")
+    echo(f"  members   {members}")
 
 
 def _megabytes(size: int) -> str:
@@ -185,7 +173,7 @@ def pretrain(
         bool | None, Option(help="16-bit products; none: 32 bits, or as the run began.")
     ] = None,
     threads: Annotated[
-        int | None, Option(help="CPU threads; none: in a long run as many as pay.", min=1)
+        int | None, Option(help="CPU threads; none: 1, or as the run began.", min=1)
     ] = None,
     save_every: Annotated[int, Option(help="Steps between two saves.", min=1)] = 200,
     init: Annotated[
@@ -219,12 +207,10 @@ def pretrain(
     from bertedu.pretraining.masking import read_procedure
     from bertedu.pretraining.options import PreTrainingOptions
     from bertedu.pretraining.run import pretrain as run
-    from bertedu.threads import threads_were_set
 
     if stream and corpus:
         raise BadParameter("choose either --stream or --corpus")
     given["masking"] = None if masking is None else read_procedure(masking)
-    given["measure_threads"] = not threads and not threads_were_set
     run(PreTrainingOptions(**given), echo)
 
 
