@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,13 +21,14 @@ from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining import processes, run_folder
 from bertedu.pretraining.batches import Text, fixed_batches
 from bertedu.pretraining.evaluation import PreTrainingModel
-from bertedu.pretraining.loop import Every, initialize, train
+from bertedu.pretraining.loop import Every, initialize, make_optimizer, stream_of, train
 from bertedu.pretraining.next_sentence import EncodedDocument
+from bertedu.pretraining.objective import pretraining_loss
 from bertedu.pretraining.options import VARIANTS, PreTrainingOptions
+from bertedu.pretraining.recipe import Recipe
 from bertedu.pretraining.run_folder import RUN_FILE, STATE_FILE
 from bertedu.pretraining.state import State, read_recipe
 from bertedu.pretraining.texts import Say, load_splits, stream_windows, with_company
-from bertedu.pretraining.timing import step_seconds
 from bertedu.results.files import Row, write_atomically
 from bertedu.results.origin import current_commit, describe_machine
 from bertedu.text.corpus import DEFAULT_CORPORA
@@ -202,6 +204,31 @@ def _model(
     else:
         model.load_state_dict(load_checkpoint(options.init).state_dict())
     return model
+
+
+def step_seconds(
+    model: PreTrainingModel, documents: Text, recipe: Recipe, bfloat16: bool, tries: int = 8
+) -> float:
+    """Return how long a step of a recipe takes: each phase's median of some, by its share."""
+    device = next(model.parameters()).device
+    optimizer = make_optimizer(model, recipe.weight_decay)  # at learning rate 0: nothing moves
+    mean = 0.0
+    for phase in recipe.phases:
+        alone = dataclasses.replace(recipe, phases=(phase,))
+        stream = stream_of(documents, model.config, alone, State())
+        times = []
+        for _ in range(tries):
+            batch = next(stream)[0].to(device)
+            began = time.perf_counter()
+            with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
+                loss, _ = pretraining_loss(model, batch)
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            loss.item()  # wait for a GPU
+            times.append(time.perf_counter() - began)
+        mean += phase.share * sorted(times)[len(times) // 2]
+    return mean
 
 
 def _finish(out: Path, model: PreTrainingModel, state: State, record: Row) -> None:
