@@ -55,7 +55,6 @@ app.add_typer(data, name="data")
 
 Table = Annotated[Path, Option(help="CSV file to write.")]
 Results = Annotated[Path, Option(help="Folder of the record.")]
-Split = Annotated[str, Option(help="dev or test.")]
 
 
 def write_table(out: Path, rows: Sequence[Row], line: str, said: Sequence[Row] = ()) -> None:
@@ -220,7 +219,6 @@ def score(
         list[Path] | None, Argument(help="Folders of checkpoints; none: all committed ones.")
     ] = None,
     out: Table = Path("data/results/pretraining.csv"),
-    split: Split = "test",
     length: Annotated[
         list[int] | None, Option(help="Tokens a sequence, repeatable; none: 64 and 128.", min=16)
     ] = None,
@@ -228,7 +226,7 @@ def score(
     """Score checkpoints on held-out documents, beside chance and counting. Some minutes."""
     from bertedu.studies.pretraining import LENGTHS, report
 
-    rows = report(checkpoints or committed_checkpoints(), split, length or LENGTHS)
+    rows = report(checkpoints or committed_checkpoints(), length or LENGTHS)
     line = "length {length:>3} {objective:<14} {system:<16} loss {mlm_loss:>7}  "
     write_table(out, rows, line + "words {mlm_accuracy:.1%}  pairs {nsp_accuracy}")
 
@@ -271,18 +269,14 @@ def toy(
     import torch
 
     from bertedu.pretraining.toy import compare_with_limits
-    from bertedu.results.files import write_csv
     from bertedu.results.origin import origin
 
     torch.set_num_threads(threads)
     made = origin()  # before it runs: the code may be edited meanwhile
-    curves = compare_with_limits(seeds)
-    write_csv(out, [row | made for row in curves])
+    rows = [row | made for row in compare_with_limits(seeds)]
     line = "{direction:<14} seed {seed}  loss {loss:.3f}  limit {limit:.3f}  "
-    for row in curves:
-        if row["step"] == curves[-1]["step"]:
-            echo((line + "{excess_percent:+.1f} %").format_map(row))
-    echo(f"written: {out}")
+    line += "{excess_percent:+.1f} %"
+    write_table(out, rows, line, [row for row in rows if row["step"] == rows[-1]["step"]])
 
 
 @app.command()
