@@ -52,20 +52,14 @@ class Benchmark:
     texts: tuple[str, ...] = ()  # columns of GLUE, beside "label"
 
 
-_PAIR = "sentence1 sentence2"
+_PAIR, _QUESTIONS = "sentence1 sentence2", "question1 question2"
 _FOLLOWS = "entailment not_entailment"
 _NLI = ("accuracy", "entailment neutral contradiction", "premise hypothesis")
 _GLUE = (
     ("cola", "is a sentence grammatical?", "matthews", "unacceptable acceptable", "sentence"),
     ("sst2", "film reviews, good or bad", "accuracy", "negative positive", "sentence"),
     ("mrpc", "do two sentences say the same?", "binary_f1", "not_equivalent equivalent", _PAIR),
-    (
-        "qqp",
-        "do two questions ask the same?",
-        "binary_f1",
-        "not_duplicate duplicate",
-        "question1 question2",
-    ),
+    ("qqp", "do two questions ask the same?", "binary_f1", "not_duplicate duplicate", _QUESTIONS),
     ("stsb", "how similar are they, 0 to 5?", "spearman", "", _PAIR),
     ("mnli", "does it follow? Matched texts", *_NLI),
     ("mnli-mm", "does it follow? Other kinds of text", *_NLI),

@@ -61,7 +61,8 @@ def _pretrain(options: PreTrainingOptions, say: Say) -> State:
     options.check()
     out, state_path = options.out, options.out / STATE_FILE
     resuming = _is_resumed(options)
-    started = run_folder.started_as(out) if resuming else {}
+    path = out / RUN_FILE  # what an unfinished run wrote down when it began
+    started = json.loads(path.read_text(encoding="utf-8")) if resuming and path.exists() else {}
     device, bfloat16 = _device(options.device), options.bfloat16
     if bfloat16 is None:  # a resumed run goes on as it began
         bfloat16 = bool(started.get("bfloat16"))
@@ -94,7 +95,7 @@ def _pretrain(options: PreTrainingOptions, say: Say) -> State:
             recipe = dataclasses.replace(recipe, steps=max(20, fit))
         if processes.rank() == 0:
             run["threads"] = torch.get_num_threads()
-            write_atomically(out / RUN_FILE, json.dumps(run, indent=1) + "\n")
+            write_atomically(path, json.dumps(run, indent=1) + "\n")
     direction, _, question = VARIANTS[options.variant]
     held_out = fixed_batches(
         with_company(splits["dev"]),
