@@ -116,7 +116,7 @@ weights: course  ## fetch the published weights of notebook 16, 101 MB (then at 
 
 notebooks: env weights  ## run every notebook and compare each output with the committed one (nbval)
 	@if [ -z "$(NOTEBOOKS)" ]; then echo "notebooks: there is none in notebooks/ yet"; \
-	else $(ONE_THREAD) $(PY) -m pytest -n $(JOBS) --dist loadfile --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg $(NOTEBOOKS); fi
+	else $(ONE_THREAD) PYTHONPATH=tests$${PYTHONPATH:+:$$PYTHONPATH} $(PY) -m pytest -p nbval_tolerance -n $(JOBS) --dist loadfile --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg $(NOTEBOOKS); fi
 
 browser: env  ## every notebook in a real JupyterLab in Chromium, and the attention view by hand
 	@$(PY) -c 'import playwright' 2>/dev/null || \

@@ -55,7 +55,6 @@ app.add_typer(data, name="data")
 
 Table = Annotated[Path, Option(help="CSV file to write.")]
 Results = Annotated[Path, Option(help="Folder of the record.")]
-Split = Annotated[str, Option(help="dev or test.")]
 
 
 def write_table(out: Path, rows: Sequence[Row], line: str, said: Sequence[Row] = ()) -> None:
@@ -104,14 +103,15 @@ def data_fetch(
 
 @data.command("show")
 def data_show(name: Annotated[str, Argument(help="Name of a source.")]) -> None:
-    """Show what a source is, its license, how to cite it, its state, its files and a sample."""
+    """Show what a source is, its license, how to cite it, its state and its files."""
     from bertedu.text.sources import SourceError, find, read
 
     source = find(name)
-    state, members = f"not fetched: run `bertedu data fetch {name}`", None
+    state, members = f"not fetched: run `bertedu data fetch {name}`", ", ".join(source.members)
     if source.path.is_file():
         try:
-            members, state = read(name, fetch_missing=False), "fetched, hash verified"
+            found, state = read(name, fetch_missing=False), "fetched, hash verified"
+            members = f"{len(found)} ({_megabytes(sum(map(len, found.values())))})"
         except SourceError as error:
             state = f"unusable: {error}"
     echo(source.name)
@@ -123,20 +123,7 @@ def data_show(name: Annotated[str, Argument(help="Name of a source.")]) -> None:
     echo(f"  wheel     {source.path} ({_megabytes(source.size_bytes)})")
     echo(f"  sha256    {source.sha256}")
     echo(f"  state     {state}")
-    if members is None:
-        for pattern in source.members:
-            echo(f"  member    {pattern}")
-        return
-    echo(f"  members   {len(members)} ({_megabytes(sum(map(len, members.values())))})")
-    for member in list(members)[:10]:
-        echo(f"    {len(members[member]):>12,} bytes  {member}")
-    if len(members) > 10:
-        echo(f"    … and {len(members) - 10} more")
-    texts = (member for member, content in members.items() if b"\0" not in content[:4096])
-    if sample := next(texts, None):
-        echo(f"  sample    {sample}")
-        for line in members[sample][:4096].decode(errors="ignore").splitlines()[:4]:
-            echo(f"    | {line if len(line) <= 90 else line[:90] + '…'}")
+    echo(f"  members   {members}")
 
 
 def _megabytes(size: int) -> str:
@@ -185,7 +172,7 @@ def pretrain(
         bool | None, Option(help="16-bit products; none: 32 bits, or as the run began.")
     ] = None,
     threads: Annotated[
-        int | None, Option(help="CPU threads; none: in a long run as many as pay.", min=1)
+        int | None, Option(help="CPU threads; none: 1, or as the run began.", min=1)
     ] = None,
     save_every: Annotated[int, Option(help="Steps between two saves.", min=1)] = 200,
     init: Annotated[
@@ -219,12 +206,10 @@ def pretrain(
     from bertedu.pretraining.masking import read_procedure
     from bertedu.pretraining.options import PreTrainingOptions
     from bertedu.pretraining.run import pretrain as run
-    from bertedu.threads import threads_were_set
 
     if stream and corpus:
         raise BadParameter("choose either --stream or --corpus")
     given["masking"] = None if masking is None else read_procedure(masking)
-    given["measure_threads"] = not threads and not threads_were_set
     run(PreTrainingOptions(**given), echo)
 
 
@@ -234,7 +219,6 @@ def score(
         list[Path] | None, Argument(help="Folders of checkpoints; none: all committed ones.")
     ] = None,
     out: Table = Path("data/results/pretraining.csv"),
-    split: Split = "test",
     length: Annotated[
         list[int] | None, Option(help="Tokens a sequence, repeatable; none: 64 and 128.", min=16)
     ] = None,
@@ -242,7 +226,7 @@ def score(
     """Score checkpoints on held-out documents, beside chance and counting. Some minutes."""
     from bertedu.studies.pretraining import LENGTHS, report
 
-    rows = report(checkpoints or committed_checkpoints(), split, length or LENGTHS)
+    rows = report(checkpoints or committed_checkpoints(), length or LENGTHS)
     line = "length {length:>3} {objective:<14} {system:<16} loss {mlm_loss:>7}  "
     write_table(out, rows, line + "words {mlm_accuracy:.1%}  pairs {nsp_accuracy}")
 
@@ -285,18 +269,14 @@ def toy(
     import torch
 
     from bertedu.pretraining.toy import compare_with_limits
-    from bertedu.results.files import write_csv
     from bertedu.results.origin import origin
 
     torch.set_num_threads(threads)
     made = origin()  # before it runs: the code may be edited meanwhile
-    curves = compare_with_limits(seeds)
-    write_csv(out, [row | made for row in curves])
+    rows = [row | made for row in compare_with_limits(seeds)]
     line = "{direction:<14} seed {seed}  loss {loss:.3f}  limit {limit:.3f}  "
-    for row in curves:
-        if row["step"] == curves[-1]["step"]:
-            echo((line + "{excess_percent:+.1f} %").format_map(row))
-    echo(f"written: {out}")
+    line += "{excess_percent:+.1f} %"
+    write_table(out, rows, line, [row for row in rows if row["step"] == rows[-1]["step"]])
 
 
 @app.command()
@@ -339,9 +319,6 @@ def finetune(
     batch_size: Annotated[int, Option(help="Examples a step.", min=1)] = 32,
     epochs: Annotated[int, Option(help="At most; dev may end it.", min=1)] = 3,
     dropout: Annotated[float, Option(help="While fine-tuning; the paper: 0.1.")] = 0.0,
-    folder: Annotated[
-        Path | None, Option(help="Published files of a benchmark such as glue/sst2 or squad.")
-    ] = None,
     out: FineOut = None,
     results: Results = Path("data/results"),
     again: Annotated[bool, Option("--again", help="Run what is recorded, too.")] = False,
@@ -375,7 +352,7 @@ def finetune(
     rate = setup.rates[1] if learning_rate is None else learning_rate
     recipe = Hyperparameters(rate, batch_size, epochs, dropout=dropout)
     book = RunRecord(results)
-    loaded = [load_task(name, folder) for name in tasks]  # a wrong name shows before any work
+    loaded = [load_task(name) for name in tasks]  # a wrong name shows before any work
     for task, splits in loaded:
         made = run_task(
             task, splits, setup, recipe, range(seeds), book, grid, again, echo, bool(out)

@@ -3,8 +3,6 @@
 import os
 import sys
 
-threads_were_set = "OMP_NUM_THREADS" in os.environ  # by the user, before this package came
-
 
 def use_one_thread() -> None:
     """Let PyTorch compute on one thread, as `import bertedu` does; OMP_NUM_THREADS overrules it.

@@ -25,14 +25,14 @@ from bertedu.model.checkpoints import load_checkpoint, load_elmo
 from bertedu.model.config import PRESETS, BertConfig
 from bertedu.model.loading import load_named
 from bertedu.model.weight_files import CheckpointError, load_tensors, save_tensors
-from bertedu.pretraining import objective, timing
+from bertedu.pretraining import objective
 from bertedu.pretraining import run as running
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.options import VARIANTS
 from bertedu.pretraining.recipe import Recipe
+from bertedu.pretraining.run import step_seconds
 from bertedu.pretraining.run_folder import RUN_FILE, STATE_FILE
 from bertedu.pretraining.texts import load_splits, with_company
-from bertedu.pretraining.timing import step_seconds
 from bertedu.text.fast_tokenizer import save_tokenizer, train_vocabulary
 from bertedu.text.streaming import DocumentStream
 from bertedu.text.tokenization import MASK_ID
@@ -805,8 +805,8 @@ def test_a_step_takes_what_its_phases_take_by_their_shares(
     Half of that is the way back; and whatever the first steps take, as on a GPU, does not count.
     """
     now, started = [0.0], set[int]()
-    monkeypatch.setattr(timing.time, "perf_counter", lambda: now[0])
-    original = timing.pretraining_loss
+    monkeypatch.setattr(running.time, "perf_counter", lambda: now[0])
+    original = running.pretraining_loss
 
     def loss(model: BertForPreTraining, batch: Any, *more: bool) -> Any:
         half = 1.0 if len(batch.ids) == 32 else 2.5
@@ -822,7 +822,7 @@ def test_a_step_takes_what_its_phases_take_by_their_shares(
         total.register_hook(back)
         return total, scores
 
-    monkeypatch.setattr(timing, "pretraining_loss", loss)
+    monkeypatch.setattr(running, "pretraining_loss", loss)
     torch.manual_seed(0)
     model = BertForPreTraining(BertConfig(100, 8, 1, 1, 16, 128))
     before = [p.detach().clone() for p in model.parameters()]

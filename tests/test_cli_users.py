@@ -169,101 +169,31 @@ def test_two_runs_do_not_write_into_one_folder(corpus: Path, tmp_path: Path, kil
 # -- threads
 
 
-@pytest.fixture
-def cores(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Four cores that nobody uses: what torch is told is written down, and not done."""
-    told: list[int] = [1]
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3}, raising=False)
-    monkeypatch.setattr(torch, "set_num_threads", told.append)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: told[-1])
-    monkeypatch.setattr("bertedu.threads.threads_were_set", False)
-    return told
-
-
-def unthreaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give no --threads with every command."""
+@pytest.mark.usefixtures("small")
+def test_a_run_keeps_the_threads_that_it_began_with(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What torch is told is written down, and not done."""
     import test_cli_pretrain
 
     options = test_cli_pretrain.OPTIONS.replace("--threads 1 ", "")
     monkeypatch.setattr(test_cli_pretrain, "OPTIONS", options)
-
-
-def timed(monkeypatch: pytest.MonkeyPatch, slow: float, cores: list[int]) -> list[float]:
-    """Let a step take a second on one thread and ``slow`` on more; return what was asked for."""
-    unthreaded(monkeypatch)
-    asked: list[float] = []
-
-    def seconds(*_: Any, **__: Any) -> float:
-        asked.append(1.0 if cores[-1] == 1 else slow)
-        return asked[-1]
-
-    monkeypatch.setattr("bertedu.pretraining.timing.step_seconds", seconds)
-    return asked
-
-
-@pytest.mark.usefixtures("small")
-@pytest.mark.parametrize(("slow", "best"), [(0.5, 4), (0.89, 4), (0.91, 1), (3.0, 1)])
-def test_a_long_run_takes_the_threads_that_pay(
-    corpus: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    cores: list[int],
-    slow: float,
-    best: int,
-) -> None:
-    asked = timed(monkeypatch, slow, cores)
-    out = tmp_path / "run"
-    result = invoke(corpus, out, "--steps", 200, "--stop-at", 1)
-    assert result.exit_code == 0, result.output
-    assert asked == [1.0, slow]
-    assert cores[-1] == best
-    assert f"CPU threads: {best} (a step takes, by threads, 1: 1000 ms, 4: " in result.output
-    assert json.loads((out / RUN_FILE).read_text())["threads"] == best
-    cores.append(1)
-    assert invoke(corpus, out, "--resume", "--stop-at", 2).exit_code == 0
-    assert steps_on_disk(out) == 2
-    assert cores[-1] == best, "a resumed run keeps what it began with"
-    assert asked == [1.0, slow], "and measures nothing"
-    assert invoke(corpus, out, "--resume", "--stop-at", 3, "--threads", 2).exit_code == 0
-    assert cores[-1] == 2, "unless it is told"
-
-
-@pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("options", [["--steps", 199], ["--steps", 200, "--threads", 1]])
-def test_a_short_run_and_one_that_is_told_measure_no_threads(
-    corpus: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    cores: list[int],
-    options: list[object],
-) -> None:
-    asked = timed(monkeypatch, 0.5, cores)
-    assert invoke(corpus, tmp_path / "run", *options, "--stop-at", 1).exit_code == 0
-    assert asked == []
-    assert cores[-1] == 1
-
-
-@pytest.mark.usefixtures("small")
-def test_a_user_who_set_the_threads_outside_is_obeyed(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: list[int]
-) -> None:
-    asked = timed(monkeypatch, 0.5, cores)
-    monkeypatch.setattr("bertedu.threads.threads_were_set", True)
-    assert invoke(corpus, tmp_path / "run", "--steps", 200, "--stop-at", 1).exit_code == 0
-    assert asked == []
-
-
-@pytest.mark.usefixtures("small")
-def test_timing_threads_moves_no_weight(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: list[int]
-) -> None:
-    assert invoke(corpus, tmp_path / "told", "--steps", 200, "--save-every", 200).exit_code == 0
-    unthreaded(monkeypatch)
-    measured = invoke(corpus, tmp_path / "measured", "--steps", 200, "--save-every", 200)
-    assert "CPU threads: " in measured.output
-    assert set(cores) == {1, 4}
-    told, found = (tmp_path / name / "model.safetensors" for name in ("told", "measured"))
-    assert told.read_bytes() == found.read_bytes()
+    told = [1]
+    monkeypatch.setattr(torch, "set_num_threads", told.append)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: told[-1])
+    plain, asked = tmp_path / "plain", tmp_path / "asked"
+    assert invoke(corpus, plain, "--steps", 200, "--stop-at", 1).exit_code == 0
+    assert told == [1], "nothing is measured, however long the run"
+    assert invoke(corpus, asked, "--steps", 9, "--stop-at", 1, "--threads", 4).exit_code == 0
+    assert told == [1, 4]
+    for threads, out in ((1, plain), (4, asked)):
+        assert json.loads((out / RUN_FILE).read_text())["threads"] == threads
+        told.append(3)
+        assert invoke(corpus, out, "--resume", "--stop-at", 2).exit_code == 0
+        assert steps_on_disk(out) == 2
+        assert told[-1] == threads
+    assert invoke(corpus, asked, "--resume", "--stop-at", 3, "--threads", 2).exit_code == 0
+    assert told[-1] == 2, "unless it is told"
 
 
 # -- texts that cannot be read, files that hold none

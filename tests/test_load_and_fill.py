@@ -238,7 +238,6 @@ def test_fill_explains_what_it_cannot_do(tiny: Path, words: list[str], message: 
 
 def test_score_explains_what_it_cannot_do(tiny: Path) -> None:
     fails_with_one_line(run("score", "nothing"), "nothing is not a checkpoint")
-    fails_with_one_line(run("score", tiny, "--split", "train"), "no held-out split 'train'")
     fails_with_one_line(run("score", tiny), "training.json")
     assert list(Path().iterdir()) == []
 
@@ -257,17 +256,17 @@ def test_score_prints_and_writes_the_same_table(
         {"system": "tiny", "objective": "masked words", "length": 64, "mlm_loss": 3.5}
         | {"mlm_accuracy": 0.4321, "nsp_accuracy": 0.75},
     ]
-    asked: list[tuple[list[Path], str, tuple[int, ...]]] = []
+    asked: list[tuple[list[Path], tuple[int, ...]]] = []
 
-    def fake(checkpoint: list[Path], split: str, lengths: Sequence[int]) -> list[dict[str, object]]:
-        asked.append((checkpoint, split, tuple(lengths)))
+    def fake(checkpoint: list[Path], lengths: Sequence[int]) -> list[dict[str, object]]:
+        asked.append((checkpoint, tuple(lengths)))
         return rows
 
     monkeypatch.setattr("bertedu.studies.pretraining.report", fake)
-    result = run("score", tiny, "--split", "dev", "--out", "results/t.csv")
+    result = run("score", tiny, "--out", "results/t.csv")
     assert result.exit_code == 0, result.output
     assert run("score", tiny, "--length", 64, "--out", "results/u.csv").exit_code == 0
-    assert asked == [([tiny], "dev", (64, 128)), ([tiny], "test", (64,))]
+    assert asked == [([tiny], (64, 128)), ([tiny], (64,))]
     written = read_csv(Path("results/t.csv"))
     assert [row["mlm_loss"] for row in written] == ["9.0109", "3.5"]
     for shown in ("9.0109", "0.0%", "3.5", "43.2%", "0.75", "results/t.csv"):

@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 
@@ -339,16 +338,16 @@ TASKS = {
 # -- any task by its name
 
 
-def load_task(name: str, folder: Path | None = None) -> tuple[Task, Splits]:
+def load_task(name: str) -> tuple[Task, Splits]:
     """Return a task, ours or a benchmark of the paper, and its checked examples by split.
 
-    A benchmark (see `bertedu.finetuning.benchmarks`) is read from the network, or from its
-    published files in ``folder``. Raises TaskError if there is no such task, or its data cannot be
-    used, and SourceError if its source cannot be fetched.
+    A benchmark (see `bertedu.finetuning.benchmarks`) is read from the Hugging Face Hub. Raises
+    TaskError if there is no such task, or its data cannot be used, and SourceError if its source
+    cannot be fetched.
     """
     if name not in TASKS | BENCHMARKS:
         raise TaskError(f"no task {name!r}: choose one of {', '.join(TASKS | BENCHMARKS)}")
-    task = TASKS.get(name) or benchmark(name, folder)
+    task = TASKS.get(name) or benchmark(name)
     splits = task.load()
     check_examples(task, splits)
     return task, splits

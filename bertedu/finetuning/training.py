@@ -64,6 +64,7 @@ class TaskModel(nn.Module):
             if isinstance(part, nn.Linear):
                 nn.init.normal_(part.weight, std=0.02)
                 nn.init.zeros_(part.bias)
+        self.kept: KeptStates | None = None  # while `finetune` trains
         if frozen:
             encoder.requires_grad_(False)
 
@@ -74,10 +75,10 @@ class TaskModel(nn.Module):
             self.encoder.eval()
         return self
 
-    def forward(self, batch: TaskBatch, kept: KeptStates | None = None) -> Tensor:
+    def forward(self, batch: TaskBatch) -> Tensor:
         """Return the scores that the kind of task asks for, the first axis being the item."""
         given = (batch.ids, batch.segment_ids, batch.padding_mask)
-        features = kept.features(batch) if kept else self.encoder(*given)
+        features = self.kept.features(batch) if self.kept else self.encoder(*given)
         return self.kind.scores(self.head, features, batch)
 
 
@@ -91,19 +92,14 @@ class History:
     seconds: float = 0.0
 
 
-def score_items(
-    model: TaskModel,
-    items: Sequence[Item],
-    bfloat16: bool = False,
-    kept: KeptStates | None = None,
-) -> list[Tensor]:
+def score_items(model: TaskModel, items: Sequence[Item], bfloat16: bool = False) -> list[Tensor]:
     """Return the scores of each item, float32 on the CPU, in the order of ``items``."""
     device = next(model.parameters()).device
     scores: dict[int, Tensor] = {}
     with evaluating(model):
         for places, batch in scoring_batches(items):
             with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
-                rows = model(batch.to(device), kept)
+                rows = model(batch.to(device))
             scores |= zip(places, rows.float().cpu(), strict=True)
     return [scores[place] for place in range(len(items))]
 
@@ -114,11 +110,10 @@ def dev_metric(
     examples: Examples,
     items: Sequence[Item],
     bfloat16: bool = False,
-    kept: KeptStates | None = None,
 ) -> float:
     """Score a model on dev, where it may set what it needs to set (see `Kind.calibrate`)."""
     kind = model.kind
-    scores = score_items(model, items, bfloat16, kept)
+    scores = score_items(model, items, bfloat16)
     kind.calibrate(examples, items, scores)
     return kind.metrics(kind.outcomes(examples, kind.answers(examples, items, scores)))[metric]
 
@@ -145,7 +140,7 @@ def finetune(
     optimizer = make_optimizer(model, recipe.weight_decay, ADAM_EPS)
     steps = recipe.epochs * math.ceil(len(train_items) / recipe.batch_size)
     history, best, best_state = History(), -math.inf, {}
-    kept = kept_states(model.encoder)
+    model.kept = kept_states(model.encoder)
     model.train()
     with tqdm(total=steps, desc="fine-tuning", unit="step", disable=not progress) as bar:
         for epoch in range(recipe.epochs):
@@ -156,7 +151,7 @@ def finetune(
                     group["lr"] = recipe.learning_rate_at(step, steps)
                 batch = batch.to(device)
                 with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
-                    scores = model(batch, kept)
+                    scores = model(batch)
                 loss = model.kind.loss(scores.float(), batch)
                 history.losses.append(float(loss.detach()))
                 if not math.isfinite(history.losses[-1]):
@@ -170,7 +165,7 @@ def finetune(
                 optimizer.step()
                 bar.update()
             mean = fmean(history.losses[-(steps // recipe.epochs) :])  # of this epoch
-            history.dev.append(dev_metric(model, metric, dev_examples, dev_items, bfloat16, kept))
+            history.dev.append(dev_metric(model, metric, dev_examples, dev_items, bfloat16))
             if history.dev[-1] > best:
                 best, history.best_epoch = history.dev[-1], epoch + 1
                 best_state = {name: value.clone() for name, value in model.state_dict().items()}
@@ -180,6 +175,7 @@ def finetune(
     model.load_state_dict(best_state)
     model.eval()
     # once more, to be calibrated for these weights
-    dev_metric(model, metric, dev_examples, dev_items, bfloat16, kept)
+    dev_metric(model, metric, dev_examples, dev_items, bfloat16)
+    model.kept = None
     history.seconds = time.perf_counter() - began
     return history

@@ -1,7 +1,6 @@
 """A vector for each text: what search, clustering and near-duplicates are made of."""
 
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 from tokenizers import Tokenizer
@@ -16,21 +15,18 @@ def encode(
     model: Bert | BertForPreTraining,
     tokenizer: Tokenizer,
     texts: Sequence[str],
-    pooling: Literal["mean", "cls"] = "mean",
     batch_size: int = 32,
 ) -> Tensor:
     """Return a vector for each text, (texts, H), in the order of the texts.
 
-    ``pooling`` "mean" is the mean of the final states of a text's tokens, `[CLS]` and `[SEP]`
-    included (Reimers and Gurevych 2019); "cls" is the final state of `[CLS]`. Texts of like length
-    meet in a batch, so that little is padded. What is longer than the model's positions is cut.
-    On a CPU, `bertedu.model.packing.pack` makes of a model one that answers sooner. Raises
-    TypeError if ``texts`` is one string, ValueError if ``pooling`` or ``batch_size`` is wrong.
+    It is the mean of the final states of the text's tokens, `[CLS]` and `[SEP]` included (Reimers
+    and Gurevych 2019). Texts of like length meet in a batch, so that little is padded. What is
+    longer than the model's positions is cut. On a CPU, `bertedu.model.packing.pack` makes of a
+    model one that answers sooner. Raises TypeError if ``texts`` is one string, ValueError if
+    ``batch_size`` is below 1.
     """
     if isinstance(texts, str):
         raise TypeError("encode takes several texts, and got one str. Put it in a list: [text].")
-    if pooling not in ("mean", "cls"):
-        raise ValueError(f"pooling is {pooling!r}; it must be 'mean' or 'cls'")
     if batch_size < 1:
         raise ValueError(f"batch_size is {batch_size}; it must be 1 or more")
     bert = model if isinstance(model, Bert) else model.bert
@@ -47,6 +43,5 @@ def encode(
             sizes = torch.tensor([len(rows[i]) for i in chosen], device=device)[:, None]  # (B, 1)
             real = torch.arange(ids.shape[1], device=device) < sizes  # (B, S)
             states = bert(ids, padding_mask=real).last.float()  # (B, S, H)
-            mean = pooling == "mean"
-            vectors[chosen] = (states * real[..., None]).sum(1) / sizes if mean else states[:, 0]
+            vectors[chosen] = (states * real[..., None]).sum(1) / sizes
     return vectors

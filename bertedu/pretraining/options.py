@@ -68,7 +68,6 @@ class PreTrainingOptions:
     bfloat16: bool | None = None
     compiled: bool = False  # `torch.compile`: the first step of each phase then takes a minute
     threads: int | None = None
-    measure_threads: bool = False  # a long run begins with `use_threads_that_pay`
     save_every: int = 200
     keep_every: int | None = None  # keep the weights of every so many steps in `steps/NNNNNN`
     stop_at: int | None = None  # stop after this step; ``resume`` goes on

@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,14 +21,14 @@ from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining import processes, run_folder
 from bertedu.pretraining.batches import Text, fixed_batches
 from bertedu.pretraining.evaluation import PreTrainingModel
-from bertedu.pretraining.loop import Every, initialize, train
+from bertedu.pretraining.loop import Every, initialize, make_optimizer, stream_of, train
 from bertedu.pretraining.next_sentence import EncodedDocument
+from bertedu.pretraining.objective import pretraining_loss
 from bertedu.pretraining.options import VARIANTS, PreTrainingOptions
 from bertedu.pretraining.recipe import Recipe
 from bertedu.pretraining.run_folder import RUN_FILE, STATE_FILE
 from bertedu.pretraining.state import State, read_recipe
 from bertedu.pretraining.texts import Say, load_splits, stream_windows, with_company
-from bertedu.pretraining.timing import step_seconds, use_threads_that_pay
 from bertedu.results.files import Row, write_atomically
 from bertedu.results.origin import current_commit, describe_machine
 from bertedu.text.corpus import DEFAULT_CORPORA
@@ -35,7 +36,6 @@ from bertedu.text.fast_tokenizer import load_vocabulary, save_tokenizer
 from bertedu.text.sources import sources
 
 LOG_EVERY = 50
-LONG = 200  # steps of a run whose first few are worth timing
 EVALUATION_LENGTH, EVALUATION_BATCH = 128, 32
 
 
@@ -61,7 +61,8 @@ def _pretrain(options: PreTrainingOptions, say: Say) -> State:
     options.check()
     out, state_path = options.out, options.out / STATE_FILE
     resuming = _is_resumed(options)
-    started = run_folder.started_as(out) if resuming else {}
+    path = out / RUN_FILE  # what an unfinished run wrote down when it began
+    started = json.loads(path.read_text(encoding="utf-8")) if resuming and path.exists() else {}
     device, bfloat16 = _device(options.device), options.bfloat16
     if bfloat16 is None:  # a resumed run goes on as it began
         bfloat16 = bool(started.get("bfloat16"))
@@ -85,14 +86,16 @@ def _pretrain(options: PreTrainingOptions, say: Say) -> State:
         # safetensors writes to a .tmpXXXXXX of its own first, and a kill may leave that, too
         for part in (*out.glob(f".{STATE_FILE}.*.part"), *out.glob(".tmp??????")):
             part.unlink(missing_ok=True)
-    if options.threads or (resuming and options.measure_threads):
-        torch.set_num_threads(options.threads or started.get("threads") or 1)
+    if threads := options.threads or started.get("threads"):
+        torch.set_num_threads(threads)
     model = _model(options, config, splits["train"]).to(device)
     if not resuming:
-        recipe = _timed(recipe, options, model, text, bfloat16, say)
+        if options.minutes is not None:  # the number of steps stays: the learning rate needs it
+            fit = int(options.minutes * 60 / step_seconds(model, text, recipe, bfloat16))
+            recipe = dataclasses.replace(recipe, steps=max(20, fit))
         if processes.rank() == 0:
             run["threads"] = torch.get_num_threads()
-            write_atomically(out / RUN_FILE, json.dumps(run, indent=1) + "\n")
+            write_atomically(path, json.dumps(run, indent=1) + "\n")
     direction, _, question = VARIANTS[options.variant]
     held_out = fixed_batches(
         with_company(splits["dev"]),
@@ -204,26 +207,29 @@ def _model(
     return model
 
 
-def _timed(
-    recipe: Recipe,
-    options: PreTrainingOptions,
-    model: PreTrainingModel,
-    text: Text,
-    bfloat16: bool,
-    say: Say,
-) -> Recipe:
-    """Fit a new run to the speed of this machine: its threads, and its steps if minutes are asked.
-
-    A resumed run keeps this number of steps: the learning rate depends on it.
-    """
-    alone = next(model.parameters()).device.type == "cpu" and processes.count() == 1
-    long = options.steps is None or options.steps >= LONG
-    if alone and long and options.measure_threads:
-        use_threads_that_pay(model, text, recipe, bfloat16, say)
-    if options.minutes is not None:
-        fit = int(options.minutes * 60 / step_seconds(model, text, recipe, bfloat16))
-        recipe = dataclasses.replace(recipe, steps=max(20, fit))
-    return recipe
+def step_seconds(
+    model: PreTrainingModel, documents: Text, recipe: Recipe, bfloat16: bool, tries: int = 8
+) -> float:
+    """Return how long a step of a recipe takes: each phase's median of some, by its share."""
+    device = next(model.parameters()).device
+    optimizer = make_optimizer(model, recipe.weight_decay)  # at learning rate 0: nothing moves
+    mean = 0.0
+    for phase in recipe.phases:
+        alone = dataclasses.replace(recipe, phases=(phase,))
+        stream = stream_of(documents, model.config, alone, State())
+        times = []
+        for _ in range(tries):
+            batch = next(stream)[0].to(device)
+            began = time.perf_counter()
+            with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
+                loss, _ = pretraining_loss(model, batch)
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            loss.item()  # wait for a GPU
+            times.append(time.perf_counter() - began)
+        mean += phase.share * sorted(times)[len(times) // 2]
+    return mean
 
 
 def _finish(out: Path, model: PreTrainingModel, state: State, record: Row) -> None:

@@ -55,13 +55,6 @@ def alone_in(out: Path) -> Iterator[None]:
                 folder.rmdir()
 
 
-def started_as(out: Path) -> dict[str, Any]:
-    """Return what an unfinished run wrote down when it began; nothing if it did not."""
-    path = out / RUN_FILE
-    run: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return run
-
-
 def read_record(folder: Path) -> dict[str, Any]:
     """Return the record of a finished run; raise CheckpointError if the folder holds none."""
     path = folder / "training.json"

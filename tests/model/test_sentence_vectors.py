@@ -39,20 +39,19 @@ def close(one: Tensor, other: Tensor) -> bool:
 
 
 @torch.no_grad()
-def by_hand(bert: Bert, text: str, pooling: str) -> Tensor:
+def by_hand(bert: Bert, text: str) -> Tensor:
     ids = TOKENIZER.encode(text).ids
     if len(ids) > 20:
         ids = ids[:19] + [TOKENIZER.token_to_id("[SEP]")]
     states = bert(torch.tensor([ids])).last[0]
-    return states.mean(0) if pooling == "mean" else states[0]
+    return states.mean(0)
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 4, 100])
-@pytest.mark.parametrize("pooling", ["mean", "cls"])
-def test_each_vector_is_that_of_its_text_alone(bert: Bert, pooling: str, batch_size: int) -> None:
-    found = encode(bert, TOKENIZER, TEXTS, pooling, batch_size)  # type: ignore[arg-type]
+def test_each_vector_is_that_of_its_text_alone(bert: Bert, batch_size: int) -> None:
+    found = encode(bert, TOKENIZER, TEXTS, batch_size)
     for vector, text in zip(found, TEXTS, strict=True):
-        assert close(vector, by_hand(bert, text, pooling)), text
+        assert close(vector, by_hand(bert, text)), text
     assert not close(found[0], found[1])
 
 
@@ -88,8 +87,6 @@ def test_the_model_is_left_as_it_was_and_dropout_is_off(bert: Bert) -> None:
 def test_what_cannot_be_encoded(bert: Bert) -> None:
     with pytest.raises(TypeError, match=r"Put it in a list: \[text\]"):
         encode(bert, TOKENIZER, "one text")
-    with pytest.raises(ValueError, match="'mean' or 'cls'"):
-        encode(bert, TOKENIZER, TEXTS, "max")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="batch_size is 0"):
         encode(bert, TOKENIZER, TEXTS, batch_size=0)
 

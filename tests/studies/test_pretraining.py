@@ -89,11 +89,11 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def make_report(checkpoint: Path, splits: Splits, split: str = "test") -> dict[str, dict[str, Any]]:
+def make_report(checkpoint: Path, splits: Splits) -> dict[str, dict[str, Any]]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "load_splits", lambda: splits)
         patch.setattr("bertedu.results.origin.current_commit", lambda: "abc1234")
-        rows = report([checkpoint], split, lengths=(128,))
+        rows = report([checkpoint], lengths=(128,))
     assert [row["system"] for row in rows] == SYSTEMS
     return {str(row["system"]): row for row in rows}
 
@@ -233,12 +233,6 @@ def test_a_row_says_what_was_run_where(table: dict[str, dict[str, Any]]) -> None
     for row in table.values():
         assert row["commit"] == "abc1234"
         assert row["device"].startswith("cpu ")
-
-
-def test_the_report_on_dev_scores_dev(checkpoint: Path) -> None:
-    row = make_report(checkpoint, SPLITS, "dev")["neighbors"]
-    assert row["split"] == "dev"
-    assert row["mlm_loss"] == pytest.approx(neighbor_scores(row["prior"], "dev")[0], abs=2e-4)
 
 
 def test_the_same_report_again(checkpoint: Path, table: dict[str, dict[str, Any]]) -> None:
@@ -382,15 +376,6 @@ def test_vocabularies_of_two_sizes_are_refused(everyone: list[Path], tmp_path: P
 
 def no_reading() -> Splits:
     pytest.fail("text was read before the options were checked")
-
-
-@pytest.mark.parametrize("split", ["train", "tset", ""])
-def test_only_held_out_documents_are_scored(
-    checkpoint: Path, split: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "load_splits", no_reading)
-    with pytest.raises(ValueError, match=f"no held-out split '{split}': choose dev or test"):
-        report([checkpoint], split)
 
 
 def test_a_length_without_positions_is_refused_at_once(

@@ -1,0 +1,58 @@
+"""The comparison of notebooks: last digits may differ, nothing else."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbval_tolerance import alike
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("loss 3.3852, 12 words", "loss 3.3853, 12 words"),  # the fifth digit
+        ("loss 3.385", "loss 3.386"),  # the fourth, by one
+        ("a -0.0 b", "a 0.0 b"),
+        ("1,234.56 nats", "1,234.57 nats"),
+        ("2.0001e-05", "2.0000e-05"),
+    ],
+)
+def test_last_digits_may_differ(one: str, other: str) -> None:
+    assert alike(one, other)
+    assert alike(other, one)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("loss 3.38", "loss 3.39"),  # the third digit
+        ("loss 3.385", "loss 3.395"),
+        ("loss 3.385", "loss 3.388"),  # the fourth, by more
+        ("0.012", "0.013"),
+        ("12 words", "13 words"),  # a count
+        ("loss 3.3852", "loss  3.3852"),  # a blank
+        ("loss 3.3852", "cost 3.3852"),
+        ("3.385 3.385", "3.385"),
+        ("-3.3852", "3.3852"),
+        ("v1.2.3456", "v1.2.3457"),  # no number
+        ("2.01e-05", "2.02e-05"),
+    ],
+)
+def test_all_else_is_a_difference(one: str, other: str) -> None:
+    assert not alike(one, other)
+    assert not alike(other, one)
+
+
+@pytest.mark.parametrize(("printed", "passes"), [("3.38526", True), ("3.39521", False)])
+def test_nbval_compares_by_it(tmp_path: Path, printed: str, passes: bool) -> None:
+    cell = nbformat.v4.new_code_cell("print('loss 3.38521')", execution_count=1)
+    cell.outputs = [nbformat.v4.new_output("stream", name="stdout", text=f"loss {printed}\n")]
+    notebook = nbformat.v4.new_notebook(cells=[cell])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+    nbformat.write(notebook, tmp_path / "one.ipynb")
+    options = ["-p", "nbval_tolerance", "--nbval", "--nbval-current-env", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", "-q", *options, str(tmp_path)]
+    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True)
+    assert (done.returncode == 0) == passes, done.stdout
