@@ -149,15 +149,17 @@ def control_label(token: str, share: float) -> bool:
 
 def probe(
     states: Sequence[Tensor], texts: Sequence[Text], train: int
-) -> tuple[dict[str, Tensor], Tensor]:
+) -> dict[str, tuple[Tensor, Tensor]]:
     """Train a linear probe on one layer: did this word have a capital? The model never saw it.
 
     ``states`` are (S, H) for each text; the first ``train`` texts are learned from. Besides the
     "probe": the "control" task, with labels drawn once for each word type, and two that see no
-    states: "look-up", the usual answer for the word, and "majority".
+    states: "look-up", the usual answer for the word, and "majority". "probe, both ways" and
+    "look-up, both ways" count only words that the first texts write both ways, the rarer one in a
+    fifth of the cases or more: there a list of words is of little use.
 
-    Returns for each how many words of each other text it gets right, and how many words are asked,
-    all (texts,).
+    Returns for each how many words of each other text it gets right, and how many are asked, both
+    (texts,).
     """
     pairs = list(zip(states, texts, strict=True))
     rows = np.concatenate([state[list(text.capital)].numpy() for state, text in pairs])
@@ -176,10 +178,19 @@ def probe(
     for token, label in zip(tokens[known], labels[known].tolist(), strict=True):
         usual[token][label] += 1
     majority = share > 0.5
-    said = [usual[t].most_common(1)[0][0] if t in usual else majority for t in tokens[~known]]
+    asked = tokens[~known].tolist()
+    said = [usual[t].most_common(1)[0][0] if t in usual else majority for t in asked]
     right |= {"look-up": said == labels[~known], "majority": majority == labels[~known]}
+    mixed = np.array(
+        [5 * min(usual[t][True], usual[t][False]) >= usual[t].total() > 0 for t in asked]
+    )
+    every = {name: (each, np.ones_like(mixed)) for name, each in right.items()}
+    every |= {f"{name}, both ways": (right[name], mixed) for name in ("probe", "look-up")}
     count = partial(np.bincount, numbers[~known] - train, minlength=len(texts) - train)
-    return {name: torch.tensor(count(each)) for name, each in right.items()}, torch.tensor(count())
+    return {
+        name: (torch.tensor(count(each & some)), torch.tensor(count(some)))
+        for name, (each, some) in every.items()
+    }
 
 
 # -- the logit lens

@@ -132,11 +132,17 @@ def layers_probed(bert: Bert, texts: Sequence[Text]) -> list[Measured]:
     states = [bert(text.ids[None]).hidden_states for text in texts]
     rows: list[Measured] = []
     for layer in range(len(states[0])):
-        right, asked = probe([s[layer][0] for s in states], texts, train=2 * len(texts) // 3)
-        right["selectivity"] = right["probe"] - right["control"]
-        by_layer = ("probe", "control", "selectivity")
-        rows += [(f"capital: {name}", layer, "", right[name], asked) for name in by_layer]
-    rows += [(f"capital: {name}", "", "", right[name], asked) for name in ("look-up", "majority")]
+        found = probe([s[layer][0] for s in states], texts, train=2 * len(texts) // 3)
+        (right, asked), (drawn, _) = found["probe"], found["control"]
+        found["selectivity"] = right - drawn, asked
+        by_word, alone = found["probe, both ways"], found["look-up, both ways"]
+        found["probe minus look-up, both ways"] = by_word[0] - alone[0], alone[1]
+        without = ("look-up", "look-up, both ways", "majority")  # states: the same in every layer
+        rows += [
+            (f"capital: {name}", "" if name in without else layer, "", *counts)
+            for name, counts in found.items()
+            if name not in without or layer == 0
+        ]
     return rows
 
 
@@ -195,7 +201,8 @@ def study(
     Raises ValueError if the model is made of LSTMs, and has no heads.
     """
     bert = encoder_of(model)
-    texts = read_texts(tokenizer, documents[:TEXTS])
+    every = read_texts(tokenizer, documents)
+    texts = every[:TEXTS]
 
     @torch.no_grad()
     def weights() -> list[Tensor]:
@@ -204,7 +211,7 @@ def study(
     parts: dict[str, Callable[[], list[Measured]]] = {
         "patterns": lambda: where_heads_look(texts, weights()),
         "relations": lambda: relations(texts, weights()),
-        "probe": lambda: layers_probed(bert, texts),
+        "probe": lambda: layers_probed(bert, every),  # few words are written both ways
     }
     if not isinstance(model, BertForPreTraining):
         return parts
