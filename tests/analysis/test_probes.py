@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+from dataclasses import replace
 
 import pytest
 import torch
@@ -109,9 +110,8 @@ def test_what_a_head_cannot_see_is_no_hit(text: Text) -> None:
 # -- probe
 
 
-def shares(found: tuple[dict[str, Tensor], Tensor]) -> dict[str, float]:
-    right, asked = found
-    return {name: float(each.sum() / asked.sum()) for name, each in right.items()}
+def shares(found: dict[str, tuple[Tensor, Tensor]]) -> dict[str, float]:
+    return {name: float(right.sum() / asked.sum()) for name, (right, asked) in found.items()}
 
 
 def planted(separable: bool) -> tuple[list[Tensor], list[Text]]:
@@ -131,17 +131,37 @@ def planted(separable: bool) -> tuple[list[Tensor], list[Text]]:
     return states, texts
 
 
-def share(found: tuple[Tensor, Tensor]) -> float:
-    return float(found[0].sum() / found[1].sum())
-
-
 def test_a_probe_finds_what_is_there_and_not_what_is_not() -> None:
     found = probe(*planted(True), train=20)
     clear, noise = shares(found), shares(probe(*planted(False), train=20))
     assert clear["probe"] > 0.95
     assert 0.35 < noise["probe"] < 0.65
     assert 0.35 < clear["look-up"] < 0.65  # the word alone says nothing here
-    assert found[1].tolist() == [12] * 10  # the texts that were not learned from
+    assert found["probe"][1].tolist() == [12] * 10  # the texts that were not learned from
+
+
+def test_words_written_both_ways_are_asked_for_by_themselves() -> None:
+    """Words 0 to 3 always have one form, and only the others need more than a list of words."""
+    states, texts = planted(True)
+    fixed = [
+        replace(
+            text,
+            capital={
+                place: label if int(text.tokens[place][1:]) > 3 else text.tokens[place] == "w0"
+                for place, label in text.capital.items()
+            },
+        )
+        for text in texts
+    ]
+    for state, text in zip(states, fixed, strict=True):
+        state[:, 0] = 4 * torch.tensor(list(text.capital.values())).float()
+    found = probe(states, fixed, train=20)
+    here = [sum(int(t[1:]) > 3 for t in text.tokens) for text in fixed[20:]]
+    assert found["probe, both ways"][1].tolist() == here
+    assert found["look-up, both ways"][1].tolist() == here
+    rates = shares(found)
+    assert rates["probe, both ways"] > 0.95
+    assert rates["look-up, both ways"] < 0.65 < rates["look-up"]
 
 
 def test_control_labels_belong_to_the_word() -> None:
