@@ -18,7 +18,7 @@ SANS, MONO = "Helvetica, Arial, sans-serif", "Menlo, Consolas, monospace"
 Point = tuple[float, float]
 
 
-def tag(name: str, inside: str = "", **attributes: object) -> str:
+def tag(name: str, inside: str = "", /, **attributes: object) -> str:
     """Write an SVG element; ``stroke_width`` becomes stroke-width."""
     written = "".join(
         f' {key.replace("_", "-")}="{round(value, 2) if isinstance(value, float) else value}"'
@@ -114,7 +114,7 @@ class Drawing:
         return self.alt
 
 
-PARTS = {  # of the overview: words and place
+PARTS: dict[str, tuple[str, float, float, float, float]] = {  # words, and place in the overview
     "pieces": ("word\npieces", 64, 36, 80, 68),
     "sums": ("token\n+ segment\n+ position", 166, 36, 108, 68),
     "attention": ("self-\nattention", 308, 36, 92, 68),
@@ -163,10 +163,11 @@ def you_are_here(notebook: str) -> Drawing:
         drawing.arrow((start, 70), (end, 70))
     drawing.box(292, 6, 366, 108)
     drawing.text(475, 21, "L layers, one after the other", 16)
-    for y in (22, 70, 118):
+    for y in (22.0, 70.0, 118.0):
         drawing.arrow((658, 70), (692, y))
-    for part, (words, *place) in PARTS.items():
-        drawing.box(*place, words, BLUE if part in parts else "", part in parts)
+    for part, (words, x, y, width, height) in PARTS.items():
+        now = part in parts
+        drawing.box(x, y, width, height, words, BLUE if now else "", now)
     widths = [max(8.7 * len(stage) + 12, 33 * len(built)) for stage, built in STAGES.items()]
     x, spare = 10.0, (WIDTH - 12 - sum(widths)) / len(widths)
     for (stage, built), width in zip(STAGES.items(), widths, strict=True):
@@ -304,11 +305,7 @@ def stack(
 
     The left upper corner is (x, y); it is 256 high.
     """
-    tokens = text.split()
-    tagged = len(heads) > 2  # then a head over each word, so that both must fit
-    widths = room(
-        [max(t, tagged * f"{heads.get(n, str())} ", key=len) for n, t in enumerate(tokens)]
-    )
+    tokens, widths = text.split(), room(text.split())
     vectors = ["C", *(f"T_{place}" for place in range(1, len(tokens)))]
     colors = [color if place in heads else "" for place in range(len(tokens))]
     width = sum(widths) + 4 * (len(widths) - 1)
@@ -320,7 +317,7 @@ def stack(
         drawing.arrow((middle, y + 222), (middle, y + 200))
         drawing.arrow((middle, y + 160), (middle, y + 140))
         if head := heads.get(place):
-            needed, height = 9.4 * max(map(len, head.split("\n"))) + 16, 32 + 20 * head.count("\n")
+            needed, height = 9.4 * max(map(len, head.split("\n"))) + 15, 32 + 20 * head.count("\n")
             x = max(x, middle - needed / 2)
             drawing.box(x, y + 84 - height, needed, height, head, color, strong=True)
             drawing.arrow((middle, y + 106), (middle, y + 86))
@@ -399,10 +396,10 @@ def four_tasks() -> Drawing:
         "score; lake is the start, vern the end. A tag for each word: the head reads each T_i.",
     )
     film, ran = "[CLS] a warm and funny film [SEP]", "[CLS] it ran [SEP] the dog ran [SEP]"
-    lake, ada = "[CLS] where ? [SEP] in lake vern [SEP]", "[CLS] ada lovelace saw it [SEP]"
+    lake, name = "[CLS] where ? [SEP] in lake vern [SEP]", "[CLS] benjamin franklin was here [SEP]"
     tags = {1: "B-PERSON", 2: "I-PERSON", 3: "O", 4: "O"}
     stack(drawing, 6, 0, "08 · one text, one class", film, {0: "positive"})
     stack(drawing, 458, 0, "09 · two texts, one class", ran, {0: "B fits A"})
     stack(drawing, 6, 270, "10 · where is the answer?", lake, {5: "start", 6: "end"})
-    stack(drawing, 458, 270, "11 · a tag for each word", ada, tags)
+    stack(drawing, 458, 270, "11 · a tag for each word", name, tags)
     return drawing

@@ -3,6 +3,8 @@
 import base64
 import re
 from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,8 +14,10 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 
 from bertedu.analysis import schematics
-from bertedu.analysis.schematics import BLUE, MONO, WIDTH, Drawing, input_sum, you_are_here
+from bertedu.analysis.schematics import MONO, WIDTH, Drawing, input_sum, you_are_here
+from bertedu.analysis.views import BLUE
 from bertedu.model.attention import attention_mask
+from bertedu.model.config import Direction
 
 SVG = "{http://www.w3.org/2000/svg}"
 NOTEBOOKS = sorted(
@@ -26,7 +30,7 @@ DRAWINGS: dict[str, Callable[[], Drawing]] = {
     "pretrain_finetune": schematics.pretrain_finetune,
     "directions": schematics.directions,
     "four_tasks": schematics.four_tasks,
-    **{number: lambda number=number: you_are_here(number) for number in NOTEBOOKS},
+    **{number: partial(you_are_here, number) for number in NOTEBOOKS},
 }
 each_drawing = pytest.mark.parametrize(
     "drawing", [make() for make in DRAWINGS.values()], ids=DRAWINGS
@@ -87,7 +91,7 @@ def misplaced(drawing: Drawing) -> list[str]:
         found += [f"{words!r} on {w!r}" for w, other in texts[:number] if touch(place, other)]
     for line in root.iter(f"{SVG}polyline"):
         points = [tuple(map(float, p.split(","))) for p in line.attrib["points"].split()]
-        for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False):
+        for (x0, y0), (x1, y1) in pairwise(points):
             for step in range(101):
                 x, y = (a + step / 100 * (b - a) for a, b in ((x0, x1), (y0, y1)))
                 spot = (x - 0.5, y - 0.5, x + 0.5, y + 0.5)
@@ -175,13 +179,18 @@ def test_the_sum_follows_its_texts() -> None:
         input_sum(["[CLS]"] * 20)
 
 
+def mask_row(direction: Direction) -> list[bool]:
+    """What the second of four tokens may see."""
+    mask = attention_mask(torch.ones(1, 4, dtype=torch.bool), direction)
+    assert mask is not None
+    return [bool(sees) for sees in mask[0, 0, 1]]
+
+
 def test_what_is_seen_is_what_the_masks_let_see() -> None:
     groups = [g for g in tree(schematics.directions()).iter(f"{SVG}g") if len(g) == 2]
     tokens = [(words_of(g[1]), g[0].attrib["stroke"] == BLUE) for g in groups]
     tokens = [one for one in tokens if "state" not in one[0]]
     seen = [[blue for _, blue in tokens[start : start + 4]] for start in (0, 4, 8, 12)]
-    everyone = torch.ones(1, 4, dtype=torch.bool)
-    left = attention_mask(everyone, "left-to-right")[0, 0, 1].tolist()
-    right = attention_mask(everyone, "right-to-left")[0, 0, 1].tolist()
+    left, right = mask_row("left-to-right"), mask_row("right-to-left")
     assert [word for word, _ in tokens] == 4 * ["the", "dog", "barked", "."]
     assert seen == [[True] * 4, left, left, right]
