@@ -14,17 +14,8 @@ from collections.abc import Sequence
 from bertedu.analysis.views import BLUE, GREEN, ORANGE
 
 WIDTH = 900  # of every drawing, so that all letters on a page have one size
-SANS, MONO = "Helvetica, Arial, sans-serif", "Menlo, Consolas, monospace"
+MONO = ' font-family="Menlo, Consolas, monospace"'
 Point = tuple[float, float]
-
-
-def tag(name: str, inside: str = "", /, **attributes: object) -> str:
-    """Write an SVG element; ``stroke_width`` becomes stroke-width."""
-    written = "".join(
-        f' {key.replace("_", "-")}="{round(value, 2) if isinstance(value, float) else value}"'
-        for key, value in attributes.items()
-    )
-    return f"<{name}{written}>{inside}</{name}>"
 
 
 class Drawing:
@@ -36,30 +27,30 @@ class Drawing:
         self.parts: list[str] = []
 
     def text(
-        self, x: float, y: float, words: str, size: float = 17, bold: bool = False, **more: str
+        self, x: float, y: float, words: str, size: float = 17, bold: bool = False, look: str = ""
     ) -> None:
         """Write lines around the height y, the first one ``bold``; "T_i" gets a subscript."""
-        look = {"font_family": SANS, "font_size": size, "text_anchor": "middle"}
-        look |= {"fill": "currentColor"} | more
         low = r'<tspan dy="3" font-size="75%">\1</tspan><tspan dy="-3">&#8203;</tspan>'
         lines = re.sub(r"(?<=[A-Z])_(\w+)", low, html.escape(words)).split("\n")
         for number, line in enumerate(lines):
             below = y + size * (0.35 + 1.22 * (number - (len(lines) - 1) / 2))
-            weight = "bold" if bold and number == 0 else "normal"
-            self.parts.append(tag("text", line, x=x, y=below, font_weight=weight, **look))
+            own = look + ' font-weight="bold"' * (bold and number == 0)
+            place = f'x="{x:.1f}" y="{below:.1f}" font-size="{size}"'
+            self.parts.append(f"<text {place}{own}>{line}</text>")
 
     def box(
-        self, x: float, y: float, width: float, height: float, words: str = "",
-        color: str = "", strong: bool = False, bold: bool = False, size: float = 16,
-        font: str = SANS,
+        self, x: float, y: float, width: float, height: float, words: str = "", color: str = "",
+        strong: bool = False, bold: bool = False, size: float = 16, look: str = "",
     ) -> None:  # fmt: skip
         """Draw a box around words, gray or in a color."""
-        fill = color or "currentColor"
-        line = {"fill": fill, "stroke": fill, "stroke_width": 4 if strong else 1.6, "rx": 6}
-        line |= {"fill_opacity": 0.13 if color else 0.04, "stroke_opacity": 1 if color else 0.6}
-        self.parts.append("<g>" + tag("rect", x=x, y=y, width=width, height=height, **line))
+        paint = 'fill-opacity=".04" stroke="currentColor" stroke-opacity=".6"'
+        if color:
+            paint = f'fill="{color}" fill-opacity=".13" stroke="{color}"'
+        place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height}"'
+        thick = 4 if strong else 1.6
+        self.parts.append(f'<g><rect {place} rx="6" {paint} stroke-width="{thick}"/>')
         if words:
-            self.text(x + width / 2, y + height / 2, words, size, bold, font_family=font)
+            self.text(x + width / 2, y + height / 2, words, size, bold, look)
         self.parts.append("</g>")
 
     def arrow(
@@ -74,18 +65,18 @@ class Drawing:
             " ".join(f"{a:.1f},{b:.1f}" for a, b in some)
             for some in ([*points[:-1], (x - dx / 2, y - dy / 2)], corners)
         )
-        look = {"stroke": color, "stroke_width": width}
-        self.parts.append(tag("polyline", points=line, fill="none", **look))
-        self.parts.append(tag("polygon", points=tip, fill=color) if head else "")
+        look = f'fill="none" stroke="{color}" stroke-width="{width}"'
+        self.parts.append(f'<polyline points="{line}" {look}/>')
+        self.parts.append(f'<polygon points="{tip}" fill="{color}"/>' * head)
 
     def row(
         self, x: float, y: float, words: Sequence[str], widths: Sequence[float],
-        colors: Sequence[str], font: str = MONO, gap: float = 4,
+        colors: Sequence[str], look: str = MONO, gap: float = 4,
     ) -> list[float]:  # fmt: skip
         """Draw boxes side by side, 32 high; return their middles."""
         middles = []
         for word, width, color in zip(words, widths, colors, strict=True):
-            self.box(x, y, width, 32, word, color, font=font)
+            self.box(x, y, width, 32, word, color, look=look)
             middles.append(x + width / 2)
             x += width + gap
         return middles
@@ -94,9 +85,12 @@ class Drawing:
     def svg(self) -> str:
         """The drawing, which is also good as a file."""
         alt = html.escape(self.alt)
-        size = {"viewBox": f"0 0 {WIDTH} {self.height}", "style": "width: 100%; max-width: 1250px"}
-        look = {"xmlns": "http://www.w3.org/2000/svg", "role": "img", "aria_label": alt} | size
-        return tag("svg", f"<desc>{alt}</desc>{''.join(self.parts)}", **look)
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {self.height}" '
+            f'style="width: 100%; max-width: 1250px" role="img" aria-label="{alt}" '
+            'font-family="Helvetica, Arial, sans-serif" text-anchor="middle" fill="currentColor">'
+            f"<desc>{alt}</desc>{''.join(self.parts)}</svg>"
+        )
 
     def _repr_html_(self) -> str:
         # From a notebook that was never run on this computer JupyterLab takes <style> and <svg>
@@ -188,36 +182,24 @@ def room(words: Sequence[str]) -> list[float]:
     return [max(32, 9.7 * len(word) + 12) for word in words]
 
 
-A, B = "[CLS] my dog is cut ##e . [SEP]".split(), "he like ##s playing . [SEP]".split()
-
-
-def input_sum(first: Sequence[str] = A, second: Sequence[str] = B) -> Drawing:
-    """Draw the sum at the input for the word pieces of two texts (paper, figure 2).
-
-    The first begins with ``[CLS]``, both end with ``[SEP]``. Raises ValueError if they are wider
-    than a page.
-    """
-    pieces, widths = [*first, *second], room([*first, *second])
-    gap = (WIDTH - 132 - sum(widths)) / max(1, len(pieces) - 1)
-    if gap < 3:
-        raise ValueError(f"{len(pieces)} word pieces are wider than a page: take shorter texts")
+def input_sum() -> Drawing:
+    """Draw the sum at the input for the two sentences of notebook 02 (paper, figure 2)."""
     drawing = Drawing(
         284,
-        f"For each of the word pieces {' '.join(pieces)} three vectors are added: one for the "
-        f"token; one for its segment, A for the first {len(first)} and B for the rest; one for its "
-        f"position, 0 to {len(pieces) - 1}. Layer norm makes a row of x, S × H, of each sum.",
+        "The word pieces of two texts, [CLS] my dog is cut ##e . [SEP] and he like ##s playing . "
+        "[SEP]. For each piece three vectors are added: one for the token; one for its segment, A "
+        "or B; one for its position, 0 to 13. Layer norm makes a row of x, S × H, of each sum.",
     )
-    texts = ["A"] * len(first) + ["B"] * len(second)
-    places = [str(place) for place in range(len(pieces))]
-    paint = {"A": GREEN, "B": ORANGE}
-    middles: list[float] = []
-    for y, label, words, colors in (
-        (4, "token\nwhich word?", pieces, [BLUE] * len(pieces)),
-        (64, "segment\nwhich text?", texts, [paint[text] for text in texts]),
-        (124, "position\nwhich place?", places, [""] * len(pieces)),
+    pieces = "[CLS] my dog is cut ##e . [SEP] he like ##s playing . [SEP]".split()
+    widths, middles = room(pieces), [0.0]
+    gap = (WIDTH - 132 - sum(widths)) / (len(pieces) - 1)
+    for y, label, words, colors, look in (
+        (4, "token\nwhich word?", pieces, [BLUE] * 14, MONO),
+        (64, "segment\nwhich text?", "A" * 8 + "B" * 6, [GREEN] * 8 + [ORANGE] * 6, ""),
+        (124, "position\nwhich place?", [str(place) for place in range(14)], [""] * 14, ""),
     ):
-        drawing.text(112, y + 16, label, 16, bold=True, text_anchor="end")
-        middles = drawing.row(124, y, words, widths, colors, MONO, gap)
+        drawing.text(112, y + 16, label, 16, bold=True, look=' text-anchor="end"')
+        middles = drawing.row(124, y, words, widths, colors, look, gap)
         for x in middles if y > 4 else ():
             drawing.text(x, y - 14, "+", 20)
     drawing.box(124, 188, 768, 34, "layer norm, for each sum by itself", size=17)
@@ -254,7 +236,7 @@ def layer() -> Drawing:
         start = end
     drawing.arrow((start, y), (start + 60, y))
     drawing.text(start + 29, y + 18, "S × H", 16)
-    drawing.text(start + 64, y, "next\nlayer", 16, text_anchor="start")
+    drawing.text(start + 64, y, "next\nlayer", 16, look=' text-anchor="start"')
     return drawing
 
 
@@ -274,7 +256,7 @@ def attention() -> Drawing:
         ("K", "what I can be\nfound by", 150, ORANGE),
         ("V", "what I hand over", 238, GREEN),
     ):
-        drawing.arrow((49, 150), (72, y))
+        drawing.arrow((49, 150), (60, 150), (60, y), (72, y))
         drawing.box(74, y - 36, 150, 72, f"{name} = x W_{name}\n{what}", color, bold=True)
     drawing.text(149, 292, "each S × H", 16)
     drawing.box(262, 36, 390, 236)
@@ -309,8 +291,8 @@ def stack(
     vectors = ["C", *(f"T_{place}" for place in range(1, len(tokens)))]
     colors = [color if place in heads else "" for place in range(len(tokens))]
     width = sum(widths) + 4 * (len(widths) - 1)
-    drawing.text(x, y + 14, title, 19, bold=True, text_anchor="start")
-    drawing.row(x, y + 106, vectors, widths, colors, SANS)
+    drawing.text(x, y + 14, title, 19, bold=True, look=' text-anchor="start"')
+    drawing.row(x, y + 106, vectors, widths, colors, "")
     drawing.box(x, y + 160, width, 38, "BERT", BLUE, bold=True, size=18)
     middles = drawing.row(x, y + 222, tokens, widths, [""] * len(tokens))
     for place, middle in enumerate(middles):
