@@ -83,11 +83,10 @@ def misplaced(drawing: Drawing) -> list[str]:
     """What a reader would stumble over: words out of their box or the sheet, on words, on lines."""
     found, root = [], tree(drawing)
     texts = [(words_of(text), extent(text)) for text in root.iter(f"{SVG}text")]
-    for group in root.iter(f"{SVG}g"):
-        box = edges(group[0])
-        for text in group[1:]:
-            if not inside(extent(text), (box[0] + 2, box[1], box[2] - 2, box[3])):
-                found.append(f"{words_of(text)!r} leaves its box")
+    for box in map(edges, root.iter(f"{SVG}rect")):
+        room = (box[0] + 2, box[1], box[2] - 2, box[3])
+        out = [words for words, at in texts if touch(at, box) and not inside(at, room)]
+        found += [f"{words!r} leaves its box" for words in out]
         found += [] if inside(box, (0, 0, WIDTH, drawing.height)) else [f"a box at {box} is cut"]
     for number, (words, place) in enumerate(texts):
         if not inside(place, (0, 0, WIDTH, drawing.height)):
