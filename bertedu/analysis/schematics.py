@@ -317,12 +317,12 @@ def pretrain_finetune() -> Drawing:
     )
     heads = {0: "NSP head\nIsNext?", 2: "MLM head\nwhich word?"}
     stack(drawing, 8, 0, "pre-training", "[CLS] the [MASK] [SEP] it ran [SEP]", heads, GREEN)
-    heads = {0: "new head\nwhich label?"}
-    stack(drawing, 508, 0, "fine-tuning", "[CLS] a warm and funny film [SEP]", heads)
+    heads = {0: "new head\nwhich topic?"}
+    stack(drawing, 508, 0, "fine-tuning", "[CLS] moths eat its leaves [SEP]", heads)
     drawing.text(200, 272, "from chance, on text without labels")
-    drawing.text(700, 272, "from these weights, on labeled examples")
+    drawing.text(684, 272, "from these weights, on labeled examples")
     drawing.arrow((402, 179), (504, 179), color=BLUE, width=5)
-    drawing.text(450, 148, "all weights\nare copied", 16)
+    drawing.text(450, 148, "its weights\nare copied", 16)
     return drawing
 
 
@@ -377,10 +377,10 @@ def four_tasks() -> Drawing:
         "reads C, too. Where is the answer: every vector of the text gets a start and an end "
         "score; lake is the start, vern the end. A tag for each word: the head reads each T_i.",
     )
-    film, ran = "[CLS] a warm and funny film [SEP]", "[CLS] it ran [SEP] the dog ran [SEP]"
+    moths, ran = "[CLS] moths eat its leaves [SEP]", "[CLS] it ran [SEP] the dog ran [SEP]"
     lake, name = "[CLS] where ? [SEP] in lake vern [SEP]", "[CLS] benjamin franklin was here [SEP]"
     tags = {1: "B-PERSON", 2: "I-PERSON", 3: "O", 4: "O"}
-    stack(drawing, 6, 0, "08 · one text, one class", film, {0: "positive"})
+    stack(drawing, 6, 0, "08 · one text, one class", moths, {0: "biology"})
     stack(drawing, 458, 0, "09 · two texts, one class", ran, {0: "B fits A"})
     stack(drawing, 6, 270, "10 · where is the answer?", lake, {5: "start", 6: "end"})
     stack(drawing, 458, 270, "11 · a tag for each word", name, tags)
