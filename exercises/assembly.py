@@ -176,7 +176,7 @@ class MyBert(nn.Module):
     def make_pairs(
         self, documents: Sequence[EncodedDocument], length: int, count: int, seed: int = 0
     ) -> Rows:
-        """Walk through documents until there are ``count`` pairs, half of them real neighbors.
+        """Walk through documents: up to ``count`` pairs, about half of them real neighbors.
 
         The other B is of another document of the same source: there must be two of each.
         """
