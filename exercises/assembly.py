@@ -184,6 +184,8 @@ class MyBert(nn.Module):
         documents = [document for document in documents if document.sentences]
         for index in rng.permutation(len(documents)):
             sentences, start = documents[index].sentences, 0
+            if len(found) == count:
+                break
             same = [d for d in documents if d.source == documents[index].source]
             while start + 1 < len(sentences) and len(found) < count:
                 end = start + 2
