@@ -403,6 +403,8 @@ def test_a_spoiled_file_gets_a_line_and_ours_stands_in(
 ) -> None:
     solve("gelu"), solve("pooler")
     (place / "gelu.py").write_bytes(content)
+    my_bert.load()  # in the session that had kept it, too
+    assert my_bert.board().headline.startswith("1 of")
     told = loaded()
     assert told.startswith("✗ gelu: ")
     assert said in told
