@@ -5,9 +5,9 @@ PYTHON ?= python3
 VENV ?= .venv
 # A folder with the data wheels, for a room without a network: make lab FROM=/media/usb/wheelhouse
 FROM ?=
-# How many tests, or notebooks, run at a time; each computes on one thread.
+# How many tests, or notebooks, run at a time; each computes on one thread, with no reader's my_bert.
 JOBS ?= 2
-ONE_THREAD := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}
+ONE_THREAD := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} BERTEDU_MY_BERT="$(CURDIR)/build/my_bert"
 # Extra words for JupyterLab, for example LAB_ARGS="--no-browser --port 8890"
 LAB_ARGS ?=
 
