@@ -80,14 +80,16 @@ function drawMachine(root, bert, data) {
     button.onclick = () => change({ step: i });
     return button;
   });
-  const stage = make(frame, "section", { class: "stage", tabindex: "0", "aria-label": "the step" });
-  const walk = make(frame, "div", { class: "walk" });
+  const right = make(frame, "div");
+  const walk = make(right, "div", { class: "walk" });
   const back = make(walk, "button", { type: "button" }, "◀ back");
   const next = make(walk, "button", { type: "button" }, "next ▶");
   back.onclick = () => go(-1);
   next.onclick = () => go(1);
-  const pointing = make(walk, "b", { class: "own" });
-  make(walk, "span", { class: "soft" }, HELP);
+  const where = make(walk, "span", { class: "soft" });
+  const stage = make(right, "section", { class: "stage", tabindex: "0", "aria-label": "the step" });
+  const pointing = make(right, "p", { class: "own" });
+  make(right, "p", { class: "soft" }, `Blue: above 0. Orange: below. Stronger: farther from 0. ${HELP}`);
 
   // -- the way through: input, every layer, output
   const first = STEPS.findIndex(({ part }) => part === "head");
@@ -162,27 +164,26 @@ function drawMachine(root, bert, data) {
       bert.config.direction] ?? `What stands at ${word}`;
   };
 
-  // Rows of [sign, label, vector, numbers at the right], all colored on one scale. `names` are the
-  // heads of the columns of numbers.
+  // Rows of [sign, label, vector, numbers at the right], all colored on one scale. `names` stand
+  // above: what the rows are, then each column of numbers.
   function strips(rows, names = []) {
-    const grid = make(stage, "div", { class: "rows strips" });
+    const grid = make(stage, "div", { class: `rows strips${rows.length < 5 ? " tall" : ""}` });
     const sizes = rows.map(([, , vector]) => vector.reduce((a, b) => Math.max(a, Math.abs(b) || 0), 0));
     const top = Math.max(...sizes) || 1;
     if (names.length) {
-      make(grid, "span", { class: "above" });
-      const cell = make(grid, "span", { class: "numbers" });
-      for (const name of names) make(cell, "b", {}, name);
-      make(grid, "span");
+      make(grid, "b", { class: "above" }, names[0]);
+      const cell = make(grid, "span", { class: "numbers mono" });
+      for (const name of names.slice(1)) make(cell, "b", {}, name);
     }
     for (const [sign, label, vector, numbers] of rows) {
       const kind = sign === "=" ? "mono result" : "mono";
       make(grid, "span", { class: kind }, sign);
-      make(grid, "span", { class: kind }, label);
+      make(grid, "span", { class: `${kind} label` }, label);
       const canvas = make(grid, "canvas", { role: "img", "aria-label":
         `${label}: ${vector.length} numbers, ${(numbers ?? few(vector)).join(", ")} and so on` });
       const cell = make(grid, "span", { class: `numbers ${kind}` });
-      for (const number of numbers ?? [...few(vector), "…"]) make(cell, "span", {}, number);
-      const pointed = make(grid, "span", { class: "own pointed mono" });
+      for (const number of numbers ?? [...few(vector), "…"])
+        make(cell, "span", number === "…" ? { class: "dots" } : {}, number);
       canvas.onpointermove = ({ offsetX }) => {
         const i = Math.floor((offsetX / canvas.clientWidth) * vector.length);
         state.number = { i: Math.min(Math.max(i, 0), vector.length - 1), size: vector.length };
@@ -190,7 +191,6 @@ function drawMachine(root, bert, data) {
       };
       painters.push(() => {
         const at = state.number?.size === vector.length ? state.number.i : null;
-        pointed.textContent = at === null || isNaN(vector[at]) ? "" : two(vector[at]);
         onCanvas(canvas, (pen, width, height) => {
           const x = (i) => Math.round((i * width) / vector.length);
           vector.forEach((value, i) => {
@@ -198,17 +198,28 @@ function drawMachine(root, bert, data) {
             pen.fillStyle = value < 0 ? colors.minus : colors.plus;
             pen.fillRect(x(i), 0, Math.max(x(i + 1) - x(i), 1), height);
           });
-          if (at === null) return;
-          Object.assign(pen, { globalAlpha: 1, strokeStyle: colors.ink, lineWidth: 2 });
-          pen.strokeRect(x(at) - 1, 1, Math.max(x(at + 1) - x(at), 2) + 2, height - 2);
+          if (at !== null && !isNaN(vector[at])) mark(pen, x(at), x(at + 1), width, height, vector[at]);
         });
       });
     }
   }
 
+  // Frame one number of a strip, and write it beside the frame.
+  function mark(pen, from, to, width, height, value) {
+    const left = from > width / 2, text = two(value);
+    Object.assign(pen, { globalAlpha: 1, strokeStyle: colors.ink, lineWidth: 2, textBaseline: "middle",
+      font: "bold 15px ui-monospace, monospace", textAlign: left ? "right" : "left" });
+    const wide = pen.measureText(text).width + 8;
+    pen.fillStyle = colors.paper;
+    pen.fillRect(left ? from - wide - 3 : to + 3, 0, wide, height);
+    pen.fillStyle = colors.ink;
+    pen.fillText(text, left ? from - 7 : to + 7, height / 2);
+    pen.strokeRect(from - 1, 1, Math.max(to - from, 2) + 2, height - 2);
+  }
+
   // Rows of [label, share, what is written behind the bar, is it the chosen one].
-  function bars(rows, parent) {
-    const grid = make(parent, "div", { class: "rows bars" });
+  function bars(rows, parent, size = "") {
+    const grid = make(parent, "div", { class: `rows bars ${size}` });
     const most = Math.max(...rows.map(([, share]) => share));
     for (const [label, share, says, own] of rows) {
       make(grid, "span", { class: own ? "mono own" : "mono" }, label);
@@ -220,7 +231,8 @@ function drawMachine(root, bert, data) {
 
   // All rows of one head's shares, the chosen token's framed; a click chooses another.
   function map(parent, weights) {
-    const n = input.ids.length, cell = Math.min(26, 400 / n), room = 92;
+    const n = input.ids.length, room = 80;
+    const cell = Math.max(12, Math.min(28, Math.max(240, 0.38 * stage.clientWidth) / n));
     const canvas = make(parent, "canvas", { class: "map", role: "img", "aria-label":
       `shares of all ${n} tokens: a row a query, a column a key; the bars say those of this row` });
     canvas.style.width = canvas.style.height = `${room + n * cell + 2}px`;
@@ -250,14 +262,14 @@ function drawMachine(root, bert, data) {
   }
 
   function repaint() {
-    for (const name of ["ink", "plus", "minus"]) {
+    for (const name of ["ink", "paper", "plus", "minus"]) {
       const probe = make(root, "i", { style: `color: var(--${name})` });
       colors[name] = getComputedStyle(probe).color; // as the theme has it now
       probe.remove();
     }
     for (const paint of painters) paint();
     const { number } = state;
-    pointing.textContent = number ? `number ${number.i + 1} of ${number.size}: ` : "";
+    pointing.textContent = number ? `Framed: number ${number.i + 1} of ${number.size}.` : "";
   }
 
   // -- show the state
@@ -271,7 +283,7 @@ function drawMachine(root, bert, data) {
   function change(patch) {
     Object.assign(state, patch);
     mlm = bert.wordScores(bert.row(trace.states.at(-1), state.token));
-    guesses = bert.guesses(mlm.scores);
+    guesses = bert.guesses(mlm.scores, 8);
     choose([...tokens.children], state.token);
     choose(stepButtons, state.step, "aria-current", "step");
     choose(layerButtons, state.layer);
@@ -290,15 +302,16 @@ function drawMachine(root, bert, data) {
     const step = STEPS[state.step], c = context();
     painters = [];
     stage.replaceChildren();
-    const where = { input: "", output: "", layer: `layer ${state.layer + 1} · `,
-      head: `layer ${state.layer + 1}, head ${state.head + 1} · ` }[step.part];
-    make(stage, "div", { class: "soft" }, `${where}${step.name} · step ${place() + 1} of ${count}`);
+    const part = { layer: `layer ${state.layer + 1}, `, head:
+      `layer ${state.layer + 1}, head ${state.head + 1}, ` }[step.part] ?? "";
+    where.textContent = `step ${place() + 1} of ${count}: ${part}${step.name}`;
     const told = make(stage, "div", { "aria-live": "polite" });
     make(told, "h3", {}, step.title(c));
     make(told, "p", {}, step.says(c));
     const list = make(stage, "dl"), [file, ...lines] = step.python;
     make(list, "dt", {}, "formula");
-    make(list, "dd", { class: "mono" }, step.formula(c));
+    const formula = make(list, "dd", { class: "mono" });
+    step.formula(c).split(/_(\w)/).forEach((text, i) => make(formula, i % 2 ? "sub" : "span", {}, text));
     make(list, "dt", {}, "Python");
     const code = make(list, "dd", {});
     make(code, "code", { class: "mono" }, lines.join("\n"));

@@ -3,7 +3,7 @@
 const TOKENS = "bert.embeddings.token.weight";
 const two = (value) => value.toFixed(2).replace("-", "−").replace(/^−(0\.00)$/, "$1");
 const percent = (share) => `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
-const few = (vector, count = 4) => Array.from(vector.subarray(0, count), two);
+const few = (vector, count = 3) => Array.from(vector.subarray(0, count), two);
 
 // -- what a step shows. `c` is what stands on the stage: bert, trace (of bert.run), made (its layer),
 // layer, head, token (all from 0), word (the token), n tokens, and the ways to draw below.
@@ -51,18 +51,21 @@ const STEPS = [
     },
     formula: () => "y = γ · (x − μ) / σ + β",
     python: ["model/embeddings.py", "return self.dropout(self.norm(x))"],
-    draw: (c) => c.normed("sum", c.at(c.trace.sum), "bert.embeddings.norm", c.at(c.trace.states[0])),
+    draw(c) {
+      c.strips([["", "sum", c.at(c.trace.sum)]]);
+      c.normed("sum", c.at(c.trace.sum), "bert.embeddings.norm", c.at(c.trace.states[0]));
+    },
   },
   {
     part: "head", name: "query, key, value",
     title: (c) => `Head ${c.head + 1} makes three vectors out of “${c.word}”`,
     says: (c) => `Three matrices, learned: the query is what this head compares with, the key is what it `
       + `is compared by, the value is what it hands on. ${c.H} numbers become ${c.d} for each.`,
-    formula: () => "q = x W_Qᵀ + b_Q     k = x W_Kᵀ + b_K     v = x W_Vᵀ + b_V",
+    formula: () => "q = x W_Q + b_Q    k = x W_K + b_K    v = x W_V + b_V",
     python: [ATTENTION,
       "query, key, value = (self.split_heads(p(x)) for p in (self.query, self.key, self.value))"],
     draw(c) {
-      c.strips([["", `x of ${c.word}`, c.at(c.made.x)]]);
+      c.strips([["", `x`, c.at(c.made.x)]]);
       c.strips(["query", "key", "value"].map((name) => ["→", name, c.part(c.made[name])]));
     },
   },
@@ -78,10 +81,10 @@ const STEPS = [
     formula: () => "score = q · k / √d",
     python: [ATTENTION, "scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])"],
     draw(c) {
-      c.strips([["", `query of ${c.word}`, c.part(c.made.query)]]);
-      c.strips(c.tokens.map((token, k) => [c.own(k), `key of ${token}`, c.part(c.made.key, k),
+      c.strips([["", "query", c.part(c.made.query)]]);
+      c.strips(c.tokens.map((token, k) => [c.own(k), token, c.part(c.made.key, k),
         c.seen(k) ? [two(c.score(k)), two(c.score(k) / Math.sqrt(c.d))] : ["hidden", "−∞"]]),
-        ["q · k", "÷ √d"]);
+        ["the keys", "q · k", "÷ √d"]);
     },
   },
   {
@@ -115,12 +118,12 @@ const STEPS = [
     title: (c) => `${c.bert.config.heads} heads side by side, and one more matrix`,
     says: (c) => `${c.bert.config.heads} mixtures of ${c.d} make ${c.H} numbers. The output matrix lets the `
       + "heads mix: until here, none of them has met the others.",
-    formula: () => "out = [mixture₁, mixture₂, …] W_Oᵀ + b_O",
+    formula: () => "out = [mixture_1, mixture_2, …] W_O + b_O",
     python: [ATTENTION, "return self.output(x.transpose(1, 2).flatten(2))"],
     draw(c) {
       c.strips([...Array(c.bert.config.heads).keys()].map((head) =>
         [c.own(head, c.head), `mixture ${head + 1}`, ...c.padded(head)]));
-      c.strips([["", "side by side", c.at(c.made.mixed)], ["→", "output", c.at(c.made.joined)]]);
+      c.strips([["", "side by side", c.at(c.made.mixed)], ["→", "out", c.at(c.made.joined)]]);
     },
   },
   {
@@ -130,7 +133,7 @@ const STEPS = [
     formula: () => "y = LayerNorm(x + out)",
     python: [ENCODER, "x = self.attention_norm(x + self.dropout(mixed))"],
     draw(c) {
-      c.strips([["", "x, as it came in", c.at(c.made.x)], ["+", "from attention", c.at(c.made.joined)],
+      c.strips([["", "x", c.at(c.made.x)], ["+", "out", c.at(c.made.joined)],
         ["=", "sum", c.at(c.made.sum)]]);
       c.normed("sum", c.at(c.made.sum), `${c.name}.attention_norm`, c.at(c.made.middle));
     },
@@ -141,12 +144,12 @@ const STEPS = [
     says: (c) => `Of the ${c.wide} numbers, ${c.at(c.made.inner, c.wide).filter((v) => v < 0).length} are `
       + "below 0. GELU leaves next to nothing of them, and those above 0 nearly as they are. No other "
       + "word has a part in this.",
-    formula: () => "out = GELU(y W₁ᵀ + b₁) W₂ᵀ + b₂",
+    formula: () => "out = GELU(y W_1 + b_1) W_2 + b_2",
     python: [ENCODER, "return self.output(F.gelu(self.intermediate(x)))"],
     draw(c) {
       c.strips([["", "y", c.at(c.made.middle)]]);
-      c.strips([["→", "W₁", c.at(c.made.inner, c.wide)], ["→", "GELU", c.at(c.made.bent, c.wide)]]);
-      c.strips([["→", "W₂: out", c.at(c.made.fed)]]);
+      c.strips([["→", "· W₁ + b₁", c.at(c.made.inner, c.wide)], ["→", "GELU", c.at(c.made.bent, c.wide)]]);
+      c.strips([["→", "· W₂ + b₂", c.at(c.made.fed)]]);
     },
   },
   {
@@ -158,19 +161,19 @@ const STEPS = [
     formula: () => "x′ = LayerNorm(y + out)",
     python: [ENCODER, "x = self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))"],
     draw(c) {
-      c.strips([["", "y", c.at(c.made.middle)], ["+", "from feed-forward", c.at(c.made.fed)],
+      c.strips([["", "y", c.at(c.made.middle)], ["+", "out", c.at(c.made.fed)],
         ["=", "sum", c.at(c.made.last)]]);
       c.normed("sum", c.at(c.made.last), `${c.name}.feed_forward_norm`, c.at(c.made.out));
     },
   },
   {
     part: "output", name: "transform",
-    title: (c) => `${c.asks}: the last vector is turned into a question`,
+    title: (c) => `“${c.word}” after the last layer, made comparable with words`,
     says: () => "One matrix, GELU and layer norm, used for nothing else than to guess words.",
-    formula: () => "t = LayerNorm(GELU(x W_Tᵀ + b_T))",
+    formula: () => "t = LayerNorm(GELU(x W_T + b_T))",
     python: ["model/heads.py", "return self.norm(F.gelu(self.transform(hidden)))"],
-    draw: (c) => [["", `x of ${c.word}`, c.at(c.trace.states.at(-1))], ["→", "W_T", c.mlm.mapped],
-      ["→", "GELU", c.mlm.bent], ["→", "layer norm: t", c.mlm.normed]].forEach((row) => c.strips([row])),
+    draw: (c) => [["", `x`, c.at(c.trace.states.at(-1))], ["→", "· W", c.mlm.mapped],
+      ["→", "GELU", c.mlm.bent], ["→", "normed: t", c.mlm.normed]].forEach((row) => c.strips([row])),
   },
   {
     part: "output", name: "word scores",
@@ -182,9 +185,9 @@ const STEPS = [
     draw(c) {
       const bias = c.bert.tensors["mlm.decoder.bias"];
       c.strips([["", "t", c.mlm.normed]]);
-      c.strips(c.guesses.map(([word, , id]) => ["·", word, c.bert.row(c.bert.tensors[TOKENS], id),
+      c.strips(c.guesses.map(([word, , id]) => ["", word, c.bert.row(c.bert.tensors[TOKENS], id),
         [two(c.mlm.scores[id] - bias[id]), two(bias[id]), two(c.mlm.scores[id])]]),
-        ["t · w", "+ b", "= score"]);
+        ["the rows", "t · row", "+ b", "= score"]);
     },
   },
   {
@@ -194,6 +197,6 @@ const STEPS = [
       + "sentence above, and everything is computed anew.",
     formula: () => "P(w) = exp(score(w)) / Σ exp(score)",
     python: ["analysis/fill.py", "best = logits.softmax(-1).topk(top)  # (blanks, top)"],
-    draw: (c) => c.bars(c.guesses.map(([word, share], i) => [word, share, percent(share), !i]), c.stage),
+    draw: (c) => c.bars(c.guesses.map(([word, share], i) => [word, share, percent(share), !i]), c.stage, "large"),
   },
 ];
