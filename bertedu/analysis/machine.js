@@ -51,7 +51,7 @@ function drawMachine(root, bert, data) {
   const top = make(frame, "div", { class: "top" });
   const field = make(make(top, "label", {}, "Sentence"), "input",
     { type: "text", value: data.text, spellcheck: "false", "aria-description": "___ is a blank" });
-  const alert = make(top, "p", { class: "alert", role: "status" });
+  const alert = make(top, "div", { class: "alert", role: "status" });
   const tokens = make(top, "div", { class: "tokens", role: "group",
     "aria-label": "token: up and down arrow keys choose" });
   const guess = make(top, "div", { class: "guess" });
@@ -314,7 +314,7 @@ function drawMachine(root, bert, data) {
     step.formula(c).split(/_(\w)/).forEach((text, i) => make(formula, i % 2 ? "sub" : "span", {}, text));
     make(list, "dt", {}, "Python");
     const code = make(list, "dd", {});
-    make(code, "code", { class: "mono" }, lines.join("\n"));
+    make(code, "div", { class: "mono" }, lines.join("\n"));
     make(code, "div", { class: "soft" }, `bertedu/${file}`);
     step.draw(c);
     repaint();

@@ -145,15 +145,16 @@ def _still(
     model: BertForPreTraining, tokenizer: Tokenizer, text: str, layer: int, head: int
 ) -> Picture:
     """Draw one token's vector layer by layer, what a head attends to, and the guesses."""
-    shown = attend(model.bert, tokenizer, BLANK.sub("[MASK]", text), layers=[layer])
+    blank = "[MASK]" if model.config.direction == "bidirectional" else "[UNK]"  # as `score_blanks`
+    shown = attend(model.bert, tokenizer, BLANK.sub(blank, text), layers=[layer])
     ids = torch.tensor([[tokenizer.token_to_id(token) for token in shown.tokens]])
-    place = shown.tokens.index("[MASK]") if "[MASK]" in shown.tokens else 1
+    place = shown.tokens.index(blank) if blank in shown.tokens else 1
     with evaluating(model):
         states = torch.stack([x[0, place] for x in model.bert(ids).hidden_states])
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(16, 5), width_ratios=(3, 2, 2))
     colors = LinearSegmentedColormap.from_list("signed", [ORANGE, "white", BLUE])
     top = float(states.abs().max()) / 2
-    left.imshow(states, cmap=colors, vmin=-top, vmax=top, aspect="auto")
+    left.imshow(states.numpy(), cmap=colors, vmin=-top, vmax=top, aspect="auto")
     left.set_yticks(range(len(states)), ["input", *range(1, len(states))])
     left.set(title=f"the vector of {shown.tokens[place]}", xlabel="number", ylabel="after layer")
     left.grid(False)

@@ -75,7 +75,7 @@ const STEPS = [
     says: (c) => {
       const q = c.part(c.made.query), k = c.part(c.made.key, c.best), score = c.score(c.best);
       return `With “${c.tokens[c.best]}”: ${two(q[0])} · ${two(k[0])} + ${two(q[1])} · ${two(k[1])} + …, `
-        + `${c.d} products, add up to ${two(score)}. Divided by √${c.d} = ${two(Math.sqrt(c.d))}: `
+        + `${c.d} products, add up to ${two(score)}. Divided by √${c.d}: `
         + `${two(score / Math.sqrt(c.d))}. Without the division, scores grow with d.`;
     },
     formula: () => "score = q · k / √d",
@@ -93,7 +93,7 @@ const STEPS = [
     says: (c) => "Each score becomes e to its power, divided by the sum of them all: the shares of a row "
       + `add up to 1. e^${two(c.score(c.best) / Math.sqrt(c.d))} is ${percent(c.share(c.best))} of that sum.`,
     formula: () => "share(k) = exp(score(k)) / Σ exp(score)",
-    python: [ATTENTION, "return scores.softmax(dim=-1)  # each query shares out one unit of attention"],
+    python: [ATTENTION, "return scores.softmax(dim=-1)"],
     draw(c) {
       const beside = make(c.stage, "div", { class: "beside" });
       c.bars(c.tokens.map((token, k) => [token, c.share(k), c.seen(k) ? percent(c.share(k)) : "hidden",
@@ -196,7 +196,7 @@ const STEPS = [
     says: (c) => `Softmax once more, over ${c.bert.vocab.length.toLocaleString("en-US")} words. Type another `
       + "sentence above, and everything is computed anew.",
     formula: () => "P(w) = exp(score(w)) / Σ exp(score)",
-    python: ["analysis/fill.py", "best = logits.softmax(-1).topk(top)  # (blanks, top)"],
+    python: ["analysis/fill.py", "best = logits.softmax(-1).topk(top)"],
     draw: (c) => c.bars(c.guesses.map(([word, share], i) => [word, share, percent(share), !i]), c.stage, "large"),
   },
 ];
