@@ -43,13 +43,9 @@ def write_weights(checkpoint: str | Path, folder: str | Path = ".") -> Path:
     del tensors["mlm.decoder.weight"]  # the token embedding, stored once
     numbers = b"".join(x.half().cpu().numpy().astype("<f2").tobytes() for x in tensors.values())
     ids, config, name = tokenizer.get_vocab(), model.config, Path(checkpoint).name
+    sizes = {"layers": config.num_hidden_layers, "heads": config.num_attention_heads}
     content = {
-        "config": {
-            "layers": config.num_hidden_layers,
-            "heads": config.num_attention_heads,
-            "eps": config.layer_norm_eps,
-            "direction": config.direction,
-        },
+        "config": {**sizes, "eps": config.layer_norm_eps, "direction": config.direction},
         "vocab": sorted(ids, key=ids.__getitem__),
         "shapes": [[name, *x.shape] for name, x in tensors.items()],
         "base64": base64.b64encode(numbers).decode(),
@@ -79,12 +75,9 @@ class Machine:
         text is too long to be shown.
         """
         model, tokenizer = _load(checkpoint)
-        layers, heads = model.config.num_hidden_layers, model.config.num_attention_heads
-        if not (1 <= layer <= layers and 1 <= head <= heads):
-            raise ValueError(
-                f"{checkpoint} has layers 1 to {layers} with heads 1 to {heads}, not layer "
-                f"{layer}, head {head}"
-            )
+        heads = model.config.num_attention_heads
+        if not 1 <= head <= heads:
+            raise ValueError(f"{checkpoint} has heads 1 to {heads} in each layer, not {head}")
         count = len(tokenizer.encode(BLANK.sub("[MASK]", text)).tokens)
         if count > MOST_TOKENS:
             raise ValueError(

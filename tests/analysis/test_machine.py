@@ -120,8 +120,10 @@ def test_what_the_page_cannot_compute_is_named(
     pre = saved(tmp_path / "pre", dataclasses.replace(CONFIG, norm="pre"))
     with pytest.raises(ValueError, match="pre is pre-norm"):
         write_weights(pre, tmp_path)
-    with pytest.raises(ValueError, match="layers 1 to 2 with heads 1 to 2, not layer 3, head 1"):
+    with pytest.raises(ValueError, match="layers 1 to 2"):
         Machine(checkpoint, layer=3, folder=tmp_path)
+    with pytest.raises(ValueError, match="heads 1 to 2 in each layer, not 3"):
+        Machine(checkpoint, head=3, folder=tmp_path)
     with pytest.raises(ValueError, match="has 42 tokens, and a walk shows 32 at most"):
         Machine(checkpoint, "word " * 40, folder=tmp_path)
     monkeypatch.setattr(machine, "MOST_PARAMETERS", 100_000)
