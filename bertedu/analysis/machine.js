@@ -334,7 +334,7 @@ function drawMachine(root, bert, data) {
       `layer ${state.layer + 1}, head ${state.head + 1}, ` }[step.part] ?? "";
     where.textContent = `step ${place() + 1} of ${count}: ${part}${step.name}`;
     make(told, "h3", {}, step.title(c));
-    make(told, "p", {}, step.says(c));
+    make(told, "p", {}, step.says(c).replaceAll(" %", "\u00a0%")); // no line ends there
     const list = make(board, "dl"), [file, ...lines] = step.python;
     make(list, "dt", {}, "formula");
     const formula = make(list, "dd", { class: "mono" });
