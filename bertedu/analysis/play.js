@@ -11,7 +11,7 @@ const STYLE = `
   border: 2px solid var(--line); border-radius: 8px; padding: 14px 20px; margin: 4px 0; }
 & p, & table, & figure { margin: 8px 0; }
 & .row { display: flex; flex-wrap: wrap; gap: 8px 20px; align-items: center; margin: 8px 0; }
-& .beside { display: flex; flex-wrap: wrap; gap: 8px 32px; align-items: flex-start; }
+& .beside { display: flex; flex-wrap: wrap; gap: 8px 24px; align-items: flex-start; }
 & .tight { gap: 6px; }
 & .beside > .share { flex: 1 1 370px; max-width: 500px; min-width: 0; }
 & .share svg { width: 100%; }

@@ -1,7 +1,7 @@
 // Layer norm on eight numbers: what it makes of them, and what it forgets.
 // data: numbers.
 
-const WIDTH = 400, HEIGHT = 270, EPS = 1e-12;
+const WIDTH = 330, HEIGHT = 220, EPS = 1e-12;
 
 function normalize(numbers, gamma, beta) {
   const mean = numbers.reduce((a, b) => a + b) / numbers.length;
@@ -22,8 +22,9 @@ function bars(parent, title, count, color) {
     { x: -8, y: (HEIGHT / 2) * (1 - side) + 6, "text-anchor": "end" }));
   const wide = WIDTH / count;
   const columns = Array.from({ length: count }, (_, i) => ({
-    bar: draw(picture, "rect", { x: i * wide + 9, width: wide - 18, fill: `var(--${color})` }),
-    text: draw(picture, "text", { x: (i + 0.5) * wide, y: HEIGHT + 26, "text-anchor": "middle" }),
+    bar: draw(picture, "rect", { x: i * wide + 7, width: wide - 14, fill: `var(--${color})` }),
+    text: draw(picture, "text", { x: (i + 0.5) * wide, y: HEIGHT + 26, "text-anchor": "middle",
+      style: "font-size: 15px" }),
   }));
   const mean = draw(picture, "path", { stroke: "currentColor", "stroke-width": 3,
     "stroke-dasharray": "9 5" });
@@ -37,7 +38,7 @@ function bars(parent, title, count, color) {
       numbers.forEach((number, i) => {
         columns[i].bar.setAttribute("y", Math.min(y(number), y(0)));
         columns[i].bar.setAttribute("height", Math.max(Math.abs(y(number) - y(0)), 1));
-        columns[i].text.textContent = digits(number, Math.abs(number) < 99.95 ? 1 : 0);
+        columns[i].text.textContent = digits(number, Math.abs(number) < 9.95 ? 1 : 0);
       });
       mean.setAttribute("d", `M0 ${y(middle)}H${WIDTH}`);
       band.setAttribute("y", y(middle + spread));

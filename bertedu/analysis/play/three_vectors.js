@@ -1,7 +1,7 @@
 // Scores, shares, mixture: three words of two numbers, to drag; the last one asks.
 // data: words (three names), vectors (a pair of numbers each).
 
-const UNIT = 75, REACH = 2.6; // pixels for 1; how far a vector may reach
+const UNIT = 58, REACH = 2.6; // pixels for 1; how far a vector may reach
 const COLORS = ["blue", "green", "orange", "pink"]; // pink is the mixture
 const clamp = (number) => Math.min(Math.max(Math.round(number * 20) / 20, -REACH), REACH);
 
@@ -9,14 +9,13 @@ const clamp = (number) => Math.min(Math.max(Math.round(number * 20) / 20, -REACH
 function attend(vectors, d, divided) {
   const query = vectors.at(-1);
   const dots = vectors.map((key) => query[0] * key[0] + query[1] * key[1]);
-  const grown = dots.map((dot) => dot * Math.sqrt(d / 2));
-  const scores = grown.map((score) => score / (divided ? Math.sqrt(d) : 1));
+  const scores = dots.map((dot) => (dot * Math.sqrt(d / 2)) / (divided ? Math.sqrt(d) : 1));
   const top = Math.max(...scores);
   const positive = scores.map((score) => Math.exp(score - top));
   const sum = positive.reduce((a, b) => a + b);
   const shares = positive.map((one) => one / sum);
   const mixture = [0, 1].map((i) => vectors.reduce((all, v, k) => all + shares[k] * v[i], 0));
-  return { dots, grown, scores, shares, mixture };
+  return { dots, scores, shares, mixture };
 }
 
 function toy(root, data) {
@@ -28,6 +27,7 @@ function toy(root, data) {
   const picture = draw(board, "svg", { viewBox: `${-side} ${-side} ${2 * side} ${2 * side}`,
     width: 2 * side, height: 2 * side, role: "group", "aria-label": "three vectors to move" });
   const right = element(board, "div");
+  right.style.cssText = "flex: 1 1 380px; max-width: 560px";
   const controls = row(right);
   slider(controls, "d",
     { min: 1, max: 10, value: 1, show: (power) => `${2 ** power} numbers` },
@@ -39,7 +39,6 @@ function toy(root, data) {
   });
   const table = element(right, "table");
   const says = element(right, "p", { class: "says", "aria-live": "polite" });
-  says.style.maxWidth = "30em";
 
   for (let i = -2; i <= 2; i++) {
     draw(picture, "path", { class: "axis", d: `M${i * UNIT} ${side}V${-side}M${-side} ${i * UNIT}H${side}`,
@@ -80,7 +79,7 @@ function toy(root, data) {
     const wide = text.getComputedTextLength() / 2;
     const at = [Math.min(Math.max(across, wide - side), side - wide), down + (down > 0 ? 42 : -26)];
     while (taken.some(([u, v, w]) => Math.abs(u - at[0]) < w + wide + 6 && Math.abs(v - at[1]) < 20))
-      at[1] += down > 0 || down < 20 - side ? 20 : -20;
+      at[1] += down > 0 || down < 20 - side ? 10 : -10;
     taken.push([...at, wide]);
     text.setAttribute("x", at[0]);
     text.setAttribute("y", at[1]);
@@ -91,34 +90,32 @@ function toy(root, data) {
   }
 
   function show() {
-    const { dots, grown, scores, shares, mixture } = attend(vectors, set.d, set.divided);
+    const { dots, scores, shares, mixture } = attend(vectors, set.d, set.divided);
     const taken = [];
     arrows.forEach((arrow, i) => place(arrow, vectors[i] ?? mixture, taken));
     table.replaceChildren();
-    const many = set.d > 2;
-    const columns = ["key", `${asks} · key`, ...(many ? [`with d = ${set.d}`] : []),
-      ...(set.divided ? ["/ √d"] : []), "share"];
     const head = element(table, "tr");
-    columns.forEach((name) => element(head, "th", { scope: "col" }, name));
+    for (const name of ["key", `${asks} · key`, "score", "share"])
+      element(head, "th", { scope: "col" }, name);
     head.lastChild.style.textAlign = "left";
     data.words.forEach((word, i) => {
       const line = element(table, "tr");
       element(line, "td", {}, word);
       element(line, "td", {}, digits(dots[i]));
-      if (many) element(line, "td", {}, digits(grown[i]));
-      if (set.divided) element(line, "td", {}, digits(scores[i]));
+      element(line, "td", {}, digits(scores[i]));
       const bar = element(line, "td", { class: "bar" });
-      bar.style.cssText = "width: 190px; text-align: left";
+      bar.style.cssText = "width: 150px; text-align: left";
       const ink = element(bar, "span", { class: `cell ${COLORS[i]}` });
-      ink.style.cssText = `width: ${Math.round(110 * shares[i])}px; padding: 0; margin-right: 8px;
+      ink.style.cssText = `width: ${Math.round(90 * shares[i])}px; padding: 0; margin-right: 8px;
         height: 22px; vertical-align: middle; background: var(--${COLORS[i]})`;
       bar.append(`${Math.round(100 * shares[i])} %`);
     });
     const most = shares.indexOf(Math.max(...shares));
-    const grows = many ? ` With ${set.d} random numbers instead of 2, scores lie ` +
-      `${digits(Math.sqrt(set.d / 2), 1)} times as far apart.` : "";
+    const grown = set.d > 2 ? ` ${set.d} random numbers make products √(${set.d}/2) = ` +
+      `${digits(Math.sqrt(set.d / 2), 1)} times as large as 2 numbers do.` : "";
+    const divided = set.divided ? ` Then √${set.d} = ${digits(Math.sqrt(set.d), 1)} divides them.` : "";
     says.textContent = `“${asks}” gives ${Math.round(100 * shares[most])} % to “${data.words[most]}” and ` +
-      `becomes (${mixture.map((number) => digits(number)).join(", ")}).${grows}`;
+      `becomes (${mixture.map((number) => digits(number)).join(", ")}).${grown}${divided}`;
   }
 
   show();

@@ -75,9 +75,9 @@ function toy(root, data) {
   const board = element(root, "div", { class: "beside" });
   const [left, right] = [1, 2].map(() => element(board, "div", { class: "share" }));
   const span = { from: 0, to: set.steps, marks: [] };
-  const above = chart(left, "learning rate", [430, 110], { ...span }, { from: 0, to: 1, marks: [] });
-  const below = chart(left, "loss, step by step", [430, 170], { ...span }, { from: 0, to: 1, marks: [0, 0.5, 1] });
-  const valley = chart(right, "where the weight has been", [430, 330],
+  const above = chart(left, "learning rate", [340, 90], { ...span }, { from: 0, to: 1, marks: [] });
+  const below = chart(left, "loss, step by step", [340, 140], { ...span }, { from: 0, to: 1, marks: [0, 0.5, 1] });
+  const valley = chart(right, "where the weight has been", [340, 286],
     { from: -6, to: 6, marks: [-6, -3, 0, 3, 6] }, { from: 0, to: 1, marks: [0, 0.5, 1] });
   const path = (chart, points) => "M" + points.map(([x, y]) =>
     `${chart.x(x).toFixed(1)} ${chart.y(y).toFixed(1)}`).join("L");
