@@ -402,6 +402,17 @@ def test_several_toys_and_copies_on_one_page_do_not_mix(show: Show) -> None:
     copy.locator("text=step ▶").click()
     after = [says(page, i) for i in range(8)]
     assert [i for i in range(8) if before[i] != after[i]] == [6]
+    # another run of the first copy's cell does not begin the second anew
+    page.evaluate(
+        """() => {
+          const script = document.createElement("script");
+          script.type = "module";
+          script.textContent = document.querySelector("script").textContent;
+          document.body.append(script);
+        }"""
+    )
+    page.wait_for_timeout(200)
+    assert [says(page, i) for i in range(8)] == after
     assert page.evaluate("document.querySelectorAll('[id]').length") == 0
 
 
