@@ -23,6 +23,7 @@ LEFT_ALONE = re.compile(
     r"|\[[^\]]*\]\([^)]*\)",
     re.MULTILINE | re.DOTALL,
 )
+HTML_LINE = re.compile("^<.*?$")  # searched, but a link there would not be one
 FIRST_MET = re.compile(r"^→ \[notebook (\w\w)\]\(.*\)$", re.MULTILINE)
 
 
@@ -35,12 +36,17 @@ def read_cells(path: Path) -> tuple[Any, list[Any]]:
     return notebook, cells
 
 
-def first_use(term: str, cells: list[Any]) -> tuple[int, int, int] | None:
-    """Return cell, start and end of a term's first use: in bold or italics, else a plain one."""
+def first_use(
+    term: str, cells: list[Any], unseen: re.Pattern[str] = LEFT_ALONE
+) -> tuple[int, int, int] | None:
+    """Return cell, start and end of a term's first use: in bold or italics, else a plain one.
+
+    What is ``unseen`` has no part in it.
+    """
     stem = re.sub("y$", "(?:y|ie)", re.sub("[ -]", "[ -]", term))
     plain = None
     for number, cell in enumerate(cells):
-        seen = LEFT_ALONE.sub(lambda match: "#" * len(match[0]), cell.source)
+        seen = unseen.sub(lambda match: "#" * len(match[0]), cell.source)
         for use in re.finditer(rf"(?<![\w-]){stem}(?:e?s)?(?![\w-])", seen, re.IGNORECASE):
             if seen[: use.start()].endswith("*") and seen[use.end() :].startswith("*"):
                 return number, *use.span()
@@ -75,8 +81,9 @@ def located(glossary: str) -> str:
 def linked(path: Path, terms: list[str]) -> Any:
     """Return a notebook in which the first use of each term is a link to its entry."""
     notebook, cells = read_cells(path)
+    unseen = re.compile(f"{HTML_LINE.pattern}|{LEFT_ALONE.pattern}", LEFT_ALONE.flags)
     for term in sorted(terms, key=len, reverse=True):  # "attention map" before "attention"
-        if use := first_use(term, cells):
+        if use := first_use(term, cells, unseen):
             number, start, end = use
             text = cells[number].source
             link = f"[{text[start:end]}](glossary.md#{anchor(term)})"

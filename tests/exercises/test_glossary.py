@@ -15,7 +15,7 @@ from exercises.glossary import EVERYDAY, FIRST_MET, NOTEBOOKS, first_use, linked
 TEXT = (NOTEBOOKS / "glossary.md").read_text(encoding="utf-8")
 ENTRIES = dict(entry.split("\n", 1) for entry in re.split("^## ", TEXT, flags=re.MULTILINE)[1:])
 PAGES = [NOTEBOOKS / "glossary.md", NOTEBOOKS / "reading_list.md"]
-LINKED = ["a1_how_a_network_learns.ipynb"]  # notebooks that the tool has been run on
+LINKED = sorted(path.name for path in NOTEBOOKS.glob("*.ipynb"))
 
 
 def test_the_terms_are_in_alphabetical_order() -> None:
@@ -69,7 +69,7 @@ def test_a_linked_notebook_is_as_the_tool_leaves_it(name: str) -> None:
     path = NOTEBOOKS / name
     again = nbformat.writes(linked(path, list(ENTRIES))) + "\n"
     assert again == path.read_text(encoding="utf-8")
-    assert again.count("(glossary.md#") > 10
+    assert again.count("(glossary.md#") > 3
 
 
 def written(folder: Path, *texts: str) -> Path:
@@ -90,7 +90,7 @@ def written(folder: Path, *texts: str) -> Path:
         (("$$batch$$ $x$ batch $x$",), ("$$batch$$ $x$ [batch](L) $x$",)),
         (("[a batch](x.md) <b batch>",), ("[a batch](x.md) <b batch>",)),
         (("> batch\n\n| batch |\n\n    batch\n",), ("> batch\n\n| batch |\n\n    batch\n",)),
-        (("<summary>batch</summary>batch",), ("<summary>batch</summary>[batch](L)",)),
+        (("<details>batch</details>\n\nbatch",), ("<details>batch</details>\n\n[batch](L)",)),
         (("see [batch](glossary.md#other), batch",), ("see [batch](L), batch",)),
     ],
 )
