@@ -21,7 +21,7 @@ from tqdm.auto import tqdm
 
 from bertedu.analysis.fill import BLANK, Guess
 from bertedu.model.bert import Bert, BertForPreTraining, reads_all
-from bertedu.model.weight_files import load_tensors, save_tensors
+from bertedu.model.weight_files import CheckpointError, load_tensors, save_tensors
 from bertedu.pretraining.batches import pack_pairs
 from bertedu.pretraining.next_sentence import EncodedDocument, Pair, truncate_pair
 from bertedu.text.tokenization import (
@@ -178,16 +178,22 @@ class MyBert(nn.Module):
     ) -> Rows:
         """Walk through documents: up to ``count`` pairs, about half of them real neighbors.
 
-        The other B is of another document of the same source: there must be two of each.
+        The other B is of another document of the same source. Raises ValueError if a document is
+        the only one of its source.
         """
-        rng, found, room = np.random.default_rng(seed), list[Pair](), length - 3
+        rng, pairs, room = np.random.default_rng(seed), list[Pair](), length - 3
         documents = [document for document in documents if document.sentences]
         for index in rng.permutation(len(documents)):
             sentences, start = documents[index].sentences, 0
-            if len(found) == count:
+            if len(pairs) == count:
                 break
             same = [d for d in documents if d.source == documents[index].source]
-            while start + 1 < len(sentences) and len(found) < count:
+            if len(same) < 2:
+                raise ValueError(
+                    f"one document alone is of source {same[0].source!r}: a B that does not "
+                    "follow has to come from another one of it"
+                )
+            while start + 1 < len(sentences) and len(pairs) < count:
                 end = start + 2
                 while end < len(sentences) and sum(map(len, sentences[start:end])) < room:
                     end += 1
@@ -198,8 +204,8 @@ class MyBert(nn.Module):
                 other = [*chain(*far[place : place + end - split])]
                 drawn = sentences, start, split, end, other, float(rng.random())
                 a, b, label, start = self.part.pair(*drawn)
-                found.append(Pair(*truncate_pair(list(a), list(b), room, rng), int(label)))
-        packed = pack_pairs(found, length)
+                pairs.append(Pair(*truncate_pair(list(a), list(b), room, rng), int(label)))
+        packed = pack_pairs(pairs, length)
         return Rows(*(torch.tensor(t).long() for t in (packed.ids, packed.segments, packed.labels)))
 
     def loss(self, rows: Rows, mask_rate: float, dice: torch.Generator) -> Tensor:
@@ -262,8 +268,14 @@ class MyBert(nn.Module):
 
     @torch.no_grad()
     def resume(self, path: Path) -> None:
-        """Take up a run where `save` left it. Raises CheckpointError if the file is broken."""
+        """Take up a run where `save` left it.
+
+        Raises CheckpointError if the file is broken, or of a run of another model.
+        """
         tensors, metadata = load_tensors(path)
+        shapes = {name: tensor.shape for name, tensor in tensors.items()}
+        if shapes != {f"{name}/{i}": w.shape for name, w in self.w.items() for i in range(3)}:
+            raise CheckpointError(f"{path} is not of a run of this model: build the same one again")
         for name, weight in self.w.items():
             weight.copy_(tensors[f"{name}/0"])
             self.averages[name] = tensors[f"{name}/1"], tensors[f"{name}/2"]

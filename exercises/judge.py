@@ -123,11 +123,22 @@ class Exercise(Registered):
             said += "".join(keep(self, function) for keep in KEEPERS)
         print(said)
 
+    def or_ours(self, function: object) -> Function:
+        """Return a learner's function if it passes, else the right one, and print which it is."""
+        passed = callable(function) and judge(self, function).startswith("✓")
+        print(whose(self.name, passed))
+        return function if passed and callable(function) else self.right
+
     @property
     def arguments(self) -> tuple[str, ...]:
         """The names of the function's arguments; what the package may leave out is none."""
         every = inspect.signature(self.right).parameters.values()
         return tuple(one.name for one in every if one.default is one.empty)
+
+
+def whose(name: str, yours: bool) -> str:
+    """Say whether the function of an exercise that is used is the learner's."""
+    return f"{name}: {'yours' if yours else f'ours, until check.{name} passes yours'}"
 
 
 @cache

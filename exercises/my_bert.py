@@ -33,7 +33,17 @@ from bertedu.pretraining import next_sentence
 from bertedu.results.files import write_atomically
 from bertedu.text import tokenization
 from exercises.assembly import MyBert, Rows
-from exercises.judge import KEEPERS, KNOWN, Exercise, Function, call_all, judge, report, undisturbed
+from exercises.judge import (
+    KEEPERS,
+    KNOWN,
+    Exercise,
+    Function,
+    call_all,
+    judge,
+    report,
+    undisturbed,
+    whose,
+)
 
 __all__ = ["PARTS", "Rows", "board", "build", "folder", "load", "part"]
 
@@ -67,7 +77,7 @@ class Part(NamedTuple):
     trouble: str = ""
 
 
-_mine: dict[str, Part] = {}  # checked, or loaded, in this session
+_passed: dict[str, Part] = {}  # checked, or loaded, in this session
 
 
 def folder() -> Path:
@@ -89,13 +99,13 @@ def _keep(exercise: Exercise, function: Function) -> str:
         return ""
     try:
         text = _standing_alone(exercise, inspect.unwrap(function))
-        _mine[name] = _whole_part(name, _made(text))
+        _passed[name] = _whole_part(name, _made(text))
         write_atomically(_file(name), f"{_head(exercise)}\n{text}\n")
     except Exception as error:  # no check fails for it
         return f"\n{textwrap.indent(report(f'not kept: {error}'), '  ')}"
-    kept = sum(one in _mine or _file(one).is_file() for one in EXERCISES)
+    kept = sum(one in _passed or _file(one).is_file() for one in EXERCISES)
     said = report(f"kept: {kept} of {len(EXERCISES)} parts of your BERT")
-    if trouble := _mine[name].trouble:
+    if trouble := _passed[name].trouble:
         said += "\n" + report(f"But your BERT cannot use it yet: {trouble}")
     return f"\n{textwrap.indent(said, '  ')}"
 
@@ -170,9 +180,9 @@ def load() -> None:
     """Run the parts that are kept, check each again, and say what is there."""
     for name, exercise in EXERCISES.items():
         if _file(name).is_file():
-            _mine.pop(name, None)
+            _passed.pop(name, None)
             try:
-                _mine[name] = _whole_part(name, _read(exercise))
+                _passed[name] = _whole_part(name, _read(exercise))
             except UnusableError as error:
                 print(report(f"✗ {name}: {error} Ours stands in; check.{name} keeps a new one."))
     print(board().headline)
@@ -263,15 +273,14 @@ def _whole_part(name: str, function: Function) -> Part:
 
 
 def _usable() -> dict[str, Function]:
-    return {n: _mine[n].function for n in EXERCISES if n in _mine and not _mine[n].trouble}
+    return {n: _passed[n].function for n in EXERCISES if n in _passed and not _passed[n].trouble}
 
 
 def part(name: str) -> Function:
     """Return your part of this name if it can be used, else ours, and say which."""
-    print(
-        f"{name}: yours" if name in _usable() else f"{name}: ours, until check.{name} passes yours"
-    )
-    return _usable().get(name, OURS[name])
+    yours = _usable()
+    print(whose(name, name in yours))
+    return yours.get(name, OURS[name])
 
 
 def build(
@@ -310,12 +319,12 @@ class Board:
     def __init__(self) -> None:
         """Look at this session, and at what is kept."""
         marks = {name: "…" if _file(name).is_file() else "·" for name in EXERCISES}
-        marks |= {name: "!" if one.trouble else "✓" for name, one in _mine.items()}
+        marks |= {name: "!" if one.trouble else "✓" for name, one in _passed.items()}
         yours = list(marks.values()).count("✓")
         self.headline = f"{yours} of {len(marks)} parts of your BERT are yours."
         self.rows = {row: [(marks[n], n) for n in some.split()] for row, some in PARTS.items()}
         seen = [f"{mark} {said}" for mark, (said, _) in MARKS.items() if mark in marks.values()]
-        troubles = [f"! {name}: {one.trouble}" for name, one in _mine.items() if one.trouble]
+        troubles = [f"! {name}: {one.trouble}" for name, one in _passed.items() if one.trouble]
         self.notes = [", ".join(seen), *troubles]
 
     def __repr__(self) -> str:

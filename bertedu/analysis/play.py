@@ -103,7 +103,12 @@ def dice(text: str, seed: int = 0) -> Playground:
 
 
 def warm_up(peak: float = 0.5, warmup_share: float = 0.1, steps: int = 200) -> Playground:
-    """Choose peak, warm-up and steps, and see what that makes of Adam on a toy loss."""
+    """Choose peak, warm-up and steps, and see what that makes of Adam on a toy loss.
+
+    Raises ValueError if the peak or the number of steps is not above 0.
+    """
+    if peak <= 0 or steps < 1:
+        raise ValueError(f"peak {peak} and steps {steps} should be above 0")
     data = {"peak": peak, "warmup_share": warmup_share, "steps": steps, "seed": 440}
     rates = [scheduled_rate(step, steps, peak, warmup_share) for step in range(0, steps, 20)]
     still = "\n".join(f"{r:6.3f}  {'█' * round(30 * r / peak)}" for r in rates)
@@ -112,7 +117,12 @@ def warm_up(peak: float = 0.5, warmup_share: float = 0.1, steps: int = 200) -> P
 
 
 def layer_norm(numbers: Sequence[float]) -> Playground:
-    """Drag numbers, and see what layer norm makes of them and what it forgets."""
+    """Drag numbers, and see what layer norm makes of them and what it forgets.
+
+    Raises ValueError if there are no numbers.
+    """
+    if not numbers:
+        raise ValueError("layer norm needs a number or more")
     mean = sum(numbers) / len(numbers)
     spread = math.sqrt(sum((x - mean) ** 2 for x in numbers) / len(numbers) + 1e-12)
     alt = f"Layer norm: mean {mean:.2f} becomes 0, spread {spread:.2f} becomes 1."

@@ -113,6 +113,14 @@ def test_words_that_the_page_could_not_read_are_refused(counts: dict[str, int]) 
         play.three_vectors(["a", "b"], [[1, 0], [0, 1]])
 
 
+def test_toys_of_nothing_are_refused() -> None:
+    with pytest.raises(ValueError, match="a number or more"):
+        play.layer_norm([])
+    for wrong in ({"peak": 0.0}, {"steps": 0}):
+        with pytest.raises(ValueError, match="should be above 0"):
+            play.warm_up(**wrong)
+
+
 def test_still_texts_tell_what_the_package_computes() -> None:
     pieces = WordPiece(load_vocabulary()).tokenize("unaffable")
     lines = play.longest_match("unaffable").still.splitlines()

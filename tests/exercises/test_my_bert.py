@@ -19,6 +19,7 @@ import bertedu
 from bertedu.analysis.fill import fill_blanks
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import DIRECTIONS, BertConfig, Direction
+from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.toy import toy_ids, toy_losses, toy_questions
 from bertedu.text.tokenization import SPECIAL_TOKENS
@@ -42,7 +43,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def new_kernel() -> None:
-    my_bert._mine.clear()
+    my_bert._passed.clear()
 
 
 def cell(source: str, **names: Any) -> Callable[..., Any]:
@@ -79,7 +80,7 @@ def loaded() -> str:
 @pytest.fixture
 def solved() -> None:
     """A kernel in which every part of the learner's is in use."""
-    my_bert._mine.update({name: my_bert.Part(written(name)) for name in PARTS})
+    my_bert._passed.update({name: my_bert.Part(written(name)) for name in PARTS})
 
 
 # -- all solved, none solved
@@ -202,6 +203,13 @@ def test_it_learns_pairs_of_real_documents_and_resumes_exactly(
     weights_only.resume(tmp_path / "state")
     weights_only.averages = whole.__class__(start, vocab, OURS).averages
     assert weights_only.pretrain(rows, 12, 1e-3, batch_size=8) != losses[5:]
+    other = my_bert.build(BertForPreTraining(BertConfig(60, 8, 1, 2, 16, 32)), vocab)
+    before = {name: weight.clone() for name, weight in other.w.items()}
+    with pytest.raises(CheckpointError, match="not of a run of this model"):
+        other.resume(tmp_path / "state")
+    assert all(torch.equal(weight, before[name]) for name, weight in other.w.items())
+    with pytest.raises(ValueError, match="one document alone is of source 'b'"):
+        whole.make_pairs([*documents, EncodedDocument("b", text[0])], 32, 1000)
 
 
 def test_where_nothing_is_solved_ours_is_used(place: Path, model: BertForPreTraining) -> None:
