@@ -128,7 +128,7 @@ bench: env  ## speed and memory beside Hugging Face transformers
 
 html: course  ## the notebooks as web pages in build/html; formulas need a network
 	@if [ -z "$(NOTEBOOKS)" ]; then echo "html: there is no notebook in notebooks/ yet"; \
-	else $(PY) -m nbconvert --to html --TagRemovePreprocessor.remove_input_tags hide-input --output-dir build/html $(NOTEBOOKS) && \
+	else $(PY) -m nbconvert --to html --TagRemovePreprocessor.enabled=True --TagRemovePreprocessor.remove_input_tags hide-input --output-dir build/html $(NOTEBOOKS) && \
 	$(PY) -m exercises.glossary --pages build/html && \
 	$(PY) -c "from bertedu.analysis.machine import write_weights as w; w('bert-L4H128', 'build/html')"; fi
 
