@@ -5,9 +5,9 @@ PYTHON ?= python3
 VENV ?= .venv
 # A folder with the data wheels, for a room without a network: make lab FROM=/media/usb/wheelhouse
 FROM ?=
-# How many tests, or notebooks, run at a time; each computes on one thread.
+# How many tests, or notebooks, run at a time; each computes on one thread, with no reader's my_bert.
 JOBS ?= 2
-ONE_THREAD := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1}
+ONE_THREAD := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} BERTEDU_MY_BERT="$(CURDIR)/build/my_bert"
 # Extra words for JupyterLab, for example LAB_ARGS="--no-browser --port 8890"
 LAB_ARGS ?=
 
@@ -128,7 +128,9 @@ bench: env  ## speed and memory beside Hugging Face transformers
 
 html: course  ## the notebooks as web pages in build/html; formulas need a network
 	@if [ -z "$(NOTEBOOKS)" ]; then echo "html: there is no notebook in notebooks/ yet"; \
-	else $(PY) -m nbconvert --to html --output-dir build/html $(NOTEBOOKS); fi
+	else $(PY) -m nbconvert --to html --TagRemovePreprocessor.enabled=True --TagRemovePreprocessor.remove_input_tags hide-input --output-dir build/html $(NOTEBOOKS) && \
+	$(PY) -m exercises.glossary --pages build/html && \
+	$(PY) -c "from bertedu.analysis.machine import write_weights as w; w('bert-L4H128', 'build/html')"; fi
 
 clean:  ## remove caches and build/; .venv and data/ stay
 	@rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -52,7 +52,7 @@ def seconds_of(notebook: Path) -> float:
         A cell failed.
 
     """
-    content = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
+    content = nbformat.read(notebook, as_version=4)
     client = NotebookClient(content, resources={"metadata": {"path": str(notebook.parent)}})
     began = time.perf_counter()
     client.execute()

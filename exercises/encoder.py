@@ -1,4 +1,4 @@
-"""The exercises of notebook 04: GELU, feed-forward, the two layers, counting, and word vectors."""
+"""The exercises of notebook 04: GELU, feed-forward, two layers, pooler, counting, word vectors."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from bertedu.model.bert import BertOutput
 from bertedu.model.config import BertConfig
 from bertedu.model.encoder import EncoderLayer, FeedForward
+from bertedu.model.heads import Pooler
 from exercises import judge
 from exercises.judge import Exercise, Inputs, drawer, like, named, number, shaped, whole
 from exercises.museum import TestExercise
@@ -217,6 +218,54 @@ PRE_NORM_LAYER = Exercise(
       attention reads norm_1(x), feed-forward reads norm_2(y).
     | norm_1( => (
     | norm_2( => (
+    """,
+)
+
+
+def right_pooler(states: Tensor, W: Tensor, b: Tensor) -> Tensor:
+    """C, one vector for each row: tanh of a linear map of `[CLS]`. (B, S, H) -> (B, H)."""
+    return torch.tanh(states[:, 0] @ W.T + b)
+
+
+def _pooler_cases() -> list[Inputs]:
+    draw = drawer(6)
+    return [
+        (draw(rows, length, size), draw(size, size), draw(size))
+        for rows, length, size in ((1, 1, 1), (1, 2, 2), (2, 2, 2), (2, 3, 2), (3, 5, 4))
+        for _ in range(20)
+    ]
+
+
+POOLER = Exercise(
+    name="pooler",
+    asks="(states (B, S, H), W (H, H), b (H,)) -> C (B, H): tanh of a linear map of [CLS]'s state",
+    right=right_pooler,
+    cases=_pooler_cases,
+    read=shaped("your C", lambda states, *_: (len(states), states.shape[2])),
+    tried="100 random cases, from one token to 3 rows of 5.",
+    start="states[:, 0], which is (B, H): the state of the first token, [CLS], in each row.",
+    solution=(Pooler, right_pooler),
+    mistakes="""
+    ✗ the tanh is missing.
+      without it C is a linear map alone. torch.tanh brings every number between -1 and 1.
+    | torch.tanh(states[:, 0] @ W.T + b) => states[:, 0] @ W.T + b
+    ✗ this is the state of the first row, not of the first token.
+      states[0] is a whole sentence. The first token of every row: states[:, 0].
+    | states[:, 0] => states[0, : len(states)]
+    | states[:, 0] => states[0, 0].expand(len(states), -1)
+    ✗ all tokens are averaged.
+      that makes sentence vectors, too, and notebook 16 does it. BERT's pooler reads [CLS] alone:
+      states[:, 0].
+    | states[:, 0] => states.mean(1)
+    ✗ the last token is taken, not the first.
+      that is [SEP], or padding. [CLS] stands first: states[:, 0].
+    | [:, 0] => [:, -1]
+    ✗ the weights are used the wrong way around.
+      nn.Linear keeps a weight as (out, in): multiply by W.T.
+    | W.T => W
+    ✗ the bias is missing.
+      a linear map of nn.Linear adds b at the end: … @ W.T + b.
+    | + b =>
     """,
 )
 

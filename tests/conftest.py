@@ -1,5 +1,7 @@
 """For all tests."""
 
+import os
+
 import pytest
 import torch
 from tokenizers import Tokenizer
@@ -10,6 +12,12 @@ from bertedu.text.fast_tokenizer import load_tokenizer
 
 # Tensors are small here: a second thread would mostly wait, and on a busy machine for long.
 torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_readers_parts(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A function that passes a check is kept; not among those of whoever runs the tests."""
+    os.environ["BERTEDU_MY_BERT"] = str(tmp_path_factory.mktemp("my_bert"))
 
 
 @pytest.fixture(scope="session")

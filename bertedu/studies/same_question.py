@@ -42,7 +42,7 @@ KINDS = ("left", "right", "both needed", "neither")
 ALL = "all"  # any blanks, as they come
 BOTH, LEFT, RIGHT, PAIR = "both sides", "left alone", "right alone", "left and right, joined"
 RUNS = {BOTH: "no-nsp", LEFT: "mlm-ltr", RIGHT: "mlm-rtl"}  # data/checkpoints/same-question/
-SEEDS = (0, 1)
+SEEDS = (0, 1, 2)
 Answers = dict[str, list[tuple[Floats, Floats]]]  # reader -> of each run, loss and right, (n,)
 
 

@@ -64,7 +64,10 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
         page.goto(path.as_uri())
-        drawn = ".bertedu-bertviz svg line, .bertedu-attention figure"
+        drawn = (
+            ".bertedu-bertviz svg line, .bertedu-attention figure, .bertedu-machine h3, "
+            ".bertedu-play.alive"
+        )
         page.wait_for_selector(drawn, state="attached")
         return page
 

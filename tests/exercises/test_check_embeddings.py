@@ -110,7 +110,7 @@ RIGHT: list[tuple[str, Any]] = [
 @pytest.mark.parametrize(("name", "f"), RIGHT)
 def test_right_ones_pass(name: str, f: Any) -> None:
     one = getattr(check, name)
-    assert words(verdict(one, f)) == f"✓ {name}: {one.tried}"
+    assert words(verdict(one, f)).startswith(f"✓ {name}: {one.tried}")
 
 
 def test_the_reference_agrees_with_the_tokenizer() -> None:

@@ -13,6 +13,7 @@ from verdicts import assert_named, verdict, words
 
 from bertedu.model.config import BertConfig
 from bertedu.model.encoder import EncoderLayer, FeedForward
+from bertedu.model.heads import Pooler
 from exercises import check
 from exercises.encoder import LAYER_TEST, right_feed_forward, right_layer_flops
 from exercises.museum import exhibits
@@ -59,6 +60,16 @@ def cosine_by_loops(a: Tensor, b: Tensor) -> float:
     return product / math.hypot(*a.tolist()) / math.hypot(*b.tolist())
 
 
+def pooler_by_module(states: Tensor, W: Tensor, b: Tensor) -> Tensor:
+    pooler = Pooler(BertConfig(1, len(b), 1, 1, 1))
+    pooler.load_state_dict({"dense.weight": W, "dense.bias": b})
+    return pooler(states[:, 0])  # type: ignore[no-any-return]
+
+
+def pooler_by_rows(states: Tensor, W: Tensor, b: Tensor) -> Tensor:
+    return torch.stack([(W @ row[0] + b).tanh() for row in states])
+
+
 def word_vector_by_loop(states: Tensor, tokens: list[str], word: str, layer: int) -> Any:
     for i, token in enumerate(tokens):
         if token == word:
@@ -85,6 +96,8 @@ RIGHT: list[tuple[str, Callable[..., Any], str]] = [
     ("feed_forward", feed_forward_by_loops, "100 random cases"),
     ("post_norm_layer", post_in_two_names, "60 layers"),
     ("pre_norm_layer", pre_in_two_names, "60 layers"),
+    ("pooler", pooler_by_module, "100 random cases"),
+    ("pooler", pooler_by_rows, "100 random cases"),
     ("layer_flops", lambda S, H: torch.tensor(S * H * (24 * H + 4 * S)), "nine sizes"),
     ("cosine", lambda a, b: F.cosine_similarity(a, b, dim=0), "61 pairs"),
     ("cosine", cosine_by_loops, "61 pairs"),
@@ -128,6 +141,8 @@ PLANTED: list[tuple[str, Callable[..., Any], str]] = [
     ("gelu", lambda x: x / 2 * (1 + torch.erf(x)), "not divided by √2"),
     ("gelu", lambda x: x * 3 + 1, "67 of 67 cases come out wrong"),
     ("feed_forward", lambda x, A, a, B, b: F.linear(F.linear(x, A, a), B, b), "no activation"),
+    ("pooler", lambda states, W, b: F.linear(states, W, b)[:, 0], "the tanh is missing"),
+    ("pooler", lambda states, W, b: F.linear(states, W, b).tanh()[:, -1], "the last token"),
     ("feed_forward", lambda x, A, a, B, b: F.gelu(x @ A + a) @ B + b, "the wrong way around"),
     ("feed_forward", lambda *args: args[0] + right_feed_forward(*args), "added to the output"),
     ("post_norm_layer", lambda x, a, f, n, m: m(f(n(x + a(x)))), "feed-forward is missing"),

@@ -48,6 +48,23 @@ def test_what_the_museum_says_reads_as_sentences() -> None:
             assert len(exhibit.wrong) == 1
 
 
+def test_a_function_is_used_if_it_passes_and_ours_until_then(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    one = check.accuracy
+
+    def mine(logits: Tensor, labels: Tensor) -> Tensor:
+        return (logits.argmax(-1) == labels).float().mean()
+
+    assert one.or_ours(mine) is mine
+    assert one.or_ours(lambda logits, labels: 1 - mine(logits, labels)) is one.right
+    assert one.or_ours(None) is one.right
+    assert capsys.readouterr().out.splitlines() == [
+        "accuracy: yours",
+        *["accuracy: ours, until check.accuracy passes yours"] * 2,
+    ]
+
+
 @by_name
 def test_every_known_mistake_gets_its_own_message(one: Exercise) -> None:
     """No mistake stands in the shadow of one before it, or is right after all."""

@@ -60,7 +60,7 @@ def accuracy_by_loops(logits: Tensor, labels: Tensor) -> float:
 )
 def test_right_ones_pass(name: str, f: Callable[..., Any]) -> None:
     one = getattr(check, name)
-    assert words(verdict(one, f)) == f"✓ {name}: {one.tried}"
+    assert words(verdict(one, f)).startswith(f"✓ {name}: {one.tried}")
 
 
 def test_the_unigram_reference_does_what_the_package_does() -> None:

@@ -92,7 +92,7 @@ RIGHT: list[tuple[str, Any]] = [
 @pytest.mark.parametrize(("name", "f"), RIGHT)
 def test_right_ones_pass(name: str, f: Any) -> None:
     one = getattr(check, name)
-    assert words(verdict(one, f)) == f"✓ {name}: {one.tried}"
+    assert words(verdict(one, f)).startswith(f"✓ {name}: {one.tried}")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,130 @@
+"""Things to play with: a page computes every move itself, without kernel and network."""
+
+import hashlib
+import html
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bertedu.analysis.attention_view import for_script
+from bertedu.pretraining.masking import PAPER
+from bertedu.pretraining.recipe import scheduled_rate
+from bertedu.text.fast_tokenizer import load_vocabulary
+from bertedu.text.tokenization import WordPiece, piece_name, train_wordpiece
+
+SHARED = Path(__file__).with_suffix(".js")
+TOYS = {path.stem: path for path in sorted(SHARED.with_suffix("").glob("*.js"))}
+
+
+class Playground:
+    """One toy on a page; where scripts may not run, its text stands there."""
+
+    def __init__(self, toy: str, data: Mapping[str, Any], alt: str, still: str) -> None:
+        """Give a toy of `TOYS` its data; ``alt`` says in a sentence what ``still``, a text, shows.
+
+        Raises ValueError if there is no such toy, or nothing is said.
+        """
+        if toy not in TOYS:
+            raise ValueError(f"there is no toy {toy!r}: there are {', '.join(TOYS)}")
+        if not alt.strip() or not still.strip():
+            raise ValueError(f"{toy}: without scripts a reader sees alt and still; say something")
+        self.toy, self.data, self.alt, self.still = toy, data, alt, still
+
+    def _repr_html_(self) -> str:
+        data = for_script(self.data)
+        name = f"{self.toy}-{hashlib.sha256(data.encode()).hexdigest()[:12]}"
+        scripts = "\n".join(path.read_text(encoding="utf-8") for path in (SHARED, TOYS[self.toy]))
+        return (
+            f'<div class="bertedu-play" data-play="{name}"><p>{html.escape(self.alt)}</p>'
+            f"<pre>{html.escape(self.still)}</pre>"
+            "<p>A still text. Run the cell in a notebook, and it becomes something to play with."
+            f'</p></div><script type="module">{scripts}\nconst data = {data};\n'
+            f"for (const root of document.querySelectorAll('[data-play=\"{name}\"]'))\n"
+            "  if (!root.toy) play(root, data);\n</script>"
+        )
+
+    def __repr__(self) -> str:
+        """Return the alt text."""
+        return self.alt
+
+
+def longest_match(word: str = "unaffable") -> Playground:
+    """Step through the cutting of a word by longest match, with the course's vocabulary."""
+    vocabulary = load_vocabulary()
+    cutter, start, lines = WordPiece(vocabulary), 0, []
+    while start < len(word) and (end := cutter.longest_match(word, start)) > start:
+        no = [piece_name(word, start, place) for place in range(len(word), end, -1)]
+        lines.append(" ".join([*(f"{piece} no," for piece in no), piece_name(word, start, end)]))
+        start = end
+    alt = f"Longest match first cuts {word} into {' '.join(cutter.tokenize(word))}."
+    data = {"vocabulary": " ".join(vocabulary), "text": word}
+    return Playground("longest_match", data, alt, "\n".join([*lines, alt]))
+
+
+def merge_stepper(counts: Mapping[str, int], min_count: int = 2) -> Playground:
+    """Step through the merges of `train_wordpiece` on a few words, which a reader may change.
+
+    Raises ValueError if a word holds a space, a comma or a semicolon, or a count is below 1.
+    """
+    for word, count in counts.items():
+        if word.replace(",", " ").replace(";", " ").split() != [word] or count < 1:
+            raise ValueError(f"{word!r}: {count} should be a word without , ; or space, read once")
+    _, merges = train_wordpiece(counts, 10**6, min_count)
+    corpus = ", ".join(f"{word} {count}" for word, count in counts.items())
+    alt = f"WordPiece makes of {corpus}, in this order: {' '.join(m.piece for m in merges)}."
+    still = "\n".join(f"{m.score:.3f}  {m.left} {m.right} -> {m.piece}" for m in merges) or alt
+    return Playground("merge_stepper", {"corpus": corpus, "min_count": min_count}, alt, still)
+
+
+def three_vectors(words: Sequence[str], vectors: Sequence[Sequence[float]]) -> Playground:
+    """Drag three words of two numbers each; the last attends to all. Raises ValueError if not."""
+    x = torch.tensor(vectors, dtype=torch.float64)
+    if len(words) != 3 or x.shape != (3, 2):
+        raise ValueError(f"three words and three pairs of numbers, not {len(words)}, {vectors}")
+    shares = (x @ x[-1]).softmax(-1)
+    mixed = ", ".join(f"{number:.2f}" for number in (shares @ x).tolist())
+    given = ", ".join(f"{s:.0%} to {w}" for s, w in zip(shares.tolist(), words, strict=True))
+    alt = f"Three vectors in the plane: {words[-1]} gives {given}, and becomes ({mixed})."
+    rows = zip(words, (x @ x[-1]).tolist(), shares.tolist(), strict=True)
+    still = "\n".join(f"{w:<10} score {d:5.2f}  {'█' * round(20 * s)} {s:.0%}" for w, d, s in rows)
+    return Playground("three_vectors", {"words": list(words), "vectors": x.tolist()}, alt, still)
+
+
+def dice(text: str, seed: int = 0) -> Playground:
+    """Throw the dice of masking on a sentence, and count how the throws near the shares."""
+    words = [w for w in load_vocabulary() if w.isascii() and w.isalpha() and len(w) > 2][:600]
+    mask, swap = (round(100 * share) for share in PAPER)
+    data = {"text": text, "words": words, "rate": 15, "shares": [mask, swap, 100 - mask - swap]}
+    alt = f"15 % of the tokens are selected: {mask} % of them become [MASK], {swap} % another."
+    return Playground("dice", data | {"seed": seed}, alt, f"[CLS] {text} [SEP]\n{alt}")
+
+
+def warm_up(peak: float = 0.5, warmup_share: float = 0.1, steps: int = 200) -> Playground:
+    """Choose peak, warm-up and steps, and see what that makes of Adam on a toy loss.
+
+    Raises ValueError if the peak or the number of steps is not above 0.
+    """
+    if peak <= 0 or steps < 1:
+        raise ValueError(f"peak {peak} and steps {steps} should be above 0")
+    data = {"peak": peak, "warmup_share": warmup_share, "steps": steps, "seed": 440}
+    rates = [scheduled_rate(step, steps, peak, warmup_share) for step in range(0, steps, 20)]
+    still = "\n".join(f"{r:6.3f}  {'█' * round(30 * r / peak)}" for r in rates)
+    alt = f"The rate rises to {peak:g} in {warmup_share:.0%} of {steps} steps, then falls to 0."
+    return Playground("warm_up", data, alt, still)
+
+
+def layer_norm(numbers: Sequence[float]) -> Playground:
+    """Drag numbers, and see what layer norm makes of them and what it forgets.
+
+    Raises ValueError if there are no numbers.
+    """
+    if not numbers:
+        raise ValueError("layer norm needs a number or more")
+    mean = sum(numbers) / len(numbers)
+    spread = math.sqrt(sum((x - mean) ** 2 for x in numbers) / len(numbers) + 1e-12)
+    alt = f"Layer norm: mean {mean:.2f} becomes 0, spread {spread:.2f} becomes 1."
+    still = "\n".join(f"{x:6.2f} -> {(x - mean) / spread:6.2f}" for x in numbers)
+    return Playground("layer_norm", {"numbers": list(numbers)}, alt, still)

@@ -1,0 +1,139 @@
+// WordPiece training: score every pair of neighbors, join the best, and again.
+// data: corpus ("hug 10, pug 5"), min_count.
+
+const ROWS = 7; // of the table: the best pairs
+
+// "hug 10, pug 5" as a Map from word to count; a string says what is wrong with it.
+function readCorpus(text) {
+  const counts = new Map();
+  for (const part of text.split(/[,;\n]/).map((one) => one.trim()).filter(Boolean)) {
+    const [, word, count] = part.match(/^(\S+)\s+([1-9]\d*)$/) ?? [];
+    if (!word) return `“${part}” is not a word and how often it was read, such as hug 10.`;
+    counts.set(word, (counts.get(word) ?? 0) + Number(count));
+  }
+  return counts.size ? counts : "Type words and how often each was read, such as hug 10, pug 5.";
+}
+
+// As Python compares strings: by code point.
+function compare(a, b) {
+  const [first, second] = [a, b].map((text) => [...text].map((c) => c.codePointAt(0)));
+  for (let i = 0; i < Math.min(first.length, second.length); i++)
+    if (first[i] !== second[i]) return first[i] - second[i];
+  return first.length - second.length;
+}
+
+const add = (counter, key, count) => counter.set(key, (counter.get(key) ?? 0) + count);
+
+// All pairs, the best first: by score, then by count, then by the alphabet.
+function pairsOf(spelling, counts, byCount) {
+  const singles = new Map(), together = new Map();
+  for (const [word, pieces] of spelling) {
+    for (const piece of pieces) add(singles, piece, counts.get(word));
+    for (let i = 1; i < pieces.length; i++)
+      add(together, `${pieces[i - 1]}\0${pieces[i]}`, counts.get(word));
+  }
+  const pairs = [...together].map(([pair, count]) => {
+    const [left, right] = pair.split("\0");
+    const [a, b] = [singles.get(left), singles.get(right)];
+    return { left, right, count, a, b, score: byCount ? count : count / (a * b) };
+  });
+  return pairs.sort((x, y) => y.score - x.score || y.count - x.count ||
+    compare(x.left, y.left) || compare(x.right, y.right));
+}
+
+function join(pieces, { left, right }) {
+  const joined = [];
+  for (const piece of pieces)
+    if (joined.length && joined.at(-1) === left && piece === right)
+      joined[joined.length - 1] += right.replace(/^##/, "");
+    else joined.push(piece);
+  return joined;
+}
+
+// The whole training: a state before each merge, and one at the end.
+function train(counts, minCount, byCount) {
+  let spelling = new Map([...counts.keys()].map((word) =>
+    [word, [...word].map((c, i) => (i ? "##" : "") + c)]));
+  const states = [];
+  for (;;) {
+    const pairs = pairsOf(spelling, counts, byCount);
+    const best = pairs.find(({ count }) => count >= minCount);
+    states.push({ spelling, pairs, best });
+    if (!best) return states;
+    spelling = new Map([...spelling].map(([word, pieces]) => [word, join(pieces, best)]));
+  }
+}
+
+function toy(root, data) {
+  const set = { minCount: data.min_count, byCount: false };
+  let counts, states;
+  const top = row(root);
+  const input = field(top, "words and counts", data.corpus, read, 44);
+  const middle = row(root);
+  const walk = stepper(root, middle, show);
+  toggle(middle, "by count, as BPE", false, (on) => { set.byCount = on; read(); });
+  slider(middle, "seen at least", { min: 1, max: 10, value: set.minCount, show: (n) => `${n} ×` },
+    (n) => { set.minCount = n; read(); });
+  const says = element(root, "p", { class: "says", "aria-live": "polite" });
+  const board = element(root, "div", { class: "beside" });
+  const table = element(board, "table");
+  const words = element(board, "div", { class: "words" });
+  const list = row(root, "tight merges");
+
+  function read() {
+    const found = readCorpus(input.value);
+    input.setAttribute("aria-invalid", typeof found === "string");
+    if (typeof found === "string") return (says.textContent = found); // the last good one stays
+    counts = found;
+    states = train(counts, set.minCount, set.byCount);
+    walk(states.length - 1);
+  }
+
+  function show(place) {
+    const { spelling, pairs, best } = states[place];
+    const last = states[place - 1]?.best;
+    const made = last && last.left + last.right.replace(/^##/, "");
+    const number = (score) => (set.byCount ? `${score}` : score.toFixed(3));
+    table.replaceChildren();
+    const head = element(table, "tr");
+    for (const name of ["pair", "together", "each alone", "score"]) element(head, "th", { scope: "col" }, name);
+    // the pair that is joined next stays in sight, even below rarer ones
+    const enough = pairs.filter(({ count }) => count >= set.minCount);
+    const rare = pairs.filter(({ count }) => count < set.minCount);
+    for (const pair of [...enough, ...rare].slice(0, ROWS)) {
+      const line = element(table, "tr", pair === best ? { class: "best" } : {});
+      const name = element(line, "td");
+      for (const piece of [pair.left, pair.right]) {
+        cell(name, piece, pair === best ? "orange" : "");
+        name.append(" ");
+      }
+      element(line, "td", {}, `${pair.count}`);
+      element(line, "td", {}, `${pair.a} · ${pair.b}`);
+      const few = pair.count < set.minCount;
+      element(line, "td", {}, few ? "too rare" : number(pair.score));
+    }
+    if (pairs.length > ROWS)
+      element(element(table, "tr"), "td", { colspan: 4 }, `and ${pairs.length - ROWS} more`);
+    words.replaceChildren();
+    const wide = Math.max(...[...counts.values()].map((count) => `${count}`.length));
+    for (const [word, pieces] of spelling) {
+      const line = row(words, "tight");
+      cell(line, `${counts.get(word)} ×`.padStart(wide + 2), "bare");
+      pieces.forEach((piece) => cell(line, piece, piece === made ? "green" : ""));
+    }
+    list.replaceChildren();
+    element(list, "b", {}, "merges:");
+    states.slice(0, place).forEach((state) =>
+      cell(list, state.best.left + state.best.right.replace(/^##/, ""), "blue"));
+    if (!place) element(list, "span", {}, "none yet");
+    const before = last ? `Merge ${place} made “${made}”. ` : "";
+    says.textContent = before + (best
+      ? `The best pair is “${best.left}” “${best.right}”: ` +
+        (set.byCount ? `${best.count} times.` : `${best.count} / (${best.a} · ${best.b}) = ${number(best.score)}.`)
+      : pairs.length ? "No pair is frequent enough." : "Every word is one piece.");
+  }
+
+  read();
+  return { merges: (text, minCount, byCount) => train(readCorpus(text), minCount, byCount)
+    .map(({ best }) => best).filter(Boolean) };
+}

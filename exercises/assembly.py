@@ -1,0 +1,291 @@
+"""A BERT put together out of plain functions, those of the exercises: yours where you have them.
+
+The package's model lends its weights; nothing else of it is run. What stands between the functions
+is all on this page.
+"""
+
+import copy
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from tqdm.auto import tqdm
+
+from bertedu.analysis.fill import BLANK, Guess
+from bertedu.model.bert import Bert, BertForPreTraining, reads_all
+from bertedu.model.weight_files import CheckpointError, load_tensors, save_tensors
+from bertedu.pretraining.batches import pack_pairs
+from bertedu.pretraining.next_sentence import EncodedDocument, Pair, truncate_pair
+from bertedu.text.tokenization import (
+    PAD_ID,
+    SPECIAL_TOKENS,
+    check_vocabulary,
+    normalize,
+    split_words,
+)
+
+
+class Rows(NamedTuple):
+    """What to train on: ids, segments (N, S); with pairs, also labels (N,): 0 IsNext, 1 NotNext."""
+
+    ids: Tensor
+    segment_ids: Tensor
+    next_labels: Tensor | None = None
+
+
+class MyBert(nn.Module):
+    """A BERT with the weights of ``model``; ``part`` holds the functions that it is made of."""
+
+    def __init__(
+        self, model: Any, vocab: Sequence[str], parts: Mapping[str, Callable[..., Any]]
+    ) -> None:
+        """Copy the weights. Raises ValueError if it is an ELMo or pre-norm."""
+        if not isinstance(model, Bert | BertForPreTraining) or model.config.norm == "pre":
+            raise ValueError("these parts make a post-norm BERT; this model is another one")
+        super().__init__()
+        self.config, self.vocab, self.part = model.config, list(vocab), SimpleNamespace(**parts)
+        self.number = {token: i for i, token in enumerate(vocab)}
+        self.package = copy.deepcopy(model)  # keeps the weights; its own forward is never called
+        named = self.package.named_parameters()
+        self.w: dict[str, Tensor] = {name.removeprefix("bert."): p for name, p in named}
+        self.step, self.averages = 0, {n: (torch.zeros_like(p),) * 2 for n, p in self.w.items()}
+
+    # -- from text to ids
+
+    def pieces(self, text: str) -> list[str]:
+        """Cut a text into word pieces; a blank, ___ or [MASK], is one."""
+        found: list[str] = []
+        for some in re.split(f"({BLANK.pattern})", text):
+            words = [] if BLANK.fullmatch(some) else split_words(normalize(some))
+            found += ["[MASK]"] if BLANK.fullmatch(some) else []
+            for word in words:
+                found += self.part.cut_word("".join(c.text for c in word), self.vocab)
+        return found
+
+    def encode(self, text: str, pair: str | None = None) -> tuple[Tensor, Tensor]:
+        """Return ids and segment ids (1, S)."""
+        first = self.pieces(text)
+        tokens, segments = self.part.encode_pair(first, self.pieces(pair) if pair else first)
+        end = len(tokens) if pair else len(first) + 2  # one text alone: [CLS] text [SEP]
+        ids = [self.number[token] for token in tokens[:end]]
+        return torch.tensor([ids]), torch.tensor([list(segments[:end])])
+
+    # -- from ids to vectors, and to scores
+
+    def linear(self, name: str, x: Tensor) -> Tensor:
+        """(..., in) -> (..., out)."""
+        return F.linear(x, self.w[f"{name}.weight"], self.w[f"{name}.bias"])
+
+    def norm(self, name: str, x: Tensor) -> Tensor:
+        """(..., H) -> (..., H); to your function, every token is a row."""
+        scale, shift = self.w[f"{name}.weight"], self.w[f"{name}.bias"]
+        rows: Tensor = self.part.layer_norm(
+            x.flatten(0, -2), scale, shift, self.config.layer_norm_eps
+        )
+        return rows.view_as(x)
+
+    def attention(self, name: str, sees: Tensor, x: Tensor) -> Tensor:
+        """(B, S, H) -> (B, S, H); bool ``sees`` (B, S, S): which query may see which key."""
+        maps, heads = ("query", "key", "value"), self.config.num_attention_heads
+        split = (self.part.split_heads(self.linear(f"{name}.{one}", x), heads) for one in maps)
+        query, key, value = (one.flatten(0, 1) for one in split)  # (B·A, S, d)
+        sees = sees.repeat_interleave(heads, 0)  # (B·A, S, S)
+        mixed = each_head(self.part.attention, query, key, value, sees)
+        joined = self.part.join_heads(mixed.view(len(x), heads, *mixed.shape[1:]))
+        return self.linear(f"{name}.output", joined)
+
+    def feed_forward(self, name: str, x: Tensor) -> Tensor:
+        """(B, S, H) -> (B, S, H); to your function, every token is a row."""
+        one, two = (f"{name}.intermediate", f"{name}.output")
+        maps = (self.w[f"{m}.{kind}"] for m in (one, two) for kind in ("weight", "bias"))
+        rows: Tensor = self.part.feed_forward(x.flatten(0, 1), *maps)
+        return rows.view_as(x)
+
+    def states(
+        self, ids: Tensor, segment_ids: Tensor | None = None, padding_mask: Tensor | None = None
+    ) -> list[Tensor]:
+        """(B, S) -> L + 1 states (B, S, H): the input, and what each layer makes of it."""
+        segment_ids = torch.zeros_like(ids) if segment_ids is None else segment_ids
+        real = torch.ones_like(ids).bool() if padding_mask is None else padding_mask.bool()
+        tables = (self.w[f"embeddings.{one}.weight"] for one in ("token", "segment", "position"))
+        states = [self.norm("embeddings.norm", self.part.input_sum(ids, segment_ids, *tables))]
+        sees = real[:, None, :].expand(-1, ids.shape[1], -1)  # (B, S, S)
+        if self.config.direction != "bidirectional":  # and itself, or padding would see nothing
+            side = sees.tril() if self.config.direction == "left-to-right" else sees.triu()
+            sees = side | torch.eye(ids.shape[1], dtype=torch.bool)
+        for layer in (f"encoder.layers.{i}" for i in range(self.config.num_hidden_layers)):
+            attention = partial(self.attention, f"{layer}.attention", sees)
+            feed_forward = partial(self.feed_forward, f"{layer}.feed_forward")
+            norms = (
+                partial(self.norm, f"{layer}.{one}_norm") for one in ("attention", "feed_forward")
+            )
+            states.append(self.part.post_norm_layer(states[-1], attention, feed_forward, *norms))
+        return states
+
+    def forward(
+        self,
+        ids: Tensor,
+        segment_ids: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        selected: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return word scores (B, S, V), or (n, V) at n selected places, and pair scores (B, 2)."""
+        last = self.states(ids, segment_ids, padding_mask)[-1]
+        asked = last if selected is None else last[selected]
+        asked = self.norm("mlm.norm", self.part.gelu(self.linear("mlm.transform", asked)))
+        words = F.linear(asked, self.w["embeddings.token.weight"], self.w["mlm.decoder.bias"])
+        return words, self.linear("nsp.classifier", self.pooled(last, padding_mask))
+
+    def pooled(self, last: Tensor, padding_mask: Tensor | None = None) -> Tensor:
+        """Return C (B, H). The token that has read all comes first: [CLS], except left to right."""
+        real = torch.ones(last.shape[:2]) if padding_mask is None else padding_mask
+        first = last[reads_all(real.bool(), self.config.direction)][:, None]
+        states = torch.cat([first, last[:, 1:]], 1)
+        c: Tensor = self.part.pooler(
+            states, self.w["pooler.dense.weight"], self.w["pooler.dense.bias"]
+        )
+        return c
+
+    @torch.no_grad()
+    def fill(self, text: str, top: int = 5) -> list[list[Guess]]:
+        """Return the best words for each blank of a text, ___ or [MASK], as `fill_blanks` does.
+
+        Raises ValueError if there is no blank, or the model reads one way or has no word head.
+        """
+        if self.config.direction != "bidirectional" or "mlm.decoder.bias" not in self.w:
+            raise ValueError("only a model that reads both sides and has a word head fills blanks")
+        if not BLANK.search(text):
+            raise ValueError(f"no blank in {text!r}: write ___ where a word is missing")
+        ids, segment_ids = self.encode(text)
+        words, _ = self(ids, segment_ids, selected=ids == self.number["[MASK]"])
+        words[:, [self.number[token] for token in SPECIAL_TOKENS]] = -torch.inf  # no answers
+        best = words[:, : len(self.vocab)].softmax(-1).topk(top)
+        pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        return [[Guess(self.vocab[i], p) for i, p in zip(*one, strict=True)] for one in pairs]
+
+    # -- pre-training
+
+    def make_pairs(
+        self, documents: Sequence[EncodedDocument], length: int, count: int, seed: int = 0
+    ) -> Rows:
+        """Walk through documents: up to ``count`` pairs, about half of them real neighbors.
+
+        The other B is of another document of the same source. Raises ValueError if a document is
+        the only one of its source.
+        """
+        rng, pairs, room = np.random.default_rng(seed), list[Pair](), length - 3
+        documents = [document for document in documents if document.sentences]
+        for index in rng.permutation(len(documents)):
+            sentences, start = documents[index].sentences, 0
+            if len(pairs) == count:
+                break
+            same = [d for d in documents if d.source == documents[index].source]
+            if len(same) < 2:
+                raise ValueError(
+                    f"one document alone is of source {same[0].source!r}: a B that does not "
+                    "follow has to come from another one of it"
+                )
+            while start + 1 < len(sentences) and len(pairs) < count:
+                end = start + 2
+                while end < len(sentences) and sum(map(len, sentences[start:end])) < room:
+                    end += 1
+                split = int(rng.integers(start + 1, end))
+                while (far := same[int(rng.integers(len(same)))].sentences) is sentences:
+                    pass
+                place = int(rng.integers(len(far)))
+                other = [*chain(*far[place : place + end - split])]
+                drawn = sentences, start, split, end, other, float(rng.random())
+                a, b, label, start = self.part.pair(*drawn)
+                pairs.append(Pair(*truncate_pair(list(a), list(b), room, rng), int(label)))
+        packed = pack_pairs(pairs, length)
+        return Rows(*(torch.tensor(t).long() for t in (packed.ids, packed.segments, packed.labels)))
+
+    def loss(self, rows: Rows, mask_rate: float, dice: torch.Generator) -> Tensor:
+        """Hide words; return the loss at them, and that of the pairs if there are any."""
+        chance, group = (torch.rand(rows.ids.shape, generator=dice) for _ in range(2))
+        words = torch.randint(len(SPECIAL_TOKENS), len(self.vocab), rows.ids.shape, generator=dice)
+        # masking selects where chance < 0.15; for another rate, the dice are stretched
+        ids, selected = self.part.masking(rows.ids, chance * 0.15 / mask_rate, group, words)
+        selected = selected.bool()
+        scores, follows = self(ids, rows.segment_ids, rows.ids != PAD_ID, selected)
+        # only the selected places were scored: to mlm_loss they are one row, all of it selected
+        labels = rows.ids[selected][None]
+        loss: Tensor = self.part.mlm_loss(scores[None], labels, torch.ones_like(labels).bool())
+        pairs = rows.next_labels is not None
+        return loss + self.part.nsp_loss(follows, rows.next_labels) if pairs else loss
+
+    def pretrain(
+        self,
+        rows: Rows,
+        steps: int,
+        peak: float,
+        mask_rate: float = 0.15,
+        batch_size: int = 64,
+        until: int | None = None,
+    ) -> list[float]:
+        """Go on to the end of a run of ``steps``, or until a step of it; return the losses.
+
+        All chance comes from the step's number: a run that is saved and resumed ends as if it had
+        never stopped. Raises ValueError if the vocabulary does not begin as the course's does.
+        """
+        check_vocabulary(self.vocab, "The vocabulary of this model")
+        losses = []
+        for step in tqdm(range(self.step, until or steps), desc="your BERT"):
+            dice = torch.Generator().manual_seed(step)
+            some = torch.randint(len(rows.ids), (batch_size,), generator=dice)
+            batch = Rows(*(part[some] for part in rows if part is not None))
+            loss = self.loss(batch, mask_rate, dice)
+            gradients = torch.autograd.grad(loss, [*self.w.values()], materialize_grads=True)
+            self.update([*gradients], self.part.learning_rate(step, steps, steps // 50 + 1, peak))
+            losses.append(loss.item())
+        return losses
+
+    @torch.no_grad()
+    def update(self, gradients: list[Tensor], rate: float) -> None:
+        """Do a step: clip all gradients together, then AdamW for each weight by itself."""
+        self.step += 1
+        each = zip(self.w.items(), self.part.clip(gradients, 1.0), strict=True)
+        for (name, weight), gradient in each:
+            decay = 0.01 if weight.ndim > 1 else 0.0  # not for biases and norms
+            before = weight, gradient, *self.averages[name], self.step, rate, decay
+            after, m, v = self.part.adamw(*before)
+            weight.copy_(after)
+            self.averages[name] = m, v
+
+    def save(self, path: Path) -> None:
+        """Write what it takes to go on: weights, both averages, the step."""
+        three = {name: (weight, *self.averages[name]) for name, weight in self.w.items()}
+        tensors = {f"{name}/{i}": t for name, some in three.items() for i, t in enumerate(some)}
+        save_tensors(tensors, path, {"step": str(self.step)})
+
+    @torch.no_grad()
+    def resume(self, path: Path) -> None:
+        """Take up a run where `save` left it.
+
+        Raises CheckpointError if the file is broken, or of a run of another model.
+        """
+        tensors, metadata = load_tensors(path)
+        shapes = {name: tensor.shape for name, tensor in tensors.items()}
+        if shapes != {f"{name}/{i}": w.shape for name, w in self.w.items() for i in range(3)}:
+            raise CheckpointError(f"{path} is not of a run of this model: build the same one again")
+        for name, weight in self.w.items():
+            weight.copy_(tensors[f"{name}/0"])
+            self.averages[name] = tensors[f"{name}/1"], tensors[f"{name}/2"]
+        self.step = int(metadata["step"])
+
+
+def each_head(attention: Callable[..., tuple[Tensor, Tensor]], *inputs: Tensor) -> Tensor:
+    """Mix by a function of (S, d) in each of N heads, (N, S, d): at once, or else one by one."""
+    try:
+        mixed: Tensor = torch.vmap(attention)(*inputs)[0]
+    except Exception:  # it writes into a tensor, or asks what is in one
+        mixed = torch.stack([attention(*one)[0] for one in zip(*inputs, strict=True)])
+    return mixed

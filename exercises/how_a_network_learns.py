@@ -1,0 +1,152 @@
+"""The exercises of notebook a1: a slope from differences, one step downhill, a training loop."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from exercises.judge import Exercise, Inputs, drawer, like, named, number, shaped
+
+
+def right_slope(f: Callable[[float], float], w: float, h: float) -> float:
+    """Return the slope of f at w from two points, h to the left of w and h to the right."""
+    return (f(w + h) - f(w - h)) / (2 * h)
+
+
+def _slope_cases() -> list[Inputs]:
+    """Take wide steps, so that one sees on which sides of w they are."""
+    functions = [
+        named("square", lambda w: w * w),
+        named("cube", lambda w: w**3),
+        named("minutes_loss", lambda w: (3 * w - 6) ** 2),
+    ]
+    return [(f, w, h) for f in functions for w in (1.0, 2.0, -1.0, 0.0) for h in (0.5, 0.25)]
+
+
+SLOPE = Exercise(
+    name="slope",
+    asks="(f, w, h) -> float, the slope of f at w, from f at w - h and at w + h",
+    right=right_slope,
+    cases=_slope_cases,
+    read=number,
+    tried="three functions, four places on each, steps of 0.5 and of 0.25.",
+    start="f(w + h) - f(w - h): how much the function rises between the two points.",
+    mistakes="""
+    ✗ the slope is twice too large.
+      from w - h to w + h it is a way of 2h, not of h.
+    | (2 * h) => h
+    ✗ the slope is four times too large: / 2 * h first halves, and then multiplies by h.
+      Python works from left to right. Put parentheses around (2 * h).
+    | / (2 * h) => / 2 * h
+    ✗ this is the slope to one side of w.
+      on a curve the slope changes with every step. Go as far to the left as to the right:
+      f(w + h) - f(w - h), over 2h.
+    | (f(w + h) - f(w - h)) / (2 * h) => (f(w + h) - f(w)) / h
+    | (f(w + h) - f(w - h)) / (2 * h) => (f(w) - f(w - h)) / h
+    ✗ this is how much f rises, not how much it rises for each unit of w.
+      divide by the way from w - h to w + h, which is 2h.
+    | / (2 * h) =>
+    ✗ the sign is wrong.
+      a slope is positive where f rises to the right: f(w + h) comes first.
+    | f(w + h) - f(w - h) => f(w - h) - f(w + h)
+    """,
+)
+
+
+def right_descent_step(w: Tensor, gradient: Tensor, rate: float) -> Tensor:
+    """Move parameters (n,) against their gradient (n,)."""
+    return w - rate * gradient
+
+
+def _step_cases() -> Iterator[Inputs]:
+    draw = drawer(1)
+    for size, rate in [(1, 0.1), (1, 0.5), (2, 0.1), (3, 0.5), (8, 0.05), (8, 2.0)] * 5:
+        yield draw(size) + 1, draw(size) * 3, rate
+
+
+DESCENT_STEP = Exercise(
+    name="descent_step",
+    asks="(w (n,), gradient (n,), rate) -> (n,), the parameters after one step",
+    right=right_descent_step,
+    cases=_step_cases,
+    read=like("your result"),
+    tried="30 random steps, from one parameter to eight, with rates from 0.05 to 2.",
+    start="rate * gradient: how far each parameter moves. Which way?",
+    in_place="w -= … writes into the tensor that you were given. Return w - … instead.",
+    mistakes="""
+    ✗ this goes uphill.
+      the gradient points to where the loss rises. Subtract.
+    | w - rate => w + rate
+    ✗ the learning rate is missing.
+      a slope says which way and how steep, not how far. rate * gradient.
+    | rate * gradient => gradient
+    ✗ all parameters move equally far.
+      only the sign of the gradient is used. Where the loss is steeper, the step is longer.
+    | rate * gradient => rate * gradient.sign()
+    ✗ this is the step, not where it leads.
+      return w minus the step.
+    | w - rate * gradient => -rate * gradient
+    | w - rate * gradient => rate * gradient
+    ✗ w is made smaller by the rate before the gradient is subtracted.
+      the rate belongs to the gradient: w - rate * gradient.
+    | w - rate * gradient => rate * (w - gradient)
+    """,
+)
+
+
+def right_training_loop(
+    layer: nn.Linear, x: Tensor, y: Tensor, rate: float, steps: int
+) -> list[float]:
+    """Train on points x (N, 2) with classes y (N,); return the loss before each step."""
+    optimizer = torch.optim.SGD(layer.parameters(), lr=rate)
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(layer(x), y)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def _loop_cases() -> Iterator[Inputs]:
+    draw = drawer(2)
+    for points, rate, steps in [(2, 0.5, 3), (4, 1.0, 3), (6, 0.5, 5), (8, 1.0, 5)] * 3:
+        layer = nn.Linear(2, 2, device="meta", dtype=torch.float32).to_empty(device="cpu")
+        with torch.no_grad():
+            layer.weight.copy_(draw(2, 2))
+            layer.bias.copy_(draw(2))
+        y = torch.arange(points) % 2
+        yield named("a_linear_layer", layer), draw(points, 2).float() + y[:, None], y, rate, steps
+
+
+TRAINING_LOOP = Exercise(
+    name="training_loop",
+    asks="(layer, x (N, 2), y (N,), rate, steps) -> the loss before each step, a list of numbers",
+    right=right_training_loop,
+    cases=_loop_cases,
+    read=shaped("your list of losses", lambda layer, x, y, rate, steps: (steps,)),
+    tried="12 layers of their own, 2 to 8 points, 3 to 5 steps: every loss is right.",
+    start="optimizer = torch.optim.SGD(layer.parameters(), lr=rate), and losses = [].",
+    mistakes="""
+    ✗ the gradients of all steps so far are added up.
+      backward() adds to what is there. optimizer.zero_grad() before it, in every step.
+    | optimizer.zero_grad() =>
+    ✗ the loss is the same at every step: the layer does not move.
+      step() must come after backward(), with no zero_grad() between the two.
+    | loss.backward() => loss.backward(); optimizer.zero_grad()
+    ✗ softmax is taken twice.
+      F.cross_entropy takes logits, and does softmax itself. Give it layer(x) as it is.
+    | layer(x), y => layer(x).softmax(-1), y
+    ✗ this is the sum of the losses, not their mean.
+      then a larger batch makes larger steps. F.cross_entropy takes the mean if you leave it to.
+    | layer(x), y => layer(x), y, reduction="sum"
+    ✗ these are the losses after each step: the first one is missing.
+      note the loss that you called backward() on.
+    | losses.append(loss.item()) => losses.append(F.cross_entropy(layer(x), y).item())
+    ✗ the loss rises: each step goes uphill.
+      loss.backward(), not (-loss).backward(); and the optimizer without maximize=True.
+    | loss.backward() => (-loss).backward()
+    """,
+)

@@ -1,0 +1,135 @@
+"""Things to play with, as far as Python goes: safe HTML, true still texts, clear errors."""
+
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from bertedu.analysis import play
+from bertedu.analysis.play import TOYS, Playground
+from bertedu.pretraining.recipe import scheduled_rate
+from bertedu.text.fast_tokenizer import load_vocabulary
+from bertedu.text.tokenization import WordPiece, train_wordpiece
+
+HUGS = {"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}
+MADE: dict[str, Callable[[], Playground]] = {
+    "longest_match": lambda: play.longest_match("things"),
+    "merge_stepper": lambda: play.merge_stepper(HUGS),
+    "three_vectors": lambda: play.three_vectors(["ship", "bridge", "it"], [[2, 0], [0, 2], [1, 0]]),
+    "dice": lambda: play.dice("The happy dog barked."),
+    "warm_up": lambda: play.warm_up(0.5, 0.1, 200),
+    "layer_norm": lambda: play.layer_norm([1, 1, 4]),
+}
+
+
+class Reader(HTMLParser):
+    """Texts by element; an element that is closed in the wrong order is an error."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.texts: dict[str, list[str]] = {}
+        self.places: list[str] = []
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.open.append(tag)
+        self.places += [str(value) for key, value in attrs if key in ("id", "data-play")]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.setdefault(self.open[-1] if self.open else "", []).append(data)
+
+
+def data_of(page: str) -> Any:
+    found = re.search(r"\nconst data = (.*);\n", page)
+    assert found
+    return json.loads(found[1])
+
+
+def test_every_script_has_a_function_that_fills_it() -> None:
+    assert set(TOYS) == set(MADE)
+    assert all(make().toy == name for name, make in MADE.items())
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_the_page_holds_alt_text_still_text_and_data(name: str) -> None:
+    toy = MADE[name]()
+    page = toy._repr_html_()
+    reader = Reader(page)
+    assert repr(toy) == toy.alt == reader.texts["p"][0]
+    assert "".join(reader.texts["pre"]) == toy.still
+    assert data_of(page) == json.loads(json.dumps(toy.data))
+    assert TOYS[name].read_text(encoding="utf-8") in page
+    assert page == MADE[name]()._repr_html_()  # an output that differed would fail nbval
+
+
+@pytest.mark.parametrize("path", [play.SHARED, *TOYS.values()], ids=lambda path: path.name)
+def test_a_script_asks_nobody(path: Any) -> None:
+    script = path.read_text(encoding="utf-8").replace("http://www.w3.org/", "")  # names of XML
+    assert not re.search(
+        r"https?:|\bfetch\b|\bimport\b|XMLHttp|WebSocket|innerHTML|\beval\b", script
+    )
+
+
+def test_what_a_reader_gives_is_escaped() -> None:
+    evil = "</script><b>&"
+    toy = Playground("dice", {"text": evil}, f"alt {evil}", f"still {evil}")
+    page = toy._repr_html_()
+    reader = Reader(page)
+    assert page.count("</script>") == 1
+    assert "<b>" not in page
+    assert reader.texts["p"][0] == toy.alt
+    assert reader.texts["pre"] == [toy.still]
+    assert data_of(page) == {"text": evil}
+
+
+def test_names_differ_with_toy_and_data_so_that_toys_on_one_page_do_not_mix() -> None:
+    toys = [make() for make in MADE.values()] + [play.dice("Another one."), play.dice("The", 1)]
+    names = [name for toy in toys for name in Reader(toy._repr_html_()).places]
+    assert len(set(names)) == len(names) == len(toys)
+
+
+def test_an_unknown_toy_or_an_empty_text_is_refused() -> None:
+    with pytest.raises(ValueError, match="no toy 'chess': there are dice, layer_norm"):
+        Playground("chess", {}, "a game", "a board")
+    for alt, still in ((" ", "still"), ("alt", "")):
+        with pytest.raises(ValueError, match="say something"):
+            Playground("dice", {}, alt, still)
+
+
+@pytest.mark.parametrize("counts", [{"a b": 2}, {"a,b": 2}, {"": 2}, {"a": 0}])
+def test_words_that_the_page_could_not_read_are_refused(counts: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="without , ; or space"):
+        play.merge_stepper(counts)
+    with pytest.raises(ValueError, match="three words"):
+        play.three_vectors(["a", "b"], [[1, 0], [0, 1]])
+
+
+def test_toys_of_nothing_are_refused() -> None:
+    with pytest.raises(ValueError, match="a number or more"):
+        play.layer_norm([])
+    for wrong in ({"peak": 0.0}, {"steps": 0}):
+        with pytest.raises(ValueError, match="should be above 0"):
+            play.warm_up(**wrong)
+
+
+def test_still_texts_tell_what_the_package_computes() -> None:
+    pieces = WordPiece(load_vocabulary()).tokenize("unaffable")
+    lines = play.longest_match("unaffable").still.splitlines()
+    assert [line.split()[-1] for line in lines[:-1]] == pieces
+    assert lines[0].startswith("unaffable no, unaffabl no,")
+    _, merges = train_wordpiece(HUGS, 10**6)
+    stepped = play.merge_stepper(HUGS).still.splitlines()
+    assert [line.split()[-1] for line in stepped] == [merge.piece for merge in merges]
+    assert "67% to ship, 9% to bridge, 24% to it" in MADE["three_vectors"]().alt  # notebook 03
+    rates = [float(line.split()[0]) for line in MADE["warm_up"]().still.splitlines()]
+    assert rates == [round(scheduled_rate(step, 200, 0.5, 0.1), 3) for step in range(0, 200, 20)]
+    assert MADE["layer_norm"]().still.split()[2::3] == ["-0.71", "-0.71", "1.41"]

@@ -1,0 +1,421 @@
+"""The BERT that computes in the page equals the package's, and the walk shows its numbers."""
+
+import base64
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+import torch
+from nbconvert import HTMLExporter
+from test_notebooks_in_lab import open_and_run
+from test_view_in_browser import PYTHON
+from torch import Tensor
+
+from bertedu.analysis.fill import fill_blanks
+from bertedu.analysis.machine import HERE, Machine, write_weights
+from bertedu.model.loading import load_named
+from bertedu.text.fast_tokenizer import load_vocabulary
+
+ODD = [
+    "",
+    "Café déjà vu — naïve Ångström, ﬁne ½ ²",
+    "中文字 abc漢字def 한국어 텍스트 カタカナ",
+    "ΑΣ ΣΑΣ Σ İstanbul ẞtraße ǅ ᾳ ΐ",
+    "a\u0301\u1b44 q\ufffdr \u200bthe\x00 cat\tsat\non\u00a0it\u3000x\u2028y\x85z",
+    "x" * 100 + " " + "x" * 101,
+    "emoji 🙂 👩\u200d🔬 \U0001f1e9\U0001f1ea 𝔘𝔫𝔦 ① Ⅷ",
+    "don't (stop)!!! a+b=c $5 `x` ~^|\\ <b>&amp; ¿qué? «no» … “x”",
+    "the [MASK] [mask] [SEP]x[CLS] [UNK][PAD]",
+    "unaffable antidisestablishmentarianism zzzqqq ##ing",
+]
+
+
+def sentences(count: int) -> list[str]:
+    """Words of our vocabulary and some that it lacks, upper and lower case, 2 to 24 of them."""
+    words, draw = [word for word in load_vocabulary() if word.isalpha()], random.Random(0)
+
+    def word() -> str:
+        one = draw.choice(words)
+        return draw.choice([one, one, one, one.title(), one + draw.choice(words), "[MASK]"])
+
+    return [" ".join(word() for _ in range(draw.randint(2, 24))) + "." for _ in range(count)]
+
+
+@pytest.fixture(scope="module", params=["bert-L4H128", "ltr-L4H128"])
+def opened(request: Any, browser: Any, tmp_path_factory: Any) -> Any:
+    """A page in which `bert` is a checkpoint; the checkpoint itself, and its tokenizer."""
+    folder = tmp_path_factory.mktemp("weights")
+    weights = write_weights(request.param, folder)
+    page = browser.new_page()
+    page.goto("about:blank")
+    page.add_script_tag(path=weights)
+    page.add_script_tag(content=(HERE / "bert.js").read_text(encoding="utf-8"))
+    page.evaluate(
+        "(name) => { globalThis.bert = openBert(globalThis.bertWeights[name]); }", request.param
+    )
+    page.evaluate("""() => {
+      globalThis.send = (...arrays) => arrays.map((array) => {
+        let text = "";
+        for (const byte of new Uint8Array(Float32Array.from(array).buffer))
+          text += String.fromCharCode(byte);
+        return btoa(text);
+      });
+    }""")
+    yield page, *load_named(request.param)
+    page.close()
+
+
+def received(text: str) -> Tensor:
+    return torch.frombuffer(bytearray(base64.b64decode(text)), dtype=torch.float32)
+
+
+def test_it_cuts_words_as_the_package_does(opened: Any) -> None:
+    page, _, tokenizer = opened
+    texts = ODD + sentences(100)
+    found = page.evaluate("(texts) => texts.map((text) => bert.encode(text).tokens)", texts)
+    assert found == [tokenizer.encode(text).tokens for text in texts]
+    pair = page.evaluate("bert.encode('one text', 'and another')")
+    encoding = tokenizer.encode("one text", "and another")
+    assert (pair["ids"], pair["segments"]) == (encoding.ids, encoding.type_ids)
+
+
+@torch.no_grad()
+def test_it_computes_what_the_package_computes(opened: Any) -> None:
+    page, model, tokenizer = opened
+    for text in sentences(100):
+        encoding = tokenizer.encode(text)
+        ids = torch.tensor([encoding.ids])
+        states, scores, follows, share = page.evaluate(
+            """(ids) => {
+              const { states, layers } = bert.run(ids);
+              const last = states.at(-1), place = ids.length >> 1;
+              return send(states.flatMap((one) => [...one]),
+                bert.wordScores(bert.row(last, place)).scores, [bert.isNext(last)],
+                layers[1].weights);
+            }""",
+            encoding.ids,
+        )
+        output = model.bert(ids, return_attention=True)
+        expected = torch.stack(output.hidden_states).flatten()
+        torch.testing.assert_close(received(states), expected, atol=1e-3, rtol=0)
+        words, pairs = model(ids)
+        place = len(encoding.ids) // 2
+        torch.testing.assert_close(received(scores), words[0, place], atol=1e-3, rtol=0)
+        torch.testing.assert_close(received(follows)[0], pairs.softmax(-1)[0, 0], atol=1e-3, rtol=0)
+        weights = output.attention[1].flatten()
+        torch.testing.assert_close(received(share), weights, atol=1e-3, rtol=0)
+
+
+def test_it_guesses_as_the_package_does(opened: Any) -> None:
+    page, model, tokenizer = opened
+    for text in ["I ask the ___ to pass this bill.", "She lives in the city of New ___."]:
+        found = page.evaluate(
+            """(text) => {
+              const { ids, place } = bert.encodeBlanks(text);
+              const state = bert.row(bert.run(ids).states.at(-1), place);
+              return bert.guesses(bert.wordScores(state).scores);
+            }""",
+            text,
+        )
+        expected = fill_blanks(model, tokenizer, text)[0]
+        assert [word for word, *_ in found] == [guess.word for guess in expected]
+        for (_, share, _), guess in zip(found, expected, strict=True):
+            assert share == pytest.approx(guess.probability, abs=1e-3)
+
+
+def test_twenty_tokens_take_less_than_half_a_second(opened: Any) -> None:
+    page, _, _ = opened
+    times = page.evaluate("""() => {
+      const ids = Array.from({ length: 20 }, (_, i) => 100 + i);
+      return Array.from({ length: 9 }, () => {
+        const start = performance.now();
+        bert.guesses(bert.wordScores(bert.row(bert.run(ids).states.at(-1), 4)).scores);
+        return performance.now() - start;
+      }).sort((a, b) => a - b);
+    }""")
+    assert times[4] < 500, times  # milliseconds; the median, since a machine may be busy
+
+
+# -- the walk
+
+TEXT = "I ask the ___ to pass this bill."
+
+
+@pytest.fixture
+def walk(show: Callable[..., Any], tmp_path: Path) -> Any:
+    return show(Machine(text=TEXT, folder=tmp_path))
+
+
+def title(page: Any, which: int = 0) -> str:
+    return str(page.locator(".bertedu-machine h3").nth(which).inner_text())
+
+
+def place(page: Any) -> str:
+    return str(page.locator(".walk span").inner_text())
+
+
+def press(page: Any, *keys: str) -> None:
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def go(page: Any, step: int, **state: int) -> None:
+    """Walk to a step, from 0; ``state`` is what the reader chose: token, head, from 0."""
+    page.evaluate(
+        """([step, state]) => {
+          const { change, go } = document.querySelector(".bertedu-machine").machine;
+          change({ step: 0, ...state });
+          go(step);
+        }""",
+        [step, state],
+    )
+
+
+def numbers(page: Any, label: str) -> list[float]:
+    """The numbers printed behind the strip with this label."""
+    row = page.locator(".label", has_text=re.compile(f"^{re.escape(label)}$")).first
+    texts = row.locator("xpath=following-sibling::*[2]/span").all_inner_texts()
+    return [float(text.replace("\u2212", "-")) for text in texts if text != "…"]
+
+
+def bars(page: Any) -> dict[str, str]:
+    cells = page.locator(".bars > span").all_inner_texts()
+    return dict(zip(cells[::2], cells[1::2], strict=True))
+
+
+def test_the_machine_takes_the_place_of_the_picture(walk: Any) -> None:
+    assert walk.locator(".bertedu-machine img").count() == 0
+    assert walk.locator(".tokens [aria-pressed=true]").inner_text() == "[MASK]"
+    assert "congress 89 %" in walk.locator(".guess").inner_text()
+    assert place(walk) == "step 1 of 38: ids"
+
+
+@torch.no_grad()
+def test_each_step_prints_the_packages_numbers(walk: Any) -> None:
+    model, tokenizer = load_named("bert-L4H128")
+    ids = torch.tensor([tokenizer.encode(TEXT.replace("___", "[MASK]")).ids])
+    output = model.bert(ids, return_attention=True)
+    table, layer, states = model.bert.embeddings, model.bert.encoder.layers[1], output.hidden_states
+    x, attention, at = states[1], layer.attention, 4
+    query, key, value = (
+        attention.split_heads(part(x))[0, 1]
+        for part in (attention.query, attention.key, attention.value)
+    )
+    shares = output.attention[1][0, 1, at]
+    mixed, _ = attention(x, None)
+    middle = layer.attention_norm(x + mixed)
+    scores = torch.stack([query[at] @ key[3], query[at] @ key[3] / 8])  # token 3 is "the"
+    expected = {  # step: what it prints, by label; layer 2 begins at step 11
+        1: {"token [MASK]": table.token(ids)[0, at], "position 4": table.position.weight[at]},
+        2: {"normed": states[0][0, at]},
+        11: {"query": query[at], "key": key[at], "value": value[at]},
+        12: {"the": scores},
+        14: {"mixture": shares @ value},
+        15: {"out": mixed[0, at]},
+        16: {"sum": (x + mixed)[0, at], "normed": middle[0, at]},
+        17: {"· W₂ + b₂": layer.feed_forward(middle)[0, at]},
+        18: {"normed": states[2][0, at]},
+        35: {"normed: t": model.mlm.before_decoder(states[-1])[0, at]},
+    }
+    for step, rows in expected.items():
+        go(walk, step, token=at, head=1)
+        for label, vector in rows.items():
+            found = numbers(walk, label)
+            assert len(found) >= 2
+            assert found == pytest.approx(vector[: len(found)].tolist(), abs=0.0051), (step, label)
+    go(walk, 13, token=at, head=1)
+    shown = [float(text.removesuffix(" %")) / 100 for text in bars(walk).values()]
+    assert shown == pytest.approx(shares.tolist(), abs=0.0051)
+    go(walk, 36)
+    logits = model(ids)[0][0, at]
+    best = tokenizer.token_to_id("congress")
+    assert numbers(walk, "congress")[2] == pytest.approx(logits[best].item(), abs=0.0051)
+    go(walk, 37)
+    assert bars(walk)["congress"] == "89 %"
+
+
+def test_all_of_it_works_from_the_keyboard(walk: Any) -> None:
+    walk.keyboard.press("Tab")  # the sentence: arrow keys move in the text
+    press(walk, "ArrowLeft", "ArrowRight", "l", "Backspace")
+    assert place(walk).startswith("step 1 of 38")
+    press(walk, "Enter")
+    assert walk.evaluate("document.activeElement.className") == "stage"
+    press(walk, "ArrowLeft")  # stays at the first
+    assert place(walk) == "step 1 of 38: ids"
+    seen = []
+    for _ in range(38):
+        press(walk, "ArrowRight")
+        seen.append(place(walk))
+    assert seen[2] == "step 4 of 38: layer 1, head 1, query, key, value"
+    assert seen[10] == "step 12 of 38: layer 2, head 1, query, key, value"
+    assert seen[-1] == seen[-2] == "step 38 of 38: guess"
+    press(walk, *["ArrowLeft"] * 6)
+    assert place(walk) == "step 32 of 38: layer 4, join heads"
+    press(walk, "ArrowLeft", "ArrowLeft", "h")
+    assert place(walk) == "step 30 of 38: layer 4, head 2, shares (softmax)"
+    before = bars(walk)
+    press(walk, "l")
+    assert place(walk) == "step 6 of 38: layer 1, head 2, shares (softmax)"
+    assert bars(walk) != before
+    press(walk, "ArrowDown", "ArrowDown")
+    assert walk.locator(".tokens [aria-pressed=true]").inner_text() == "pass"
+    assert title(walk).startswith("“pass” gives")
+    assert walk.evaluate("document.activeElement.className") == "stage"
+    press(walk, "Shift+ArrowRight", "Shift+ArrowRight")
+    assert "number 2 of 128" in walk.locator(".own", has_text="Framed").inner_text()
+    # Tab stops once in each group, at what is chosen; a key moves the focus along
+    walk.locator(".tokens [tabindex='0']").focus()
+    press(walk, "ArrowDown")
+    assert walk.evaluate("document.activeElement.textContent") == "this"
+
+
+def test_click_chooses_token_layer_head_and_step(walk: Any) -> None:
+    walk.click(".rail >> text=shares")
+    walk.click("[aria-label='layer 3']")
+    walk.click("[aria-label='head 2']")
+    assert place(walk) == "step 22 of 38: layer 3, head 2, shares (softmax)"
+    walk.click(".tokens >> text=bill")
+    assert title(walk).startswith("“bill” gives")
+    canvas = walk.locator("canvas.map")
+    box = canvas.bounding_box()
+    canvas.click(position={"x": box["width"] / 2, "y": 90})  # the first row of the map
+    assert title(walk).startswith("“[CLS]” gives")
+    walk.click("text=next")
+    assert place(walk) == "step 23 of 38: layer 3, head 2, mixture"
+    walk.hover(".strips canvas >> nth=2")
+    assert "Framed: number 33 of 64" in walk.locator("main, body").inner_text()
+
+
+def test_another_sentence_changes_every_number(walk: Any) -> None:
+    go(walk, 37)
+    before = bars(walk)
+    walk.fill("input", "She lives in the city of New ___.")
+    assert title(walk) == "What stands at “[MASK]”: “york”, 78 %"
+    assert not set(before) & set(bars(walk))
+    walk.fill("input", "word " * 40)
+    assert "42 tokens: the walk shows 32 at most" in walk.locator(".alert").inner_text()
+    assert "york" in title(walk)  # nothing was lost
+    hostile = '<img src=x onerror=alert(1)> </script> & " ___'
+    walk.fill("input", hostile)
+    assert walk.locator(".alert").inner_text() == ""
+    assert walk.locator(".bertedu-machine img").count() == 0
+    walk.fill("input", "")
+    assert walk.locator(".tokens button").all_inner_texts() == ["[CLS]", "[SEP]"]
+    for step in range(38):
+        go(walk, step)
+
+
+def test_a_left_to_right_model_hides_what_follows(show: Callable[..., Any], tmp_path: Path) -> None:
+    page = show(Machine("ltr-L4H128", TEXT, folder=tmp_path))
+    assert page.locator(".tokens [aria-pressed=true]").inner_text() == "the"
+    assert "The word after “the”? congress 73 %" in page.locator(".guess").inner_text()
+    go(page, 5)
+    shown = list(bars(page).items())
+    assert [says for _, says in shown[4:]] == ["hidden"] * 7
+    assert "hidden" not in [says for _, says in shown[:4]]
+
+
+def test_two_machines_on_a_page_do_not_mix(show: Callable[..., Any], tmp_path: Path) -> None:
+    one, two = Machine(folder=tmp_path), Machine(text="The cat sat.", folder=tmp_path)
+    page = show(one, one, two)
+    page.wait_for_function("document.querySelectorAll('.bertedu-machine h3').length === 3")
+    page.locator(".rail >> text=guess >> nth=1").click()
+    assert title(page, 0) == "The network never sees “[MASK]”, only the number 4"
+    assert title(page, 1) == "What stands at “[MASK]”: “congress”, 89 %"
+    assert "“the”" in title(page, 2)
+    assert page.evaluate("Object.keys(globalThis.bertOpened)") == ["bert-L4H128"]
+
+
+def test_a_page_of_its_own_needs_the_weights_beside_it(browser: Any, tmp_path: Path) -> None:
+    path = Machine(folder=tmp_path).write_page(tmp_path / "out" / "page.html")
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    page.wait_for_selector(".bertedu-machine h3")
+    path.with_name("bert-L4H128.weights.js").unlink()
+    page.reload()
+    page.wait_for_selector("text=No machine here: no weights at")
+    assert page.locator(".bertedu-machine img").is_visible()
+    context.close()
+
+
+def test_the_colors_follow_the_theme_and_can_be_read(walk: Any) -> None:
+    def look() -> list[list[float]]:
+        """Paper, ink, help text, blue and orange, as red, green and blue from 0 to 1."""
+        return walk.evaluate("""() => ["paper", "ink", "soft", "plus", "minus"].map((name) => {
+          const probe = document.createElement("i");
+          probe.style.color = `var(--${name})`;
+          document.querySelector(".bertedu-machine").append(probe);
+          const color = getComputedStyle(probe).color.match(/[\\d.]+/g).map((v) => v / 255);
+          probe.remove();
+          return color;
+        })""")
+
+    def light(color: list[float]) -> float:
+        linear = [c / 12.92 if c <= 0.04 else ((c + 0.055) / 1.055) ** 2.4 for c in color]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    def check(dark: bool) -> None:
+        paper, *inks = map(light, look())
+        assert (paper < 0.1) == dark
+        for ink, least in zip(inks, [7, 4.5, 4.5, 3.5], strict=True):  # WCAG's contrast
+            assert (max(ink, paper) + 0.05) / (min(ink, paper) + 0.05) > least
+
+    go(walk, 1)
+    pixels = "document.querySelector('.strips canvas').toDataURL()"
+    check(dark=False)
+    white = walk.evaluate(pixels)
+    walk.emulate_media(color_scheme="dark")
+    check(dark=True)
+    walk.wait_for_function(f"(white) => {pixels} !== white", arg=white)
+    walk.evaluate("document.body.dataset.jpThemeLight = 'true'")  # the page's own theme goes first
+    check(dark=False)
+    walk.wait_for_function(f"(white) => {pixels} === white", arg=white)
+    walk.emulate_media(color_scheme="light")
+    walk.evaluate("document.body.dataset.jpThemeLight = 'false'")
+    check(dark=True)
+
+
+@pytest.mark.parametrize("width", [900, 1400])
+def test_no_step_is_wider_than_the_page(walk: Any, width: int) -> None:
+    walk.set_viewport_size({"width": width, "height": 900})
+    walk.fill("input", "A very long sentence of representatives, " * 3 + "with a ___.")
+    for step in (*range(11), 35, 36, 37):
+        go(walk, step)
+        assert walk.evaluate("document.documentElement.scrollWidth") <= width, step
+        assert walk.locator(".bertedu-machine").evaluate("(one) => one.scrollWidth") <= width
+
+
+def test_in_jupyterlab_and_in_its_exported_page(browser: Any, lab: Any) -> None:
+    cell = nbformat.v4.new_code_cell("from bertedu.analysis.machine import Machine\nMachine()")
+    path = lab.root / "machine.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell], metadata=PYTHON), path)
+    page, asked, errors = open_and_run(browser, lab, path.name)
+    page.wait_for_selector(".bertedu-machine h3")
+    page.locator(".stage").focus()
+    press(page, *["ArrowRight"] * 5, "ArrowDown", *"xjddba")
+    assert place(page) == "step 6 of 38: layer 1, head 1, shares (softmax)"
+    page.wait_for_timeout(300)
+    state = "[w.widgets.length, w.activeCellIndex]"
+    found = page.evaluate(
+        f"() => {{ const w = window.jupyterapp.shell.currentWidget.content; return {state}; }}"
+    )
+    assert found == [1, 0]  # no key reached the notebook
+    assert (asked, errors) == ([], [])
+    page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+    page.wait_for_timeout(1000)
+    page.context.close()
+    assert path.stat().st_size < 300_000  # the weights are not in it
+    exported = path.with_suffix(".html")
+    exported.write_text(HTMLExporter().from_filename(str(path))[0], encoding="utf-8")
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    page.goto(exported.as_uri())
+    page.wait_for_selector(".bertedu-machine h3")
+    page.fill(".bertedu-machine input", "She lives in the city of New ___.")
+    assert "york 78 %" in page.locator(".guess").inner_text()
+    context.close()
