@@ -12,7 +12,7 @@ import hashlib
 import io
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import product
 
@@ -77,14 +77,14 @@ Make = Callable[[Document, Articles, int, Dice], AnyExample | None]
 DRAWS = {"train": 1, "dev": 3, "test": 3}  # held-out articles are few: ask more of each
 
 
-def _per_article(make: Make, name: str, draws: Mapping[str, int] = DRAWS) -> Rows:
+def _per_article(make: Make, name: str) -> Rows:
     """Make examples of each article, given the articles of its topic and split, and a number."""
     for split, articles in _articles().items():
         by_topic = defaultdict(list)
         for article in articles:
             by_topic[article.topic].append(article)
         for some in by_topic.values():
-            for article, draw in product(some, range(draws[split])):
+            for article, draw in product(some, range(DRAWS[split])):
                 dice = _dice(name, article.title, str(draw))
                 if example := make(article, some, draw, dice):
                     yield split, example
@@ -246,13 +246,9 @@ def _answer(
     return Question(name, article.description, context, tuple(answers), article.title)
 
 
-def short_answers(train_draws: int) -> Splits:
-    """Return the questions of "answer" in the shortest form: one sentence of each article.
-
-    Each training article is asked for ``train_draws`` times, among other articles each time.
-    """
-    rows = _per_article(partial(_answer, sentences=1), "answer", DRAWS | {"train": train_draws})
-    return collect(rows)
+def short_answers() -> Splits:
+    """Return the questions of "answer" in the shortest form: one sentence of each article."""
+    return collect(_per_article(partial(_answer, sentences=1), "answer"))
 
 
 def _entities() -> Rows:

@@ -264,15 +264,9 @@ def test_without_the_question_nothing_tells_one_title_from_the_others(
     by_lot, among_named = passage_only_f1(need(loaded, "answer")["test"])
     assert (by_lot == among_named).all()
     assert 0.33 < by_lot.mean() < 0.34
-    short = module.short_answers(2)
-    by_article: dict[str, list[Question]] = {}
-    for example in short["train"]:
-        by_article.setdefault(example.source, []).append(example)
-    twice = [some for some in by_article.values() if len(some) == 2]
-    assert len(twice) > 0.95 * len(by_article)
-    assert all(one.question == other.question for one, other in twice)
-    same = sum(one.context == other.context for one, other in twice)
-    assert same == 0, "each time among other articles"
+    usual, short = need(loaded, "answer")["dev"], module.short_answers()["dev"]
+    length = [sum(len(one.context) for one in some) / len(some) for some in (usual, short)]
+    assert 0.4 < length[1] / length[0] < 0.75, "one sentence of each article, not two"
 
 
 def test_most_of_the_other_articles_of_a_question_are_under_another_heading(
