@@ -29,7 +29,7 @@ from bertedu.finetuning.tasks import (
     describe_task,
     load_task,
 )
-from bertedu.studies.shortcuts import passage_only_f1
+from bertedu.studies.shortcuts import articles_in, passage_only_f1
 from bertedu.text import corpus
 from bertedu.text.corpus import load_documents, split_sentences
 from bertedu.text.sources import find
@@ -261,9 +261,11 @@ def test_without_the_question_nothing_tells_one_title_from_the_others(
     loaded: dict[str, Splits],
 ) -> None:
     """Each of the three articles names its title: a reader of no question draws one of three."""
-    by_lot, among_named = passage_only_f1(need(loaded, "answer")["test"])
-    assert (by_lot == among_named).all()
-    assert 0.33 < by_lot.mean() < 0.34
+    questions = need(loaded, "answer")["test"]
+    assert 0.33 < passage_only_f1(questions).mean() < 0.34
+    for question in questions:
+        for _, opening, title in articles_in(question.context):
+            assert module.title_places(title, opening), f"{title} could be left out unread"
     usual, short = need(loaded, "answer")["dev"], module.short_answers()["dev"]
     length = [sum(len(one.context) for one in some) / len(some) for some in (usual, short)]
     assert 0.4 < length[1] / length[0] < 0.75, "one sentence of each article, not two"
