@@ -25,7 +25,7 @@ const STYLE = `
 & input[aria-invalid=true] { border-color: var(--orange); border-style: dashed; }
 & :focus-visible { outline: 3px solid var(--orange); outline-offset: 2px; }
 & label { display: inline-flex; flex-wrap: wrap; gap: 2px 10px; align-items: center; }
-& [hidden] { display: none; }
+& [hidden] { display: none !important; }
 & .wide, & textarea { flex: 1 1 100%; box-sizing: border-box; width: 100%; resize: vertical; }
 & select option { color: CanvasText; background: Canvas; }
 & .bars { display: grid; grid-template-columns: auto minmax(60px, 1fr) auto; gap: 6px 14px;
@@ -34,6 +34,10 @@ const STYLE = `
 & .bars > div { background: var(--faint); height: 24px; border-radius: 4px; }
 & .bars i { display: block; height: 100%; background: var(--blue); border-radius: 4px; }
 & .strip { display: flex; }
+& .cell.tag { display: inline-flex; flex-direction: column; align-items: center; line-height: 1.25; }
+& .spans { gap: 4px 2px; }
+& .spans .cell { padding: 0 4px; }
+& .cell.marked { background: color-mix(in srgb, var(--green) 35%, transparent); font-weight: 700; }
 & .cells { width: 100%; }
 & .cells td:last-child { width: 100%; padding-right: 0; }
 & .strip i { flex: 1 1 0; max-width: 24px; height: 30px; box-sizing: border-box; cursor: pointer; }

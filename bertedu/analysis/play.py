@@ -12,7 +12,9 @@ import torch
 
 from bertedu.analysis.attention_view import for_script
 from bertedu.analysis.machine import write_tensors, write_weights
+from bertedu.finetuning.saving import FineTuned, say_answer
 from bertedu.model.evaluating import evaluating
+from bertedu.model.features import BertFeatures
 from bertedu.model.loading import load_named
 from bertedu.pretraining.masking import PAPER
 from bertedu.pretraining.next_sentence import IS_NEXT
@@ -177,3 +179,19 @@ def neighbors(
     alt = f"Nearest to {word} in the token table of {checkpoint}: {', '.join(names[1:4])}."
     data = {"weights": [weights.name], "word": word, "text": text}
     return Playground("neighbors", data, alt, still)
+
+
+def own_text(asked: FineTuned, *texts: str, name: str = "") -> Playground:
+    """Ask a model that was fine-tuned a moment ago; ``texts`` are those of `FineTuned.ask`.
+
+    Writes NAME.weights.js, named after the task. Raises what `ask` and `write_tensors` do, and
+    ValueError if the model is not one BERT with a new layer on its last states.
+    """
+    said, encoder = say_answer(asked, texts, asked.ask(*texts)), asked.model.encoder
+    if not isinstance(encoder, BertFeatures):
+        raise ValueError(f"a page computes one BERT with a new layer, no {type(encoder).__name__}")
+    tensors = {k.removeprefix("encoder."): x for k, x in asked.model.state_dict().items()}
+    file = write_tensors(name or asked.task, tensors, encoder.bert.config, asked.tokenizer).name
+    data = {"weights": [file], "kind": asked.kind, "labels": asked.labels, "texts": texts}
+    alt = f"A model fine-tuned on {asked.task} answers to: {' | '.join(texts)}"
+    return Playground("own_text", data | {"most": asked.max_length, "fresh": True}, alt, said)
