@@ -33,6 +33,11 @@ const STYLE = `
 & .bars > span { overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
 & .bars > div { background: var(--faint); height: 24px; border-radius: 4px; }
 & .bars i { display: block; height: 100%; background: var(--blue); border-radius: 4px; }
+& .strip { display: flex; }
+& .cells { width: 100%; }
+& .cells td:last-child { width: 100%; padding-right: 0; }
+& .strip i { flex: 1 1 0; max-width: 24px; height: 30px; box-sizing: border-box; cursor: pointer; }
+& .strip .here { border: 3px solid currentColor; }
 & .slider { flex-direction: column; align-items: stretch; width: 190px; }
 & .slider input { padding: 0; border: 0; accent-color: var(--blue); width: 100%; height: 26px; }
 & .cell { display: inline-block; font: 20px/1.5 ui-monospace, monospace; white-space: pre;
@@ -143,7 +148,7 @@ function choice(parent, name, options, changed) {
 }
 
 // Rows of [name, share of the whole length, what is said of it, another color than blue].
-function bars(parent, rows) {
+function shareBars(parent, rows) {
   parent.replaceChildren();
   parent.className = "bars";
   for (const [name, share, says, color = "blue"] of rows) {

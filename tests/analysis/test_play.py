@@ -24,6 +24,7 @@ MADE: dict[str, Callable[[], Playground]] = {
     "warm_up": lambda: play.warm_up(0.5, 0.1, 200),
     "layer_norm": lambda: play.layer_norm([1, 1, 4]),
     "two_boxes": lambda: play.two_boxes("The war ended.", "He signed a treaty."),
+    "neighbors": play.neighbors,
 }
 
 
@@ -85,6 +86,14 @@ def test_a_script_asks_nobody(path: Any) -> None:
     assert not re.search(
         r"https?:|\bfetch\b|\bimport\b|XMLHttp|WebSocket|innerHTML|\beval\b", script
     )
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_no_name_is_given_twice_in_a_script(name: str) -> None:
+    """Twice is a syntax error of the page: shared files and the toy's own are one script."""
+    script = MADE[name]()._repr_html_().partition("<script")[2]
+    names = re.findall(r"^(?:async )?(?:function|const|let) (\w+)", script, re.MULTILINE)
+    assert len(names) == len(set(names)), sorted(n for n in set(names) if names.count(n) > 1)
 
 
 def test_what_a_reader_gives_is_escaped() -> None:

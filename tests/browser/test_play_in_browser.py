@@ -32,6 +32,7 @@ def made() -> list[play.Playground]:
         play.warm_up(),
         play.layer_norm(NUMBERS),
         play.two_boxes(A, B),
+        play.neighbors(),
     ]
 
 
@@ -431,6 +432,63 @@ def test_two_boxes_say_what_the_package_says(show: Show) -> None:
     assert "128 at most fit here" in says(page)
     press(page, "x", "Tab", "Tab", "Enter")  # the button, by key
     assert page.input_value("textarea >> nth=1").endswith("x")
+
+
+# -- neighbors
+
+
+@torch.no_grad()
+def test_neighbors_and_inputs_are_the_packages(show: Show) -> None:
+    page = show(play.neighbors("december", "My dog is cute."))
+    model, tokenizer = load_named("bert-mini")
+    embeddings = model.bert.embeddings
+    for word, centered in itertools.product(("december", "seven", "##ing"), (True, False)):
+        rows = embeddings.token.weight - embeddings.token.weight.mean(0) * centered
+        own = rows[tokenizer.token_to_id(word)]
+        measures = {
+            "cosine": torch.cosine_similarity(rows, own, dim=-1),
+            "dot product": rows @ own,
+            "distance": (rows - own).norm(dim=-1),
+        }
+        for name, numbers in measures.items():
+            numbers[tokenizer.token_to_id(word)] = 1e9 if name == "distance" else -1e9
+            best = numbers.topk(10, largest=name != "distance")
+            found = ask(page, "near(...x)", [word, name, centered])
+            assert [number for _, number in found] == pytest.approx(best.values.tolist(), abs=1e-3)
+            assert found[0][0] == tokenizer.id_to_token(int(best.indices[0]))
+    text = "Zoë reads the [MASK] books."
+    found = ask(page, "vectors(x)", text)
+    ids = torch.tensor([tokenizer.encode(text).ids])
+    expected = embeddings(ids, torch.zeros_like(ids)).flatten().tolist()
+    assert list(found["states"][0].values()) == pytest.approx(expected, abs=1e-3)
+    page.fill("textarea", text)
+    page.click("text=[MASK]")
+    page.focus("input[type=range]")
+    press(page, *["ArrowRight"] * 7)
+    shown = [float(number.replace("−", "-")) for number in texts(page, ".cells td:nth-child(2)")]
+    place = tokenizer.encode(text).tokens.index("[MASK]")
+    parts = [embeddings.token(ids)[0, place], embeddings.segment.weight[0]]
+    parts.append(embeddings.position.weight[place])
+    parts += [sum(parts), embeddings(ids, torch.zeros_like(ids))[0, place]]
+    assert shown == pytest.approx([part[7].item() for part in parts], abs=2e-3)
+
+
+def test_neighbors_refuse_kindly(show: Show) -> None:
+    page = show(play.neighbors())
+    assert texts(page, ".bars > span")[0] == "february"
+    page.fill("input >> nth=0", "unaffable")
+    assert says(page).startswith("“unaffable” has no row of its own: it is un")
+    page.fill("input >> nth=0", "Seven")
+    page.select_option("select", label="distance")
+    assert "is nearest to “seven”" in says(page)
+    page.click("text=subtract the mean row")
+    assert page.locator("[aria-pressed=false]").first.inner_text() == "subtract the mean row"
+    page.fill("input >> nth=0", "")
+    assert says(page) == "Type a word."
+    page.fill("textarea", "")
+    assert says(page, 1) == "Type something into every box."
+    page.fill("textarea", "word " * 40)
+    assert "42 tokens: 32 at most fit here" in says(page, 1)
 
 
 # -- all of them
