@@ -108,8 +108,8 @@ types: env  ## mypy: the package strictly, and that what the tests call exists
 unit: env  ## the tests in tests/, two at a time
 	@$(ONE_THREAD) $(PY) -m pytest -n $(JOBS) --dist loadfile
 
-nightly: env  ## what is too slow for every commit: more of the same tests
-	@$(ONE_THREAD) $(PY) -m pytest -n $(JOBS) -m nightly
+nightly: env weights  ## what is too slow for every commit: more tests, the course with all solved
+	@$(ONE_THREAD) $(PY) -m pytest -n $(JOBS) --dist loadfile -m nightly
 
 weights: course  ## fetch the published weights of notebook 16, 101 MB (then at once)
 	@$(PY) -m bertedu data fetch minilm bert-tiny $(if $(FROM),--from "$(FROM)")

@@ -6,25 +6,34 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import torch
 
 from bertedu.analysis.attention_view import for_script
+from bertedu.analysis.machine import write_weights
+from bertedu.model.evaluating import evaluating
+from bertedu.model.loading import load_named
 from bertedu.pretraining.masking import PAPER
+from bertedu.pretraining.next_sentence import IS_NEXT
 from bertedu.pretraining.recipe import scheduled_rate
 from bertedu.text.fast_tokenizer import load_vocabulary
 from bertedu.text.tokenization import WordPiece, piece_name, train_wordpiece
 
 SHARED = Path(__file__).with_suffix(".js")
+BERT = SHARED.with_name("bert.js")
 TOYS = {path.stem: path for path in sorted(SHARED.with_suffix("").glob("*.js"))}
 
 
 class Playground:
     """One toy on a page; where scripts may not run, its text stands there."""
 
-    def __init__(self, toy: str, data: Mapping[str, Any], alt: str, still: str) -> None:
+    def __init__(
+        self, toy: str, data: Mapping[str, Any], alt: str, still: str, *weights: Path
+    ) -> None:
         """Give a toy of `TOYS` its data; ``alt`` says in a sentence what ``still``, a text, shows.
 
+        ``weights`` are the files of the models that it computes with, see `write_tensors`.
         Raises ValueError if there is no such toy, or nothing is said.
         """
         if toy not in TOYS:
@@ -32,18 +41,24 @@ class Playground:
         if not alt.strip() or not still.strip():
             raise ValueError(f"{toy}: without scripts a reader sees alt and still; say something")
         self.toy, self.data, self.alt, self.still = toy, data, alt, still
+        self.weights = weights
 
     def _repr_html_(self) -> str:
         data = for_script(self.data)
         name = f"{self.toy}-{hashlib.sha256(data.encode()).hexdigest()[:12]}"
-        scripts = "\n".join(path.read_text(encoding="utf-8") for path in (SHARED, TOYS[self.toy]))
+        parts = [SHARED, *([BERT] if self.weights else []), TOYS[self.toy]]
+        scripts = "\n".join(path.read_text(encoding="utf-8") for path in parts)
+        links = " and ".join(
+            f'<a href="{quote(path.name)}">{html.escape(path.name)}</a>' for path in self.weights
+        )
+        beside = f" A page without a kernel needs {links} beside it." if links else ""
         return (
             f'<div class="bertedu-play" data-play="{name}"><p>{html.escape(self.alt)}</p>'
             f"<pre>{html.escape(self.still)}</pre>"
             "<p>A still text. Run the cell in a notebook, and it becomes something to play with."
-            f'</p></div><script type="module">{scripts}\nconst data = {data};\n'
+            f'{beside}</p></div><script type="module">{scripts}\nconst data = {data};\n'
             f"for (const root of document.querySelectorAll('[data-play=\"{name}\"]'))\n"
-            "  if (!root.toy) play(root, data);\n</script>"
+            "  if (!root.toy) start(root, data);\n</script>"
         )
 
     def __repr__(self) -> str:
@@ -128,3 +143,23 @@ def layer_norm(numbers: Sequence[float]) -> Playground:
     alt = f"Layer norm: mean {mean:.2f} becomes 0, spread {spread:.2f} becomes 1."
     still = "\n".join(f"{x:6.2f} -> {(x - mean) / spread:6.2f}" for x in numbers)
     return Playground("layer_norm", {"numbers": list(numbers)}, alt, still)
+
+
+def two_boxes(
+    a: str, b: str, checkpoint: str = "bert-L4H128", folder: str | Path = "."
+) -> Playground:
+    """Type two texts: does B follow A, does A follow B, as a model trained on NSP says.
+
+    The weights are written into ``folder``, where the notebook lies, as for `Machine`.
+    """
+    weights = write_weights(checkpoint, folder)
+    model, tokenizer = load_named(checkpoint)
+    rows = []
+    with evaluating(model):
+        for name, pair in {"A, then B": (a, b), "B, then A": (b, a)}.items():
+            encoding = tokenizer.encode(*pair)
+            ids, segments = (torch.tensor([x]) for x in (encoding.ids, encoding.type_ids))
+            chance = model(ids, segments)[1].softmax(-1)[0, IS_NEXT].item()
+            rows.append(f"{name}  {'█' * round(20 * chance):<20} {chance:.2f}")
+    alt = f"P(IsNext), as {checkpoint} says, for A: {a} B: {b}"
+    return Playground("two_boxes", {"texts": [a, b]}, alt, "\n".join(rows), weights)

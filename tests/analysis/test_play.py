@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +23,14 @@ MADE: dict[str, Callable[[], Playground]] = {
     "dice": lambda: play.dice("The happy dog barked."),
     "warm_up": lambda: play.warm_up(0.5, 0.1, 200),
     "layer_norm": lambda: play.layer_norm([1, 1, 4]),
+    "two_boxes": lambda: play.two_boxes("The war ended.", "He signed a treaty."),
 }
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Toys that compute with a model write its weights."""
+    monkeypatch.chdir(tmp_path)
 
 
 class Reader(HTMLParser):

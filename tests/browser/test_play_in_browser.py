@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from bertedu.analysis import play
+from bertedu.model.loading import load_named
 from bertedu.pretraining.recipe import scheduled_rate
 from bertedu.text.fast_tokenizer import load_vocabulary
 from bertedu.text.tokenization import WordPiece, apply_merge, train_wordpiece
@@ -18,6 +19,7 @@ PYTHON = {"kernelspec": {"name": "python3", "display_name": "Python 3", "languag
 HUGS = {"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}
 WORDS, VECTORS = ["ship", "bridge", "it"], [[2.0, 0.0], [0.0, 2.0], [1.0, 0.0]]
 SENTENCE = "The happy dog barked."
+A, B = "The river rises in the mountains.", "It flows south and ends in the sea."
 NUMBERS = [1.0, 3.0, -2.0, 0.5, 2.0, -1.0, 0.0, 2.5]
 
 
@@ -29,7 +31,14 @@ def made() -> list[play.Playground]:
         play.dice(SENTENCE),
         play.warm_up(),
         play.layer_norm(NUMBERS),
+        play.two_boxes(A, B),
     ]
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages lie in ``tmp_path``, and so do the weights that toys write."""
+    monkeypatch.chdir(tmp_path)
 
 
 Show = Callable[..., Any]
@@ -390,18 +399,52 @@ def test_bars_are_dragged_and_moved_by_keys(show: Show) -> None:
     assert max(abs(float(bars.nth(i).get_attribute("aria-valuenow"))) for i in range(8)) <= 1024
 
 
+# -- two boxes
+
+
+def chance(model: Any, tokenizer: Any, *pair: str) -> float:
+    encoding = tokenizer.encode(*pair)
+    ids, segments = (torch.tensor([x]) for x in (encoding.ids, encoding.type_ids))
+    return float(model(ids, segments)[1].softmax(-1)[0, 0])
+
+
+@torch.no_grad()
+def test_two_boxes_say_what_the_package_says(show: Show) -> None:
+    page = show(play.two_boxes(A, B))
+    opened = load_named("bert-L4H128")
+    pairs = [(A, B), (B, A), (A, "Penguins are birds."), ("Ça va? 中文", "x"), (A * 4, B * 4)]
+    for pair in pairs:
+        assert ask(page, "chance(...x)", pair) == pytest.approx(chance(*opened, *pair), abs=1e-3)
+    for pair in pairs:
+        page.fill("textarea >> nth=0", pair[0])
+        page.fill("textarea >> nth=1", pair[1])
+        shown = texts(page, ".bars > span")[1::2]
+        wanted = [chance(*opened, *pair), chance(*opened, *pair[::-1])]
+        assert [float(number) for number in shown] == pytest.approx(wanted, abs=6e-3)
+        page.click("text=swap A and B")
+        assert texts(page, ".bars > span")[1::2] == shown[::-1]
+        assert page.input_value("textarea >> nth=0") == pair[1]
+    page.fill("textarea >> nth=0", " ")
+    assert says(page) == "Type something into every box."
+    assert not page.locator(".bars").is_visible()
+    page.fill("textarea >> nth=0", "word " * 130)
+    assert "128 at most fit here" in says(page)
+    press(page, "x", "Tab", "Tab", "Enter")  # the button, by key
+    assert page.input_value("textarea >> nth=1").endswith("x")
+
+
 # -- all of them
 
 
 def test_several_toys_and_copies_on_one_page_do_not_mix(show: Show) -> None:
     page = show(*made(), play.longest_match("things"), play.longest_match("kings"))
-    assert page.locator(".bertedu-play.alive").count() == 8
+    assert page.locator(".bertedu-play.alive").count() == len(made()) + 2
     assert page.locator("pre").count() == 0  # the still texts have given way
-    copy = page.locator(".bertedu-play").nth(6)
-    before = [says(page, i) for i in range(8)]
+    copy = page.locator(".bertedu-play").nth(len(made()))
+    before = [says(page, i) for i in range(len(made()) + 2)]
     copy.locator("text=step ▶").click()
-    after = [says(page, i) for i in range(8)]
-    assert [i for i in range(8) if before[i] != after[i]] == [6]
+    after = [says(page, i) for i in range(len(made()) + 2)]
+    assert [i for i in range(len(after)) if before[i] != after[i]] == [len(made())]
     # another run of the first copy's cell does not begin the second anew
     page.evaluate(
         """() => {
@@ -412,7 +455,7 @@ def test_several_toys_and_copies_on_one_page_do_not_mix(show: Show) -> None:
         }"""
     )
     page.wait_for_timeout(200)
-    assert [says(page, i) for i in range(8)] == after
+    assert [says(page, i) for i in range(len(after))] == after
     assert page.evaluate("document.querySelectorAll('[id]').length") == 0
 
 
@@ -460,19 +503,19 @@ def test_every_control_has_a_name_and_can_be_reached_by_tab(show: Show) -> None:
         )
     assert all(reached)
     assert reached[:3] == ["your word", "|◀ start", "◀ back"]
-    assert page.locator(".says[aria-live=polite]").count() == 6
+    assert page.locator(".says[aria-live=polite]").count() == len(made())
 
 
 def test_every_move_is_shown_within_a_tenth_of_a_second(show: Show) -> None:
     page = show(*made())
     slow = page.evaluate(
-        """() => [...document.querySelectorAll("input, button")].map((node) => {
+        """() => [...document.querySelectorAll("input, textarea, select, button")].map((node) => {
           const times = [0, 1, 2].map(() => {
             const start = performance.now();
             if (node.type === "range") {
               node.value = Number(node.value) + 1;
               node.dispatchEvent(new Event("input"));
-            } else if (node.tagName === "INPUT") node.dispatchEvent(new Event("input"));
+            } else if (node.tagName !== "BUTTON") node.dispatchEvent(new Event("input"));
             else node.click();
             document.body.getBoundingClientRect();
             return performance.now() - start;
