@@ -57,7 +57,16 @@ def write_tensors(
     a disk may load a script that lies beside it, and nothing else. Raises ValueError if the parts
     are not BERT's own or too many for a page; FileError if the file cannot be written.
     """
-    _refuse(name, config, tokenizer, sum(x.numel() for x in tensors.values()))
+    count, cut = sum(x.numel() for x in tensors.values()), tokenizer.normalizer
+    wrong = None
+    if count > MOST_PARAMETERS:
+        wrong = f"has {count:,} parameters, and a page holds {MOST_PARAMETERS:,} at most"
+    elif config.norm != "post":
+        wrong = "is pre-norm, and the page computes BERT's own post-norm only"
+    elif not (isinstance(cut, normalizers.BertNormalizer) and cut.lowercase):
+        wrong = "keeps capital letters or cuts words otherwise, and the page does neither"
+    if wrong:
+        raise ValueError(f"{name} {wrong}: take another, such as bert-L4H128")
     numbers = b"".join(x.half().cpu().numpy().astype("<f2").tobytes() for x in tensors.values())
     ids, layers = tokenizer.get_vocab(), sum(x.endswith("attention.query.bias") for x in tensors)
     sizes = {"layers": layers, "heads": config.num_attention_heads}
@@ -134,29 +143,14 @@ class Machine:
 
 
 def _load(checkpoint: str | Path) -> tuple[BertForPreTraining, Tokenizer]:
-    """Open a checkpoint that the script can compute, or say why it cannot."""
+    """Open a checkpoint that guesses words, or say why it cannot."""
     model, tokenizer = load_named(checkpoint)
     if not isinstance(model, BertForPreTraining):
         raise ValueError(
             f"{checkpoint} is a {type(model).__name__}, not a BERT with the head that guesses "
             "words: take another, such as bert-L4H128"
         )
-    _refuse(str(checkpoint), model.config, tokenizer, sum(x.numel() for x in model.parameters()))
     return model, tokenizer
-
-
-def _refuse(name: str, config: BertConfig, tokenizer: Tokenizer, count: int) -> None:
-    """Raise ValueError if a page cannot compute a model of ``count`` parameters."""
-    cut = tokenizer.normalizer
-    if count > MOST_PARAMETERS:
-        wrong = f"has {count:,} parameters, and a page holds {MOST_PARAMETERS:,} at most"
-    elif config.norm != "post":
-        wrong = "is pre-norm, and the page computes BERT's own post-norm only"
-    elif not (isinstance(cut, normalizers.BertNormalizer) and cut.lowercase):
-        wrong = "keeps capital letters or cuts words otherwise, and the page does neither"
-    else:
-        return
-    raise ValueError(f"{name} {wrong}: take another, such as bert-L4H128")
 
 
 @style()

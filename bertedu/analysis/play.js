@@ -25,7 +25,7 @@ const STYLE = `
 & input[aria-invalid=true] { border-color: var(--orange); border-style: dashed; }
 & :focus-visible { outline: 3px solid var(--orange); outline-offset: 2px; }
 & label { display: inline-flex; flex-wrap: wrap; gap: 2px 10px; align-items: center; }
-& [hidden] { display: none; }
+& [hidden] { display: none !important; }
 & .wide, & textarea { flex: 1 1 100%; box-sizing: border-box; width: 100%; resize: vertical; }
 & select option { color: CanvasText; background: Canvas; }
 & .bars { display: grid; grid-template-columns: auto minmax(60px, 1fr) auto; gap: 6px 14px;
@@ -33,6 +33,15 @@ const STYLE = `
 & .bars > span { overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
 & .bars > div { background: var(--faint); height: 24px; border-radius: 4px; }
 & .bars i { display: block; height: 100%; background: var(--blue); border-radius: 4px; }
+& .strip { display: flex; }
+& .cell.tag { display: inline-flex; flex-direction: column; align-items: center; line-height: 1.25; }
+& .spans { gap: 4px 2px; }
+& .spans .cell { padding: 0 4px; }
+& .cell.marked { background: color-mix(in srgb, var(--green) 35%, transparent); font-weight: 700; }
+& .cells { width: 100%; }
+& .cells td:last-child { width: 100%; padding-right: 0; }
+& .strip i { flex: 1 1 0; max-width: 24px; height: 30px; box-sizing: border-box; cursor: pointer; }
+& .strip .here { border: 3px solid currentColor; }
 & .slider { flex-direction: column; align-items: stretch; width: 190px; }
 & .slider input { padding: 0; border: 0; accent-color: var(--blue); width: 100%; height: 26px; }
 & .cell { display: inline-block; font: 20px/1.5 ui-monospace, monospace; white-space: pre;
@@ -143,7 +152,7 @@ function choice(parent, name, options, changed) {
 }
 
 // Rows of [name, share of the whole length, what is said of it, another color than blue].
-function bars(parent, rows) {
+function shareBars(parent, rows) {
   parent.replaceChildren();
   parent.className = "bars";
   for (const [name, share, says, color = "blue"] of rows) {

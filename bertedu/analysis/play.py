@@ -11,8 +11,10 @@ from urllib.parse import quote
 import torch
 
 from bertedu.analysis.attention_view import for_script
-from bertedu.analysis.machine import write_weights
+from bertedu.analysis.machine import write_tensors, write_weights
+from bertedu.finetuning.saving import FineTuned, say_answer
 from bertedu.model.evaluating import evaluating
+from bertedu.model.features import BertFeatures
 from bertedu.model.loading import load_named
 from bertedu.pretraining.masking import PAPER
 from bertedu.pretraining.next_sentence import IS_NEXT
@@ -28,12 +30,10 @@ TOYS = {path.stem: path for path in sorted(SHARED.with_suffix("").glob("*.js"))}
 class Playground:
     """One toy on a page; where scripts may not run, its text stands there."""
 
-    def __init__(
-        self, toy: str, data: Mapping[str, Any], alt: str, still: str, *weights: Path
-    ) -> None:
+    def __init__(self, toy: str, data: Mapping[str, Any], alt: str, still: str) -> None:
         """Give a toy of `TOYS` its data; ``alt`` says in a sentence what ``still``, a text, shows.
 
-        ``weights`` are the files of the models that it computes with, see `write_tensors`.
+        ``weights`` in the data names files of `write_tensors`: the models that it computes with.
         Raises ValueError if there is no such toy, or nothing is said.
         """
         if toy not in TOYS:
@@ -41,17 +41,15 @@ class Playground:
         if not alt.strip() or not still.strip():
             raise ValueError(f"{toy}: without scripts a reader sees alt and still; say something")
         self.toy, self.data, self.alt, self.still = toy, data, alt, still
-        self.weights = weights
 
     def _repr_html_(self) -> str:
         data = for_script(self.data)
         name = f"{self.toy}-{hashlib.sha256(data.encode()).hexdigest()[:12]}"
-        parts = [SHARED, *([BERT] if self.weights else []), TOYS[self.toy]]
+        files = self.data.get("weights", [])
+        parts = [SHARED, *[BERT] * bool(files), TOYS[self.toy]]
         scripts = "\n".join(path.read_text(encoding="utf-8") for path in parts)
-        links = " and ".join(
-            f'<a href="{quote(path.name)}">{html.escape(path.name)}</a>' for path in self.weights
-        )
-        beside = f" A page without a kernel needs {links} beside it." if links else ""
+        links = " and ".join(f'<a href="{quote(x)}">{html.escape(x)}</a>' for x in files)
+        beside = f" A page without a kernel needs {links} beside it." * bool(files)
         return (
             f'<div class="bertedu-play" data-play="{name}"><p>{html.escape(self.alt)}</p>'
             f"<pre>{html.escape(self.still)}</pre>"
@@ -145,21 +143,55 @@ def layer_norm(numbers: Sequence[float]) -> Playground:
     return Playground("layer_norm", {"numbers": list(numbers)}, alt, still)
 
 
-def two_boxes(
-    a: str, b: str, checkpoint: str = "bert-L4H128", folder: str | Path = "."
-) -> Playground:
-    """Type two texts: does B follow A, does A follow B, as a model trained on NSP says.
+def two_boxes(a: str, b: str, checkpoint: str = "bert-L4H128") -> Playground:
+    """Type two texts: does B follow A, and A B, as a model trained on NSP says?
 
-    The weights are written into ``folder``, where the notebook lies, as for `Machine`.
+    The weights are written beside the notebook, as for `Machine`; so are those of the toys below.
     """
-    weights = write_weights(checkpoint, folder)
     model, tokenizer = load_named(checkpoint)
-    rows = []
+    data = {"weights": [write_weights(checkpoint).name], "texts": [a, b]}
+    still = ""
     with evaluating(model):
         for name, pair in {"A, then B": (a, b), "B, then A": (b, a)}.items():
             encoding = tokenizer.encode(*pair)
             ids, segments = (torch.tensor([x]) for x in (encoding.ids, encoding.type_ids))
-            chance = model(ids, segments)[1].softmax(-1)[0, IS_NEXT].item()
-            rows.append(f"{name}  {'█' * round(20 * chance):<20} {chance:.2f}")
-    alt = f"P(IsNext), as {checkpoint} says, for A: {a} B: {b}"
-    return Playground("two_boxes", {"texts": [a, b]}, alt, "\n".join(rows), weights)
+            still += f"{name}: {model(ids, segments)[1].softmax(-1)[0, IS_NEXT].item():.2f}\n"
+    return Playground("two_boxes", data, f"P(IsNext) by {checkpoint}. A: {a} B: {b}", still)
+
+
+def neighbors(
+    word: str = "december", text: str = "My dog is cute.", checkpoint: str = "bert-mini"
+) -> Playground:
+    """Type a word: whose rows of the token table are near? Type a text: what goes into BERT?
+
+    Raises ValueError if the word has no row of its own.
+    """
+    model, tokenizer = load_named(checkpoint)
+    tables = {name: x for name, x in model.state_dict().items() if name.startswith("bert.emb")}
+    weights = write_tensors(f"{checkpoint}-embeddings", tables, model.config, tokenizer)
+    if (row := tokenizer.token_to_id(word)) is None:
+        raise ValueError(f"{word!r} is no piece of the vocabulary: take another, such as december")
+    rows = tables["bert.embeddings.token.weight"]
+    rows = torch.nn.functional.normalize(rows - rows.mean(0), dim=-1)
+    cosines, best = (row_of.tolist() for row_of in (rows @ rows[row]).topk(11))
+    names = [tokenizer.id_to_token(number) for number in best]
+    still = "\n".join(f"{name:<12} {x:.2f}" for name, x in zip(names, cosines, strict=True))
+    alt = f"Nearest to {word} in the token table of {checkpoint}: {', '.join(names[1:4])}."
+    data = {"weights": [weights.name], "word": word, "text": text}
+    return Playground("neighbors", data, alt, still)
+
+
+def own_text(asked: FineTuned, *texts: str, name: str = "") -> Playground:
+    """Ask a model that was fine-tuned a moment ago; ``texts`` are those of `FineTuned.ask`.
+
+    Writes NAME.weights.js, named after the task. Raises what `ask` and `write_tensors` do, and
+    ValueError if the model is not one BERT with a new layer on its last states.
+    """
+    said, encoder = say_answer(asked, texts, asked.ask(*texts)), asked.model.encoder
+    if not isinstance(encoder, BertFeatures):
+        raise ValueError(f"a page computes one BERT with a new layer, no {type(encoder).__name__}")
+    tensors = {k.removeprefix("encoder."): x for k, x in asked.model.state_dict().items()}
+    file = write_tensors(name or asked.task, tensors, encoder.bert.config, asked.tokenizer).name
+    data = {"weights": [file], "kind": asked.kind, "labels": asked.labels, "texts": texts}
+    alt = f"A model fine-tuned on {asked.task} answers to: {' | '.join(texts)}"
+    return Playground("own_text", data | {"most": asked.max_length, "fresh": True}, alt, said)

@@ -1,8 +1,7 @@
 """The course as a learner goes through it who solves everything: what they write is what runs.
 
-Each stub is filled with what `check.solution` prints; what a cell says must be what is committed,
-but for whose parts are used. (With stubs left as they are, `make notebooks` runs the course.)
-One notebook alone, without what is kept in those before it: `pytest -m nightly FILE -k 04_`.
+Each stub is filled with what `check.solution` prints; a cell must say what is committed, but for
+whose parts are used. (`make notebooks` runs it with its stubs.) One notebook: `-m nightly -k 04_`.
 """
 
 import ast
@@ -24,7 +23,6 @@ from exercises.judge import KNOWN, pieces_of
 
 pytestmark = pytest.mark.nightly
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
-CHECKED = re.compile(r"^check\.(\w+)\((my_\w+)\)", re.M)
 ALL = len(my_bert.EXERCISES)
 AGREES = {  # where the learner's whole model runs: what its notebook prints if it is right
     "04": r"input 0\.00000( layer \d 0\.00000){4}",
@@ -37,15 +35,13 @@ AGREES = {  # where the learner's whole model runs: what its notebook prints if 
 @pytest.fixture(autouse=True)
 def parts(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The one folder of what this learner keeps."""
-    folder = tmp_path_factory.getbasetemp() / "learner"
-    folder.mkdir(exist_ok=True)
-    monkeypatch.setenv("BERTEDU_MY_BERT", str(folder))
-    return folder
+    monkeypatch.setenv("BERTEDU_MY_BERT", str(tmp_path_factory.getbasetemp() / "learner"))
+    return my_bert.folder()
 
 
 def stubs(cells: list[Any]) -> dict[str, Any]:
     """The cells that ask for a function, by the name of their exercise."""
-    found = ((CHECKED.search(cell.source), cell) for cell in cells)
+    found = ((re.search(r"(?m)^check\.(\w+)\((my_\w+)\)", cell.source), cell) for cell in cells)
     return {m[1]: cell for m, cell in found if m and f"def {m[2]}(" in cell.source}
 
 
@@ -66,8 +62,7 @@ def solved(name: str, cell: str) -> str:
     needs = sorted(used & vars(importlib.import_module(home)).keys())
     mine = [f"from {home} import {need}" for need in needs]
     mine.append(re.sub(rf"\b{piece.name}\b", stub.name, text.rstrip()))
-    lines = cell.splitlines()
-    return "\n".join([*lines[: stub.lineno - 1], *mine, *lines[stub.end_lineno :]])
+    return cell.replace(ast.get_source_segment(cell, stub) or "", "\n".join(mine))
 
 
 def said(cell: Any) -> str:
@@ -83,10 +78,9 @@ def with_yours(text: str, yours: list[str]) -> str:
         text = text.replace(f"{name}: ours, until check.{name} passes yours", f"{name}: yours")
         text = text.replace(f"· {name} ", f"✓ {name} ")
     kept = [name for name in my_bert.EXERCISES if name in yours]
-    some, legend = f"All its {ALL} parts are yours.", "✓ yours"
-    if len(kept) < ALL:
-        some = f"{len(kept)} of its {ALL} parts are yours: {', '.join(kept)}. The rest is ours."
-        legend = "✓ yours, · still ours"
+    some = f"{len(kept)} of its {ALL} parts are yours: {', '.join(kept)}. The rest is ours."
+    some = f"All its {ALL} parts are yours." if len(kept) == ALL else some
+    legend = "✓ yours" + ", · still ours" * (len(kept) < ALL)
     text = text.replace(f"All its {ALL} parts are ours.", some).replace("· still ours", legend)
     return text.replace(f"0 of {ALL} parts", f"{len(kept)} of {ALL} parts")
 
@@ -96,7 +90,7 @@ def test_a_notebook_runs_with_the_learners_own_functions(path: Path, parts: Path
     notebook = nbformat.read(path, as_version=4)
     notebook.cells = cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     committed = [*map(said, cells)]
-    yours, asked, wrong = [one.stem for one in parts.iterdir()], stubs(cells), []
+    yours, asked, wrong = [one.stem for one in parts.glob("*.py")], stubs(cells), []
     for name, cell in asked.items():
         cell.source = solved(name, cell.source)
     NotebookClient(notebook, timeout=600, resources={"metadata": {"path": path.parent}}).execute()
@@ -122,5 +116,5 @@ def test_then_every_exercise_is_solved_and_every_part_is_the_learners() -> None:
     later = "from exercises import my_bert; my_bert.load(); print(my_bert.board())"
     board = subprocess.run([sys.executable, "-c", later], capture_output=True, text=True).stdout
     assert board.startswith(f"{ALL} of {ALL} parts of your BERT are yours.\n" * 2 + "01 "), board
-    assert board.count("✓ ") == ALL + 1  # and once where it is explained
+    assert board.count("✓ ") == ALL + 1
     assert board.endswith("\n✓ yours\n")

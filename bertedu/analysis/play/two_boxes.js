@@ -24,7 +24,7 @@ function toy(root, data, [bert]) {
     rows.hidden = Boolean(wrong);
     if (wrong) return (says.textContent = wrong);
     const [forth, back] = [chance(a, b), chance(b, a)];
-    bars(rows, [["A, then B", forth, digits(forth)], ["B, then A", back, digits(back), "orange"]]);
+    shareBars(rows, [["A, then B", forth, digits(forth)], ["B, then A", back, digits(back), "orange"]]);
     const word = (share) => (share > 0.5 ? "IsNext" : "NotNext");
     says.textContent = word(forth) === word(back)
       ? `${word(forth)}, in whichever order.`
