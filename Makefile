@@ -130,7 +130,7 @@ html: course  ## the notebooks as web pages in build/html; formulas need a netwo
 	@if [ -z "$(NOTEBOOKS)" ]; then echo "html: there is no notebook in notebooks/ yet"; \
 	else $(PY) -m nbconvert --to html --TagRemovePreprocessor.enabled=True --TagRemovePreprocessor.remove_input_tags hide-input --output-dir build/html $(NOTEBOOKS) && \
 	$(PY) -m exercises.glossary --pages build/html && \
-	$(PY) -c "from bertedu.analysis.machine import write_weights as w; w('bert-L4H128', 'build/html')"; fi
+	$(PY) -c "from bertedu.analysis.machine import write_weights as w; [w(f'{m}-L4H128', 'build/html') for m in ('bert', 'ltr', 'rtl')]"; fi
 
 clean:  ## remove caches and build/; .venv and data/ stay
 	@rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis
