@@ -108,8 +108,8 @@ types: env  ## mypy: the package strictly, and that what the tests call exists
 unit: env  ## the tests in tests/, two at a time
 	@$(ONE_THREAD) $(PY) -m pytest -n $(JOBS) --dist loadfile
 
-nightly: env  ## what is too slow for every commit: more of the same tests
-	@$(ONE_THREAD) $(PY) -m pytest -n $(JOBS) -m nightly
+nightly: env weights  ## what is too slow for every commit: more tests, the course with all solved
+	@$(ONE_THREAD) $(PY) -m pytest -n $(JOBS) --dist loadfile -m nightly
 
 weights: course  ## fetch the published weights of notebook 16, 101 MB (then at once)
 	@$(PY) -m bertedu data fetch minilm bert-tiny $(if $(FROM),--from "$(FROM)")
@@ -130,7 +130,7 @@ html: course  ## the notebooks as web pages in build/html; formulas need a netwo
 	@if [ -z "$(NOTEBOOKS)" ]; then echo "html: there is no notebook in notebooks/ yet"; \
 	else $(PY) -m nbconvert --to html --TagRemovePreprocessor.enabled=True --TagRemovePreprocessor.remove_input_tags hide-input --output-dir build/html $(NOTEBOOKS) && \
 	$(PY) -m exercises.glossary --pages build/html && \
-	$(PY) -c "from bertedu.analysis.machine import write_weights as w; w('bert-L4H128', 'build/html')"; fi
+	$(PY) -c "from bertedu.analysis.machine import write_weights as w; [w(f'{m}-L4H128', 'build/html') for m in ('bert', 'ltr', 'rtl')]"; fi
 
 clean:  ## remove caches and build/; .venv and data/ stay
 	@rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -71,7 +71,7 @@ class UnusableError(Exception):
 
 
 class Part(NamedTuple):
-    """A function of the learner's, and what goes wrong in a BERT that has it, if anything."""
+    """A function of the learner's, and why a BERT cannot use it, if so; ours if none is there."""
 
     function: Function
     trouble: str = ""
@@ -180,10 +180,10 @@ def load() -> None:
     """Run the parts that are kept, check each again, and say what is there."""
     for name, exercise in EXERCISES.items():
         if _file(name).is_file():
-            _passed.pop(name, None)
             try:
                 _passed[name] = _whole_part(name, _read(exercise))
             except UnusableError as error:
+                _passed[name] = Part(OURS[name], str(error))
                 print(report(f"✗ {name}: {error} Ours stands in; check.{name} keeps a new one."))
     print(board().headline)
 
@@ -307,7 +307,7 @@ def build(
 
 MARKS = {  # what stands before a part on the board, what it says, and its color
     "✓": ("yours", BLUE),
-    "!": ("yours passes its check, and the whole breaks", ORANGE),
+    "!": ("yours cannot be used", ORANGE),
     "…": ("kept, and not loaded: my_bert.load()", "none"),
     "·": ("still ours", "none"),
 }

@@ -166,7 +166,7 @@ CUT_WORD = Exercise(
     tried="150 random words and vocabularies, some words unknown.",
     start="the whole word. Is it in vocab? If not, take a letter off its end and ask again. "
     "Then the same with the rest, with ## in front.",
-    solution=(WordPiece.split_word, WordPiece.longest_match),
+    solution=(right_cut_word, WordPiece.split_word, WordPiece.longest_match),
     mistakes="""
     ✗ the shortest piece is taken, not the longest.
       end counts upwards. Begin with the whole rest of the word, and shorten it:

@@ -7,20 +7,27 @@
 
 const SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"];
 
-// Return a promise of the model `name`, whose weights lie where `link` (an <a>) points to.
-function openWeights(link, name) {
+// Return a promise of the model `name`, whose weights lie where `link` (an <a>) points to. `fresh`:
+// the file may have been written again since it was read.
+function openWeights(link, name, fresh = false) {
   const opened = (globalThis.bertOpened ??= {}); // one for all views of a page
-  return (opened[name] ??= load(link, name).then(openBert).catch((error) => {
+  if (fresh) {
+    delete opened[name];
+    delete globalThis.bertWeights?.[name];
+  }
+  return (opened[name] ??= load(link, name, fresh).then(openBert).catch((error) => {
     delete opened[name]; // the next view may have better luck
     throw error;
   }));
 }
 
-async function load(link, name) {
+async function load(link, name, fresh) {
   if (!globalThis.bertWeights?.[name]) {
     await resolved(link);
     const script = document.createElement("script");
-    script.src = link.href;
+    const address = new URL(link.href);
+    if (fresh) address.searchParams.set("read", Date.now()); // past the browser's cache
+    script.src = address;
     await new Promise((good, bad) => {
       script.onload = good;
       script.onerror = () => bad(new Error(`no weights at ${link.href}`));
@@ -283,13 +290,15 @@ function openBert({ config, vocab, shapes, base64 }) {
       .map((id) => [vocab[id], shares[id], id]);
   }
 
-  // P(IsNext) of the paper, from the states of a whole pair.
-  function isNext(state) {
+  // C of the paper: (H), from the last states of a whole input.
+  function pooled(state) {
     const reader = direction === "left-to-right" ? state.length / hidden - 1 : 0;
-    const pooled = map(row(state, reader), "bert.pooler.dense").map(Math.tanh);
-    return softmax(map(pooled, "nsp.classifier"))[0];
+    return map(row(state, reader), "bert.pooler.dense").map(Math.tanh);
   }
 
-  return { config: { ...config, hidden, d, positions }, vocab, tensors, row, maySee, encode,
-    encodeBlanks, run, wordScores, guesses, isNext };
+  // P(IsNext) of the paper, from the states of a whole pair.
+  const isNext = (state) => softmax(map(pooled(state), "nsp.classifier"))[0];
+
+  return { config: { ...config, hidden, d, positions }, vocab, tensors, row, map, maySee, encode,
+    encodeBlanks, run, wordScores, guesses, pooled, isNext };
 }

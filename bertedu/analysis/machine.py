@@ -4,6 +4,7 @@ import base64
 import hashlib
 import html
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
@@ -11,11 +12,13 @@ import torch
 from matplotlib import pyplot as plt
 from matplotlib.colors import LinearSegmentedColormap
 from tokenizers import Tokenizer, normalizers
+from torch import Tensor
 
 from bertedu.analysis.attention_view import attend, for_script
 from bertedu.analysis.fill import BLANK, fill_blanks
 from bertedu.analysis.views import BLUE, ORANGE, Picture, guess_panel, heat_map, style
 from bertedu.model.bert import BertForPreTraining
+from bertedu.model.config import BertConfig
 from bertedu.model.evaluating import evaluating
 from bertedu.model.loading import load_named
 from bertedu.results.files import write_atomically
@@ -33,17 +36,40 @@ body { max-width: 1400px; margin: 1em auto; padding: 0 1em; font-family: system-
 def write_weights(checkpoint: str | Path, folder: str | Path = ".") -> Path:
     """Write a checkpoint as a script that `bert.js` reads, NAME.weights.js; return its path.
 
-    It holds config, vocabulary and the parameters as 16-bit numbers in base64: a page opened from
-    a disk may load a script that lies beside it, and nothing else. Raises what `load_named` does;
-    ValueError if there is no head that guesses words, the parts are not BERT's own, or there are
-    too many parameters for a page; FileError if the file cannot be written.
+    Raises what `load_named` and `write_tensors` do; ValueError if no head guesses words.
     """
     model, tokenizer = _load(checkpoint)
     tensors = dict(model.state_dict())
     del tensors["mlm.decoder.weight"]  # the token embedding, stored once
+    return write_tensors(Path(checkpoint).name, tensors, model.config, tokenizer, folder)
+
+
+def write_tensors(
+    name: str,
+    tensors: Mapping[str, Tensor],
+    config: BertConfig,
+    tokenizer: Tokenizer,
+    folder: str | Path = ".",
+) -> Path:
+    """Write a BERT, or as many of its layers as ``tensors`` has, under the names of `state_dict`.
+
+    It holds config, vocabulary and the parameters as 16-bit numbers in base64: a page opened from
+    a disk may load a script that lies beside it, and nothing else. Raises ValueError if the parts
+    are not BERT's own or too many for a page; FileError if the file cannot be written.
+    """
+    count, cut = sum(x.numel() for x in tensors.values()), tokenizer.normalizer
+    wrong = None
+    if count > MOST_PARAMETERS:
+        wrong = f"has {count:,} parameters, and a page holds {MOST_PARAMETERS:,} at most"
+    elif config.norm != "post":
+        wrong = "is pre-norm, and the page computes BERT's own post-norm only"
+    elif not (isinstance(cut, normalizers.BertNormalizer) and cut.lowercase):
+        wrong = "keeps capital letters or cuts words otherwise, and the page does neither"
+    if wrong:
+        raise ValueError(f"{name} {wrong}: take another, such as bert-L4H128")
     numbers = b"".join(x.half().cpu().numpy().astype("<f2").tobytes() for x in tensors.values())
-    ids, config, name = tokenizer.get_vocab(), model.config, Path(checkpoint).name
-    sizes = {"layers": config.num_hidden_layers, "heads": config.num_attention_heads}
+    ids, layers = tokenizer.get_vocab(), sum(x.endswith("attention.query.bias") for x in tensors)
+    sizes = {"layers": layers, "heads": config.num_attention_heads}
     content = {
         "config": {**sizes, "eps": config.layer_norm_eps, "direction": config.direction},
         "vocab": sorted(ids, key=ids.__getitem__),
@@ -117,20 +143,14 @@ class Machine:
 
 
 def _load(checkpoint: str | Path) -> tuple[BertForPreTraining, Tokenizer]:
-    """Open a checkpoint that the script can compute, or say why it cannot."""
+    """Open a checkpoint that guesses words, or say why it cannot."""
     model, tokenizer = load_named(checkpoint)
-    count, cut = sum(x.numel() for x in model.parameters()), tokenizer.normalizer
     if not isinstance(model, BertForPreTraining):
-        wrong = f"is a {type(model).__name__}, not a BERT with the head that guesses words"
-    elif count > MOST_PARAMETERS:
-        wrong = f"has {count:,} parameters, and a page holds {MOST_PARAMETERS:,} at most"
-    elif model.config.norm != "post":
-        wrong = "is pre-norm, and the page computes BERT's own post-norm only"
-    elif not (isinstance(cut, normalizers.BertNormalizer) and cut.lowercase):
-        wrong = "keeps capital letters or cuts words otherwise, and the page does neither"
-    else:
-        return model, tokenizer
-    raise ValueError(f"{checkpoint} {wrong}: take another, such as bert-L4H128")
+        raise ValueError(
+            f"{checkpoint} is a {type(model).__name__}, not a BERT with the head that guesses "
+            "words: take another, such as bert-L4H128"
+        )
+    return model, tokenizer
 
 
 @style()

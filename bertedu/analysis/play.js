@@ -1,7 +1,7 @@
 // What all toys of `play/` share: one look, sliders, buttons, steps, chance from a seed.
 //
-// A page gets this file, then one file of `play/`, which defines `toy(root, data)`. No library, no
-// network. Colors are mixed with the page's own text color, so that both themes work at any time.
+// A page gets this file, then one file of `play/`, which defines `toy(root, data, models)`; between
+// the two bert.js, if it computes with models. No library, no network. Colors are mixed with the page's own text color, so that both themes work at any time.
 
 const STYLE = `
 & { --blue: #0072B2; --orange: #D55E00; --green: #009E73; --pink: #CC79A7;
@@ -15,7 +15,7 @@ const STYLE = `
 & .tight { gap: 6px; }
 & .beside > .share { flex: 1 1 370px; max-width: 500px; min-width: 0; }
 & .share svg { width: 100%; }
-& button, & input { font: inherit; color: inherit; background: none; border: 2px solid var(--line);
+& button, & input, & textarea, & select { font: inherit; color: inherit; background: none; border: 2px solid var(--line);
   border-radius: 6px; padding: 3px 12px; margin: 0; }
 & button { cursor: pointer; background: var(--faint); }
 & button:hover { border-color: currentColor; }
@@ -25,6 +25,23 @@ const STYLE = `
 & input[aria-invalid=true] { border-color: var(--orange); border-style: dashed; }
 & :focus-visible { outline: 3px solid var(--orange); outline-offset: 2px; }
 & label { display: inline-flex; flex-wrap: wrap; gap: 2px 10px; align-items: center; }
+& [hidden] { display: none !important; }
+& .wide, & textarea { flex: 1 1 100%; box-sizing: border-box; width: 100%; resize: vertical; }
+& select option { color: CanvasText; background: Canvas; }
+& .bars { display: grid; grid-template-columns: auto minmax(60px, 1fr) auto; gap: 6px 14px;
+  align-items: center; margin: 8px 0; max-width: 900px; }
+& .bars > span { overflow-wrap: anywhere; font-variant-numeric: tabular-nums; }
+& .bars > div { background: var(--faint); height: 24px; border-radius: 4px; }
+& .bars i { display: block; height: 100%; background: var(--blue); border-radius: 4px; }
+& .strip { display: flex; }
+& .cell.tag { display: inline-flex; flex-direction: column; align-items: center; line-height: 1.25; }
+& .spans { gap: 4px 2px; }
+& .spans .cell { padding: 0 4px; }
+& .cell.marked { background: color-mix(in srgb, var(--green) 35%, transparent); font-weight: 700; }
+& .cells { width: 100%; }
+& .cells td:last-child { width: 100%; padding-right: 0; }
+& .strip i { flex: 1 1 0; max-width: 24px; height: 30px; box-sizing: border-box; cursor: pointer; }
+& .strip .here { border: 3px solid currentColor; }
 & .slider { flex-direction: column; align-items: stretch; width: 190px; }
 & .slider input { padding: 0; border: 0; accent-color: var(--blue); width: 100%; height: 26px; }
 & .cell { display: inline-block; font: 20px/1.5 ui-monospace, monospace; white-space: pre;
@@ -67,8 +84,21 @@ const cell = (parent, text, more = "") =>
 const digits = (number, places = 2) =>
   number.toFixed(places).replace(/^-(?=[0.]*$)/, "").replace("-", "−");
 
+// Open the models that the links of the still part lead to, if any, and play with them.
+async function start(root, data) {
+  root.toy = {}; // on its way
+  try {
+    const models = [...root.querySelectorAll("a")].map((link) =>
+      openWeights(link, link.textContent.replace(/\.weights\.js$/, ""), data.fresh));
+    play(root, data, models.length ? await Promise.all(models) : []);
+  } catch (error) {
+    root.toy = null; // the still part stays
+    element(root, "p", { role: "status" }, `Nothing to play with here: ${error.message}.`);
+  }
+}
+
 // Put `data` to play with into `root`, in place of the still part.
-function play(root, data) {
+function play(root, data, models) {
   root.replaceChildren();
   root.classList.add("alive");
   element(root, "style", {}, STYLE.replaceAll("&", ".bertedu-play.alive"));
@@ -77,7 +107,7 @@ function play(root, data) {
     const runs = event.key === "Enter" && event.shiftKey;
     if (!event.ctrlKey && !event.metaKey && !event.altKey && !runs) event.stopPropagation();
   };
-  root.toy = toy(root, data) ?? {};
+  root.toy = toy(root, data, models) ?? {};
 }
 
 function button(parent, text, act, attributes = {}) {
@@ -101,6 +131,43 @@ function field(parent, name, value, changed, size = 24) {
   input.value = value;
   input.oninput = () => changed(input.value);
   return input;
+}
+
+// A text box as wide as there is room, `rows` lines high.
+function box(parent, name, value, changed, rows = 1) {
+  const label = element(parent, "label", { class: "wide" }, name);
+  const area = element(label, "textarea", { rows, spellcheck: false, "aria-label": name });
+  area.value = value;
+  area.oninput = () => changed(area.value);
+  return area;
+}
+
+// A choice of one of some `options`.
+function choice(parent, name, options, changed) {
+  const label = element(parent, "label", {}, name);
+  const node = element(label, "select", { "aria-label": name });
+  options.forEach((option, value) => element(node, "option", { value }, option));
+  node.oninput = () => changed(+node.value);
+  return node;
+}
+
+// Rows of [name, share of the whole length, what is said of it, another color than blue].
+function shareBars(parent, rows) {
+  parent.replaceChildren();
+  parent.className = "bars";
+  for (const [name, share, says, color = "blue"] of rows) {
+    element(parent, "span", {}, name);
+    element(element(parent, "div", { "aria-hidden": true }), "i",
+      { style: `width: ${100 * Math.min(Math.max(share, 0), 1)}%; background: var(--${color})` });
+    element(parent, "span", {}, says);
+  }
+}
+
+// Why a model should not be asked about these texts, or "".
+function refused(bert, texts, most) {
+  if (texts.some((text) => !text.trim())) return "Type something into every box.";
+  const count = bert.encode(...texts.length > 1 ? texts : [texts[0]]).tokens.length;
+  return count > most ? `${count} tokens: ${most} at most fit here. Take a shorter text.` : "";
 }
 
 // A slider with its name and number above it; `show` writes the number. Returns what moves it.
@@ -138,7 +205,7 @@ function stepper(root, parent, changed) {
     button(bar, name, Object.values(moves)[i]),
   );
   root.addEventListener("keydown", (event) => {
-    if (event.target.tagName === "INPUT" || !moves[event.key]) return;
+    if (event.target.matches("input, textarea, select") || !moves[event.key]) return;
     event.preventDefault();
     moves[event.key]();
   });

@@ -6,16 +6,24 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import torch
 
 from bertedu.analysis.attention_view import for_script
+from bertedu.analysis.machine import write_tensors, write_weights
+from bertedu.finetuning.saving import FineTuned, say_answer
+from bertedu.model.evaluating import evaluating
+from bertedu.model.features import BertFeatures
+from bertedu.model.loading import load_named
 from bertedu.pretraining.masking import PAPER
+from bertedu.pretraining.next_sentence import IS_NEXT
 from bertedu.pretraining.recipe import scheduled_rate
 from bertedu.text.fast_tokenizer import load_vocabulary
 from bertedu.text.tokenization import WordPiece, piece_name, train_wordpiece
 
 SHARED = Path(__file__).with_suffix(".js")
+BERT = SHARED.with_name("bert.js")
 TOYS = {path.stem: path for path in sorted(SHARED.with_suffix("").glob("*.js"))}
 
 
@@ -25,6 +33,7 @@ class Playground:
     def __init__(self, toy: str, data: Mapping[str, Any], alt: str, still: str) -> None:
         """Give a toy of `TOYS` its data; ``alt`` says in a sentence what ``still``, a text, shows.
 
+        ``weights`` in the data names files of `write_tensors`: the models that it computes with.
         Raises ValueError if there is no such toy, or nothing is said.
         """
         if toy not in TOYS:
@@ -36,14 +45,18 @@ class Playground:
     def _repr_html_(self) -> str:
         data = for_script(self.data)
         name = f"{self.toy}-{hashlib.sha256(data.encode()).hexdigest()[:12]}"
-        scripts = "\n".join(path.read_text(encoding="utf-8") for path in (SHARED, TOYS[self.toy]))
+        files = self.data.get("weights", [])
+        parts = [SHARED, *[BERT] * bool(files), TOYS[self.toy]]
+        scripts = "\n".join(path.read_text(encoding="utf-8") for path in parts)
+        links = " and ".join(f'<a href="{quote(x)}">{html.escape(x)}</a>' for x in files)
+        beside = f" A page without a kernel needs {links} beside it." * bool(files)
         return (
             f'<div class="bertedu-play" data-play="{name}"><p>{html.escape(self.alt)}</p>'
             f"<pre>{html.escape(self.still)}</pre>"
             "<p>A still text. Run the cell in a notebook, and it becomes something to play with."
-            f'</p></div><script type="module">{scripts}\nconst data = {data};\n'
+            f'{beside}</p></div><script type="module">{scripts}\nconst data = {data};\n'
             f"for (const root of document.querySelectorAll('[data-play=\"{name}\"]'))\n"
-            "  if (!root.toy) play(root, data);\n</script>"
+            "  if (!root.toy) start(root, data);\n</script>"
         )
 
     def __repr__(self) -> str:
@@ -128,3 +141,57 @@ def layer_norm(numbers: Sequence[float]) -> Playground:
     alt = f"Layer norm: mean {mean:.2f} becomes 0, spread {spread:.2f} becomes 1."
     still = "\n".join(f"{x:6.2f} -> {(x - mean) / spread:6.2f}" for x in numbers)
     return Playground("layer_norm", {"numbers": list(numbers)}, alt, still)
+
+
+def two_boxes(a: str, b: str, checkpoint: str = "bert-L4H128") -> Playground:
+    """Type two texts: does B follow A, and A B, as a model trained on NSP says?
+
+    The weights are written beside the notebook, as for `Machine`; so are those of the toys below.
+    """
+    model, tokenizer = load_named(checkpoint)
+    data = {"weights": [write_weights(checkpoint).name], "texts": [a, b]}
+    still = ""
+    with evaluating(model):
+        for name, pair in {"A, then B": (a, b), "B, then A": (b, a)}.items():
+            encoding = tokenizer.encode(*pair)
+            ids, segments = (torch.tensor([x]) for x in (encoding.ids, encoding.type_ids))
+            still += f"{name}: {model(ids, segments)[1].softmax(-1)[0, IS_NEXT].item():.2f}\n"
+    return Playground("two_boxes", data, f"P(IsNext) by {checkpoint}. A: {a} B: {b}", still)
+
+
+def neighbors(
+    word: str = "december", text: str = "My dog is cute.", checkpoint: str = "bert-mini"
+) -> Playground:
+    """Type a word: whose rows of the token table are near? Type a text: what goes into BERT?
+
+    Raises ValueError if the word has no row of its own.
+    """
+    model, tokenizer = load_named(checkpoint)
+    tables = {name: x for name, x in model.state_dict().items() if name.startswith("bert.emb")}
+    weights = write_tensors(f"{checkpoint}-embeddings", tables, model.config, tokenizer)
+    if (row := tokenizer.token_to_id(word)) is None:
+        raise ValueError(f"{word!r} is no piece of the vocabulary: take another, such as december")
+    rows = tables["bert.embeddings.token.weight"]
+    rows = torch.nn.functional.normalize(rows - rows.mean(0), dim=-1)
+    cosines, best = (row_of.tolist() for row_of in (rows @ rows[row]).topk(11))
+    names = [tokenizer.id_to_token(number) for number in best]
+    still = "\n".join(f"{name:<12} {x:.2f}" for name, x in zip(names, cosines, strict=True))
+    alt = f"Nearest to {word} in the token table of {checkpoint}: {', '.join(names[1:4])}."
+    data = {"weights": [weights.name], "word": word, "text": text}
+    return Playground("neighbors", data, alt, still)
+
+
+def own_text(asked: FineTuned, *texts: str, name: str = "") -> Playground:
+    """Ask a model that was fine-tuned a moment ago; ``texts`` are those of `FineTuned.ask`.
+
+    Writes NAME.weights.js, named after the task. Raises what `ask` and `write_tensors` do, and
+    ValueError if the model is not one BERT with a new layer on its last states.
+    """
+    said, encoder = say_answer(asked, texts, asked.ask(*texts)), asked.model.encoder
+    if not isinstance(encoder, BertFeatures):
+        raise ValueError(f"a page computes one BERT with a new layer, no {type(encoder).__name__}")
+    tensors = {k.removeprefix("encoder."): x for k, x in asked.model.state_dict().items()}
+    file = write_tensors(name or asked.task, tensors, encoder.bert.config, asked.tokenizer).name
+    data = {"weights": [file], "kind": asked.kind, "labels": asked.labels, "texts": texts}
+    alt = f"A model fine-tuned on {asked.task} answers to: {' | '.join(texts)}"
+    return Playground("own_text", data | {"most": asked.max_length, "fresh": True}, alt, said)

@@ -107,7 +107,7 @@ class Classification(Kind):
         return [Answer(int(s.argmax()), tuple(s.softmax(-1).tolist())) for s in scores]
 
     def outcomes(self, examples: Examples, answers: Sequence[Answer]) -> Outcomes:
-        """Pair the right class of each example with the class that was found."""
+        """Pair the right class of each example with the class that was predicted."""
         pairs = zip(examples, answers, strict=True)
         return np.array([(example.label, answer.value) for example, answer in pairs], float)
 
@@ -116,15 +116,15 @@ class Classification(Kind):
 
         With the two classes 0 and 1 also the F1 of class 1 (MRPC, QQP).
         """
-        labels, found = outcomes.astype(int).T
-        classes = {*labels, *found}
+        labels, predictions = outcomes.astype(int).T
+        classes = {*labels, *predictions}
         scores = {
-            "accuracy": float(accuracy_score(labels, found)),
-            "macro_f1": float(f1_score(labels, found, average="macro", zero_division=0)),
-            "matthews": float(matthews_corrcoef(labels, found)) if len(classes) > 1 else 0.0,
+            "accuracy": float(accuracy_score(labels, predictions)),
+            "macro_f1": float(f1_score(labels, predictions, average="macro", zero_division=0)),
+            "matthews": float(matthews_corrcoef(labels, predictions)) if len(classes) > 1 else 0.0,
         }
         if classes <= {0, 1}:
-            scores["binary_f1"] = float(f1_score(labels, found, zero_division=0))
+            scores["binary_f1"] = float(f1_score(labels, predictions, zero_division=0))
         return scores
 
 

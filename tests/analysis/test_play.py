@@ -4,17 +4,32 @@ import json
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from bertedu.analysis import play
 from bertedu.analysis.play import TOYS, Playground
+from bertedu.finetuning.encoders import load_encoder
+from bertedu.finetuning.kinds import Classification
+from bertedu.finetuning.saving import FineTuned
+from bertedu.finetuning.training import TaskModel
 from bertedu.pretraining.recipe import scheduled_rate
 from bertedu.text.fast_tokenizer import load_vocabulary
 from bertedu.text.tokenization import WordPiece, train_wordpiece
 
 HUGS = {"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}
+
+
+def tuned(encoder: str = "bert-L4H128") -> FineTuned:
+    torch.manual_seed(0)
+    below, tokenizer = load_encoder(encoder)
+    model = TaskModel(below, Classification(("yes", "no"))).eval()
+    return FineTuned(model, tokenizer, "topic", "classification", ("yes", "no"))
+
+
 MADE: dict[str, Callable[[], Playground]] = {
     "longest_match": lambda: play.longest_match("things"),
     "merge_stepper": lambda: play.merge_stepper(HUGS),
@@ -22,7 +37,16 @@ MADE: dict[str, Callable[[], Playground]] = {
     "dice": lambda: play.dice("The happy dog barked."),
     "warm_up": lambda: play.warm_up(0.5, 0.1, 200),
     "layer_norm": lambda: play.layer_norm([1, 1, 4]),
+    "two_boxes": lambda: play.two_boxes("The war ended.", "He signed a treaty."),
+    "neighbors": play.neighbors,
+    "own_text": lambda: play.own_text(tuned(), "A river."),
 }
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Toys that compute with a model write its weights."""
+    monkeypatch.chdir(tmp_path)
 
 
 class Reader(HTMLParser):
@@ -79,6 +103,14 @@ def test_a_script_asks_nobody(path: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("name", MADE)
+def test_no_name_is_given_twice_in_a_script(name: str) -> None:
+    """Twice is a syntax error of the page: shared files and the toy's own are one script."""
+    script = MADE[name]()._repr_html_().partition("<script")[2]
+    names = re.findall(r"^(?:async )?(?:function|const|let) (\w+)", script, re.MULTILINE)
+    assert len(names) == len(set(names)), sorted(n for n in set(names) if names.count(n) > 1)
+
+
 def test_what_a_reader_gives_is_escaped() -> None:
     evil = "</script><b>&"
     toy = Playground("dice", {"text": evil}, f"alt {evil}", f"still {evil}")
@@ -119,6 +151,31 @@ def test_toys_of_nothing_are_refused() -> None:
     for wrong in ({"peak": 0.0}, {"steps": 0}):
         with pytest.raises(ValueError, match="should be above 0"):
             play.warm_up(**wrong)
+
+
+def test_words_and_models_that_a_page_cannot_show_are_named() -> None:
+    with pytest.raises(ValueError, match="'unaffable' is no piece of the vocabulary"):
+        play.neighbors("unaffable")
+    with pytest.raises(ValueError, match="one BERT with a new layer, no PairFeatures"):
+        play.own_text(tuned("ltr-L4H128+rtl-L4H128"), "A river.")
+    with pytest.raises(ValueError, match="give one text"):
+        play.own_text(tuned(), "A river.", "A lake.")
+    assert not list(Path().glob("topic*"))
+
+
+def test_a_page_gets_the_parts_that_it_computes_with_and_no_more() -> None:
+    play.neighbors()
+    (file,) = Path().glob("*.js")
+    shapes = json.loads(file.read_text("utf-8").partition("] = ")[2].rstrip(";\n"))["shapes"]
+    assert len(shapes) == 5
+    play.own_text(tuned(), "A river.", name="mine")
+    text = Path("mine.weights.js").read_text("utf-8")
+    assert "head.classifier.bias" in text
+    assert "mlm." not in text
+    page = MADE["own_text"]()._repr_html_()
+    assert '<a href="topic.weights.js">topic.weights.js</a> beside it.' in page
+    assert "function openBert" in page
+    assert "function openBert" not in MADE["dice"]()._repr_html_()
 
 
 def test_still_texts_tell_what_the_package_computes() -> None:

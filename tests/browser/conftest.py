@@ -69,6 +69,9 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
             ".bertedu-play.alive"
         )
         page.wait_for_selector(drawn, state="attached")
+        page.wait_for_function(
+            "[...document.querySelectorAll('.bertedu-play')].every((n) => n.matches('.alive'))"
+        )
         return page
 
     yield open_page

@@ -10,6 +10,14 @@ import pytest
 import torch
 
 from bertedu.analysis import play
+from bertedu.finetuning.encoders import load_encoder
+from bertedu.finetuning.examples import Question
+from bertedu.finetuning.finetune import kind_with
+from bertedu.finetuning.question_answering import QuestionAnswering
+from bertedu.finetuning.saving import FineTuned
+from bertedu.finetuning.tasks import split_words
+from bertedu.finetuning.training import TaskModel, score_items
+from bertedu.model.loading import load_named
 from bertedu.pretraining.recipe import scheduled_rate
 from bertedu.text.fast_tokenizer import load_vocabulary
 from bertedu.text.tokenization import WordPiece, apply_merge, train_wordpiece
@@ -18,6 +26,7 @@ PYTHON = {"kernelspec": {"name": "python3", "display_name": "Python 3", "languag
 HUGS = {"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}
 WORDS, VECTORS = ["ship", "bridge", "it"], [[2.0, 0.0], [0.0, 2.0], [1.0, 0.0]]
 SENTENCE = "The happy dog barked."
+A, B = "The river rises in the mountains.", "It flows south and ends in the sea."
 NUMBERS = [1.0, 3.0, -2.0, 0.5, 2.0, -1.0, 0.0, 2.5]
 
 
@@ -29,10 +38,35 @@ def made() -> list[play.Playground]:
         play.dice(SENTENCE),
         play.warm_up(),
         play.layer_norm(NUMBERS),
+        play.two_boxes(A, B),
+        play.neighbors(),
+        own("classification", "A sentence."),
     ]
 
 
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages lie in ``tmp_path``, and so do the weights that toys write."""
+    monkeypatch.chdir(tmp_path)
+
+
+LABELS = {"classification": ("yes", "no", "both"), "tagging": ("O", "B-PLACE", "I-PLACE")}
 Show = Callable[..., Any]
+
+
+def tuned(kind: Any, pairs: bool = False) -> FineTuned:
+    """A model with a new layer, not trained: its answers are as good a test."""
+    encoder, tokenizer = load_encoder("bert-L4H128")
+    labels = LABELS.get(kind, ())
+    how = QuestionAnswering() if kind == "span" else kind_with(kind, labels)
+    torch.manual_seed(0)
+    model = TaskModel(encoder, how)
+    torch.nn.init.normal_(next(model.head.parameters()), std=0.1)
+    return FineTuned(model.eval(), tokenizer, f"{kind}-{pairs}", kind, labels, pairs=pairs)
+
+
+def own(kind: str, *texts: str) -> play.Playground:
+    return play.own_text(tuned(kind, kind == "classification" and len(texts) > 1), *texts)
 
 
 def says(page: Any, toy: int = 0) -> str:
@@ -390,18 +424,186 @@ def test_bars_are_dragged_and_moved_by_keys(show: Show) -> None:
     assert max(abs(float(bars.nth(i).get_attribute("aria-valuenow"))) for i in range(8)) <= 1024
 
 
+# -- two boxes
+
+
+def chance(model: Any, tokenizer: Any, *pair: str) -> float:
+    encoding = tokenizer.encode(*pair)
+    ids, segments = (torch.tensor([x]) for x in (encoding.ids, encoding.type_ids))
+    return float(model(ids, segments)[1].softmax(-1)[0, 0])
+
+
+@torch.no_grad()
+def test_two_boxes_say_what_the_package_says(show: Show) -> None:
+    page = show(play.two_boxes(A, B))
+    opened = load_named("bert-L4H128")
+    pairs = [(A, B), (B, A), (A, "Penguins are birds."), ("Ça va? 中文", "x"), (A * 4, B * 4)]
+    for pair in pairs:
+        assert ask(page, "chance(...x)", pair) == pytest.approx(chance(*opened, *pair), abs=1e-3)
+    for pair in pairs:
+        page.fill("textarea >> nth=0", pair[0])
+        page.fill("textarea >> nth=1", pair[1])
+        shown = texts(page, ".bars > span")[1::2]
+        wanted = [chance(*opened, *pair), chance(*opened, *pair[::-1])]
+        assert [float(number) for number in shown] == pytest.approx(wanted, abs=6e-3)
+        page.click("text=swap A and B")
+        assert texts(page, ".bars > span")[1::2] == shown[::-1]
+        assert page.input_value("textarea >> nth=0") == pair[1]
+    page.fill("textarea >> nth=0", " ")
+    assert says(page) == "Type something into every box."
+    assert not page.locator(".bars").is_visible()
+    page.fill("textarea >> nth=0", "word " * 130)
+    assert "128 at most fit here" in says(page)
+    press(page, "x", "Tab", "Tab", "Enter")  # the button, by key
+    assert page.input_value("textarea >> nth=1").endswith("x")
+
+
+# -- neighbors
+
+
+@torch.no_grad()
+def test_neighbors_and_inputs_are_the_packages(show: Show) -> None:
+    page = show(play.neighbors("december", "My dog is cute."))
+    model, tokenizer = load_named("bert-mini")
+    embeddings = model.bert.embeddings
+    for word, centered in itertools.product(("december", "seven", "##ing"), (True, False)):
+        rows = embeddings.token.weight - embeddings.token.weight.mean(0) * centered
+        own = rows[tokenizer.token_to_id(word)]
+        measures = {
+            "cosine": torch.cosine_similarity(rows, own, dim=-1),
+            "dot product": rows @ own,
+            "distance": (rows - own).norm(dim=-1),
+        }
+        for name, numbers in measures.items():
+            numbers[tokenizer.token_to_id(word)] = 1e9 if name == "distance" else -1e9
+            best = numbers.topk(10, largest=name != "distance")
+            found = ask(page, "near(...x)", [word, name, centered])
+            assert [number for _, number in found] == pytest.approx(best.values.tolist(), abs=1e-3)
+            assert found[0][0] == tokenizer.id_to_token(int(best.indices[0]))
+    text = "Zoë reads the [MASK] books."
+    found = ask(page, "vectors(x)", text)
+    ids = torch.tensor([tokenizer.encode(text).ids])
+    expected = embeddings(ids, torch.zeros_like(ids)).flatten().tolist()
+    assert found["states"][0] == pytest.approx(expected, abs=1e-3)
+    page.fill("textarea", text)
+    page.click("text=[MASK]")
+    page.focus("input[type=range]")
+    press(page, *["ArrowRight"] * 7)
+    shown = [float(number.replace("−", "-")) for number in texts(page, ".cells td:nth-child(2)")]
+    place = tokenizer.encode(text).tokens.index("[MASK]")
+    parts = [embeddings.token(ids)[0, place], embeddings.segment.weight[0]]
+    parts.append(embeddings.position.weight[place])
+    parts += [sum(parts), embeddings(ids, torch.zeros_like(ids))[0, place]]
+    assert shown == pytest.approx([part[7].item() for part in parts], abs=2e-3)
+
+
+def test_neighbors_refuse_kindly(show: Show) -> None:
+    page = show(play.neighbors())
+    assert texts(page, ".bars > span")[0] == "february"
+    page.fill("input >> nth=0", "unaffable")
+    assert says(page).startswith("“unaffable” has no row of its own: it is un")
+    page.fill("input >> nth=0", "Seven")
+    page.select_option("select", label="distance")
+    assert "is nearest to “seven”" in says(page)
+    page.click("text=subtract the mean row")
+    assert page.locator("[aria-pressed=false]").first.inner_text() == "subtract the mean row"
+    page.fill("input >> nth=0", "")
+    assert says(page) == "Type a word."
+    page.fill("textarea", "")
+    assert says(page, 1) == "Type something into every box."
+    page.fill("textarea", "word " * 40)
+    assert "42 tokens: 32 at most fit here" in says(page, 1)
+
+
+# -- own text
+
+ENDINGS = ("He went out.", "He bought milk.", "Penguins are birds.", "The end.")
+PASSAGE = "Lake Vern is a deep lake. Mira Tolen was a painter and teacher. She lived by the sea."
+
+
+def answer(page: Any, texts: Any) -> Any:
+    page.wait_for_selector(".alive")
+    return ask(page, "answer(x)", texts)
+
+
+def test_a_fine_tuned_model_answers_in_the_page_as_in_the_package(show: Show) -> None:
+    for kind, some in {
+        "classification": [("She won it twice.",), ("Ça va, 中文?",)],
+        "choice": [ENDINGS, ENDINGS[::-1]],
+        "regression": [("She won it twice.",), ("He did not.",)],
+    }.items():
+        model, page = tuned(kind), show(own(kind, *some[0]))
+        for given in some:
+            expected, found = model.ask(*given), answer(page, given)
+            wanted = expected.shares or expected.value
+            assert found["shares" if expected.shares else "value"] == pytest.approx(
+                wanted if isinstance(wanted, float) else list(wanted), abs=2e-3
+            )
+    pair = ("River in Canada", "It flows north.")
+    page = show(own("classification", *pair))
+    shares = tuned("classification", pairs=True).ask(*pair).shares
+    assert answer(page, pair)["shares"] == pytest.approx(list(shares), abs=2e-3)
+    assert texts(page, ".bars > span")[0] == LABELS["classification"][shares.index(max(shares))]
+
+
+def test_words_are_tagged_and_answers_marked_as_in_the_package(show: Show) -> None:
+    page, model = show(own("tagging", "Ada saw London.")), tuned("tagging")
+    for text in ("Ada Lovelace saw a red-panda in London, didn't she?", "Zoë’s 中文 ​ x_1 ☃!"):
+        found = answer(page, [text])
+        assert found["words"] == list(split_words(text))
+        assert found["tags"] == list(model.ask(text).value)
+        page.fill("textarea", text)
+        tags = [tag for tag in found["tags"] if tag != "O"]
+        assert [shown for shown in texts(page, ".tag small") if shown] == tags
+    page.fill("textarea", "")
+    assert says(page) == "Type something into every box."
+    page, model = show(own("span", "painter and teacher", PASSAGE)), tuned("span")
+    found = answer(page, ["painter and teacher", PASSAGE])
+    asked = Question("", "painter and teacher", PASSAGE, ())
+    (item,) = model.model.kind.encode([asked], model.tokenizer, 128)
+    (scores,) = score_items(model.model, [item])
+    for side, name in enumerate(("starts", "ends")):
+        expected = scores[side].softmax(-1).tolist()
+        assert found[name] == pytest.approx(expected, abs=2e-3)
+    (row,) = item.rows
+    begin, end = row.offsets[found["marked"]["begin"]][0], row.offsets[found["marked"]["end"]][1]
+    assert PASSAGE[begin:end] == model.ask("painter and teacher", PASSAGE).value
+    page.fill("textarea >> nth=1", PASSAGE * 9)
+    assert "128 at most fit here" in says(page)
+
+
+def test_a_model_that_was_trained_again_is_read_again(show: Show) -> None:
+    page = show(own("regression", "Good."))
+    before = answer(page, ["Good."])["value"]
+    again = tuned("regression")
+    torch.nn.init.constant_(again.model.head.classifier.bias, 3)
+    toy = play.own_text(again, "Good.")  # the cell is run once more in the same page
+    script = toy._repr_html_().partition("<script")[2].partition(">")[2].partition("</script>")[0]
+    page.evaluate(
+        """([still, code]) => {
+          document.querySelector(".bertedu-play").outerHTML = still;
+          const script = document.createElement("script");
+          script.type = "module";
+          script.textContent = code;
+          document.body.append(script);
+        }""",
+        [toy._repr_html_().partition("<script")[0], script],
+    )
+    assert answer(page, ["Good."])["value"] == pytest.approx(before + 3, abs=1e-2)
+
+
 # -- all of them
 
 
 def test_several_toys_and_copies_on_one_page_do_not_mix(show: Show) -> None:
     page = show(*made(), play.longest_match("things"), play.longest_match("kings"))
-    assert page.locator(".bertedu-play.alive").count() == 8
+    assert page.locator(".bertedu-play.alive").count() == len(made()) + 2
     assert page.locator("pre").count() == 0  # the still texts have given way
-    copy = page.locator(".bertedu-play").nth(6)
-    before = [says(page, i) for i in range(8)]
+    copy = page.locator(".bertedu-play").nth(len(made()))
+    before = texts(page, ".says")
     copy.locator("text=step ▶").click()
-    after = [says(page, i) for i in range(8)]
-    assert [i for i in range(8) if before[i] != after[i]] == [6]
+    after = texts(page, ".says")
+    assert [i for i in range(len(after)) if before[i] != after[i]] == [len(after) - 2]
     # another run of the first copy's cell does not begin the second anew
     page.evaluate(
         """() => {
@@ -412,7 +614,7 @@ def test_several_toys_and_copies_on_one_page_do_not_mix(show: Show) -> None:
         }"""
     )
     page.wait_for_timeout(200)
-    assert [says(page, i) for i in range(8)] == after
+    assert texts(page, ".says") == after
     assert page.evaluate("document.querySelectorAll('[id]').length") == 0
 
 
@@ -460,19 +662,19 @@ def test_every_control_has_a_name_and_can_be_reached_by_tab(show: Show) -> None:
         )
     assert all(reached)
     assert reached[:3] == ["your word", "|◀ start", "◀ back"]
-    assert page.locator(".says[aria-live=polite]").count() == 6
+    assert page.locator(".says[aria-live=polite]").count() >= len(made())
 
 
 def test_every_move_is_shown_within_a_tenth_of_a_second(show: Show) -> None:
     page = show(*made())
     slow = page.evaluate(
-        """() => [...document.querySelectorAll("input, button")].map((node) => {
+        """() => [...document.querySelectorAll("input, textarea, select, button")].map((node) => {
           const times = [0, 1, 2].map(() => {
             const start = performance.now();
             if (node.type === "range") {
               node.value = Number(node.value) + 1;
               node.dispatchEvent(new Event("input"));
-            } else if (node.tagName === "INPUT") node.dispatchEvent(new Event("input"));
+            } else if (node.tagName !== "BUTTON") node.dispatchEvent(new Event("input"));
             else node.click();
             document.body.getBoundingClientRect();
             return performance.now() - start;

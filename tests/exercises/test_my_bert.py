@@ -242,11 +242,14 @@ def test_one_part_alone_is_used_and_named(model: BertForPreTraining) -> None:
 
 
 @pytest.mark.parametrize("name", PARTS)
-def test_no_mistake_is_kept_and_none_that_is_planted_is_used(name: str, place: Path) -> None:
-    exercise, right = EXERCISES[name], solution(name)
+def test_no_mistake_is_kept_or_used_and_the_board_says_which_part_has_one(
+    name: str, place: Path, solved: None
+) -> None:
+    exercise, right, parts = EXERCISES[name], solution(name), dict(my_bert._passed)
     for mistake in mistakes_of(exercise):
         assert verdict(getattr(check, name), mistake.wrong[0]).startswith("✗")
     assert not place.exists()
+    assert repr(my_bert.board()).count("✓ ") == ALL + 1  # and once where it is explained
     solve(name)
     kept = (place / f"{name}.py").read_text(encoding="utf-8")
     planted = 0
@@ -258,10 +261,18 @@ def test_no_mistake_is_kept_and_none_that_is_planted_is_used(name: str, place: P
         for old, new in changes:
             spoiled = spoiled.replace(old, new.removeprefix(" "))
         (place / f"{name}.py").write_text(spoiled, encoding="utf-8")
-        said = loaded()
-        assert f"✗ {name}: " in said
+        new_kernel()
+        my_bert._passed.update(parts)
+        said = words(verdict(lambda _: my_bert.load(), None))
+        board = repr(my_bert.board())
+        assert said.startswith(f"✗ {name}: ")
         assert "Ours stands in" in said
-        assert said.endswith(f"0 of {ALL} parts of your BERT are yours.")
+        assert said.endswith(f" {ALL - 1} of {ALL} parts of your BERT are yours.")
+        assert board.startswith(f"{ALL - 1} of {ALL} parts")
+        assert [other for other in PARTS if f"✓ {other}" not in board] == [name]
+        assert f" ! {name}" in board
+        assert f"\n! {name}: what stands in its file does not pass the check" in board
+        assert my_bert.part(name) is OURS[name]
         planted += 1
     assert planted
 
@@ -417,6 +428,7 @@ def test_a_spoiled_file_gets_a_line_and_ours_stands_in(
     (place / "gelu.py").write_bytes(content)
     my_bert.load()  # in the session that had kept it, too
     assert my_bert.board().headline.startswith("1 of")
+    assert said in words(repr(my_bert.board()))
     told = loaded()
     assert told.startswith("✗ gelu: ")
     assert said in told
