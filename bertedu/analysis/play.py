@@ -174,7 +174,7 @@ def neighbors(
     rows = tables["bert.embeddings.token.weight"]
     rows = torch.nn.functional.normalize(rows - rows.mean(0), dim=-1)
     cosines, best = (row_of.tolist() for row_of in (rows @ rows[row]).topk(11))
-    names = [tokenizer.id_to_token(number) for number in best]
+    names = [str(tokenizer.id_to_token(number)) for number in best]
     still = "\n".join(f"{name:<12} {x:.2f}" for name, x in zip(names, cosines, strict=True))
     alt = f"Nearest to {word} in the token table of {checkpoint}: {', '.join(names[1:4])}."
     data = {"weights": [weights.name], "word": word, "text": text}
