@@ -130,7 +130,8 @@ html: course  ## the notebooks as web pages in build/html; formulas need a netwo
 	@if [ -z "$(NOTEBOOKS)" ]; then echo "html: there is no notebook in notebooks/ yet"; \
 	else $(PY) -m nbconvert --to html --TagRemovePreprocessor.enabled=True --TagRemovePreprocessor.remove_input_tags hide-input --output-dir build/html $(NOTEBOOKS) && \
 	$(PY) -m exercises.glossary --pages build/html && \
-	$(PY) -c "from bertedu.analysis.machine import write_weights as w; [w(f'{m}-L4H128', 'build/html') for m in ('bert', 'ltr', 'rtl')]"; fi
+	$(PY) -c "import os; os.chdir('build/html'); from bertedu.analysis import play; play.neighbors(); play.meet()" && \
+	{ cp notebooks/*.weights.js build/html/ 2>/dev/null || true; }; fi  # of models that a notebook has trained here
 
 clean:  ## remove caches and build/; .venv and data/ stay
 	@rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -251,7 +251,7 @@ ENTITY_F1 = Exercise(
       divide once.
     | = _averaged
     ✗ an I- with nothing to go on counts as an entity.
-      only B- begins one, as in exercise 3.
+      only B- begins one, as in exercise 1.
     | = _lenient
     ✗ entities of different sentences are taken for one another.
       ('PLACE', 0, 1) of two sentences are two. Count sentence by sentence, or put the number of the

@@ -11,7 +11,9 @@ from urllib.parse import quote
 import torch
 
 from bertedu.analysis.attention_view import for_script
+from bertedu.analysis.leak import beyond_sum, states_of
 from bertedu.analysis.machine import write_tensors, write_weights
+from bertedu.finetuning.encoders import load_encoder
 from bertedu.finetuning.saving import FineTuned, say_answer
 from bertedu.model.evaluating import evaluating
 from bertedu.model.features import BertFeatures
@@ -19,7 +21,7 @@ from bertedu.model.loading import load_named
 from bertedu.pretraining.masking import PAPER
 from bertedu.pretraining.next_sentence import IS_NEXT
 from bertedu.pretraining.recipe import scheduled_rate
-from bertedu.text.fast_tokenizer import load_vocabulary
+from bertedu.text.fast_tokenizer import load_tokenizer, load_vocabulary
 from bertedu.text.tokenization import WordPiece, piece_name, train_wordpiece
 
 SHARED = Path(__file__).with_suffix(".js")
@@ -174,11 +176,39 @@ def neighbors(
     rows = tables["bert.embeddings.token.weight"]
     rows = torch.nn.functional.normalize(rows - rows.mean(0), dim=-1)
     cosines, best = (row_of.tolist() for row_of in (rows @ rows[row]).topk(11))
-    names = [tokenizer.id_to_token(number) for number in best]
+    names = [str(tokenizer.id_to_token(number)) for number in best]
     still = "\n".join(f"{name:<12} {x:.2f}" for name, x in zip(names, cosines, strict=True))
     alt = f"Nearest to {word} in the token table of {checkpoint}: {', '.join(names[1:4])}."
     data = {"weights": [weights.name], "word": word, "text": text}
     return Playground("neighbors", data, alt, still)
+
+
+def meet(
+    text: str = "the old king ruled the city at night",
+    words: tuple[str, str, str] = ("king", "ruled", "night"),
+    new: str = "river",
+) -> Playground:
+    """Change a word on each side of a third: does its state move beyond the sum of the two moves?
+
+    BERT stands beside a left-to-right and a right-to-left model whose states are joined. Raises
+    ValueError if the ``words`` are no tokens of the text, in this order.
+    """
+    names = ("bert-L4H128", "ltr-L4H128", "rtl-L4H128")
+    still, encoding = "", load_tokenizer().encode(text)
+    if not set(words) <= set(encoding.tokens):
+        raise ValueError(f"{', '.join(words)} are not all tokens of {text!r}: {encoding.tokens}")
+    left, at, right = (encoding.tokens.index(word) for word in words)
+    if not left < at < right:
+        raise ValueError(f"{words[0]} must stand before {words[1]}, and {words[2]} after it")
+    ids, new_id = torch.tensor(encoding.ids), load_tokenizer().encode(new).ids[1]
+    for name, models in {"BERT": names[:1], "left and right, joined": names[1:]}.items():
+        states = states_of(load_encoder("+".join(models))[0])
+        beyond = beyond_sum(states, ids, at, new_id)[left, right].item()
+        still += f"{name:<24}{beyond:.3f} of the state's length\n"
+    data = {"weights": [write_weights(name).name for name in names], "text": text, "new": new}
+    alt = f"{text}: what changing {words[0]} and {words[2]} does to the state of {words[1]} "
+    data |= {"left": left, "at": at, "right": right}
+    return Playground("meet", data, f"{alt}beyond the sum of each alone", still)
 
 
 def own_text(asked: FineTuned, *texts: str, name: str = "") -> Playground:

@@ -39,6 +39,7 @@ MADE: dict[str, Callable[[], Playground]] = {
     "layer_norm": lambda: play.layer_norm([1, 1, 4]),
     "two_boxes": lambda: play.two_boxes("The war ended.", "He signed a treaty."),
     "neighbors": play.neighbors,
+    "meet": play.meet,
     "own_text": lambda: play.own_text(tuned(), "A river."),
 }
 
@@ -161,6 +162,10 @@ def test_words_and_models_that_a_page_cannot_show_are_named() -> None:
     with pytest.raises(ValueError, match="give one text"):
         play.own_text(tuned(), "A river.", "A lake.")
     assert not list(Path().glob("topic*"))
+    with pytest.raises(ValueError, match="queen, ruled, night are not all tokens"):
+        play.meet(words=("queen", "ruled", "night"))
+    with pytest.raises(ValueError, match="ruled must stand before king"):
+        play.meet(words=("ruled", "king", "night"))
 
 
 def test_a_page_gets_the_parts_that_it_computes_with_and_no_more() -> None:

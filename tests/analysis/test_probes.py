@@ -138,6 +138,10 @@ def test_a_probe_finds_what_is_there_and_not_what_is_not() -> None:
     assert 0.35 < noise["probe"] < 0.65
     assert 0.35 < clear["look-up"] < 0.65  # the word alone says nothing here
     assert found["probe"][1].tolist() == [12] * 10  # the texts that were not learned from
+    states, texts = planted(True)
+    states[-1] *= 1000  # a text that is only asked about sets no scale for the others
+    for name, (right, _) in probe(states, texts, train=20).items():
+        assert right[:-1].equal(found[name][0][:-1]), name
 
 
 def test_words_written_both_ways_are_asked_for_by_themselves() -> None:

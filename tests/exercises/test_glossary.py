@@ -44,19 +44,24 @@ def test_every_term_is_where_its_entry_says_and_a_moved_one_is_noticed() -> None
     assert located(stale) == TEXT
 
 
+def prose(path: Path) -> str:
+    """What is written on a page; of a notebook without its code, and without a toy's script."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix != ".ipynb":
+        return text
+    cells = nbformat.reads(text, as_version=4).cells
+    return "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+
+
 def headings(path: Path) -> set[str]:
     """The addresses on a page: its headings, as JupyterLab and nbconvert make them."""
-    text = path.read_text(encoding="utf-8")
-    if path.suffix == ".ipynb":
-        cells = nbformat.reads(text, as_version=4).cells
-        text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-    found = re.findall("^#+ (.+)$", text, re.MULTILINE)
+    found = re.findall("^#+ (.+)$", prose(path), re.MULTILINE)
     return {re.sub("[`*]", "", heading).strip().replace(" ", "-") for heading in found}
 
 
 @pytest.mark.parametrize("path", [*PAGES, *(NOTEBOOKS / name for name in LINKED)], ids=str)
 def test_every_link_leads_to_a_heading_that_exists(path: Path) -> None:
-    links = re.findall(r"\]\(([\w.]+)(?:#([^)\s]*))?\)", path.read_text(encoding="utf-8"))
+    links = re.findall(r"\]\(([\w.]+)(?:#([^)\s]*))?\)", prose(path))
     assert links
     for file, heading in links:
         target = NOTEBOOKS / file

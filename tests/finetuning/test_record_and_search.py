@@ -81,7 +81,7 @@ def pretend(task: Task, splits: Splits, dev: float = 0.5, right: int | None = No
         labels = [int(e.label) for e in splits["test"]]  # type: ignore[union-attr]
         found = [label if i < right else 1 - label for i, label in enumerate(labels)]
         answers = {"test": [Answer(value) for value in found]}
-    history = History([0.1], [dev], 1, 1.25)
+    history = History([0.1], [dev, 1 - dev], 1, 1.25)  # the first of two epochs was kept
     model: Any = SimpleNamespace(kind=kind)
     tokenizer: Any = None
     return Run(model, tokenizer, history, answers, bfloat16=False)
@@ -566,6 +566,9 @@ def test_no_record_is_said_plainly(book: RunRecord) -> None:
     assert book.rows() == []
     with pytest.raises(TaskError, match="no outcomes of task 'keyword'"):
         book.outcomes("keyword")
+    book.table.mkdir(parents=True)
+    with pytest.raises(OSError, match=book.table.name):  # it is there: no empty one may replace it
+        book.rows()
 
 
 def test_a_task_without_an_answer_in_some_text_may_answer_none() -> None:

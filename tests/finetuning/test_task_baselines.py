@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import tiny_finetuning as tiny
 
-from bertedu.finetuning.baselines import BASELINES, baseline_answers, word_count_answers
+from bertedu.finetuning.baselines import BASELINES, STRENGTHS, baseline_answers, word_count_answers
 from bertedu.finetuning.examples import Choice, Example, Question, Splits, Tagged, Task
 from bertedu.finetuning.finetune import make_kind
 from bertedu.finetuning.tagging import iob2
@@ -209,7 +209,7 @@ def test_texts_of_the_test_teach_nothing(name: str) -> None:
     assert part["test"] == whole["test"][5:6]
 
 
-def test_dev_chooses_the_strength_and_training_the_rest() -> None:
+def test_dev_chooses_the_strength_and_training_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Turned labels of training turn the answers; turned labels of dev hardly matter."""
     task, splits = tiny.keyword_task()
     expected = values("word counts", task, splits)
@@ -217,3 +217,18 @@ def test_dev_chooses_the_strength_and_training_the_rest() -> None:
     assert values("word counts", task, turned) == [1 - value for value in expected]
     noisy = {**splits, "dev": tiny.with_other_labels(task, splits["dev"])}
     assert score("word counts", task, noisy) > 0.75
+
+    def right_on_dev(splits: Splits) -> int:
+        found = values("word counts", task, splits, "dev")
+        return sum(value == e.label for value, e in zip(found, splits["dev"], strict=True))
+
+    # with every fifth label wrong, the weakest penalty suits training best, and dev less
+    wrong = [
+        replace(e, label=e.label if i % 5 else 1 - e.label) for i, e in enumerate(splits["train"])
+    ]
+    noisy, alone = {**splits, "train": wrong}, []
+    chosen = right_on_dev(noisy)
+    for strength in STRENGTHS:
+        monkeypatch.setattr("bertedu.finetuning.baselines._logistic.__defaults__", ((strength,),))
+        alone.append(right_on_dev(noisy))
+    assert chosen == max(alone) > alone[-1]

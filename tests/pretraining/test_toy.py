@@ -105,6 +105,13 @@ def test_the_command_writes_a_row_for_every_look(
 ) -> None:
     import bertedu.pretraining.toy as toy
 
+    seeds, sample = [], ToyLanguage.sample
+
+    def spied(self: ToyLanguage, count: int, seed: int) -> list[list[str]]:
+        seeds.append(seed)
+        return sample(self, count, seed)
+
+    monkeypatch.setattr(ToyLanguage, "sample", spied)
     monkeypatch.setattr(toy, "HELD_OUT", 20)
     monkeypatch.setattr(toy.compare_with_limits, "__defaults__", (20,))
     out = tmp_path / "toy.csv"
@@ -113,6 +120,9 @@ def test_the_command_writes_a_row_for_every_look(
     rows = read_csv(out)
     assert len(rows) == 3 * 2 * 21
     assert {row["direction"] for row in rows} == set(DIRECTIONS)
+    held_out, *training = seeds
+    assert training == [0, 1] * 3
+    assert held_out not in range(100), "no training run may draw the sentences that it is asked"
 
 
 def test_the_committed_curves_end_within_two_per_cent() -> None:

@@ -79,12 +79,13 @@ def test_other_attention_is_measured_at_the_blank(
     model: BertForPreTraining, text: Text, tokenizer: Tokenizer
 ) -> None:
     mask = tokenizer.token_to_id("[MASK]")
-    blanks = one_blank_each([text, text], mask)
+    blanks = one_blank_each([text] * 200, mask)  # so that each place has its turn
     for ids, place in blanks:
         changed = (ids != text.ids).nonzero().flatten().tolist()
         assert changed == [place]
         assert 0 < place < len(ids) - 1
         assert ids[place] == mask
+    assert {place for _, place in blanks} == set(range(1, len(text.ids) - 1))
     rows = {(name, layer): values for name, layer, _, values, _ in answers_kept(model, blanks[:1])}
     assert {layer for _, layer in rows} == {1, 2, 3}
     assert float(rows["searched: attention moved", 1]) > 0.2

@@ -1,5 +1,6 @@
 """A stream is its documents, window by window, in order, again and again; and what may go wrong."""
 
+import glob
 import json
 import sys
 from pathlib import Path
@@ -76,13 +77,15 @@ def test_no_more_is_read_than_a_window(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_glob_reads_its_files_in_order_and_documents_without_title_get_one(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("b", "a"):
-        write(tmp_path, 2, name, title=False)
+    for name, count in (("b", 1), ("a", 3)):
+        write(tmp_path, count, name, title=False)
     where = str(tmp_path / "*.jsonl")
+    of_the_disk = sorted(glob.glob(where), reverse=True)
+    monkeypatch.setattr("glob.glob", lambda *_, **__: of_the_disk)  # in any order
     found = DocumentStream(where, size=10).window(0)
-    assert [document.text[:6] for document in found] == ["Text 0", "Text 1"] * 2
+    assert [document.text[:6] for document in found] == ["Text 0", "Text 1", "Text 2", "Text 0"]
     assert [document.title for document in found] == [f"{where} {i}" for i in range(4)]
 
 

@@ -493,6 +493,7 @@ def test_rare_characters_stay_out(monkeypatch: pytest.MonkeyPatch) -> None:
     vocab = train_vocabulary(text, 100)
     letters = {token for token in vocab[5:] if not token.startswith("##") and len(token) == 1}
     assert letters == {"t", "o", "e"}  # the commonest: e, o and t, ahead of a and m
+    assert train_vocabulary(["dcba"], 100) == train_vocabulary(["abcd"], 100), "ties: a, b, c"
     assert UNK_ID in fast_tokenizer(vocab).encode("plain").ids
 
 

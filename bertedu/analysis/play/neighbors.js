@@ -4,21 +4,23 @@
 const MOST = 32, TOP = 10, SHOWN = 24; // tokens of a text; rows in the list; dimensions in view
 const MEASURES = ["cosine", "dot product", "distance"];
 
-// The rows nearest to row `id` as [piece, number]; `centered`: the mean row is subtracted before.
-function near({ vocab, tensors, config: { hidden } }, id, measure, centered) {
+// The token table and the squared length of each row, as it is or with the mean row subtracted.
+function rowsOf({ vocab, tensors, config: { hidden } }, centered) {
   let table = tensors["bert.embeddings.token.weight"];
   if (centered) {
     const mean = new Float64Array(hidden);
     table.forEach((value, i) => { mean[i % hidden] += value / vocab.length; });
     table = table.map((value, i) => value - mean[i % hidden]);
   }
+  const squares = new Float64Array(vocab.length);
+  table.forEach((value, i) => { squares[Math.floor(i / hidden)] += value * value; });
+  return { table, squares };
+}
+
+// The rows nearest to row `id` as [piece, number], the nearest first.
+function near({ vocab, config: { hidden } }, { table, squares }, id, measure) {
   const own = table.subarray(id * hidden, (id + 1) * hidden);
   const products = linear(own, table, new Float32Array(vocab.length));
-  const squares = vocab.map((_, i) => {
-    let sum = 0;
-    for (let k = i * hidden; k < (i + 1) * hidden; k++) sum += table[k] * table[k];
-    return sum;
-  });
   const numbers = vocab.map((_, i) => measure === "cosine" ? products[i] / Math.sqrt(squares[i] * squares[id])
     : measure === "distance" ? Math.sqrt(Math.max(squares[i] + squares[id] - 2 * products[i], 0))
     : products[i]);
@@ -29,6 +31,8 @@ function near({ vocab, tensors, config: { hidden } }, id, measure, centered) {
 }
 
 function toy(root, data, [bert]) {
+  const kept = {}; // both tables, each when it is asked for
+  const nearest = (id, by, middle) => near(bert, (kept[middle] ??= rowsOf(bert, middle)), id, by);
   let measure = "cosine", centered = true;
   const top = row(root);
   const word = field(top, "word", data.word, list, 16);
@@ -45,7 +49,7 @@ function toy(root, data, [bert]) {
     if (!typed) return (says.textContent = "Type a word.");
     if (!alone)
       return (says.textContent = `“${typed}” has no row of its own: it is ${tokens.slice(1, -1).join(" ")}.`);
-    const found = near(bert, bert.vocab.indexOf(piece), measure, centered);
+    const found = nearest(bert.vocab.indexOf(piece), measure, centered);
     const longest = measure === "cosine" ? 1 : Math.max(...found.map(([, x]) => Math.abs(x)));
     shareBars(rows, found.map(([name, x]) => [name, x / longest, digits(x),
       measure === "distance" ? "orange" : "blue"]));
@@ -114,6 +118,6 @@ function toy(root, data, [bert]) {
 
   list();
   read();
-  return { near: (piece, by, middle) => near(bert, bert.vocab.indexOf(piece), by, middle),
+  return { near: (piece, by, middle) => nearest(bert.vocab.indexOf(piece), by, middle),
     vectors: (words) => { const { ids, segments } = bert.encode(words); return bert.run(ids, segments); } };
 }
