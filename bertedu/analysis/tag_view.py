@@ -1,12 +1,12 @@
 """Sentences with their entities marked: the type is written beside the words, not only colored."""
 
 import html
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ipywidgets import VBox
 
 from bertedu.analysis.views import BLUE, GREEN, ORANGE
-from bertedu.analysis.widgets import show_one, text_box
+from bertedu.analysis.widgets import show_one
 from bertedu.finetuning.examples import Tagged
 from bertedu.finetuning.tagging import entities
 
@@ -53,11 +53,6 @@ class TaggedText:
             f"border-bottom:4px {line} {color}'>{html.escape(text)} "
             f"<b style='font-size:70%'>{html.escape(kind)}</b></mark>"
         )
-
-
-def tag_box(ask: Callable[[str], TaggedText], text: str) -> VBox:
-    """Return a text field; press Enter, and the sentence appears below it with its entities."""
-    return VBox(text_box(lambda typed: ask(typed)._repr_html_(), text))
 
 
 def tag_examples(

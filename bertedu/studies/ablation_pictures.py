@@ -118,14 +118,12 @@ def difference_plot(
     beside: Mapping[str, str] | None = None,
     variants: Sequence[str] | None = None,
     luck: Mapping[str, float] | None = None,
-    readers: Mapping[str, tuple[str, float]] | None = None,
 ) -> Picture:
     """Draw how far each variant is from the first one, with intervals: a panel a task.
 
     ``tasks`` is name -> heading. ``paper`` is a table above, and ``beside`` our task -> its column
-    that is drawn as an open diamond. ``luck``, task -> points, is a gray band around
-    0. ``readers``, task -> label and score times 100,
-    is a dotted line. Raises ValueError if a variant was not run on a task.
+    that is drawn as an open diamond. ``luck``, task -> points, is a gray band around 0.
+    Raises ValueError if a variant was not run on a task.
     """
     rows = results(grid)
     first, *others = (variant.name for variant in GRIDS[grid].variants)
@@ -148,14 +146,7 @@ def difference_plot(
                 axes.plot(gap, place, "D", ms=10, mfc="none", mec="black", mew=2)
         axes.axvline(0, color=LIMIT, linestyle="--")
         if luck and task in luck:
-            reach = abs(luck[task])
-            axes.axvspan(-reach, reach, color=LIMIT, alpha=0.18, linewidth=0)
-        if readers and task in readers:
-            label, score_of_reader = readers[task]
-            gap = score_of_reader - 100 * float(rows[first, task]["mean"])
-            axes.axvline(gap, color=LIMIT, linestyle=":", linewidth=2.5)
-            spot, at = (gap, 0.5), ("data", "axes fraction")
-            note(axes, label, spot, (4, 0), xycoords=at, rotation=90, va="center", fontsize=13)
+            axes.axvspan(-luck[task], luck[task], color=LIMIT, alpha=0.18, linewidth=0)
         name_rows(axes, others)
         axes.set_title(heading, fontsize=15)
         axes.set_xlabel(f"points from {first}")

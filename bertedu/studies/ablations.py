@@ -20,7 +20,7 @@ from bertedu.finetuning.baselines import BASELINES
 from bertedu.finetuning.examples import Splits, Task, TaskError
 from bertedu.finetuning.finetune import MEAN, Setup, run_once
 from bertedu.finetuning.record import RunRecord
-from bertedu.finetuning.summary import System, draw_systems, drawn_reader
+from bertedu.finetuning.summary import System, draw_systems
 from bertedu.finetuning.tasks import load_task
 from bertedu.finetuning.training import Hyperparameters
 from bertedu.model.loading import find_checkpoint
@@ -28,7 +28,6 @@ from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining.run_folder import read_record
 from bertedu.results.bootstrap import (
     BootstrapScores,
-    Floats,
     interval,
     interval_over_runs,
     run_spread,
@@ -39,12 +38,8 @@ from bertedu.studies.pretraining import with_earlier_runs
 NAME = "ablations"  # of the record
 EXAMPLES = 1500  # training examples of every task, so that no task is decided by its size
 RECIPE = Hyperparameters(learning_rate=3e-4)
-# Two tasks have a plateau that this rate does not leave in three epochs. "answer" has two epochs:
-# every question brings nearly three windows of text.
-RECIPES = {
-    "entities": replace(RECIPE, learning_rate=1e-3, batch_size=16),
-    "answer": replace(RECIPE, learning_rate=1e-3, batch_size=16, epochs=2),
-}
+# "entities" has a plateau that this rate does not leave in three epochs.
+RECIPES = {"entities": replace(RECIPE, learning_rate=1e-3, batch_size=16)}
 MOST_EPOCHS = 40  # of a run that ends where dev stops rising
 FEATURES_RECIPE = Hyperparameters(learning_rate=3e-3, batch_size=16, epochs=6)
 Interval = tuple[float, float, float]  # a value, and the two ends of its 95 % interval
@@ -139,7 +134,7 @@ GRIDS = {
             Variant("ELMo", ("elmo-L4H128",), "features:sum of all" + MEAN),
             Variant("not pre-trained", BOTH, "untrained" + MEAN, patience=4),
         ),
-        ("topic", "valence", "description", "next", "answer", "entities"),
+        ("topic", "valence", "description", "next", "entities"),
         seeds=1,
     ),
     "size": Grid(
@@ -323,18 +318,6 @@ def difference(grid: Grid, task: str, one: str, other: str, folder: Path) -> Int
     drawn = _drawn(grid, task, folder)
     gap = _known(grid, task, one, drawn) - _known(grid, task, other, drawn)
     return _over_runs(gap, drawn, one, other)
-
-
-def difference_from(grid: Grid, task: str, name: str, scores: Floats, folder: Path) -> Interval:
-    """Do as `difference`, for a variant and a reader of known ``scores``, (n,), from 0 to 1.
-
-    They are the reader's on each test example, in the order of the task. Raises TaskError, too, if
-    there are more or fewer scores than examples.
-    """
-    sources, _ = RunRecord(folder, NAME).outcomes(task)
-    drawn = _drawn(grid, task, folder)
-    gap = _known(grid, task, name, drawn) - drawn_reader(scores, sources)
-    return _over_runs(gap, drawn, name)
 
 
 def same_recipe(grid: Grid, task: str, folder: Path) -> dict[tuple[str, str], Interval]:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from bertedu.analysis.tag_view import TaggedText, tag_box, tag_examples
+from bertedu.analysis.tag_view import TaggedText, tag_examples
 from bertedu.finetuning.examples import Tagged
 
 TYPES = ("PLACE", "PERSON", "LIFE")
@@ -58,22 +58,6 @@ def test_a_type_that_nobody_named_is_shown_all_the_same() -> None:
     assert "MISC</b>" in TaggedText(("x",), ("B-MISC",), TYPES)._repr_html_()
     with pytest.raises(ValueError, match="2 words and 1 tags"):
         TaggedText(("a", "b"), ("O",), TYPES)
-
-
-def test_the_box_answers_and_survives_a_refusal() -> None:
-    def ask(text: str) -> TaggedText:
-        if not text:
-            raise ValueError("a text is <empty>")
-        words = text.split()
-        return TaggedText(words, ["B-PLACE"] * len(words), TYPES)
-
-    box = tag_box(ask, "Ume <b>")
-    field, answer = box.children
-    assert without_markup(answer.value) == "Ume PLACE &lt;b&gt; PLACE"
-    field.value = ""
-    assert answer.value == "<p>a text is &lt;empty&gt;</p>"
-    field.value = "Lyon"
-    assert without_markup(answer.value) == "Lyon PLACE"
 
 
 def test_examples_come_at_a_click_and_not_before() -> None:

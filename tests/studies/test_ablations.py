@@ -31,7 +31,6 @@ from bertedu.studies.ablations import (
     Variant,
     ablate,
     difference,
-    difference_from,
     pretrained_with,
     summarize_grid,
     write_summary,
@@ -526,22 +525,6 @@ def test_the_committed_record_holds_the_whole_grid(name: str) -> None:
         assert key in made, f"{key}: run `bertedu ablate {name}`"
     steps = {row["pretraining_steps"] for row in book.rows() if row["method"] == "untrained"}
     assert steps <= {"0"}
-
-
-def test_known_scores_are_drawn_as_the_runs_are() -> None:
-    """A baseline is a reader whose scores are known: both ways give one difference."""
-    grid, committed = GRIDS["direction"], shipped("results")
-    _, rows = RunRecord(committed, NAME).outcomes("answer")
-    (f1,) = (found[:, 1] for row, found in rows if row["model"] == "word counts")
-    for variant in ("both sides", "left alone"):
-        wanted = difference(grid, "answer", variant, "word counts", committed)
-        assert difference_from(grid, "answer", variant, f1, committed) == pytest.approx(wanted)
-    easier = difference_from(grid, "answer", "left alone", f1 - 0.5, committed)
-    assert easier == pytest.approx(
-        [end + 0.5 for end in difference(grid, "answer", "left alone", "word counts", committed)]
-    )
-    with pytest.raises(TaskError, match="test examples; scores"):
-        difference_from(grid, "answer", "left alone", f1[1:], committed)
 
 
 def test_two_runs_of_one_recipe_are_seldom_told_apart() -> None:
