@@ -150,18 +150,14 @@ def difference_plot(
         name_rows(axes, others)
         axes.set_title(heading, fontsize=15)
         axes.set_xlabel(f"points from {first}")
+        axes.locator_params(axis="x", nbins=6)  # the labels of more would touch
     figure.suptitle(title, fontsize=19)
     return Picture(figure, alt)
 
 
 @style()
-def step_curves(
-    tasks: Mapping[str, str], title: str, alt: str, at_the_end: tuple[str, str] | None = None
-) -> Picture:
-    """Draw scores against pre-training steps (figure 5) for both kinds of model: a panel a task.
-
-    ``at_the_end``, grid and variant, is a model whose end alone is known: a green diamond.
-    """
+def step_curves(tasks: Mapping[str, str], title: str, alt: str) -> Picture:
+    """Draw scores against pre-training steps (figure 5) for both kinds of model: a panel a task."""
     rows = results("steps")
     page = (7.5 * len(tasks) + 1, 5.6)
     figure, panels = plt.subplots(1, len(tasks), figsize=page, squeeze=False)
@@ -180,12 +176,6 @@ def step_curves(
             beside = ("axes fraction", "data")  # the panel, where no curve goes
             words = label.replace(" ", "\n", 1)
             note(axes, words, (1.01, score), xycoords=beside, va="center", fontsize=13)
-        if at_the_end:
-            grid, name = at_the_end
-            mean, low, high = score_of(results(grid)[name, task])
-            last, _ = max(points)
-            axes.vlines(last, low, high, color=GREEN, linewidth=3)
-            axes.plot(last, mean, "D", color=GREEN, markersize=11, label=name)
         axes.set(xlabel="pre-training steps, thousands", ylabel="score on the test, %")
         axes.set_title(heading, fontsize=15)
     panels[0, 0].legend(loc="lower center", bbox_to_anchor=(0.55, 0.1))  # the same for all
