@@ -1,4 +1,4 @@
-"""What a sceptic would try first: no model at all, and counted words with a linear model."""
+"""What a skeptic would try first: no model at all, and counted words with a linear model."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
