@@ -68,7 +68,8 @@ def score_lines(grid: str, task: str) -> None:
     rows = [row for (_, of), row in results(grid).items() if of == task]
     for row in sorted(rows, key=lambda row: -float(row["mean"])):
         baseline = BASELINES.get(row["variant"])
-        print_score(baseline or row["variant"], row, 31, "" if baseline else f"{row['runs']} runs")
+        runs = "1 run" if row["runs"] == "1" else f"{row['runs']} runs"
+        print_score(baseline or row["variant"], row, 31, "" if baseline else runs)
 
 
 def task_intervals(grid: Grid, better: str, worse: str) -> dict[str, Ends]:
