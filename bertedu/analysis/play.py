@@ -205,9 +205,10 @@ def meet(
         states = states_of(load_encoder("+".join(models))[0])
         beyond = beyond_sum(states, ids, at, new_id)[left, right].item()
         still += f"{name:<24}{beyond:.3f} of the state's length\n"
-    data = {"weights": [write_weights(name).name for name in names], "text": text, "new": new}
+    files = [write_weights(name).name for name in names]
     alt = f"{text}: what changing {words[0]} and {words[2]} does to the state of {words[1]} "
-    data |= {"left": left, "at": at, "right": right}
+    places = {"left": left, "at": at, "right": right}
+    data = {"weights": files, "text": text, "new": new, **places}
     return Playground("meet", data, f"{alt}beyond the sum of each alone", still)
 
 

@@ -567,7 +567,7 @@ def test_a_fine_tuned_model_answers_in_the_page_as_in_the_package(show: Show) ->
         model, page = tuned(kind), show(own(kind, *some[0]))
         for given in some:
             expected, found = model.ask(*given), answer(page, given)
-            wanted = expected.shares or expected.value
+            wanted: Any = expected.shares or expected.value
             assert found["shares" if expected.shares else "value"] == pytest.approx(
                 wanted if isinstance(wanted, float) else list(wanted), abs=2e-3
             )
