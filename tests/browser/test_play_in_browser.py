@@ -559,15 +559,16 @@ def answer(page: Any, texts: Any) -> Any:
 
 
 def test_a_fine_tuned_model_answers_in_the_page_as_in_the_package(show: Show) -> None:
-    for kind, some in {
+    asked: dict[str, list[tuple[str, ...]]] = {
         "classification": [("She won it twice.",), ("Ça va, 中文?",)],
         "choice": [ENDINGS, ENDINGS[::-1]],
         "regression": [("She won it twice.",), ("He did not.",)],
-    }.items():
+    }
+    for kind, some in asked.items():
         model, page = tuned(kind), show(own(kind, *some[0]))
         for given in some:
             expected, found = model.ask(*given), answer(page, given)
-            wanted: Any = expected.shares or expected.value
+            wanted = expected.shares or expected.value
             assert found["shares" if expected.shares else "value"] == pytest.approx(
                 wanted if isinstance(wanted, float) else list(wanted), abs=2e-3
             )
