@@ -4,12 +4,20 @@
 const MOST = 24; // tokens
 const WAYS = ["the left one changed", "the right one changed", "both changed", "beyond the sum"];
 
+// The last states of a model for these ids; once computed, they are kept.
+function lastStates(bert, ids) {
+  const known = (bert.known ??= new Map()), key = ids.join();
+  if (known.size > 500) known.clear();
+  if (!known.has(key)) known.set(key, bert.run(ids).states.at(-1));
+  return known.get(key);
+}
+
 // How far the state of token `at` moves, as shares of its length: each way, and what is left when
 // the moves of each word alone are taken from the move of both.
 function moves(models, ids, at, places, id) {
   const state = (...changed) => models.flatMap((bert) => {
     const some = ids.map((old, i) => (changed.includes(i) ? id : old));
-    return [...bert.row(bert.run(some).states.at(-1), at)];
+    return [...bert.row(lastStates(bert, some), at)];
   });
   const before = state(), [left, right] = places.map((place) => state(place)), both = state(...places);
   const length = (vector) => Math.hypot(...vector) / Math.hypot(...before);
