@@ -27,10 +27,6 @@ HERE = Path(__file__).parent
 SCRIPTS = ("bert.js", "machine_steps.js", "machine.js")
 MOST_PARAMETERS = 8_000_000  # 21 MB of script: bert-mini fits; bert-base would take 300 MB
 MOST_TOKENS = 32  # more rows than that, one under the other, nobody reads
-PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>BERT, step by step</title>
-<meta name="viewport" content="width=device-width"><style>html { color-scheme: light dark }
-body { max-width: 1400px; margin: 1em auto; padding: 0 1em; font-family: system-ui }</style>
-"""
 
 
 def write_weights(checkpoint: str | Path, folder: str | Path = ".") -> Path:
@@ -110,17 +106,10 @@ class Machine:
                 f"the text has {count} tokens, and a walk shows {MOST_TOKENS} at most: take a "
                 "shorter text"
             )
-        self.checkpoint = checkpoint
         self.picture = _still(model, tokenizer, text, layer, head)
         self.weights = write_weights(checkpoint, folder)
         start = {"text": text, "layer": layer - 1, "head": head - 1, "most": MOST_TOKENS}
         self.data = for_script({"name": Path(checkpoint).name, **start})
-
-    def write_page(self, path: str | Path) -> Path:
-        """Write a page of its own, weights beside it: open it from a disk, without a network."""
-        write_weights(self.checkpoint, Path(path).parent)
-        write_atomically(Path(path), PAGE + self._repr_html_())
-        return Path(path)
 
     def _repr_html_(self) -> str:
         name = "machine-" + hashlib.sha256(self.data.encode()).hexdigest()[:12]

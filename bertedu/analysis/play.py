@@ -169,10 +169,10 @@ def neighbors(
     Raises ValueError if the word has no row of its own.
     """
     model, tokenizer = load_named(checkpoint)
-    tables = {name: x for name, x in model.state_dict().items() if name.startswith("bert.emb")}
-    weights = write_tensors(f"{checkpoint}-embeddings", tables, model.config, tokenizer)
     if (row := tokenizer.token_to_id(word)) is None:
         raise ValueError(f"{word!r} is no piece of the vocabulary: take another, such as december")
+    tables = {name: x for name, x in model.state_dict().items() if name.startswith("bert.emb")}
+    weights = write_tensors(f"{checkpoint}-embeddings", tables, model.config, tokenizer)
     rows = tables["bert.embeddings.token.weight"]
     rows = torch.nn.functional.normalize(rows - rows.mean(0), dim=-1)
     cosines, best = (row_of.tolist() for row_of in (rows @ rows[row]).topk(11))
@@ -191,16 +191,20 @@ def meet(
     """Change a word on each side of a third: does its state move beyond the sum of the two moves?
 
     BERT stands beside a left-to-right and a right-to-left model whose states are joined. Raises
-    ValueError if the ``words`` are no tokens of the text, in this order.
+    ValueError if the ``words`` are no tokens of the text, in this order, or ``new`` is no single
+    token or one of the text's.
     """
     names = ("bert-L4H128", "ltr-L4H128", "rtl-L4H128")
-    still, encoding = "", load_tokenizer().encode(text)
+    still, tokenizer = "", load_tokenizer()
+    encoding, new_id = tokenizer.encode(text), tokenizer.token_to_id(new)
+    if new_id is None:
+        raise ValueError(f"{new!r} is no piece of the vocabulary: take another, such as river")
     if not set(words) <= set(encoding.tokens):
         raise ValueError(f"{', '.join(words)} are not all tokens of {text!r}: {encoding.tokens}")
     left, at, right = (encoding.tokens.index(word) for word in words)
     if not left < at < right:
         raise ValueError(f"{words[0]} must stand before {words[1]}, and {words[2]} after it")
-    ids, new_id = torch.tensor(encoding.ids), load_tokenizer().encode(new).ids[1]
+    ids = torch.tensor(encoding.ids)
     for name, models in {"BERT": names[:1], "left and right, joined": names[1:]}.items():
         states = states_of(load_encoder("+".join(models))[0])
         beyond = beyond_sum(states, ids, at, new_id)[left, right].item()

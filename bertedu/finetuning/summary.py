@@ -113,18 +113,15 @@ def draw_systems(
     return drawn
 
 
-def summarize_task(
-    record: RunRecord, task: str, reference: System, system_of: SystemOf = _system
-) -> list[Row]:
+def summarize_task(record: RunRecord, task: str, reference: System) -> list[Row]:
     """Return a row for each system: its mean over seeds, intervals, and how it differs.
 
     ``low`` and ``high`` hold for other test texts and other fine-tuning seeds together;
     ``seeds_low`` and ``seeds_high`` for other seeds on the same texts. None of them holds for other
     pre-training runs: the checkpoints of a system are these. ``minus_reference`` is this system
     minus ``reference`` on the same draws of texts, and, if both have the same seeds, of seeds.
-    ``system_of`` is that of `draw_systems`.
     """
-    drawn = draw_systems(record, task, system_of)
+    drawn = draw_systems(record, task)
     rows = []
     for system, scores in drawn.items():
         numbers = {"mean": scores.mean}

@@ -103,7 +103,7 @@ def same_recipe_intervals(grid: Grid) -> dict[str, list[Ends]]:
 def luck(grid: str) -> dict[str, float]:
     """Return for each task the standard deviation of runs of one variant, in points.
 
-    It is pooled over the variants; two runs differ by the seeds of pre-training and fine-tuning.
+    It is pooled over the variants; two runs of one differ by their seeds alone.
     """
     rows = committed(f"{NAME}_summary", grid=grid)
     return {row["task"]: 100 * float(row["luck"]) for row in rows}

@@ -106,12 +106,6 @@ def test_without_scripts_there_is_a_picture_and_no_weights(
     assert len(shown._repr_html_()) < 250_000  # a notebook stays below 2 MB
 
 
-def test_a_page_has_the_weights_beside_it(checkpoint: Path, tmp_path: Path) -> None:
-    path = Machine(checkpoint, folder=tmp_path).write_page(tmp_path / "out" / "page.html")
-    assert {one.name for one in path.parent.iterdir()} == {"page.html", "a <b> & c.weights.js"}
-    assert path.read_text(encoding="utf-8").startswith("<!doctype html>")
-
-
 def test_what_the_page_cannot_compute_is_named(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -161,11 +161,13 @@ def test_words_and_models_that_a_page_cannot_show_are_named() -> None:
         play.own_text(tuned("ltr-L4H128+rtl-L4H128"), "A river.")
     with pytest.raises(ValueError, match="give one text"):
         play.own_text(tuned(), "A river.", "A lake.")
-    assert not list(Path().glob("topic*"))
     with pytest.raises(ValueError, match="queen, ruled, night are not all tokens"):
         play.meet(words=("queen", "ruled", "night"))
     with pytest.raises(ValueError, match="ruled must stand before king"):
         play.meet(words=("ruled", "king", "night"))
+    with pytest.raises(ValueError, match="'riverboats' is no piece of the vocabulary"):
+        play.meet(new="riverboats")
+    assert not list(Path().glob("*.weights.js")), "nothing is written before all is well"
 
 
 def test_a_page_gets_the_parts_that_it_computes_with_and_no_more() -> None:

@@ -331,7 +331,9 @@ def test_two_machines_on_a_page_do_not_mix(show: Callable[..., Any], tmp_path: P
 
 
 def test_a_page_of_its_own_needs_the_weights_beside_it(browser: Any, tmp_path: Path) -> None:
-    path = Machine(folder=tmp_path).write_page(tmp_path / "out" / "page.html")
+    path = tmp_path / "page.html"
+    body = Machine(folder=tmp_path)._repr_html_()
+    path.write_text(f"<!doctype html><meta charset=utf-8>{body}", encoding="utf-8")
     context = browser.new_context(offline=True)
     page = context.new_page()
     page.goto(path.as_uri())
