@@ -137,6 +137,11 @@ GRIDS = {
         ("topic", "valence", "description", "next", "entities"),
         seeds=1,
     ),
+    "pairs": Grid(
+        "sentence pairs while pre-training, or none (the first two rows of table 5)",
+        (Variant("BERT", (BERT,)), Variant("No NSP", ("no-nsp-L4H128",))),
+        ("topic", "valence", "description", "next", "entities"),
+    ),
     "size": Grid(
         "layers and width (table 6), and three that have read five or six times as much",
         _variants(SIZES | LONGER),

@@ -467,7 +467,7 @@ def test_the_command_leaves_out_grids_that_lack_a_task(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["directions"], "no grid 'directions': choose one of direction, size"),
+        (["directions"], "no grid 'directions': choose one of direction, pairs, size"),
         (["size", "--quick"], "either grids or --quick"),
         (["size", "--tasks", "answer"], "no such task in these grids: leave --tasks out"),
     ],
