@@ -124,6 +124,13 @@ def test_seeds_that_differ_make_the_interval_wider() -> None:
 # --- Seeds alone --------------------------------------------------------------------------------
 
 
+def test_where_runs_are_not_drawn_only_the_texts_are() -> None:
+    made = Made(range(20), {"a": [[1] * 20, [0] * 20]})  # one run right on all, one on none
+    for runs_drawn in (True, False):
+        drawn = draw_systems(made, "task", runs_drawn=runs_drawn)  # type: ignore[arg-type]
+        assert set(drawn[system("a")].draws) == ({0.0, 0.5, 1.0} if runs_drawn else {0.5})
+
+
 def test_the_interval_over_seeds_is_students() -> None:
     for size in (2, 3, 5, 10):
         values = np.random.default_rng(size).normal(0.8, 0.1, size)

@@ -527,6 +527,16 @@ def test_the_committed_record_holds_the_whole_grid(name: str) -> None:
     assert steps <= {"0"}
 
 
+def test_the_interval_knows_the_runs_of_both_whoever_is_named_first() -> None:
+    """Three runs beside one: the longer interval of the one is in the difference, both ways."""
+    grid, committed = GRIDS["direction"], shipped("results")
+    names = "both sides", "left and right, narrow"
+    gap, low, high = difference(grid, "topic", *names, committed)
+    assert difference(grid, "topic", *names[::-1], committed) == pytest.approx((-gap, -high, -low))
+    _, low_of_three, high_of_three = difference(grid, "topic", names[0], "left alone", committed)
+    assert high - low > 1.2 * (high_of_three - low_of_three)
+
+
 def test_two_runs_of_one_recipe_are_seldom_told_apart() -> None:
     """The A/A test of the verdict, on the recorded outcomes of table 5: 5 % would be by chance."""
     grid, committed = GRIDS["direction"], shipped("results")
