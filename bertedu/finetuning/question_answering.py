@@ -22,14 +22,14 @@ ROOM = 32  # tokens of context that a question must leave room for, or it is cut
 LONGEST_ANSWER = 30  # tokens
 
 
-def context_places(row: Encoding) -> list[int]:
-    """Return the places of the context's tokens: segment B without its [SEP]."""
-    return [place for place, part in enumerate(row.sequence_ids) if part == 1]
+def context_places(row: Encoding, segment: int = 1) -> list[int]:
+    """Return the places of the context's tokens: its segment, B, without [SEP]."""
+    return [place for place, part in enumerate(row.sequence_ids) if part == segment]
 
 
-def answer_place(row: Encoding, start: int, end: int) -> tuple[int, int]:
+def answer_place(row: Encoding, start: int, end: int, segment: int = 1) -> tuple[int, int]:
     """Return the first and last token of characters start to end; (0, 0), `[CLS]`, if not there."""
-    places = context_places(row)
+    places = context_places(row, segment)
     # a token belongs to it if they share a character; the space before it, or an accent of its own
     # behind it, may belong to no token
     inside = [p for p in places if row.offsets[p][0] < end and row.offsets[p][1] > start]
@@ -57,17 +57,19 @@ class QuestionAnswering(Kind):
 
     With ``can_be_none``, "none" is scored at `[CLS]`, and said when its score is above the best
     span's by more than ``threshold``, which is set on dev (paper, section 4.3). ``by_character``
-    is for Korean (see `character_f1`).
+    is for Korean (see `character_f1`). The paper asks first; without ``question_first`` the context
+    is segment A and the question B.
     """
 
     can_be_none: bool = False
     threshold: float = math.inf
     by_character: bool = False
+    question_first: bool = True
     columns = ("exact", "f1", "answerable")
 
     def encode(self, examples: Examples, tokenizer: Tokenizer, max_length: int) -> list[Item]:
         """One row for each window: the question is segment A, a part of the context B."""
-        items = []
+        items, part = [], int(self.question_first)
         with truncating(tokenizer, max_length):
             questions = [tokenizer.encode(example.question) for example in examples]
         for number, (example, asked) in enumerate(zip(examples, questions, strict=True)):
@@ -76,13 +78,15 @@ class QuestionAnswering(Kind):
                 length = min(length, max_length // 2)
             question = example.question[: max(end for _, end in asked.offsets[: length - 1])]
             stride = min(STRIDE, (max_length - length - 1) // 2)
-            with truncating(tokenizer, max_length, stride, "only_second"):
-                row = tokenizer.encode(question, example.context)
+            texts = (question, example.context)
+            long_one = ("only_first", "only_second")[part]
+            with truncating(tokenizer, max_length, stride, long_one):
+                row = tokenizer.encode(*(texts if part else texts[::-1]))
             for window in (row, *row.overflowing):
                 target = (0, 0)
                 if example.answers:
                     text, start = example.answers[0]
-                    target = answer_place(window, start, start + len(text))
+                    target = answer_place(window, start, start + len(text), part)
                 items.append(Item(number, (window,), target))
         return items
 
@@ -107,7 +111,7 @@ class QuestionAnswering(Kind):
             (row,), number = item.rows, item.example
             # "none" must be likely in every window: one that holds the answer speaks against it
             none[number] = min(none[number], float(start[0] + end[0]))
-            if places := context_places(row):
+            if places := context_places(row, int(self.question_first)):
                 score, first, last = best_span(start, end, places)
                 if score > best[number][0]:
                     best[number] = score, row.offsets[first][0], row.offsets[last][1]

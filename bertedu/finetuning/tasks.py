@@ -203,22 +203,36 @@ def title_places(title: str, text: str) -> list[int]:
     return [m.start() for m in re.finditer(rf"(?<!\w){re.escape(title)}(?!\w)", text)]
 
 
+def _opening(article: Document, sentences: int) -> str:
+    """Return the first sentences of an article, or "" if its title does not stand in them."""
+    opening = " ".join(article.sentences()[:sentences])
+    return opening if title_places(article.title, opening) else ""
+
+
 def _answer(
-    article: Document, _: Articles, draw: int, dice: Dice, none_share: float = 0.0
+    article: Document,
+    _: Articles,
+    draw: int,
+    dice: Dice,
+    none_share: float = 0.0,
+    sentences: int = 2,
 ) -> Question | None:
     """Who or what is described? Mark it in the openings of several articles, under any heading.
 
-    Of the articles under one heading, a model of our size can hardly tell which is described.
+    Of the articles under one heading, a model of our size can hardly tell which is described. Each
+    opening, of so many ``sentences``, has the title of its own article in it: one that had not
+    could be left out without a look at the question.
     """
-    opening = " ".join(article.sentences()[:2])
-    if not article.description or not title_places(article.title, opening):
+    opening = _opening(article, sentences)
+    if not opening or not article.description:
         return None
     if article.title.lower() in article.description.lower():
         return None  # the question would contain its answer
     texts = {article.title: opening}
     while len(texts) < 4:
         other = _other(article, _articles()[article.split], dice)
-        texts[other.title] = " ".join(other.sentences()[:2])
+        if text := _opening(other, sentences):
+            texts[other.title] = text
     titles = list(texts)[1:]
     name, answers = f"{article.title} {draw + 1}", []
     if dice.random() >= none_share:
@@ -230,6 +244,11 @@ def _answer(
     if not answers and title_places(article.title, context):
         return None  # mentioned by another article after all
     return Question(name, article.description, context, tuple(answers), article.title)
+
+
+def short_answers() -> Splits:
+    """Return the questions of "answer" in the shortest form: one sentence of each article."""
+    return collect(_per_article(partial(_answer, sentences=1), "answer"))
 
 
 def _entities() -> Rows:

@@ -12,7 +12,6 @@ import numpy as np
 
 from bertedu.finetuning.examples import Question
 from bertedu.finetuning.metrics import word_f1
-from bertedu.finetuning.tasks import title_places
 from bertedu.results.bootstrap import Floats
 from bertedu.text.corpus import load_documents
 
@@ -44,19 +43,16 @@ def articles_in(context: str) -> list[tuple[int, str, str]]:
     return articles
 
 
-def passage_only_f1(questions: Sequence[Question]) -> tuple[Floats, Floats]:
-    """Return the expected F1, 0 to 1, of two readers who know all titles and read no question.
+def passage_only_f1(questions: Sequence[Question]) -> Floats:
+    """Return the expected F1, 0 to 1, (n,), of a reader who knows all titles and reads no question.
 
-    (n,) of one who picks any title by lot; (n,) of one who picks among those that stand in their
-    own opening, as an answer of this task does. Raises ValueError if it is no such question.
+    It picks one by lot: every article names its title in its own opening, so nothing else tells.
+    Raises ValueError if it is no question of this task.
     """
-    by_lot, among_named = [], []
+    scores = []
     for question in questions:
-        articles = articles_in(question.context)
-        named = [title for _, opening, title in articles if title_places(title, opening)]
-        if not question.answers or not named:
+        titles = [title for _, _, title in articles_in(question.context)]
+        if not question.answers or not titles:
             raise ValueError(f"{question.name!r} is no question of the task 'answer'")
-        right = question.answers[0][0]
-        by_lot.append(np.mean([word_f1(title, right) for _, _, title in articles]))
-        among_named.append(np.mean([word_f1(title, right) for title in named]))
-    return np.array(by_lot), np.array(among_named)
+        scores.append(np.mean([word_f1(title, question.answers[0][0]) for title in titles]))
+    return np.array(scores)

@@ -29,6 +29,7 @@ from bertedu.finetuning.tasks import (
     describe_task,
     load_task,
 )
+from bertedu.studies.shortcuts import articles_in, passage_only_f1
 from bertedu.text import corpus
 from bertedu.text.corpus import load_documents, split_sentences
 from bertedu.text.sources import find
@@ -254,6 +255,20 @@ def test_answers_are_titles_and_questions_do_not_contain_them(
         if isinstance(e, Question) and e.answers
     )
     assert min(places[0], places[1], places[2]) > 0.15 * places.total(), "the place tells"
+
+
+def test_without_the_question_nothing_tells_one_title_from_the_others(
+    loaded: dict[str, Splits],
+) -> None:
+    """Each of the three articles names its title: a reader of no question draws one of three."""
+    questions = need(loaded, "answer")["test"]
+    assert 0.33 < passage_only_f1(questions).mean() < 0.34
+    for question in questions:
+        for _, opening, title in articles_in(question.context):
+            assert module.title_places(title, opening), f"{title} could be left out unread"
+    usual, short = need(loaded, "answer")["dev"], module.short_answers()["dev"]
+    length = [sum(len(one.context) for one in some) / len(some) for some in (usual, short)]
+    assert 0.4 < length[1] / length[0] < 0.75, "one sentence of each article, not two"
 
 
 def test_most_of_the_other_articles_of_a_question_are_under_another_heading(

@@ -48,14 +48,12 @@ def test_articles_are_found_where_they_begin() -> None:
 
 
 @pytest.mark.usefixtures("small_encyclopedia")
-def test_only_titles_that_stand_in_their_opening_are_picked_with_cunning() -> None:
-    """ "Mint (plant)" does not stand there, and "Tin" only inside another word."""
-    questions = [ask("Lake Vern", MINT, VERN, TIN), ask("Orla", MINT, VERN, ORLA)]
-    by_lot, among_named = passage_only_f1(questions)
-    assert by_lot == pytest.approx([1 / 3, 1 / 3])
-    assert among_named == pytest.approx([1, 1 / 2])
+def test_who_reads_no_question_picks_by_lot() -> None:
+    questions = [ask("Lake Vern", MINT, VERN, TIN), ask("Orla", MINT, ORLA)]
+    by_lot = passage_only_f1(questions)
+    assert by_lot == pytest.approx([1 / 3, 1 / 2])
     blind = passage_only_f1([replace(q, question="Which plant?") for q in questions])
-    assert np.array_equal(blind, (by_lot, among_named)), "the question is never read"
+    assert np.array_equal(blind, by_lot), "the question is never read"
 
 
 @pytest.mark.usefixtures("small_encyclopedia")

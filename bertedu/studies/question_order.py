@@ -1,0 +1,121 @@
+"""Must an answer's reader know the question before it reads the text? (paper, section 5.1, (b))
+
+``python -m bertedu.studies.question_order`` fine-tunes the models of `same_question` to mark the
+answer among three short texts: once with the question first, once with the question last. Each is
+scored twice, on the test as it is and with the questions exchanged among the texts, where reading
+the question cannot help. A row for each to `data/results/question_order.csv`; what is there is not
+run again. Notebook 13 shows it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+import typer
+
+from bertedu.finetuning.examples import Splits, Task
+from bertedu.finetuning.finetune import Run, Setup, run_once
+from bertedu.finetuning.question_answering import QuestionAnswering
+from bertedu.finetuning.record import RunRecord
+from bertedu.finetuning.summary import System, draw_systems
+from bertedu.finetuning.tasks import short_answers
+from bertedu.finetuning.training import Hyperparameters
+from bertedu.results.bootstrap import BootstrapScores, interval_over_runs, run_spread
+from bertedu.results.files import Row
+from bertedu.studies.ablations import BOTH, LEFT, RIGHT, Interval
+from bertedu.text.fast_tokenizer import load_tokenizer
+
+NAME = "question_order"  # of the record
+READERS = {"both sides": BOTH, "left alone": LEFT, "right alone": RIGHT}
+ORDERS = ("question first", "question last")
+LONGEST = 128  # tokens of question and text: nothing is cut into windows
+RECIPE = Hyperparameters(learning_rate=1e-3, batch_size=16, epochs=2)
+
+
+def questions_that_fit() -> Splits:
+    """Return the questions whose text fits into the model, and "exchanged": those of test, mixed.
+
+    There each text has the question of another one, and still the answer that it had: who finds it
+    has not needed the question.
+    """
+    tokenizer = load_tokenizer()
+    splits: Splits = {
+        split: [q for q in some if len(tokenizer.encode(q.question, q.context).ids) <= LONGEST]
+        for split, some in short_answers().items()
+    }
+    test = [*splits["test"]]
+    # by half the test, so that no article meets another of its own three questions
+    asked = test[len(test) // 2 :] + test[: len(test) // 2]
+    splits["exchanged"] = [
+        replace(text, question=other.question) for text, other in zip(test, asked, strict=True)
+    ]
+    return splits
+
+
+def task_of(order: str, exchanged: bool = False) -> Task:
+    """Return the task under which the record keeps an order's runs."""
+    name = f"{order}, exchanged" if exchanged else order
+    return Task(name, "span", "mark what is described", (), "f1", questions_that_fit)
+
+
+def run_study(folder: Path, readers: Mapping[str, tuple[str, ...]], splits: Splits) -> None:
+    """Fine-tune every checkpoint with the question first and last; write down what is missing."""
+    record = RunRecord(folder, NAME)
+    for reader, order, seed in _cells(readers):
+        setup, recipe = Setup(readers[reader][seed]), replace(RECIPE, seed=seed)
+        task = task_of(order)
+        if record.find(task, setup, recipe, "score"):
+            continue
+        kind = QuestionAnswering(question_first=order == ORDERS[0])
+        run = run_once(task, splits, setup, recipe, ["test", "exchanged"], kind=kind)
+        mixed = replace(run, answers={"test": run.answers["exchanged"]})
+        both: tuple[tuple[Task, Run], ...] = ((task_of(order, True), mixed), (task, run))
+        for one, answered in both:  # the row that `find` looks for comes last
+            record.add(one, splits, setup, recipe, answered, "score", {"reader": reader})
+
+
+def _cells(readers: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, str, int]]:
+    seeds = range(max(map(len, readers.values())))
+    for seed in seeds:
+        for reader in readers:
+            for order in ORDERS:
+                yield reader, order, seed
+
+
+def drawn_readers(folder: Path, task: Task) -> dict[str, BootstrapScores]:
+    """Return each reader's scores on a task, and their mean on texts drawn anew."""
+    names = {model: reader for reader, models in READERS.items() for model in models}
+
+    def system_of(row: Row) -> System | None:
+        return (names[row["model"]], "", "") if row["model"] in names else None
+
+    drawn = draw_systems(RunRecord(folder, NAME), task.name, system_of, runs_drawn=False)
+    return {reader: scores for (reader, *_), scores in drawn.items()}
+
+
+def order_gain(folder: Path, reader: str) -> Interval:
+    """Return F1 with the question first minus last, with the 95 % interval (0 to 1).
+
+    Both orders start from the same checkpoints, so the luck of pre-training is mostly gone from the
+    difference: its spread is that of the differences, run by run, pooled over the readers.
+    """
+    first, last = (drawn_readers(folder, task_of(order)) for order in ORDERS)
+    gaps = {name: np.subtract(first[name].scores, last[name].scores).tolist() for name in first}
+    gap = first[reader] - last[reader]
+    spread = run_spread(list(gaps.values()))
+    return gap.mean, *interval_over_runs(gap.mean, gap.draws, [len(gaps[reader])], spread)
+
+
+def main(
+    out: Annotated[Path, typer.Option(help="Folder of results.")] = Path("data/results"),
+) -> None:
+    """Run the study; some twenty minutes on one core."""
+    torch.set_num_threads(1)
+    run_study(out, READERS, questions_that_fit())
+
+
+if __name__ == "__main__":
+    typer.run(main)
