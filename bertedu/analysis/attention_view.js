@@ -9,14 +9,15 @@ const STYLE = `
 .bertedu-attention figure { margin: 0; min-width: 0; }
 .bertedu-attention figure[hidden] { display: none; }
 .bertedu-attention .which { flex-basis: 100%; display: flex; flex-wrap: wrap; gap: 6px; }
-.bertedu-attention .which button { padding: 3px 10px; line-height: 1.4; color: #000; font: inherit; }
 .bertedu-attention figcaption { font-weight: 600; margin-bottom: 6px; }
 .bertedu-attention .maps { display: inline-grid; gap: 4px; align-items: center; margin-bottom: 10px; }
 .bertedu-attention .maps span { padding-right: 6px; white-space: nowrap; font-size: 13px; }
 .bertedu-attention .maps .above { text-align: center; padding: 0; }
-.bertedu-attention button { padding: 0; line-height: 0; background: #fff; cursor: pointer;
+.bertedu-attention :is(.which, .maps) button { padding: 0; line-height: 0; background: #fff; cursor: pointer;
   border: 2px solid #bbb; border-radius: 3px; }
-.bertedu-attention button[aria-pressed=true] { border-color: #d55e00; box-shadow: 0 0 0 1px #d55e00; }
+.bertedu-attention :is(.which, .maps) button[aria-pressed=true] { border-color: #d55e00; background: #fff;
+  box-shadow: 0 0 0 1px #d55e00; }
+.bertedu-attention .which[role] button { padding: 3px 10px; line-height: 1.4; color: #000; font: inherit; }
 .bertedu-attention button canvas { width: 44px; height: 44px; image-rendering: pixelated; }
 .bertedu-attention .board { width: max-content; }
 .bertedu-attention .lines { display: flex; }

@@ -5,12 +5,13 @@ import html
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 from urllib.parse import quote
 
 import torch
 
-from bertedu.analysis.attention_view import for_script
+from bertedu.analysis.attention_view import SCRIPT, attend, for_script
 from bertedu.analysis.leak import beyond_sum, states_of
 from bertedu.analysis.machine import write_tensors, write_weights
 from bertedu.finetuning.encoders import load_encoder
@@ -48,8 +49,12 @@ class Playground:
         data = for_script(self.data)
         name = f"{self.toy}-{hashlib.sha256(data.encode()).hexdigest()[:12]}"
         files = self.data.get("weights", [])
-        parts = [SHARED, *[BERT] * bool(files), TOYS[self.toy]]
-        scripts = "\n".join(path.read_text(encoding="utf-8") for path in parts)
+        paths = [SHARED, *[BERT] * bool(files), TOYS[self.toy]]
+        parts = [path.read_text(encoding="utf-8") for path in paths]
+        if self.toy == "three_readers":  # the view has names of its own
+            view = indent(SCRIPT.read_text(encoding="utf-8"), "  ")
+            parts.insert(1, f"const attentionView = (() => {{\n{view}\nreturn draw;\n}})();")
+        scripts = "\n".join(parts)
         links = " and ".join(f'<a href="{quote(x)}">{html.escape(x)}</a>' for x in files)
         beside = f" A page without a kernel needs {links} beside it." * bool(files)
         return (
@@ -214,6 +219,36 @@ def meet(
     places = {"left": left, "at": at, "right": right}
     data = {"weights": files, "text": text, "new": new, **places}
     return Playground("meet", data, f"{alt}beyond the sum of each alone", still)
+
+
+def three_readers(text: str, word: str, starts: Sequence[tuple[int, int]]) -> Playground:
+    """Type a sentence: who attends to whom in BERT and in its two one-way twins?
+
+    ``starts`` has for each the layer and head that are shown at first, from 1; ``word`` is held.
+    Raises ValueError if it is no token of the text, or there is no such layer or head.
+    """
+    models = {
+        "BERT": "bert-L4H128",
+        "left-to-right": "ltr-L4H128",
+        "right-to-left": "rtl-L4H128",
+    }
+    still = ""
+    for (name, checkpoint), (layer, head) in zip(models.items(), starts, strict=True):
+        encoder, tokenizer = load_encoder(checkpoint)
+        assert isinstance(encoder, BertFeatures)
+        one = attend(encoder.bert, tokenizer, text, name=name)
+        if word not in one.tokens:
+            raise ValueError(f"{word!r} is no token of {text!r}: {', '.join(one.tokens)}")
+        if not (layer in one.layers and 1 <= head <= one.weights.shape[1]):
+            raise ValueError(f"{checkpoint} has no layer {layer} with a head {head}")
+        shares = one.head(layer, head)[one.tokens.index(word)]
+        most = shares.topk(min(3, len(shares)))
+        told = (f"{one.tokens[i]} {shares[i]:.0%}" for i in most.indices.tolist())
+        still += f"{name + ',':<15} layer {layer}, head {head}: {word} gives {', '.join(told)}\n"
+    files = [write_weights(name).name for name in models.values()]
+    data = {"weights": files, "names": list(models), "text": text, "word": word}
+    alt = f"Attention of BERT, the left-to-right and the right-to-left model on: {text}"
+    return Playground("three_readers", data | {"starts": [*map(list, starts)]}, alt, still)
 
 
 def own_text(asked: FineTuned, *texts: str, name: str = "") -> Playground:

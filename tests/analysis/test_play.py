@@ -40,6 +40,7 @@ MADE: dict[str, Callable[[], Playground]] = {
     "two_boxes": lambda: play.two_boxes("The war ended.", "He signed a treaty."),
     "neighbors": play.neighbors,
     "meet": play.meet,
+    "three_readers": lambda: play.three_readers("it was small", "it", [(1, 1), (2, 2), (4, 1)]),
     "own_text": lambda: play.own_text(tuned(), "A river."),
 }
 
@@ -167,6 +168,10 @@ def test_words_and_models_that_a_page_cannot_show_are_named() -> None:
         play.meet(words=("ruled", "king", "night"))
     with pytest.raises(ValueError, match="'riverboats' is no piece of the vocabulary"):
         play.meet(new="riverboats")
+    with pytest.raises(ValueError, match="'he' is no token of 'it was small'"):
+        play.three_readers("it was small", "he", [(1, 1), (2, 2), (4, 1)])
+    with pytest.raises(ValueError, match="ltr-L4H128 has no layer 2 with a head 3"):
+        play.three_readers("it was small", "it", [(1, 1), (2, 3), (4, 1)])
     assert not list(Path().glob("*.weights.js")), "nothing is written before all is well"
 
 

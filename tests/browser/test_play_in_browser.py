@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from bertedu.analysis import play
+from bertedu.analysis.attention_view import attend
 from bertedu.analysis.leak import beyond_sum, movement, states_of
 from bertedu.finetuning.encoders import load_encoder
 from bertedu.finetuning.examples import Question
@@ -488,6 +489,37 @@ def test_the_sides_meet_in_bert_and_not_in_the_pair_as_the_package_says(show: Sh
     assert says(page).startswith("Three tokens at least")
     page.fill("textarea", "word " * 30)
     assert "24 at most fit here" in says(page)
+
+
+# -- three readers
+
+
+def test_three_models_attend_in_the_page_as_in_the_package(show: Show) -> None:
+    toy = play.three_readers("it was small", "it", [(1, 1), (2, 2), (4, 1)])
+    page = show(toy)
+    page.fill("textarea", "The ship was old, and it was small.")
+    names = ("bert-L4H128", "ltr-L4H128", "rtl-L4H128")
+    panels = page.evaluate(
+        """() => document.querySelector(".bertedu-play").toy.shown.attentionPanels
+          .map(({ tokens, state }) => [tokens, state.layer, state.head, state.side, state.token])"""
+    )
+    for name, (tokens, layer, head, side, token), start in zip(
+        names, panels, toy.data["starts"], strict=True
+    ):
+        model, tokenizer = load_named(name)
+        one = attend(model.bert, tokenizer, "The ship was old, and it was small.")
+        assert tokens == one.tokens
+        assert [layer + 1, head + 1] == start
+        assert (side, tokens[token]) == ("queries", "it"), "it is held where the sentence has it"
+        shown = page.locator("figure").nth(names.index(name)).inner_text()
+        share = one.head(*start)[token].max().item()
+        assert f"{100 * share:.0f}" in shown
+    page.fill("textarea", "No such word.")
+    assert page.locator("figure").count() == 3
+    page.fill("textarea", "word " * 30)
+    assert "24 at most fit here" in page.locator("p[aria-live]").first.inner_text()
+    page.fill("textarea", "Now it is short.")
+    assert page.locator("figure:visible").count() == 3
 
 
 # -- neighbors
