@@ -27,7 +27,12 @@ from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import Direction
 from bertedu.model.evaluating import evaluating
 from bertedu.model.loading import load_named
-from bertedu.model.variants import generation
+from bertedu.model.variants.generation import (
+    append_masks,
+    ending_score,
+    fill_and_resample,
+    generate,
+)
 from bertedu.pretraining.toy import BATCH, toy_ids, train_toy
 from bertedu.results.bootstrap import Floats, draw_texts, interval
 from bertedu.results.files import Row, read_csv, write_csv
@@ -42,7 +47,7 @@ TRUE, LTR, APPENDED = "the language itself", "left to right", "BERT, [MASK] appe
 FILLED = {1: "BERT, each place once", 4: "BERT, 4 rounds", 16: "BERT, 16 rounds"}
 WAYS = ("whole", "per token", "beyond alone")  # which ending has the highest log probability?
 SHARED, ENDS = "shared words", ("", "_low", "_high")
-SHOTS, PIECES, ASKED, DRAWS = (0, 1, 4), 18, 300, 2  # of `topic`: short, as it has read 128 tokens
+SHOTS, PIECES, ASKED = (0, 1, 4), 18, 300  # of `topic`: short, as it has read 128 tokens
 Asked = tuple[str, Sequence[str], int, str]  # prompt, endings, the right one, source
 
 
@@ -59,13 +64,13 @@ def write_texts(
     dice = torch.Generator().manual_seed(seed)
     begin = torch.full((len(lengths), 1), CLS_ID)
     for name, heat, top_k in ((LTR, 1, None), ("cooler, T = 0.5", 0.5, None), ("greedy", 1, 1)):
-        yield name, generation.generate(gpt, begin, LONGEST, heat, top_k, dice)
-    texts = generation.append_masks(bert, begin, LONGEST, dice)
+        yield name, generate(gpt, begin, LONGEST, heat, top_k, dice)
+    texts = append_masks(bert, begin, LONGEST, dice)
     yield APPENDED, texts.masked_fill(torch.arange(LONGEST + 1) > lengths[:, None], PAD_ID)
     rows = [torch.tensor([CLS_ID, *[MASK_ID] * n, SEP_ID]) for n in lengths.tolist()]
     for rounds, name in FILLED.items():
         blank = pad_sequence(rows, batch_first=True, padding_value=PAD_ID)
-        yield name, generation.fill_and_resample(bert, blank, rounds, generator=dice)
+        yield name, fill_and_resample(bert, blank, rounds, generator=dice)
 
 
 def read_texts(ids: Tensor) -> list[tuple[str, ...]]:
@@ -101,12 +106,17 @@ def score_endings(
     """Return the log probability of K endings after a prompt: (2, K), whole and per token."""
     begin = tokenizer.encode(prompt).ids[:-1]  # without [SEP]
     pieces = [tokenizer.encode(ending, add_special_tokens=False).ids for ending in endings]
-    rows = [torch.tensor(begin + some) for some in pieces]
-    ids = pad_sequence(rows, batch_first=True, padding_value=PAD_ID)
+    ids = pad_sequence([torch.tensor(begin + some) for some in pieces], batch_first=True)
+    asked = ids != PAD_ID  # padding is 0
+    asked[:, : len(begin) - 1] = False  # from the last token of the prompt on
     with evaluating(model):
-        pairs = list(zip(model(ids, padding_mask=ids != PAD_ID)[0], rows, strict=True))
-    score, start = generation.ending_score, len(begin)
-    each = [[float(score(s[: len(r)], r, start, per)) for s, r in pairs] for per in (False, True)]
+        scores, _ = model(ids, padding_mask=ids != PAD_ID, selected=asked)
+    cut = scores.split([len(some) + 1 for some in pieces])
+    pairs = list(zip(cut, pieces, strict=True))
+    each = [
+        [float(ending_score(s, torch.tensor(begin[-1:] + e), 1, per)) for s, e in pairs]
+        for per in (False, True)
+    ]
     return torch.tensor(each)
 
 
@@ -117,13 +127,15 @@ def choose_endings(asked: Sequence[Asked], alone: str) -> dict[str, Floats]:
     section 2.4). Shared words need no model: the share of an ending's words that the prompt has.
     """
     gpt, tokenizer = load_named("ltr-L4H128")
+    known: dict[Sequence[str], Tensor] = {}  # many questions have the same endings
     right: dict[str, list[bool]] = {way: [] for way in (*WAYS, SHARED)}
     for prompt, endings, label, _ in asked:
         given = score_endings(gpt, tokenizer, prompt, endings)
-        beyond = given[0] - score_endings(gpt, tokenizer, alone, endings)[0]
+        if endings not in known:
+            known[endings] = score_endings(gpt, tokenizer, alone, endings)[0]
         said, *words = (set(tokenizer.encode(x).ids) for x in (prompt, *endings))
         shared = torch.tensor([len(some & said) / len(some) for some in words])
-        for way, scores in zip(right, (*given, beyond, shared), strict=True):
+        for way, scores in zip(right, (*given, given[0] - known[endings], shared), strict=True):
             right[way].append(int(scores.argmax()) == label)
     return {way: np.array(hits, float) for way, hits in right.items()}
 
@@ -138,7 +150,7 @@ def ask_topic(shots: int) -> list[Asked]:
         return f"{cut} topic: {topic}." if topic else f"{cut} topic:"
 
     asked: list[Asked] = []
-    for x in splits["test"][:ASKED] * (DRAWS if shots else 1):
+    for x in splits["test"][:ASKED]:
         shown = [splits["train"][i] for i in dice.integers(len(splits["train"]), size=shots)]
         lines = [line(one.text, TOPICS[int(one.label)]) for one in shown]
         asked.append((" ".join([*lines, line(x.text)]), TOPICS, int(x.label), x.source))
@@ -151,24 +163,22 @@ def zero_shot(task: str) -> Iterator[Row]:
     It is shared words for `next`, and no examples for `topic`. Intervals are over questions, whole
     articles drawn anew: they know of no other pre-training.
     """
-    if task == "next":
-        asked = [(x.text, x.endings, x.label, x.source) for x in load_task(task)[1]["test"]]
-        right = {(0, way): hits for way, hits in choose_endings(asked, "").items()}
-    else:
-        right = {}
-        for shots in SHOTS:
+    made, right = origin(), {}
+    for shots in SHOTS if task == "topic" else (0,):
+        if task == "topic":
             asked = ask_topic(shots)
-            for way, hits in choose_endings(asked, "topic:").items():
-                right[shots, way] = hits.reshape(-1, ASKED).mean(axis=0)
-    sources = [source for *_, source in asked][: len(right[0, SHARED])]
-    draws = draw_texts(np.unique(sources, return_inverse=True)[1])
+        else:
+            asked = [(x.text, x.endings, x.label, x.source) for x in load_task(task)[1]["test"]]
+        for way, hits in choose_endings(asked, "topic:" if task == "topic" else "").items():
+            right[shots, way] = hits
+    draws = draw_texts(np.unique([source for *_, source in asked], return_inverse=True)[1])
     for (shots, way), hits in right.items():
-        row: Row = {"task": task, "examples": shots, "way": way, "questions": len(sources)}
+        row: Row = {"task": task, "examples": shots, "way": way, "questions": len(hits)}
         less = right[0, SHARED if task == "next" else way]
         for name, values in (("accuracy", hits), ("more", hits - less)):
             ends = interval([float(values[draw].mean()) for draw in draws])
             row |= with_interval(name, float(values.mean()), ends)
-        yield row | origin()
+        yield row | made
 
 
 def findings(folder: Path) -> list[Finding]:
