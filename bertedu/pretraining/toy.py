@@ -110,9 +110,8 @@ def train_toy(
     """Train 2 layers of 64 numbers a token on the toy language; yield step and model 21 times.
 
     Once at the start, and after each twentieth part. The loss is BERT's without sentence pairs:
-    masked words, or next words of a model that reads in one direction; with ``ends`` a model that
-    reads from left to right foretells the end, too, as it must to write (else ValueError). All of
-    it takes a minute.
+    masked words, or next words of a model that reads in one direction; with ``ends`` one
+    that reads from left to right foretells the end, too, to write. All of it takes a minute.
     """
     if ends and direction != "left-to-right":
         raise ValueError(f"{direction}: only a left-to-right model foretells where a text ends")

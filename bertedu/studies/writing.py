@@ -1,14 +1,12 @@
 """Can BERT write? And what does a one-way model know of tasks that nobody taught it?
 
-*Writing*: small models of both directions learn the toy language, five seeds each, and write; the
-language tells exactly which texts are sentences, and how likely. BERT is given the lengths of true
-ones; the other writes its own end. Foretold: nine texts in ten from left to right are sentences; of
-BERT's one in ten with `[MASK]` appended, a third filled once, more each round, never as many.
-
-*Nothing fine-tuned*: ltr-L4H128 chooses among the four endings of `next`, foretold a few points
-above 25 % and below shared words; and names a `topic` after 0, 1 and 4 examples in its prompt,
-foretold at chance each time. ``python -m bertedu.studies.writing`` writes `writing.csv` and
-`zero_shot.csv` in `data/results`, in a quarter of an hour; what is there is not run again.
+Small models of both directions learn the toy language, five seeds each, and write; the language
+tells exactly which texts are sentences. BERT is given the lengths of true ones. Foretold: nine in
+ten from left to right are sentences; of BERT's one in ten with `[MASK]` appended, a third filled
+once, more each round. And ltr-L4H128, nothing fine-tuned, chooses among the endings of `next`,
+foretold a few points above 25 % and below shared words, and names a `topic` after 0, 1 and 4
+examples in its prompt, foretold at chance. ``python -m bertedu.studies.writing`` writes
+`writing.csv` and `zero_shot.csv`, in a quarter of an hour; what is there is not run again.
 """
 
 import math
@@ -24,16 +22,10 @@ from torch.nn.utils.rnn import pad_sequence
 
 from bertedu.finetuning.tasks import TOPICS, load_task
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.config import Direction
 from bertedu.model.evaluating import evaluating
 from bertedu.model.loading import load_named
-from bertedu.model.variants.generation import (
-    append_masks,
-    ending_score,
-    fill_and_resample,
-    generate,
-)
-from bertedu.pretraining.toy import BATCH, toy_ids, train_toy
+from bertedu.model.variants import generation as g
+from bertedu.pretraining.toy import BATCH, train_toy
 from bertedu.results.bootstrap import Floats, draw_texts, interval
 from bertedu.results.files import Row, read_csv, write_csv
 from bertedu.results.origin import origin
@@ -45,59 +37,50 @@ from bertedu.text.toy_language import ToyLanguage
 SEEDS, STEPS, TEXTS, LONGEST = 5, 1500, 500, 10
 TRUE, LTR, APPENDED = "the language itself", "left to right", "BERT, [MASK] appended"
 FILLED = {1: "BERT, each place once", 4: "BERT, 4 rounds", 16: "BERT, 16 rounds"}
-WAYS = ("whole", "per token", "beyond alone")  # which ending has the highest log probability?
-SHARED, ENDS = "shared words", ("", "_low", "_high")
-SHOTS, PIECES, ASKED = (0, 1, 4), 18, 300  # of `topic`: short, as it has read 128 tokens
+WAYS, SHARED = ("whole", "per token", "beyond alone"), "shared words"  # to choose an ending
+SHOTS, PIECES, ASKED = (0, 1, 4), 18, 300  # of `topic`: short, as the model has read 128 tokens
+ENDS = ("", "_low", "_high")
 Asked = tuple[str, Sequence[str], int, str]  # prompt, endings, the right one, source
 
 
-def train_writer(direction: Direction, seed: int, steps: int = STEPS) -> BertForPreTraining:
-    """Train on the toy language; a model that is to write learns where texts end, too."""
-    *_, (_, model) = train_toy(direction, seed, steps, ends=direction == "left-to-right")
-    return model.eval()
-
-
 def write_texts(
-    gpt: BertForPreTraining, bert: BertForPreTraining, lengths: Tensor, seed: int
+    gpt: BertForPreTraining, bert: BertForPreTraining, lengths: Sequence[int], seed: int
 ) -> Iterator[tuple[str, Tensor]]:
     """Write as many texts as there are lengths in each way: its name, and their ids."""
     dice = torch.Generator().manual_seed(seed)
     begin = torch.full((len(lengths), 1), CLS_ID)
     for name, heat, top_k in ((LTR, 1, None), ("cooler, T = 0.5", 0.5, None), ("greedy", 1, 1)):
-        yield name, generate(gpt, begin, LONGEST, heat, top_k, dice)
-    texts = append_masks(bert, begin, LONGEST, dice)
-    yield APPENDED, texts.masked_fill(torch.arange(LONGEST + 1) > lengths[:, None], PAD_ID)
-    rows = [torch.tensor([CLS_ID, *[MASK_ID] * n, SEP_ID]) for n in lengths.tolist()]
+        yield name, g.generate(gpt, begin, LONGEST, heat, top_k, dice)
+    texts = g.append_masks(bert, begin, LONGEST, dice)
+    yield APPENDED, pad_sequence([t[: n + 1] for t, n in zip(texts, lengths, strict=True)], True)
+    blank = pad_sequence([torch.tensor([CLS_ID, *[MASK_ID] * n, SEP_ID]) for n in lengths], True)
     for rounds, name in FILLED.items():
-        blank = pad_sequence(rows, batch_first=True, padding_value=PAD_ID)
-        yield name, fill_and_resample(bert, blank, rounds, generator=dice)
+        yield name, g.fill_and_resample(bert, blank, rounds, generator=dice)
 
 
-def read_texts(ids: Tensor) -> list[tuple[str, ...]]:
-    """Ids (B, S) of the toy language -> the words of each text."""
-    names = [*SPECIAL_TOKENS, *ToyLanguage().words]
-    return [tuple(names[i] for i in row if i >= len(SPECIAL_TOKENS)) for row in ids.tolist()]
-
-
-def score_texts(texts: Sequence[tuple[str, ...]]) -> Row:
+def score_texts(texts: Sequence[Sequence[str]]) -> Row:
     """Share of texts that are toy sentences, mean log P of these, how many texts differ."""
     logs = [log for log in map(ToyLanguage().log_probability, texts) if log > -math.inf]
     row: Row = {"texts": len(texts), "sentences": round(len(logs) / len(texts), 4)}
     row["log_probability"] = round(float(np.mean(logs)), 3) if logs else ""
-    return row | {"different": len(set(texts))}
+    return row | {"different": len(set(map(tuple, texts)))}
 
 
 def write_all(seed: int) -> Iterator[Row]:
     """Train both directions, let them write, and score what they wrote."""
     language, made = ToyLanguage(), origin()
-    gpt, bert = train_writer("left-to-right", seed), train_writer("bidirectional", seed)
+    names = [*SPECIAL_TOKENS, *language.words]
+    *_, (_, gpt) = train_toy("left-to-right", seed, STEPS, ends=True)
+    *_, (_, bert) = train_toy("bidirectional", seed, STEPS)
     true = language.sample(TEXTS, 20_000 + seed)  # a seed that no training run has
-    lengths = torch.tensor([len(sentence) for sentence in true])
-    tokens = STEPS * BATCH * (float(lengths.double().mean()) + 2)
+    lengths = [len(sentence) for sentence in true]
+    tokens = STEPS * BATCH * (sum(lengths) / TEXTS + 2)
     work = 6 * tokens * sum(p.numel() for p in bert.bert.encoder.parameters())
-    spent = {"tokens": round(tokens), "operations": round(work)}
-    for name, ids in [(TRUE, toy_ids(language, true)), *write_texts(gpt, bert, lengths, seed)]:
-        yield {"writer": name, "seed": seed} | score_texts(read_texts(ids)) | spent | made
+    yield {"writer": TRUE, "seed": seed} | score_texts(true) | made
+    for name, ids in write_texts(gpt, bert, lengths, seed):
+        texts = [[names[i] for i in row if i >= len(SPECIAL_TOKENS)] for row in ids.tolist()]
+        spent: Row = {"tokens": round(tokens), "operations": round(work)}
+        yield {"writer": name, "seed": seed} | score_texts(texts) | spent | made
 
 
 def score_endings(
@@ -111,13 +94,11 @@ def score_endings(
     asked[:, : len(begin) - 1] = False  # from the last token of the prompt on
     with evaluating(model):
         scores, _ = model(ids, padding_mask=ids != PAD_ID, selected=asked)
-    cut = scores.split([len(some) + 1 for some in pieces])
-    pairs = list(zip(cut, pieces, strict=True))
-    each = [
-        [float(ending_score(s, torch.tensor(begin[-1:] + e), 1, per)) for s, e in pairs]
-        for per in (False, True)
-    ]
-    return torch.tensor(each)
+    cut = zip(scores.split([len(some) + 1 for some in pieces]), pieces, strict=True)
+    pairs = [(some, torch.tensor(begin[-1:] + ending)) for some, ending in cut]
+    return torch.tensor(
+        [[g.ending_score(*pair, 1, per) for pair in pairs] for per in (False, True)]
+    )
 
 
 def choose_endings(asked: Sequence[Asked], alone: str) -> dict[str, Floats]:
@@ -127,15 +108,13 @@ def choose_endings(asked: Sequence[Asked], alone: str) -> dict[str, Floats]:
     section 2.4). Shared words need no model: the share of an ending's words that the prompt has.
     """
     gpt, tokenizer = load_named("ltr-L4H128")
-    known: dict[Sequence[str], Tensor] = {}  # many questions have the same endings
     right: dict[str, list[bool]] = {way: [] for way in (*WAYS, SHARED)}
     for prompt, endings, label, _ in asked:
         given = score_endings(gpt, tokenizer, prompt, endings)
-        if endings not in known:
-            known[endings] = score_endings(gpt, tokenizer, alone, endings)[0]
+        beyond = given[0] - score_endings(gpt, tokenizer, alone, endings)[0]
         said, *words = (set(tokenizer.encode(x).ids) for x in (prompt, *endings))
         shared = torch.tensor([len(some & said) / len(some) for some in words])
-        for way, scores in zip(right, (*given, given[0] - known[endings], shared), strict=True):
+        for way, scores in zip(right, (*given, beyond, shared), strict=True):
             right[way].append(int(scores.argmax()) == label)
     return {way: np.array(hits, float) for way, hits in right.items()}
 
@@ -143,13 +122,12 @@ def choose_endings(asked: Sequence[Asked], alone: str) -> dict[str, Floats]:
 def ask_topic(shots: int) -> list[Asked]:
     """Return questions "sentence topic:" after ``shots`` examples of their form, drawn for each."""
     splits, (_, tokenizer) = load_task("topic")[1], load_named("ltr-L4H128")
-    dice = np.random.default_rng(shots)
+    dice, asked = np.random.default_rng(shots), []
 
     def line(text: str, topic: str = "") -> str:
         cut = tokenizer.decode(tokenizer.encode(text, add_special_tokens=False).ids[:PIECES])
         return f"{cut} topic: {topic}." if topic else f"{cut} topic:"
 
-    asked: list[Asked] = []
     for x in splits["test"][:ASKED]:
         shown = [splits["train"][i] for i in dice.integers(len(splits["train"]), size=shots)]
         lines = [line(one.text, TOPICS[int(one.label)]) for one in shown]
@@ -163,22 +141,19 @@ def zero_shot(task: str) -> Iterator[Row]:
     It is shared words for `next`, and no examples for `topic`. Intervals are over questions, whole
     articles drawn anew: they know of no other pre-training.
     """
-    made, right = origin(), {}
-    for shots in SHOTS if task == "topic" else (0,):
-        if task == "topic":
-            asked = ask_topic(shots)
-        else:
-            asked = [(x.text, x.endings, x.label, x.source) for x in load_task(task)[1]["test"]]
-        for way, hits in choose_endings(asked, "topic:" if task == "topic" else "").items():
-            right[shots, way] = hits
-    draws = draw_texts(np.unique([source for *_, source in asked], return_inverse=True)[1])
-    for (shots, way), hits in right.items():
-        row: Row = {"task": task, "examples": shots, "way": way, "questions": len(hits)}
-        less = right[0, SHARED if task == "next" else way]
-        for name, values in (("accuracy", hits), ("more", hits - less)):
-            ends = interval([float(values[draw].mean()) for draw in draws])
-            row |= with_interval(name, float(values.mean()), ends)
-        yield row | made
+    made, topic = origin(), task == "topic"
+    endings = [(x.text, x.endings, x.label, x.source) for x in load_task("next")[1]["test"]]
+    asked = {shots: ask_topic(shots) for shots in SHOTS} if topic else {0: endings}
+    right = {k: choose_endings(some, "topic:" if topic else "") for k, some in asked.items()}
+    draws = draw_texts(np.unique([source for *_, source in asked[0]], return_inverse=True)[1])
+    for shots, ways in right.items():
+        for way, hits in ways.items():
+            row: Row = {"task": task, "examples": shots, "way": way, "questions": len(hits)}
+            less = right[0][way if topic else SHARED]
+            for name, values in (("accuracy", hits), ("more", hits - less)):
+                ends = interval([float(values[draw].mean()) for draw in draws])
+                row |= with_interval(name, float(values.mean()), ends)
+            yield row | made
 
 
 def findings(folder: Path) -> list[Finding]:
@@ -219,14 +194,14 @@ def findings(folder: Path) -> list[Finding]:
 def main(folder: Path = Path("data/results")) -> None:
     """Run what is missing of the study."""
     torch.set_num_threads(1)
-    rows = read_csv(folder / "writing.csv")
+    rows = read_csv(path := folder / "writing.csv")
     for seed in sorted(set(range(SEEDS)) - {int(row["seed"]) for row in rows}):
         rows += write_all(seed)
-        write_csv(folder / "writing.csv", rows)
-    rows = read_csv(folder / "zero_shot.csv")
+        write_csv(path, rows)
+    rows = read_csv(path := folder / "zero_shot.csv")
     for task in sorted({"next", "topic"} - {row["task"] for row in rows}):
         rows += zero_shot(task)
-        write_csv(folder / "zero_shot.csv", rows)
+        write_csv(path, rows)
 
 
 if __name__ == "__main__":

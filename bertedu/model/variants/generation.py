@@ -1,9 +1,8 @@
 """Writing: from left to right, a token at a time; and what BERT can do instead.
 
-A left-to-right model knows the chance of every next token. So it writes by drawing one, adding it
-to the text, and asking again (Radford et al. 2018, 2019). BERT knows the chance of one *between*
-others: it can fill a text of blanks and draw each place anew, over and over (Wang and Cho 2019).
-Ids are those of our vocabulary. Special tokens are never written, apart from `[SEP]`, the end.
+A left-to-right model knows the chance of every next token: it draws one, and asks again (Radford et
+al. 2018, 2019). BERT knows the chance of one *between* others: it fills a text of blanks, and draws
+each place anew (Wang and Cho 2019). Of special tokens only `[SEP]`, the end, is ever written.
 """
 
 import torch
@@ -14,18 +13,13 @@ from bertedu.model.config import Direction
 from bertedu.model.evaluating import evaluating
 from bertedu.text.tokenization import MASK_ID, PAD_ID, SEP_ID, SPECIAL_TOKENS
 
-INSTEAD: dict[Direction, str] = {
-    "left-to-right": "take ltr-L4H128 to go on, or let a bidirectional model fill_and_resample",
-    "bidirectional": "take a BERT to fill blanks, or let a left-to-right model generate",
-}
-
 
 def next_token(scores: Tensor, temperature: float = 1.0, top_k: int | None = None) -> Tensor:
     """Turn the scores of tokens (..., V) into the chances to draw them with.
 
-    ``temperature`` divides the scores: below 1 the likely become likelier. Of ``top_k``, only the k
-    best keep a chance (Fan et al. 2018, section 5); with 1 it is the best one, *greedy*. Raises
-    ValueError if the temperature is not above 0, or ``top_k`` is below 1.
+    ``temperature`` divides the scores: below 1 the likely become likelier. Only the ``top_k`` best
+    keep a chance (Fan et al. 2018, section 5); 1 is *greedy*. Raises ValueError if the temperature
+    is not above 0, or ``top_k`` is below 1.
     """
     if temperature <= 0:
         raise ValueError(f"temperature {temperature} is not above 0; always the best is top_k=1")
@@ -43,10 +37,9 @@ def generate(
 ) -> Tensor:  # fmt: skip
     """Go on from prompts (B, S), from left to right: (B, up to S + ``length``), prompts included.
 
-    A prompt is `[CLS]` and what follows it, without the `[SEP]` that a tokenizer adds. A row that
-    has written `[SEP]` ends there and is padded. The same ``generator`` gives the same text. Raises
-    ValueError as `next_token` does, and if the model does not read from left to right, a prompt is
-    empty or at its end already, or it would get longer than the model's positions.
+    A prompt is `[CLS]` and what follows, without a tokenizer's `[SEP]`. A row that has written
+    `[SEP]` ends there and is padded. Raises ValueError as `next_token` does, and if the model does
+    not read from left to right, a prompt is empty or over, or it would outgrow the positions.
     """
     _check(model, "left-to-right", prompt, length)
     if (prompt[:, -1] == SEP_ID).any():
@@ -72,9 +65,8 @@ def fill_and_resample(
 ) -> Tensor:  # fmt: skip
     """Let BERT write where `[MASK]` stands in ids (B, S): every place is drawn once each round.
 
-    In the first round blanks stand around a blank; later each is drawn anew between words that were
-    drawn. Rows may be padded. Raises ValueError as `next_token` does, and if the model is not
-    bidirectional, a row has no `[MASK]`, or there is no round.
+    The first time blanks stand around a blank, later words that were drawn. Rows may be padded.
+    Raises ValueError as `next_token` does, if the model is not bidirectional, or nothing is to do.
     """
     _check(model, "bidirectional", ids)
     blank = ids == MASK_ID
@@ -119,8 +111,9 @@ def ending_score(scores: Tensor, ids: Tensor, start: int, per_token: bool = Fals
 
 def _check(model: BertForPreTraining, wanted: Direction, ids: Tensor, more: int = 0) -> None:
     if model.config.direction != wanted:
-        raise ValueError(f"the model reads {model.config.direction}: {INSTEAD[wanted]}")
+        instead = "; ltr-L4H128 can generate, a bidirectional model can fill_and_resample"
+        raise ValueError(f"this needs {wanted}, the model is {model.config.direction}{instead}")
     if ids.ndim != 2 or not ids.numel():
-        raise ValueError(f"ids are {tuple(ids.shape)}, not (rows, tokens): begin with [CLS]")
+        raise ValueError(f"ids are {tuple(ids.shape)}, not (rows, tokens); begin with [CLS]")
     if ids.shape[1] + more > (most := model.config.max_position_embeddings):
         raise ValueError(f"{ids.shape[1]} tokens and {more} more are over {most}: cut the prompt")

@@ -142,7 +142,7 @@ def test_an_ending_is_scored_by_the_rows_before_its_tokens() -> None:
     ("call", "said"),
     [
         (lambda: generate(small("bidirectional"), PROMPTS, 3), "fill_and_resample"),
-        (lambda: generate(small("right-to-left"), PROMPTS, 3), "reads right-to-left"),
+        (lambda: generate(small("right-to-left"), PROMPTS, 3), "the model is right-to-left"),
         (lambda: fill_and_resample(small(), PROMPTS, 3), "generate"),
         (lambda: append_masks(small(), PROMPTS, 3), "generate"),
         (lambda: generate(small(), PROMPTS[:, :0], 3), r"begin with \[CLS\]"),
