@@ -87,7 +87,12 @@ def mlm_loss(model: BertForPreTraining, ids: Tensor, masked: Tensor, selected: T
 
 
 def fit(
-    model: nn.Module, count: int, loss_of: Loss, seed: int, steps: int, looks: Sequence[float] = (1,)
+    model: nn.Module,
+    count: int,
+    loss_of: Loss,
+    seed: int,
+    steps: int,
+    looks: Sequence[float] = (1,),
 ) -> Iterator[tuple[int, float]]:
     """Train on ``count`` rows; yield at ``looks`` (shares of the steps) the step and its last losses' mean."""
     optimizer, dice, losses = make_optimizer(model, 0.01), torch.Generator().manual_seed(seed), []
@@ -155,7 +160,11 @@ def topics(seed: int, count: int) -> tuple[Tensor, Tensor]:
 
 
 # tasks that hang together: each is told by the topic (dog, cat, bird, horse, baby, singer)
-ANSWERS = {"topic": (0, 1, 2, 3, 4, 5), "a person": (0, 0, 0, 0, 1, 1), "indoors": (0, 1, 0, 0, 1, 1)}
+ANSWERS = {
+    "topic": (0, 1, 2, 3, 4, 5),
+    "a person": (0, 0, 0, 0, 1, 1),
+    "indoors": (0, 1, 0, 0, 1, 1),
+}
 
 
 def few(bert: Bert, seed: int, names: Sequence[str], steps: int = 60) -> float:
@@ -300,7 +309,9 @@ def electra(seed: int) -> Iterator[Row]:
             return guess + DETECTOR_WEIGHT * found
 
         one = electra_work if reader == "ELECTRA" else reading(1, rate=rate)["operations"]
-        for step, _ in fit(model, len(ids), loss, seed, steps * electra_work // one, (0.25, 0.5, 1)):
+        for step, _ in fit(
+            model, len(ids), loss, seed, steps * electra_work // one, (0.25, 0.5, 1)
+        ):
             bert = model.detector if isinstance(model, Electra) else model.bert
             row = {"reader": f"{reader}, loss on {rate:.0%}"} | reading(step)
             row |= {"operations": one * step, "measure": "topic from few"}
