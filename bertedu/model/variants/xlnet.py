@@ -50,7 +50,7 @@ class XLNet(nn.Module):
 
         Raises ValueError as `Bert` does, and if ``order`` (S,) does not name every place once.
         """
-        bert, (count, size) = self.model.bert, ids.shape
+        bert, size = self.model.bert, ids.shape[-1]
         real = (torch.ones_like(ids) if padding_mask is None else padding_mask).bool()
         check_input(bert.config, ids, torch.zeros_like(ids), real)
         if not torch.equal(order.sort().values, torch.arange(size)):
