@@ -174,10 +174,10 @@ def findings(folder: Path) -> list[Finding]:
 
     toys, best = "points of toy sentences", FILLED[max(FILLED)]
     found = [
-        finding("GPT", 2018, "GPT writes, BERT does not", toys, gaps(toy, LTR, best)),
-        finding("BERT", 2018, "BERT understands, GPT does not", "points, mean of five tasks",
+        finding("GPT", 2018, "GPT writes better than BERT", toys, gaps(toy, LTR, best)),
+        finding("BERT", 2018, "BERT understands better than GPT", "points, mean of five tasks",
                 gaps(tasks, "both sides", "left alone")),
-        finding("BERT writes", 2019, "it writes if it resamples: above [MASK] appended", toys,
+        finding("BERT writes", 2019, "it can: resampled above [MASK] appended", toys,
                 gaps(toy, best, APPENDED)),
     ]  # fmt: skip
     zero = {(x["task"], x["examples"], x["way"]): x for x in read_csv(folder / "zero_shot.csv")}
