@@ -34,7 +34,7 @@ ORDER_MASK = Exercise(
     ),
     differ=judge.differing("content", "query"),
     tried="52 orders of 2 to 8 places.",
-    start="first turn the list round: turn[i], when is place i read? Then compare turns.",
+    start="turn = order.argsort(): when is place i read? Then compare the turns of two places.",
     first_part=0,
     mistakes="""
     ✗ the query stream sees the word that it has to guess.

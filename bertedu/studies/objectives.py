@@ -32,31 +32,9 @@ from bertedu.model.variants.electra import DETECTOR_WEIGHT, Electra
 from bertedu.model.variants.xlnet import XLNet
 from bertedu.results.files import Row, read_csv, write_csv
 from bertedu.results.origin import origin
+from bertedu.studies import toy_readers as toy
 from bertedu.studies.after_bert import Finding, finding
-from bertedu.studies.toy_readers import (
-    CONFIG,
-    FIRST,
-    HELD_OUT,
-    LANGUAGE,
-    LARGE,
-    RATE,
-    SMALL,
-    TASKS,
-    Loss,
-    excess,
-    few,
-    fit,
-    half_as_many,
-    mlm,
-    mlm_loss,
-    new_mlm,
-    phrases,
-    row,
-    singles,
-    text,
-    trained_mlm,
-    weights,
-)
+from bertedu.studies.toy_readers import CONFIG, RATE, TASKS, Loss, excess, few, fit, mlm, row, text
 from bertedu.text.tokenization import MASK_ID, PAD_ID
 from bertedu.text.toy_blanks import mutual_information, pair_posterior
 
@@ -68,22 +46,22 @@ def roberta(seed: int) -> Iterator[Row]:
     ids, steps = text(seed)[1][:200], 600
     dice = torch.Generator().manual_seed(100 + seed)
     tenfold = ids.repeat(10, 1)
-    both = torch.cat([tenfold, singles(tenfold, dice)], dim=1)  # (2000, 2 S)
+    both = torch.cat([tenfold, toy.singles(tenfold, dice)], dim=1)  # (2000, 2 S)
     for reader in ("ten fixed sets", "fresh blanks"):
-        model = new_mlm(seed)
+        model = toy.new_mlm(seed)
         if reader == "fresh blanks":
-            list(fit(model, mlm(model, singles), ids, seed, steps))
-            both = torch.cat([tenfold, singles(tenfold, dice)], dim=1)  # as fresh as in training
+            list(fit(model, mlm(model, toy.singles), ids, seed, steps))
+            both = torch.cat([tenfold, toy.singles(tenfold, dice)], dim=1)
         else:
             list(fit(model, _given_blanks(model), both, seed, steps))
         with evaluating(model):
             training = _given_blanks(model)(both, dice).item()
-        yield row(reader, "training loss", training, steps, weights(CONFIG, RATE))
-        yield row(reader, "held-out excess", excess(model), steps, weights(CONFIG, RATE))
+        yield row(reader, "training loss", training, steps, toy.weights(CONFIG, RATE))
+        yield row(reader, "held-out excess", excess(model), steps, toy.weights(CONFIG, RATE))
 
 
 def _given_blanks(model: BertForPreTraining) -> Loss:
-    return lambda both, _: mlm_loss(model, *both.chunk(2, dim=1))
+    return lambda both, _: toy.mlm_loss(model, *both.chunk(2, dim=1))
 
 
 @cache
@@ -91,10 +69,10 @@ def pairs(least: float = 0.3, count: int = 400) -> tuple[list[tuple[int, int, in
     """Return held-out (row, place, place) whose two words tell at least so many nats of each other,
     given all others, and the mean of what they tell: exact."""
     told = {}
-    for number, sentence in enumerate(text(10_000, HELD_OUT)[0][:count]):
+    for number, sentence in enumerate(text(10_000, toy.HELD_OUT)[0][:count]):
         for j in range(len(sentence)):
             for i in range(j):
-                joint = pair_posterior(LANGUAGE, sentence, i, j)
+                joint = pair_posterior(toy.LANGUAGE, sentence, i, j)
                 told[number, i + 1, j + 1] = mutual_information(joint)
     chosen = [at for at, nats in told.items() if nats >= least]
     return chosen, sum(told[at] for at in chosen) / len(chosen)
@@ -108,7 +86,7 @@ def train_xlnet(seed: int, steps: int) -> XLNet:
     def loss(batch: Tensor, dice: torch.Generator) -> Tensor:
         order = torch.randperm(batch.shape[1], generator=dice)
         late = order.argsort() >= round((1 - RATE) * len(order))
-        asked = late & (batch >= FIRST)
+        asked = late & (batch >= toy.FIRST)
         return F.cross_entropy(model(batch, order, batch != PAD_ID)[asked], batch[asked])
 
     list(fit(model, loss, text(seed)[1], seed, steps))
@@ -120,8 +98,8 @@ def two_blanks(model: BertForPreTraining | XLNet, in_turn: bool) -> float:
 
     In turn, BERT is asked twice, and the first word is filled in; XLNet reads it in one pass.
     """
-    chosen, ids, total = torch.tensor(pairs()[0]), text(10_000, HELD_OUT)[1], 0.0
-    for places in chosen[:, 1:].unique(dim=0):  # all rows with blanks at these two places
+    chosen, ids, total = torch.tensor(pairs()[0]), text(10_000, toy.HELD_OUT)[1], 0.0
+    for places in torch.tensor(sorted({at[1:] for at in pairs()[0]})):  # rows with these blanks
         words = ids[chosen[(chosen[:, 1:] == places).all(dim=1), 0]]
         real = words != PAD_ID
         if isinstance(model, XLNet):
@@ -138,61 +116,68 @@ def two_blanks(model: BertForPreTraining | XLNet, in_turn: bool) -> float:
 
 def xlnet(seed: int) -> Iterator[Row]:
     """Two blanks that tell each other: BERT at once, BERT asked twice, XLNet; nats a pair."""
-    once = weights(CONFIG, RATE)
+    once = toy.weights(CONFIG, RATE)
     for reader, steps in (("BERT", 600), ("BERT, equal operations", 1200)):
-        bert = trained_mlm(seed, steps)
+        bert = toy.trained_mlm(seed, steps)
         with evaluating(bert):
             yield row(reader, "at once", two_blanks(bert, False), steps, once)
             yield row(reader, "in turn", two_blanks(bert, True), steps, once)
     model = train_xlnet(seed, 600)
     with evaluating(model):
         value = two_blanks(model, in_turn=True)
-    yield row("XLNet", "in turn", value, 600, once + weights(CONFIG, 0))  # two streams
+    yield row("XLNet", "in turn", value, 600, once + toy.weights(CONFIG, 0))  # two streams
 
 
 def ernie(seed: int) -> Iterator[Row]:
     """Single words hidden, or whole phrases."""
-    for reader, masking in (("single words", singles), ("whole phrases", phrases)):
-        model = trained_mlm(seed, 600, masking)
+    for reader, masking in (("single words", toy.singles), ("whole phrases", toy.phrases)):
+        model = toy.trained_mlm(seed, 600, masking)
         for measure, value in (
-            ("excess, single words", excess(model, singles)),
-            ("excess, whole phrases", excess(model, phrases)),
+            ("excess, single words", excess(model, toy.singles)),
+            ("excess, whole phrases", excess(model, toy.phrases)),
             ("topic from few", few(model.bert, seed, "topic")),
         ):
-            yield row(reader, measure, value, 600, weights(CONFIG, RATE))
+            yield row(reader, measure, value, 600, toy.weights(CONFIG, RATE))
 
 
 def mtdnn(seed: int) -> Iterator[Row]:
     """Three tasks of `FEW` examples in one encoder, or in three."""
-    bert = trained_mlm(seed, 300).bert
-    for reader, groups in (("joint", [tuple(TASKS)]), ("separate", [(name,) for name in TASKS])):
+    bert = toy.trained_mlm(seed, 300).bert
+    for reader, groups in (
+        ("joint", [tuple(TASKS)]),
+        ("separate", [(name,) for name in TASKS]),
+    ):
         scores = [few(bert, seed, *group) for group in groups]
         value = sum(scores) / len(scores)
-        yield row(reader, "three tasks from few", value, 60 * len(TASKS), weights(CONFIG, 0))
+        yield row(reader, "three tasks from few", value, 60 * len(TASKS), toy.weights(CONFIG, 0))
 
 
 def electra(seed: int) -> Iterator[Row]:
     """The topic from few examples against operations: ELECTRA, and MLM at two rates."""
-    both, ids, looks = weights(CONFIG, 0) + weights(SMALL, RATE / 2), text(seed)[1], (0.5,)
-    for rate, masking in ((15, half_as_many), (30, singles)):
-        model, passed = new_mlm(seed), weights(CONFIG, rate / 100)
+    both, ids, looks = (
+        toy.weights(CONFIG, 0) + toy.weights(toy.SMALL, RATE / 2),
+        text(seed)[1],
+        (0.5,),
+    )
+    for rate, masking in ((15, toy.half_as_many), (30, toy.singles)):
+        model, passed = toy.new_mlm(seed), toy.weights(CONFIG, rate / 100)
         steps = round(400 * both / passed)
         for step in fit(model, mlm(model, masking), ids, seed, steps, looks):
             value = few(model.bert, seed, "topic")
             yield row(f"MLM at {rate} %", "topic from few", value, step, passed)
     for where in ("every word", "15 % of words"):
         torch.manual_seed(seed)
-        pair = Electra(CONFIG, SMALL.hidden_size)
+        pair = Electra(CONFIG, toy.SMALL.hidden_size)
         for step in fit(pair, _electra(pair, where == "every word"), ids, seed, 400, looks):
             value = few(pair.detector, seed, "topic")
             yield row(f"ELECTRA, {where}", "topic from few", value, step, both)
-        value = excess(pair.generator, half_as_many)
+        value = excess(pair.generator, toy.half_as_many)
         yield row(f"ELECTRA, {where}", "generator's excess", value, 400, both)
 
 
 def _electra(model: Electra, everywhere: bool) -> Loss:
     def loss(batch: Tensor, dice: torch.Generator) -> Tensor:
-        masked = half_as_many(batch, dice)
+        masked = toy.half_as_many(batch, dice)
         guess, found = model(batch, masked, masked == MASK_ID, dice, batch != PAD_ID, everywhere)
         return guess + DETECTOR_WEIGHT * found  # type: ignore[no-any-return]
 
@@ -201,13 +186,13 @@ def _electra(model: Electra, everywhere: bool) -> Loss:
 
 def distilbert(seed: int) -> Iterator[Row]:
     """A teacher of 4 layers; students of 2: alone, taught, made of its layers, and both."""
-    teacher = trained_mlm(seed, 600, config=LARGE).eval()
-    yield row("teacher", "excess", excess(teacher), 600, weights(LARGE, RATE))
+    teacher = toy.trained_mlm(seed, 600, config=toy.LARGE).eval()
+    yield row("teacher", "excess", excess(teacher), 600, toy.weights(toy.LARGE, RATE))
     for reader in ("alone", "taught", "its layers", "its layers, taught"):
-        student = every_second_layer(teacher) if "layers" in reader else new_mlm(seed)
-        loss = _taught(student, teacher) if "taught" in reader else mlm(student, singles)
+        student = every_second_layer(teacher) if "layers" in reader else toy.new_mlm(seed)
+        loss = _taught(student, teacher) if "taught" in reader else mlm(student, toy.singles)
         list(fit(student, loss, text(seed)[1], seed, 150))
-        passed = weights(CONFIG, RATE) + ("taught" in reader) * weights(LARGE, RATE) / 3
+        passed = toy.weights(CONFIG, RATE) + ("taught" in reader) * toy.weights(toy.LARGE, RATE) / 3
         yield row(reader, "excess", excess(student), 150, passed)  # forward is a third of training
     faster = seconds(teacher) / seconds(student)
     yield row("its layers, taught", "times faster", faster, 150, passed)
@@ -215,7 +200,7 @@ def distilbert(seed: int) -> Iterator[Row]:
 
 def _taught(student: BertForPreTraining, teacher: BertForPreTraining) -> Loss:
     def loss(batch: Tensor, dice: torch.Generator) -> Tensor:
-        masked, real = singles(batch, dice), batch != PAD_ID
+        masked, real = toy.singles(batch, dice), batch != PAD_ID
         hidden = masked == MASK_ID
         scores, _ = student(masked, padding_mask=real, selected=hidden)
         with torch.no_grad():
@@ -228,7 +213,7 @@ def _taught(student: BertForPreTraining, teacher: BertForPreTraining) -> Loss:
 
 def seconds(model: BertForPreTraining) -> float:
     """Time one pass over the held-out sentences: the fastest of ten."""
-    ids, times = text(10_000, HELD_OUT)[1], []
+    ids, times = text(10_000, toy.HELD_OUT)[1], []
     with evaluating(model):
         for _ in range(10):
             began = time.perf_counter()

@@ -32,8 +32,13 @@ class Electra(nn.Module):
         if config.direction != "bidirectional":
             raise ValueError(f"direction {config.direction!r}: ELECTRA needs 'bidirectional'")
         heads = max(1, config.num_attention_heads * generator_size // config.hidden_size)
-        sizes = {"hidden_size": generator_size, "intermediate_size": 4 * generator_size}
-        self.generator = BertForPreTraining(replace(config, num_attention_heads=heads, **sizes))
+        small = replace(
+            config,
+            hidden_size=generator_size,
+            num_attention_heads=heads,
+            intermediate_size=4 * generator_size,
+        )
+        self.generator = BertForPreTraining(small)
         self.detector = Bert(config)
         self.head = TaggingHead(config.hidden_size, num_labels=1)
 
