@@ -1,0 +1,205 @@
+"""Another machine: ALBERT, BigBird and ModernBERT, each beside the BERT that it changes.
+
+``python -m bertedu.studies.machines`` trains all arms in ten minutes of one core, and writes
+`data/results/machines.csv`; what is there is not run again. Foretold, before the first run:
+
+- depth: 4 passes through one layer pay more than 4 layers, and less than 1 pass through one.
+- far: with a window alone a far name stays unknown. One global token brings it, random keys where
+  they reach, and BigBird, which has all three, does as well as full attention.
+- echo: learned places fail where they were never trained, angles do not.
+- name: a name that may stand anywhere needs no places, so both kinds find it in longer texts.
+"""
+
+from collections.abc import Callable
+from functools import cache, partial
+from itertools import product
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bertedu.model.bert import BertForPreTraining
+from bertedu.model.config import BertConfig, count_parameters
+from bertedu.model.evaluating import evaluating
+from bertedu.model.variants.albert import albert
+from bertedu.model.variants.bigbird import bigbird
+from bertedu.model.variants.rotary import modern_bert
+from bertedu.pretraining.loop import make_optimizer
+from bertedu.pretraining.masking import mask_tokens
+from bertedu.pretraining.recipe import scheduled_rate
+from bertedu.pretraining.toy import MASK_RATE, held_out_questions, toy_ids, toy_losses
+from bertedu.results.files import Row, read_csv, write_csv
+from bertedu.results.origin import origin
+from bertedu.studies.after_bert import Finding, finding
+from bertedu.text.tokenization import CLS_ID, MASK_ID, PAD_ID, SPECIAL_TOKENS
+from bertedu.text.toy_language import ToyLanguage
+
+RECORD = Path("data/results/machines.csv")
+FIRST, NAMES, WORDS, BACK, WINDOW, LAYERS = len(SPECIAL_TOKENS), 8, 16, 3, 2, 2
+LENGTH, TIMES = 32, (1, 2, 4)  # tokens of a text to train on, and how many times that is scored
+Texts = tuple[Tensor, Tensor, Tensor]  # ids (B, S), selected (B, S), answers (n,)
+_WORDS = ToyLanguage().words
+
+
+def name_texts(generator: torch.Generator, count: int = 32, length: int = LENGTH) -> Texts:
+    """Draw words with one name among them, and a blank, anywhere else, that asks for the name."""
+    ids = torch.randint(FIRST + NAMES, FIRST + NAMES + WORDS, (count, length), generator=generator)
+    ids[:, 0] = CLS_ID
+    name, blank = (torch.rand(count, length - 1, generator=generator).argsort(1)[:, :2] + 1).T
+    answers = torch.randint(FIRST, FIRST + NAMES, (count,), generator=generator)
+    ids[range(count), name], ids[range(count), blank] = answers, MASK_ID
+    return ids, ids == MASK_ID, answers
+
+
+def echo_texts(generator: torch.Generator, count: int = 32, length: int = LENGTH) -> Texts:
+    """Draw words, some of them blank; a blank asks for the word that stands `BACK` before it."""
+    ids = torch.randint(FIRST, FIRST + WORDS, (count, length), generator=generator)
+    blank = torch.rand(count, length, generator=generator) < 0.2
+    blank[:, :BACK] = False
+    blank &= ~blank.roll(BACK, dims=1)  # what it asks for can be seen
+    return ids.masked_fill(blank, MASK_ID), blank, ids.roll(BACK, dims=1)[blank]
+
+
+@cache
+def _sentences(seed: int) -> Tensor:
+    language = ToyLanguage()
+    return toy_ids(language, language.sample(20_000, seed))
+
+
+def toy_texts(generator: torch.Generator) -> Texts:
+    """Draw sentences of the toy language, with words masked."""
+    sentences = _sentences(generator.initial_seed())
+    some = sentences[torch.randint(len(sentences), (64,), generator=generator)]
+    ids, selected = mask_tokens(some, FIRST + len(_WORDS), generator, MASK_RATE)
+    return ids, selected, some[selected]
+
+
+def distances(ids: Tensor) -> Tensor:
+    """(B, S) of `name_texts` -> (B,): how far the blank stands from the name."""
+    name = ((ids >= FIRST) & (ids < FIRST + NAMES)).nonzero()[:, 1]
+    return (name - (ids == MASK_ID).nonzero()[:, 1]).abs()
+
+
+def train(
+    model: BertForPreTraining, texts: Callable[..., Texts], seed: int, steps: int
+) -> BertForPreTraining:
+    """Train a model to fill the blanks of fresh texts."""
+    generator = torch.Generator().manual_seed(seed)
+    optimizer = make_optimizer(model, weight_decay=0.01)
+    for step in range(steps):
+        for group in optimizer.param_groups:
+            group["lr"] = scheduled_rate(step, steps, 2e-3, warmup_share=0.1)
+        ids, selected, answers = texts(generator)
+        words, _ = model(ids, padding_mask=ids != PAD_ID, selected=selected)
+        optimizer.zero_grad()
+        F.cross_entropy(words, answers).backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    return model
+
+
+def score_depth(model: BertForPreTraining) -> dict[str, float]:
+    """Nats a word above what a perfect reader of both sides pays."""
+    questions = _questions()
+    losses = toy_losses(model, questions) - questions.limits["bidirectional"]
+    return {"above the limit": losses.mean().item()}
+
+
+_questions = cache(held_out_questions)
+
+
+def score_far(model: BertForPreTraining) -> dict[str, float]:
+    """Nats for names inside of what the windows of all layers reach, and for names beyond."""
+    ids, selected, answers = name_texts(torch.Generator().manual_seed(10_000), 2000)
+    with evaluating(model):
+        losses = F.cross_entropy(model(ids, selected=selected)[0], answers, reduction="none")
+    far = distances(ids) > WINDOW * LAYERS
+    return {"near": losses[~far].mean().item(), "far": losses[far].mean().item()}
+
+
+def score_longer(model: BertForPreTraining, texts: Callable[..., Texts]) -> dict[str, float]:
+    """Per cent right in texts as long as in training, and longer."""
+    scores = {}
+    for times in TIMES:
+        ids, selected, answers = texts(torch.Generator().manual_seed(10_000), 300, times * LENGTH)
+        with evaluating(model):
+            right = model(ids, selected=selected)[0].argmax(-1) == answers
+        scores[f"{times} x"] = 100 * right.double().mean().item()
+    return scores
+
+
+def _small(words: int, layers: int = LAYERS) -> BertConfig:
+    return BertConfig(
+        FIRST + words, 64, layers, 4, 256, max(TIMES) * LENGTH, 1, 0.0, initializer_range=0.1
+    )
+
+
+_PLACES = {
+    "learned": BertForPreTraining,
+    "rotary": modern_bert,
+    "rotary, local and global": partial(modern_bert, window=4, every=2),
+}
+_FAR = {
+    "window": {},
+    "window + random": {"random_keys": 2},
+    "window + global": {"global_tokens": 1},
+    "BigBird": {"random_keys": 2, "global_tokens": 1},
+    "full": {"window": LENGTH},
+}
+# experiment -> steps, texts, score, and for each arm what makes a model of a config, and the config
+ARMS = {
+    "depth": {
+        "4 layers": (partial(albert, share_layers=False), _small(len(_WORDS), 4)),
+        "1 layer, 4 times": (albert, _small(len(_WORDS), 4)),
+        "1 layer, once": (albert, _small(len(_WORDS), 1)),
+    },
+    "far": {
+        name: (partial(bigbird, **{"window": WINDOW} | keys), _small(NAMES + WORDS))
+        for name, keys in _FAR.items()
+    },
+    "echo": {name: (make, _small(WORDS)) for name, make in _PLACES.items()},
+    "name": {name: (make, _small(NAMES + WORDS)) for name, make in _PLACES.items()},
+}
+HOW = {
+    "depth": (400, toy_texts, score_depth),
+    "far": (500, name_texts, score_far),
+    "echo": (400, echo_texts, partial(score_longer, texts=echo_texts)),
+    "name": (500, name_texts, partial(score_longer, texts=name_texts)),
+}
+
+
+def run(experiment: str, arm: str, seed: int) -> list[Row]:
+    """Train and score one arm; a row for each measure."""
+    make, config = ARMS[experiment][arm]
+    steps, texts, score = HOW[experiment]
+    torch.manual_seed(seed)
+    model = train(make(config), texts, seed, steps)
+    row: Row = {"experiment": experiment, "arm": arm, "seed": seed}
+    generator = torch.Generator().manual_seed(seed)
+    tokens = sum(texts(generator)[0].numel() for _ in range(steps))
+    passed = count_parameters(config)["encoder"]  # as often as tokens pass through them
+    work = {"encoder_weights": sum(p.numel() for p in model.bert.encoder.parameters())}
+    work |= {"tokens": tokens, "operations": 6 * passed * tokens}
+    return [row | {"measure": m, "value": round(x, 4)} | work for m, x in score(model).items()]
+
+
+def main(
+    out: Annotated[Path, typer.Option(help="CSV file to add to.")] = RECORD,
+    seeds: Annotated[int, typer.Option(help="How many runs of each.", min=1)] = 5,
+) -> None:
+    """Run the study."""
+    torch.set_num_threads(1)
+    made, rows = origin(), read_csv(out)
+    done = {(row["experiment"], row["arm"], row["seed"]) for row in rows}
+    for seed, (experiment, arms) in product(range(seeds), ARMS.items()):
+        for arm in arms:
+            if (experiment, arm, str(seed)) not in done:
+                rows += [row | made for row in run(experiment, arm, seed)]
+                write_csv(out, rows)
+
+
+if __name__ == "__main__":
+    typer.run(main)
