@@ -10,7 +10,7 @@
 - name: a name that may stand anywhere needs no places, so both kinds find it in longer texts.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
@@ -77,12 +77,6 @@ def toy_texts(generator: torch.Generator) -> Texts:
     return ids, selected, some[selected]
 
 
-def distances(ids: Tensor) -> Tensor:
-    """(B, S) of `name_texts` -> (B,): how far the blank stands from the name."""
-    name = ((ids >= FIRST) & (ids < FIRST + NAMES)).nonzero()[:, 1]
-    return (name - (ids == MASK_ID).nonzero()[:, 1]).abs()
-
-
 def train(
     model: BertForPreTraining, texts: Callable[..., Texts], seed: int, steps: int
 ) -> BertForPreTraining:
@@ -116,7 +110,8 @@ def score_far(model: BertForPreTraining) -> dict[str, float]:
     ids, selected, answers = name_texts(torch.Generator().manual_seed(10_000), 2000)
     with evaluating(model):
         losses = F.cross_entropy(model(ids, selected=selected)[0], answers, reduction="none")
-    far = distances(ids) > WINDOW * LAYERS
+    name = ((ids >= FIRST) & (ids < FIRST + NAMES)).nonzero()[:, 1]
+    far = (name - selected.nonzero()[:, 1]).abs() > WINDOW * LAYERS
     return {"near": losses[~far].mean().item(), "far": losses[far].mean().item()}
 
 
@@ -199,6 +194,70 @@ def main(
             if (experiment, arm, str(seed)) not in done:
                 rows += [row | made for row in run(experiment, arm, seed)]
                 write_csv(out, rows)
+
+
+def gaps(rows: Sequence[Row], experiment: str, measure: str, arm: str, than: str) -> list[float]:
+    """Return for each seed that both arms have, how much more the first has than the second."""
+    values: dict[str, dict[str, float]] = {arm: {}, than: {}}
+    for row in rows:
+        if (row["experiment"], row["measure"]) == (experiment, measure) and row["arm"] in values:
+            values[row["arm"]][row["seed"]] = float(row["value"])
+    return [values[arm][s] - values[than][s] for s in values[arm] if s in values[than]]
+
+
+def findings(folder: Path) -> list[Finding]:
+    """Return what the runs in a folder of results make of the claims of the three papers."""
+    rows = read_csv(folder / RECORD.name)
+    least = [0.05 - x for x in gaps(rows, "far", "far", "BigBird", "full")]
+    alone = "1 layer, once"
+    of = partial(gaps, rows)
+    return [
+        finding(
+            "ALBERT",
+            2019,
+            "a shared layer is worth passing again",
+            "nats a word, 4 passes against 1",
+            of("depth", "above the limit", alone, "1 layer, 4 times"),
+        ),
+        finding(
+            "ALBERT",
+            2019,
+            "separate layers are a little better",
+            "nats a word, 4 layers against 1",
+            of("depth", "above the limit", "1 layer, 4 times", "4 layers"),
+        ),
+        finding(
+            "BigBird",
+            2020,
+            "window and random keys are not enough",
+            "nats a far name, with a global token",
+            of("far", "far", "window + random", "BigBird"),
+        ),
+        finding(
+            "BigBird", 2020, "as good as full attention", "0.05 nats, less what it pays more", least
+        ),
+        finding(
+            "rotary",
+            2021,
+            "serves texts of any length",
+            "points at 4 times the length, echo",
+            of("echo", "4 x", "rotary", "learned"),
+        ),
+        finding(
+            "rotary",
+            2021,
+            "serves texts of any length",
+            "points at 4 times the length, name",
+            of("name", "4 x", "rotary", "learned"),
+        ),
+        finding(
+            "ModernBERT",
+            2024,
+            "a window in half of the layers",
+            "1 point, less what it costs, name",
+            [1 - x for x in of("name", "1 x", "rotary", "rotary, local and global")],
+        ),
+    ]
 
 
 if __name__ == "__main__":
