@@ -94,7 +94,7 @@ class Transformer(nn.Module):
         return self.encoder(self._embed(source, 0), mask)[0][-1]  # type: ignore[no-any-return]
 
     def decode(self, target: Tensor, source: Tensor, read: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Score the word after each of a target (B, T): (B, T, V), and each layer's cross weights."""
+        """Score the word after each of a target (B, T): (B, T, V), and each layer's weights."""
         x, weights = self._embed(target, 1), []
         written = attention_mask(target != PAD_ID, "left-to-right")
         for layer in self.layers:
