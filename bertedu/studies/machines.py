@@ -132,33 +132,33 @@ def _small(words: int, layers: int = LAYERS) -> BertConfig:
     )
 
 
-_PLACES = {
+_PLACES: dict[str, Callable[..., BertForPreTraining]] = {
     "learned": BertForPreTraining,
     "rotary": modern_bert,
     "rotary, local and global": partial(modern_bert, window=4, every=2),
 }
-FAR_MASKS = {
-    "window": {},
-    "window + random": {"random_keys": 2},
-    "window + global": {"global_tokens": 1},
-    "BigBird": {"random_keys": 2, "global_tokens": 1},
+FAR_MASKS: dict[str, dict[str, int]] = {
+    "window": {"window": WINDOW},
+    "window + random": {"window": WINDOW, "random_keys": 2},
+    "window + global": {"window": WINDOW, "global_tokens": 1},
+    "BigBird": {"window": WINDOW, "random_keys": 2, "global_tokens": 1},
     "full": {"window": LENGTH},
 }
 # experiment -> steps, texts, score, and for each arm what makes a model of a config, and the config
-ARMS = {
+ARMS: dict[str, dict[str, tuple[Callable[..., BertForPreTraining], BertConfig]]] = {
     "depth": {
         "4 layers": (partial(albert, share_layers=False), _small(len(_WORDS), 4)),
         "1 layer, 4 times": (albert, _small(len(_WORDS), 4)),
         "1 layer, once": (albert, _small(len(_WORDS), 1)),
     },
     "far": {
-        name: (partial(bigbird, **{"window": WINDOW} | keys), _small(NAMES + WORDS))
+        name: (lambda config, keys=keys: bigbird(config, **keys), _small(NAMES + WORDS))
         for name, keys in FAR_MASKS.items()
     },
     "echo": {name: (make, _small(WORDS)) for name, make in _PLACES.items()},
     "name": {name: (make, _small(NAMES + WORDS)) for name, make in _PLACES.items()},
 }
-HOW = {
+HOW: dict[str, tuple[int, Callable[..., Texts], Callable[..., dict[str, float]]]] = {
     "depth": (400, toy_texts, score_depth),
     "far": (500, name_texts, score_far),
     "echo": (400, echo_texts, partial(score_longer, texts=echo_texts)),
@@ -190,7 +190,8 @@ def gaps(rows: Sequence[Row], experiment: str, measure: str, arm: str, than: str
     return [values[arm][s] - values[than][s] for s in values[arm] if s in values[than]]
 
 
-_FINDINGS = (  # idea, year, claimed, unit; experiment, measure, an arm that has more than another
+# idea, year, claimed, unit; experiment, measure, an arm that has more than another; a margin
+_FINDINGS: tuple[tuple[str, int, str, str, str, str, str, str, float], ...] = (
     ("ALBERT", 2019, "passing a shared layer again pays", "nats a word: 4 passes against 1",
      "depth", "above the limit", "1 layer, once", "1 layer, 4 times", 0.0),
     ("ALBERT", 2019, "separate layers are a little better", "nats a word: 4 layers against 1",
@@ -211,12 +212,14 @@ _FINDINGS = (  # idea, year, claimed, unit; experiment, measure, an arm that has
 def findings(folder: Path) -> list[Finding]:
     """Return what the runs in a folder of results make of the claims of the papers.
 
-    "As good as" is supported if what is lost is surely below a margin, the last number of a line.
+    "As good as" is supported if what is lost is surely below the margin.
     """
     rows = read_csv(folder / RECORD.name)
     return [
-        finding(*words, [margin + gap for gap in gaps(rows, experiment, measure, more, less)])
-        for *words, experiment, measure, more, less, margin in _FINDINGS
+        finding(
+            idea, year, claimed, unit, [margin + gap for gap in gaps(rows, where, what, more, less)]
+        )
+        for idea, year, claimed, unit, where, what, more, less, margin in _FINDINGS
     ]
 
 

@@ -58,7 +58,7 @@ def modern_bert(
         raise ValueError(f"window {window} and every {every} should be 1 or more")
     model = BertForPreTraining(config)
     nothing = torch.zeros(1, config.hidden_size)  # one row, added to every place
-    model.bert.embeddings.position = nn.Embedding.from_pretrained(nothing)
+    model.bert.embeddings.position = nn.Embedding.from_pretrained(nothing)  # type: ignore[no-untyped-call]
     layers = model.bert.encoder.layers
     for number in range(len(layers)):
         if window is not None and number % every:
