@@ -238,7 +238,7 @@ def findings(folder: Path) -> list[Finding]:
     alone = mean(recall_limit(pair, 1, 0) for pair in range(PAIRS))
     return [
         finding("Transformer", 2017, "attention alone translates better than recurrence",
-                f"points more of texts of {LONGEST} words without a mistake, against GRUs",
+                f"points more of texts of {LONGEST} words whole, against GRUs without attention",
                 [100 * (a - b) for a, b in zip(exact[0], exact[1], strict=False)]),
         finding("Transformer-XL", 2019, "a memory of the last segment tells what stood there",
                 "nats a value below the exact limit of one segment", [alone - n for n in nats]),
