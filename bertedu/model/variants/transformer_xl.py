@@ -80,7 +80,7 @@ class TransformerXL(nn.Module):
     def read(self, ids: Tensor, segment: int) -> Tensor:
         """Read texts (B, S) in segments of that length, one after the other: states (B, S, H)."""
         states, memory = [], None
-        for part in ids.split(segment, dim=1):
+        for part in ids.split(segment, dim=1):  # type: ignore[no-untyped-call]
             x, memory = self(part, memory)
             states.append(x)
         return torch.cat(states, dim=1)
