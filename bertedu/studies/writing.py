@@ -108,6 +108,7 @@ def choose_endings(asked: Sequence[Asked], alone: str) -> dict[str, Floats]:
     section 2.4). Shared words need no model: the share of an ending's words that the prompt has.
     """
     gpt, tokenizer = load_named("ltr-L4H128")
+    assert isinstance(gpt, BertForPreTraining)
     right: dict[str, list[bool]] = {way: [] for way in (*WAYS, SHARED)}
     for prompt, endings, label, _ in asked:
         given = score_endings(gpt, tokenizer, prompt, endings)
@@ -122,7 +123,8 @@ def choose_endings(asked: Sequence[Asked], alone: str) -> dict[str, Floats]:
 def ask_topic(shots: int) -> list[Asked]:
     """Return questions "sentence topic:" after ``shots`` examples of their form, drawn for each."""
     splits, (_, tokenizer) = load_task("topic")[1], load_named("ltr-L4H128")
-    dice, asked = np.random.default_rng(shots), []
+    dice = np.random.default_rng(shots)
+    asked: list[Asked] = []
 
     def line(text: str, topic: str = "") -> str:
         cut = tokenizer.decode(tokenizer.encode(text, add_special_tokens=False).ids[:PIECES])
@@ -186,8 +188,9 @@ def findings(folder: Path) -> list[Finding]:
         ("GPT-2", 2019, "answers untaught: above shared words", ("next", "0"), "more", 0),
         ("GPT-3", 2020, "learns from 4 examples in its prompt", ("topic", "4"), "more", 0),
     ):
-        ends = [100 * (float(zero[(*key, WAYS[2])][of + end]) - guess) for end in ENDS]
-        found.append(Finding(idea, year, claim, f"points of {key[0]}", *ends, runs=1))
+        row, unit = zero[(*key, WAYS[2])], f"points of {key[0]}"
+        value, low, high = (100 * (float(row[of + end]) - guess) for end in ENDS)
+        found.append(Finding(idea, year, claim, unit, value, low, high, runs=1))
     return found
 
 
