@@ -16,7 +16,7 @@ import nbformat
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 # Words of every day: they are terms only where a notebook sets them in bold or italics.
 EVERYDAY = {*"chance dev grid head key mask normalized position score segment span state".split()}
-EVERYDAY |= {*"units value window".split()}
+EVERYDAY |= {*"decoder memory units value window".split()}
 # Neither searched nor linked: headings, tables, quotations, HTML, code, formulas, links.
 LEFT_ALONE = re.compile(
     r"^ *[#|>].*?$|^ {4}.*?$|<summary>.*?</summary>|<[^>]+>|```.*?```|`[^`]+`|\$\$.*?\$\$|\$[^$]+\$"

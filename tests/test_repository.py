@@ -369,10 +369,10 @@ def test_a_broken_link_is_noticed(tmp_path: Path) -> None:
     assert broken_links(text, tmp_path) == ["gone.png"]
 
 
-def test_readme_lists_all_eighteen_notebooks_and_the_appendix_and_links_those_that_exist() -> None:
+def test_readme_lists_all_nineteen_notebooks_and_the_appendix_and_links_those_that_exist() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\d\d|a\d) \| (.+?) \|", readme, re.MULTILINE)
-    assert [number for number, _ in rows] == [*(f"{i:02}" for i in range(18)), "a1"]
+    assert [number for number, _ in rows] == [*(f"{i:02}" for i in range(19)), "a1"]
     linked = {m[1] for _, cell in rows if (m := re.search(r"\]\(notebooks/(.+?)\)", cell))}
     assert linked == {path.name for path in NOTEBOOKS}
 
@@ -689,8 +689,8 @@ def python_lines(folder: str) -> int:
 
 def test_the_house_does_not_grow() -> None:
     """Lines with blanks and docstrings: more of them is a decision, made here and explained."""
-    assert python_lines("bertedu") <= 14_212
-    assert python_lines("exercises") <= 7_394
+    assert python_lines("bertedu") <= 16_460
+    assert python_lines("exercises") <= 7_940
 
 
 PATH = (

@@ -132,18 +132,19 @@ STAGES = {  # stage -> notebook -> the parts it is about
     "compare": {"13": ["attention"], "14": [*LAYER, "MLM"]},
     "read": {"15": ["attention"]},
     "real weights": {"16": ["sums", *LAYER]},
+    "after": {"17": ["MLM", "NSP"], "18": ["sums", *LAYER]},
 }
 
 
 def you_are_here(notebook: str) -> Drawing:
     """Draw BERT as a whole, and the way through the course with a mark at one notebook.
 
-    ``notebook`` is its number, "00" to "16"; the parts that it is about are highlighted. Raises
+    ``notebook`` is its number, "00" to "18"; the parts that it is about are highlighted. Raises
     ValueError if there is no such notebook.
     """
     here = next((stage for stage, built in STAGES.items() if notebook in built), None)
     if here is None:
-        raise ValueError(f"no notebook {notebook!r}: give its number as text, '00' to '16'")
+        raise ValueError(f"no notebook {notebook!r}: give its number as text, '00' to '18'")
     parts = STAGES[here][notebook]
     about = [PARTS[part][0].replace("-\n", "-").replace("\n", " ") for part in parts]
     drawing = Drawing(

@@ -105,13 +105,16 @@ def toy_log_chances(model: BertForPreTraining, questions: Questions) -> Tensor:
 
 
 def train_toy(
-    direction: Direction, seed: int, steps: int
+    direction: Direction, seed: int, steps: int, ends: bool = False
 ) -> Iterator[tuple[int, BertForPreTraining]]:
     """Train 2 layers of 64 numbers a token on the toy language; yield step and model 21 times.
 
     Once at the start, and after each twentieth part. The loss is BERT's without sentence pairs:
-    masked words, or next words of a model that reads in one direction. All of it takes a minute.
+    masked words, or next words of a model that reads in one direction; with ``ends`` one
+    that reads from left to right foretells the end, too, to write. All of it takes a minute.
     """
+    if ends and direction != "left-to-right":
+        raise ValueError(f"{direction}: only a left-to-right model foretells where a text ends")
     language = ToyLanguage()
     size = len(SPECIAL_TOKENS) + len(language.words)
     torch.manual_seed(seed)
@@ -127,6 +130,9 @@ def train_toy(
         if direction == "bidirectional":
             ids, selected = mask_tokens(original, size, generator, MASK_RATE)
             labels = original[selected]
+        elif ends:
+            ids, selected = original, (original != PAD_ID) & (original != SEP_ID)
+            labels = original.roll(-1, dims=1)[selected]
         else:
             ids, (selected, labels) = original, next_words(original, direction)
         none = torch.zeros_like(ids)  # one segment, and no pair

@@ -7,6 +7,7 @@ gives the exact probability of a hidden word from what stands left of it, right 
 sides. No model that sees only one side, however large, can beat that side's limit.
 """
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -115,6 +116,19 @@ class ToyLanguage:
         if joint.sum() <= 0:
             raise ValueError(f"{' '.join(sentence)!r} is not a sentence of the toy language")
         return joint / joint.sum()
+
+    def log_probability(self, sentence: Sequence[str]) -> float:
+        """Return the exact log P(words, and then the end): minus infinity for no sentence of it.
+
+        The forward algorithm: every topic and every way through the slots is added up.
+        """
+        here = self.start  # P(words so far, state)
+        for place, word in enumerate(sentence):
+            if word not in self.words:
+                return -math.inf
+            here = (here @ self.move if place else here) * self.emit[:, self.words.index(word)]
+        ends = float(here @ self.stop)
+        return math.log(ends) if ends > 0 else -math.inf
 
 
 def _next_slots(slot: str) -> list[tuple[str | None, float]]:

@@ -130,6 +130,19 @@ def test_posteriors_equal_adding_up_all_sentences(
                 )
 
 
+def test_the_probability_of_a_sentence_equals_walking_through_it(
+    language: ToyLanguage, everything: dict[Sentence, float]
+) -> None:
+    """The usual bug: the end is forgotten, so that every beginning counts as a sentence."""
+    for sentence in sorted(everything)[::97]:
+        got = language.log_probability(sentence)
+        assert math.isclose(got, math.log(everything[sentence]), abs_tol=1e-9)
+        beginning = math.exp(language.log_probability(sentence[:-1]))
+        assert math.isclose(beginning, everything.get(sentence[:-1], 0), abs_tol=1e-15)
+    for none in ((), ("the",), ("the", "dog", "purred"), ("the", "dog", "spoke")):
+        assert language.log_probability(none) == -math.inf
+
+
 def test_all_positions_of_a_sentence_are_among_those_checked(
     everything: dict[Sentence, float],
 ) -> None:

@@ -1,0 +1,1 @@
+"""What came after BERT: one idea a file, beside the six files that make BERT."""
