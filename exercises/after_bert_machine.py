@@ -15,14 +15,15 @@ from exercises.judge import Exercise, Inputs, like, named, parts, shaped
 
 def _layer(size: int, heads: int, plain: bool = False) -> SelfAttention:
     """Make the four maps of attention; plain ones leave everything as it is."""
-    torch.manual_seed(size)
-    layer = SelfAttention(BertConfig(10, size, 1, heads, 4 * size, dropout=0.0))
-    for part in (layer.query, layer.key, layer.value, layer.output):
-        if plain:
-            nn.init.eye_(part.weight)
-            nn.init.zeros_(part.bias)
-        else:
-            nn.init.normal_(part.weight)
+    with torch.random.fork_rng(devices=[]):  # nobody's chance is disturbed
+        torch.manual_seed(size)
+        layer = SelfAttention(BertConfig(10, size, 1, heads, 4 * size, dropout=0.0))
+        for part in (layer.query, layer.key, layer.value, layer.output):
+            if plain:
+                nn.init.eye_(part.weight)
+                nn.init.zeros_(part.bias)
+            else:
+                nn.init.normal_(part.weight)
     kind = "that leaves all as it is" if plain else f"with {heads} heads of {size // heads}"
     made: SelfAttention = named(f"SelfAttention {kind}", layer.requires_grad_(False))
     return made

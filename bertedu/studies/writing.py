@@ -177,7 +177,7 @@ def findings(folder: Path) -> list[Finding]:
     toys, best = "points of toy sentences", FILLED[max(FILLED)]
     found = [
         finding("GPT", 2018, "GPT writes better than BERT", toys, gaps(toy, LTR, best)),
-        finding("BERT", 2018, "BERT understands better than GPT", "points, mean of five tasks",
+        finding("BERT", 2018, "BERT understands better than GPT", "points, mean of six tasks",
                 gaps(tasks, "both sides", "left alone")),
         finding("BERT writes", 2019, "it can: resampled above [MASK] appended", toys,
                 gaps(toy, best, APPENDED)),
