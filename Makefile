@@ -25,8 +25,8 @@ help:  ## show this list
 	@echo "Options: PYTHON=python3.12 (which Python), VENV= (use the active environment),"
 	@echo "  FROM=folder (data wheels on a USB stick), LAB_ARGS=--no-browser (passed to JupyterLab)"
 
-# $(call install,course) puts the learner's list into the environment, $(call install,dev) that and
-# the maintainer's tools. An environment counts as done when its stamp holds the checksum of what it
+# $(call install,course) puts the learner's list into the environment, $(call install,classroom) that
+# and what slides need, $(call install,dev) both and the maintainer's tools. An environment counts as done when its stamp holds the checksum of what it
 # was made from, and the same or the longer list. The stamp is written last, so an install that was
 # interrupted is done again, and so is one whose pyproject.toml or constraints.txt has changed, or
 # whose folder was moved. pip can be silent for minutes: a line every TICK seconds shows that it works.
@@ -36,7 +36,7 @@ define install
 	stamp="$$home/.bertedu-installed"; \
 	want="$$(cat pyproject.toml constraints.txt | cksum) $$(pwd -P)"; \
 	have="$$(cat "$$stamp" 2>/dev/null)"; \
-	if { [ "$$have" = "$$want $(1)" ] || [ "$$have" = "$$want dev" ]; } && $(PY) -c 'import pip' 2>/dev/null; then \
+	if case "$(1) $$have" in "$(1) $$want $(1)"|"$(1) $$want dev"|"course $$want classroom") ;; *) false;; esac && $(PY) -c 'import pip' 2>/dev/null; then \
 	  case "$(MAKELEVEL)$(MAKECMDGOALS)" in 0env|0course) echo "env: ready ($$home)";; esac; exit 0; fi; \
 	if ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 	  echo "env: bertedu needs Python 3.11 or newer, and '$(PYTHON)' is missing or older."; \

@@ -71,7 +71,7 @@ top="{top}"
 case "$1 $2" in
   "-m venv") mkdir -p "$4/bin" && cp "$0" "$4/bin/python" && echo venv >> "$top/log" ;;
   "-m pip") echo "pip $*" >> "$top/log"; [ ! -e "$top/slow" ] || sleep 3; [ ! -e "$top/fail" ] ;;
-  "-m jupyterlab"|"-m bertedu"|"-m ruff") echo "$*" >> "$top/log" ;;
+  "-m jupyterlab"|"-m bertedu"|"-m ruff"|"-m classroom.pages") echo "$*" >> "$top/log" ;;
   "-c import pip") exit 0 ;;
   "-c import sys; sys.exit("*)
     version="(3, 11, 0)"; [ ! -e "$top/old" ] || version="(3, 10, 14)"
@@ -184,7 +184,9 @@ def test_env_says_what_python_lacks(sandbox: Sandbox, lacks: str, message: str) 
 
 @needs_make
 def test_lab_installs_what_learners_need_and_tests_what_maintainers_need(sandbox: Sandbox) -> None:
-    for target, extra in (("lab", "course"), ("lab", None), ("lint", "dev"), ("lab", None)):
+    wanted = [("lab", "course"), ("lab", None), ("slides", "classroom"), ("slides", None)]
+    wanted += [("lab", None), ("lint", "dev"), ("lab", None), ("slides", None)]
+    for target, extra in wanted:
         before = sandbox.installs()
         done = sandbox.make(target)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -192,7 +194,7 @@ def test_lab_installs_what_learners_need_and_tests_what_maintainers_need(sandbox
         if extra:
             *_, last = re.findall(r"-e \.\[(\w+)\]", sandbox.log())
             assert last == extra
-    assert sandbox.log().count("jupyterlab") == 3
+    assert sandbox.log().count("jupyterlab") == 4
 
 
 @needs_make
@@ -296,7 +298,7 @@ def test_every_direct_dependency_is_pinned_as_pyproject_allows() -> None:
 
 def test_what_runs_here_is_what_is_pinned() -> None:
     pinned = pins()
-    for requirement in asked_for(["course", "dev"]):  # what `make env` installs
+    for requirement in asked_for(["course", "classroom", "dev"]):  # what `make env` installs
         name = canonicalize_name(requirement.name)
         here = Version(Version(metadata.version(name)).public)
         assert here == pinned[name], f"{name} {here} is installed, {pinned[name]} is pinned"
@@ -315,8 +317,10 @@ def test_environment_yml_installs_what_both_commands_need_with_the_pins() -> Non
     assert {"jupyterlab", "nbval"} <= {one.name for one in asked_for(["course", "dev"])}
 
 
-def test_dev_includes_the_course() -> None:
-    assert f"{PROJECT['name']}[course,stream]" in PROJECT["optional-dependencies"]["dev"]
+def test_dev_includes_the_classroom_and_that_the_course() -> None:
+    extras, name = PROJECT["optional-dependencies"], PROJECT["name"]
+    assert f"{name}[classroom,stream]" in extras["dev"]
+    assert f"{name}[course]" in extras["classroom"]
 
 
 # -- README and CONTRIBUTING

@@ -1,0 +1,1 @@
+"""For teachers: the course as pages and slides that need no network."""
