@@ -17,7 +17,7 @@ CHECKS := env data lint types unit notebooks
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env course data weights lab test lint types unit nightly notebooks browser bench html clean
+.PHONY: help env course data weights lab test lint types unit nightly notebooks browser bench html slides clean
 
 help:  ## show this list
 	@echo "bertedu: BERT, taught by building it. Two commands: make lab, make test."
@@ -126,14 +126,14 @@ browser: env  ## every notebook in a real JupyterLab in Chromium, and the attent
 bench: env  ## speed and memory beside Hugging Face transformers
 	@$(PY) -m benchmarks
 
-html: course  ## the notebooks as web pages in build/html; formulas need a network
-	@if [ -z "$(NOTEBOOKS)" ]; then echo "html: there is no notebook in notebooks/ yet"; \
-	else $(PY) -m nbconvert --to html --TagRemovePreprocessor.enabled=True --TagRemovePreprocessor.remove_input_tags hide-input --output-dir build/html $(NOTEBOOKS) && \
-	$(PY) -m exercises.glossary --pages build/html && \
-	$(PY) -c "import os; os.chdir('build/html'); from bertedu.analysis import play; play.neighbors(); play.meet()" && \
-	{ cp notebooks/*.weights.js build/html/ 2>/dev/null || true; }; fi  # of models that a notebook has trained here
+html: course  ## the notebooks as web pages in build/html, for a browser without a network
+	@$(PY) -m classroom.pages build/html
+
+slides:  ## the notebooks as slides in build/slides, for a browser without a network
+	$(call install,classroom)
+	@$(PY) -m classroom.pages --slides build/slides
 
 clean:  ## remove caches and build/; .venv and data/ stay
 	@rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	@find bertedu exercises tests benchmarks notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} + 2>/dev/null || true
+	@find bertedu classroom exercises tests benchmarks notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} + 2>/dev/null || true
 	@echo "clean: caches and build/ are gone. To start anew, remove .venv as well."

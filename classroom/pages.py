@@ -9,6 +9,7 @@ import contextlib
 import re
 import shutil
 from importlib.util import find_spec
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from traitlets.config import Config
 from classroom import slides
 from exercises.glossary import NOTEBOOKS
 
-# What is taken along: its folder, the package that brings it, where it lies there, what stays there.
+# What is taken along: its folder; the package that brings it, where in it, and what stays there.
 PARTS = {
     "mathjax": ("jupyter-server-mathjax", "static", ("localization", "SVG", "a11y")),
     "reveal": (
@@ -73,13 +74,14 @@ def exporter(template: str) -> HTMLExporter:
 
 
 def converted(notebook: Any, name: str, template: str = "page") -> str:
-    """Return a notebook as HTML whose links lead to the other pages; ``name`` goes into its title."""
+    """Return a notebook as HTML, ``name`` in its title, whose links lead to the other pages."""
     notebook.metadata.pop("widgets", None)
     for cell in notebook.cells:
         # a widget that has no HTML of its own is a progress bar, or does nothing without Python
         if cell.cell_type == "code":
-            seen = [o for o in cell.outputs if VIEW not in o.get("data", {}) or "text/html" in o.data]
-            cell.outputs = seen
+            kinds = [output.get("data", {}) for output in cell.outputs]
+            shown = [VIEW not in kind or "text/html" in kind for kind in kinds]
+            cell.outputs = [*compress(cell.outputs, shown)]
     if template == "deck":
         notebook = slides.deck(notebook)
     notebook.metadata["title"] = name

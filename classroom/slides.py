@@ -16,17 +16,19 @@ LINES = 19  # of code, or of what it prints, on one slide
 BLOCK = re.compile(r"(?:<details>.*?</details>|```.*?```|\S|\s(?!\s*\n)|\n(?!\s*\n))+", re.DOTALL)
 ANSWER = re.compile(r"<details><summary>(.*?)</summary>(.*?)</details>", re.DOTALL)
 LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
-SENTENCE = re.compile(r"(?<=[.?!:])(?<!et al\.)(?<!e\.g\.)(?<!i\.e\.)[*_”\"]*\s+(?=[^a-z])")
+END = r"(?:(?<=[.?!])|(?<=[.?!][)*”\"])|(?<=[.?!]\*\*))(?<!et al\.)(?<!e\.g\.)(?<!i\.e\.)"
+SENTENCE = re.compile(END + r"\s+(?=[^a-z])")
 
 
 def deck(notebook: Any) -> Any:
     """Return a copy of a notebook in which every cell is one piece of a slide.
 
-    What the template needs stands in the ``deck`` of a piece's metadata: whether it begins a slide,
-    its step among the fragments (0: there from the start), whether it is joined to the piece before
-    it, and its notes, as Markdown.
+    What the template needs stands in the ``deck`` of a piece's metadata: whether it begins a
+    ``page``; its ``step`` among the fragments, 0 if it is there from the start; its ``kind``, a
+    caption (which stays with what is above it) or only a heading; and its ``notes``, as Markdown.
     """
-    cells, step, page = [], 0, ""
+    cells: list[Any] = []
+    step, page = 0, ""
     for cell in notebook.cells:
         kind = cell.metadata.get("slideshow", {}).get("slide_type", "-")
         if kind in ("skip", "notes"):
@@ -35,12 +37,14 @@ def deck(notebook: Any) -> Any:
             step, page = 0, "slide" if "slide" in (kind, page) else kind
         step += kind == "fragment"
         for piece, notes in pieces(cell):
-            joined = piece.source.startswith(("*Figure", "*Table", "*Blue and thick")) and not page
-            piece.metadata.deck = {"page": page, "step": step, "joined": joined, "notes": notes}
+            caption = re.match(r"\*[^*]", piece.source) and cells and not cells[-1].source
+            only_heading = re.fullmatch(r"(#.*\s*)+", piece.source) and "only-heading"
+            look = "caption" if caption and not page else only_heading
+            piece.metadata.deck = {"page": page, "step": step, "kind": look or "", "notes": notes}
             cells, page = [*cells, piece], ""
     for i, piece in enumerate(cells):
-        piece.metadata.deck["later"] = i > 0
-        piece.metadata.deck["last"] = not (cells[i + 1 :] and cells[i + 1].metadata.deck["joined"])
+        after = cells[i + 1].metadata.deck["kind"] if cells[i + 1 :] else ""
+        piece.metadata.deck |= {"later": i > 0, "last": after != "caption"}
     return new_notebook(cells=cells, metadata=notebook.metadata)
 
 
@@ -48,9 +52,9 @@ def pieces(cell: Any) -> Iterator[tuple[Any, str]]:
     """Yield the pieces of a cell and the notes of each."""
     if cell.cell_type == "markdown":
         heading = ""
-        for block in BLOCK.findall(cell.source):
-            if block.startswith("#") and "\n" not in block.strip():
-                heading += block.strip() + "\n\n"
+        for block in map(str.strip, BLOCK.findall(cell.source)):
+            if block.startswith("#") and "\n" not in block:
+                heading += block + "\n\n"
                 continue
             yield new_markdown_cell(heading + shortened(block)), teacher_notes(block)
             heading = ""
@@ -121,4 +125,4 @@ def teacher_notes(block: str) -> str:
         notes.append("**Ask:** " + " ".join(questions))
     if ANSWER.search(plain) or shortened(block) != block:
         notes.append(ANSWER.sub(r"\n\n**\1:** \2\n", plain))
-    return "\n\n".join(notes)
+    return "\n\n".join(notes).strip()

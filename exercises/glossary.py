@@ -2,7 +2,6 @@
 
 `python -m exercises.glossary notebooks/a1_*.ipynb` writes into the glossary where each term is
 first met, and links the first use of each term in the notebooks named.
-`python -m exercises.glossary --pages build/html` puts the Markdown pages beside exported notebooks.
 """
 
 import re
@@ -91,27 +90,9 @@ def linked(path: Path, terms: list[str]) -> Any:
     return notebook
 
 
-def export(folder: Path) -> None:
-    """Write the Markdown pages as HTML, and turn links between all pages to the exported ones."""
-    from nbconvert import HTMLExporter
-
-    for page in NOTEBOOKS.glob("*.md"):
-        cell = nbformat.v4.new_markdown_cell(page.read_text(encoding="utf-8"))
-        notebook = nbformat.v4.new_notebook(cells=[cell], metadata={"title": page.stem})
-        body, _ = HTMLExporter().from_notebook_node(notebook)
-        (folder / f"{page.stem}.html").write_text(body, encoding="utf-8")
-    for page in folder.glob("*.html"):
-        body = page.read_text(encoding="utf-8")
-        body = re.sub(r'(href="[\w-]+)\.(?:ipynb|md)(?=["#])', r"\1.html", body)
-        page.write_text(body, encoding="utf-8")
-
-
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--pages"]:
-        export(Path(sys.argv[2]))
-    else:
-        page = NOTEBOOKS / "glossary.md"
-        page.write_text(text := located(page.read_text(encoding="utf-8")), encoding="utf-8")
-        for name in sys.argv[1:]:
-            terms = re.findall("^## (.+)$", text, re.MULTILINE)
-            nbformat.write(linked(Path(name), terms), name)
+    page = NOTEBOOKS / "glossary.md"
+    page.write_text(text := located(page.read_text(encoding="utf-8")), encoding="utf-8")
+    for name in sys.argv[1:]:
+        terms = re.findall("^## (.+)$", text, re.MULTILINE)
+        nbformat.write(linked(Path(name), terms), name)

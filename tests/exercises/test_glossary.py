@@ -122,22 +122,3 @@ def test_longer_terms_come_first_and_everyday_words_only_when_marked(tmp_path: P
         "Each **[key](glossary.md#key)**, *[queries](glossary.md#query)*.",
     ]
     assert first_use("key", [new_markdown_cell("the key")]) is None
-
-
-def test_exported_pages_link_each_other(tmp_path: Path) -> None:
-    (tmp_path / "a1_x.html").write_text(
-        '<a href="glossary.md#batch"> <a href="02_embeddings.ipynb"> '
-        '<a href="https://a.org/x.ipynb"> <code>glossary.md</code>',
-        encoding="utf-8",
-    )
-    glossary.export(tmp_path)
-    assert (tmp_path / "a1_x.html").read_text(encoding="utf-8") == (
-        '<a href="glossary.html#batch"> <a href="02_embeddings.html"> '
-        '<a href="https://a.org/x.ipynb"> <code>glossary.md</code>'
-    )
-    page = (tmp_path / "glossary.html").read_text(encoding="utf-8")
-    for address in ("softmax", "learning-rate", "GELU"):
-        assert re.search(f'id="{address}"', page), address
-    assert 'href="02_embeddings.html#' in page
-    assert "<title>glossary</title>" in page
-    assert (tmp_path / "reading_list.html").is_file()

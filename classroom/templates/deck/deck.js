@@ -1,51 +1,46 @@
 // Cut what is taller than a slide into slides below it, then start reveal.js.
 (function () {
-const WIDE = 1184, HIGH = 648, LEAST = 0.72; // room on a slide; what is shrunk keeps this share
+const WIDE = 1184, HIGH = 640; // room on a slide
+const LEAST = 0.72; // what does not fit is shrunk to this share of its size, and no further
 const PICTURE = ".jp-RenderedHTML > img";
+const height = (element) => element.getBoundingClientRect().height;
 
-// Pictures as large as their caption leaves room for; text that must not be wrapped, as wide as fits.
+// Make a unit fit: wide lines smaller, pictures as large as their caption leaves room for.
 function fit(unit, room) {
+  unit.style.zoom = 1;
   for (const pre of unit.querySelectorAll(".jp-RenderedText pre")) {
+    pre.style.fontSize = "";
     const share = pre.clientWidth / pre.scrollWidth;
     if (share < 1) pre.style.fontSize = 21 * Math.max(share * 0.99, LEAST) + "px";
   }
-  const images = [...unit.querySelectorAll(PICTURE)];
-  for (const image of images) {
-    image.style.width = Math.min(WIDE, 1.6 * image.naturalWidth) + "px";
-    const over = unit.offsetHeight - room;
-    if (over > 0) {
-      const height = Math.max(image.offsetHeight - over, 240);
-      image.style.width = height / image.naturalHeight * image.naturalWidth + "px";
-    }
+  for (const image of unit.querySelectorAll(PICTURE)) {
+    image.style.width = Math.min(WIDE, 1.7 * image.naturalWidth) + "px";
+    const high = Math.max(240, height(image) - Math.max(0, height(unit) - room));
+    image.style.width = high / image.naturalHeight * image.naturalWidth + "px";
   }
-  const share = Math.min(room / unit.offsetHeight, WIDE / unit.scrollWidth);
+  const share = Math.min(room / height(unit), WIDE / unit.scrollWidth);
   if (share < 1) unit.style.zoom = Math.max(share, LEAST);
 }
 
 function cut(section) {
-  const title = section.parentNode.querySelector("h1, h2, h3")?.cloneNode(true);
-  title?.querySelectorAll(".anchor-link").forEach((link) => link.remove());
-  let page = section, left = HIGH, lone = false;
+  const title = section.parentNode.querySelector("h1, h2, h3");
+  let page = section, left = HIGH, above = null;
   for (const unit of [...section.children]) {
-    if (page.childElementCount === 0 || unit === section.firstElementChild || lone) fit(unit, left);
-    else if (unit.querySelector(PICTURE)) fit(unit, HIGH - 40);
-    else fit(unit, HIGH);
-    let height = unit.getBoundingClientRect().height;
-    if (height > left + 1 && !lone && unit !== section.firstElementChild) {
+    const heading = above && above === page.lastElementChild && above.querySelector(".only-heading");
+    fit(unit, above && (heading || (unit.querySelector(PICTURE) && left > 420)) ? left : HIGH);
+    if (above && !heading && height(unit) > left) {
       page.after(page = document.createElement("section"));
-      const where = document.createElement("p");
+      const where = page.appendChild(document.createElement("p"));
       where.className = "where";
-      where.textContent = title ? title.textContent : "";
-      page.append(where);
-      left = HIGH - where.getBoundingClientRect().height - 12;
-      page.append(unit);
-      fit(unit, left);
-      unit.classList.remove("fragment");
-      height = unit.getBoundingClientRect().height;
-    } else if (page !== section) page.append(unit);
-    if (unit === section.firstElementChild) unit.classList.remove("fragment");
-    left -= height;
-    lone = unit === section.firstElementChild && /^H\d$/.test(unit.querySelector(".jp-RenderedMarkdown")?.lastElementChild?.tagName);
+      if (title) where.append(...title.cloneNode(true).childNodes);
+      left = HIGH - 40;
+      above = null;
+    }
+    if (!above) unit.classList.remove("fragment");
+    if (page !== section) page.append(unit);
+    if (!above) fit(unit, left);
+    left -= height(unit);
+    above = unit;
   }
 }
 
@@ -60,5 +55,6 @@ async function start() {
   document.body.classList.add("ready");
 }
 
-addEventListener("load", () => MathJax.Hub.Queue(start));
+if (window.MathJax) MathJax.Hub.Register.StartupHook("End", start);
+else addEventListener("load", start);
 })();
