@@ -73,15 +73,23 @@ def exporter(template: str) -> HTMLExporter:
     )
 
 
-def converted(notebook: Any, name: str, template: str = "page") -> str:
-    """Return a notebook as HTML, ``name`` in its title, whose links lead to the other pages."""
+def still(notebook: Any) -> Any:
+    """Take what needs a running Python out of a notebook, and return it.
+
+    A widget that has no HTML of its own is a progress bar, or does nothing on a page.
+    """
     notebook.metadata.pop("widgets", None)
     for cell in notebook.cells:
-        # a widget that has no HTML of its own is a progress bar, or does nothing without Python
-        if cell.cell_type == "code":
-            kinds = [output.get("data", {}) for output in cell.outputs]
-            shown = [VIEW not in kind or "text/html" in kind for kind in kinds]
+        kinds = [output.get("data", {}) for output in cell.get("outputs", [])]
+        shown = [VIEW not in kind or "text/html" in kind for kind in kinds]
+        if kinds:
             cell.outputs = [*compress(cell.outputs, shown)]
+    return notebook
+
+
+def converted(notebook: Any, name: str, template: str = "page") -> str:
+    """Return a notebook as HTML, ``name`` in its title, whose links lead to the other pages."""
+    notebook = still(notebook)
     if template == "deck":
         notebook = slides.deck(notebook)
     notebook.metadata["title"] = name
