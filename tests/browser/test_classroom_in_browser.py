@@ -1,7 +1,6 @@
 """Every deck and every page in Chromium, from the file system, without a network."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,9 @@ from classroom import pages
 
 NAMES = sorted(path.stem for path in pages.NOTEBOOKS.glob("*.ipynb"))
 TEXTS = ["index", "glossary", "reading_list"]
-# Seen from six picture heights away, a capital of 28 px type on 720 px is 16 minutes of arc high, the
-# least that ISO 9241-303 allows. 20 px, for code, tables and what was shrunk, is as much from four;
-# 15 px is what no line may fall below: twice what an eye with normal sight can tell apart from five.
+# From six picture heights away, a capital of 28 px type on 720 px is 16 minutes of arc high, the
+# least that ISO 9241-303 allows; 20 px, for code and tables, are as much from four.
+# No line may fall below 15 px: from five, twice what an eye with normal sight can tell apart.
 TEXT, LEAST = 20, 15
 
 # For each slide: is something cut off, and how large is its smallest type and most of its type?
@@ -71,7 +70,8 @@ class Opened:
         drawn, failed, text = self.page.evaluate(
             """() => [document.querySelectorAll(".MathJax").length,
             document.querySelectorAll(".MathJax_Error, .merror").length,
-            [...document.querySelectorAll(".jp-RenderedMarkdown")].map((n) => n.innerText).join()]"""
+            [...document.querySelectorAll(".jp-RenderedMarkdown")].map((n) => n.innerText).join()
+            ]"""
         )
         return drawn, failed, "".join(re.findall(r"\$[^$\n]{1,80}\\[a-z]+[^$\n]*\$", text))
 
@@ -84,7 +84,7 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture(scope="module")
-def opened(browser: Any, written: Path) -> Iterator[dict[str, Any]]:
+def opened(browser: Any, written: Path) -> dict[str, Any]:
     """What was seen of every page of a folder; each is closed before the next one opens."""
     deck = "slides" in written.name
     seen: dict[str, Any] = {"deck": deck, "slides": [], "wrong": [], "folder": written}
@@ -98,7 +98,7 @@ def opened(browser: Any, written: Path) -> Iterator[dict[str, Any]]:
             one.page.evaluate("Reveal.configure({fragments: false})")
             seen["slides"] += [row | {"deck": name} for row in one.page.evaluate(MEASURE)]
         one.context.close()
-    yield seen
+    return seen
 
 
 def test_nothing_is_asked_of_another_host_and_nothing_fails(opened: dict[str, Any]) -> None:
@@ -131,8 +131,8 @@ def test_a_toy_works_on_a_slide_and_on_a_page(browser: Any, written: Path) -> No
     toy = one.page.locator(".bertedu-play").first
     if deck:
         one.page.evaluate(
-            """() => { const {h, v} = Reveal.getIndices(
-            document.querySelector(".bertedu-play").closest("section")); Reveal.slide(h, v, 99); }"""
+            """() => { const section = document.querySelector(".bertedu-play").closest("section");
+            const {h, v} = Reveal.getIndices(section); Reveal.slide(h, v, 99); }"""
         )
     before = toy.inner_html()
     toy.locator("input[type=range]").first.press("ArrowRight")

@@ -9,7 +9,6 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from exercises import glossary
 from exercises.glossary import EVERYDAY, FIRST_MET, NOTEBOOKS, first_use, linked, located
 
 TEXT = (NOTEBOOKS / "glossary.md").read_text(encoding="utf-8")
