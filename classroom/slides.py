@@ -11,6 +11,7 @@ from typing import Any
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 WORDS = 45  # of a paragraph that a slide shows; whole sentences, and the rest is in the notes
+ROWS = 8  # of a table
 LINES = 19  # of code, or of what it prints, on one slide
 # Text up to an empty line; one inside a folded answer or a fenced block ends nothing.
 BLOCK = re.compile(r"(?:<details>.*?</details>|```.*?```|\S|\s(?!\s*\n)|\n(?!\s*\n))+", re.DOTALL)
@@ -56,8 +57,9 @@ def pieces(cell: Any) -> Iterator[tuple[Any, str]]:
             if block.startswith("#") and "\n" not in block:
                 heading += block + "\n\n"
                 continue
-            yield new_markdown_cell(heading + shortened(block)), teacher_notes(block)
-            heading = ""
+            for part in cut_table(block):
+                yield new_markdown_cell(heading + shortened(part)), teacher_notes(part)
+                heading = ""
         if heading:
             yield new_markdown_cell(heading), ""
         return
@@ -87,6 +89,14 @@ def cut_lines(text: str) -> list[str]:
         parts.append("\n".join(lines[:at]))
         lines = lines[at + bool(empty) :]
     return [*parts, "\n".join(lines)] if any(map(str.strip, lines)) else parts
+
+
+def cut_table(block: str) -> list[str]:
+    """Cut a table of more than ROWS rows into tables with the same head; leave other text whole."""
+    head, rows = block.split("\n")[:2], block.split("\n")[2:]
+    if not block.startswith("|") or len(rows) <= ROWS:
+        return [block]
+    return ["\n".join(head + rows[at : at + ROWS]) for at in range(0, len(rows), ROWS)]
 
 
 def shortened(block: str) -> str:

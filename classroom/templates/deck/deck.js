@@ -19,15 +19,25 @@ function fit(unit, room) {
     image.style.width = high / image.naturalHeight * image.naturalWidth + "px";
   }
   const share = Math.min(room / height(unit), WIDE / unit.scrollWidth);
-  if (share < 1) unit.style.zoom = Math.max(share, LEAST);
+  if (share < 1 && !unit.querySelector(".bertedu-machine")) unit.style.zoom = Math.max(share, LEAST);
 }
 
 function cut(section) {
-  const title = section.parentNode.querySelector("h1, h2, h3");
+  const title = section.parentNode.querySelector(".jp-RenderedMarkdown :is(h1, h2, h3)");
   let page = section, left = HIGH, above = null;
-  for (const unit of [...section.children]) {
+  const rest = [...section.children];
+  rest.forEach((unit) => fit(unit, HIGH));
+  rest.forEach((unit, at) => {
     const heading = above && above === page.lastElementChild && above.querySelector(".only-heading");
-    fit(unit, above && (heading || (unit.querySelector(PICTURE) && left > 420)) ? left : HIGH);
+    if (above && (heading || (unit.querySelector(PICTURE) && left > 420))) fit(unit, left);
+    // a last line or two is no slide of its own: make everything a little smaller
+    const more = rest.slice(at).reduce((sum, one) => sum + height(one), 0);
+    if (above && left > 0 && more > left && more < left + 110) {
+      const share = HIGH / (HIGH - left + more);
+      for (const one of [...page.querySelectorAll(".unit"), ...rest.slice(at)])
+        one.style.zoom = Math.max(LEAST, one.style.zoom * share);
+      left = more * share + 1;
+    }
     if (above && !heading && height(unit) > left) {
       page.after(page = document.createElement("section"));
       const where = page.appendChild(document.createElement("p"));
@@ -41,7 +51,7 @@ function cut(section) {
     if (!above) fit(unit, left);
     left -= height(unit);
     above = unit;
-  }
+  });
 }
 
 async function start() {
