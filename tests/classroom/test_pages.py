@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-from classroom import pages, slides
-from classroom.slides import LINES, WORDS, cut_lines, deck, lead, teacher_notes
+from classroom import pages
+from classroom.slides import LINES, ROWS, WORDS, cut_lines, deck, lead, pieces, teacher_notes
 
 PICTURE = '<img alt="Two &quot;bars&quot;." src="data:image/png;base64,iVBORw0KGgo=">'
 LONG = "See [it](02_embeddings.ipynb#x). Why so? " + "It has words. " * WORDS + "The end."
@@ -90,6 +90,12 @@ def test_a_long_cell_is_cut_and_no_line_is_lost() -> None:
     assert len(cut_lines("\n".join(lines))[0].split("\n")) == LINES - 4
 
 
+def test_a_long_table_is_cut_and_each_part_has_the_head() -> None:
+    head, rows = ["| a |", "|---|"], [f"| {i} |" for i in range(ROWS + 1)]
+    parts = [one.source.split("\n") for one, _ in pieces(new_markdown_cell("\n".join(head + rows)))]
+    assert parts == [head + rows[:ROWS], head + rows[ROWS:]]
+
+
 def test_long_prose_is_cut_after_a_sentence_and_whole_in_the_notes(notebook: Any) -> None:
     first = deck(notebook).cells[0]
     assert first.source.startswith("# 03 · Title\n\nSee [it](02_embeddings.ipynb#x). Why so?")
@@ -139,7 +145,7 @@ def test_notes_hold_minutes_questions_answers_and_what_a_picture_shows(notebook:
 def test_an_empty_line_in_an_answer_or_a_block_of_code_ends_no_piece() -> None:
     answer = "<details><summary>D</summary>\n\n```python\ne\n\nf\n```\n\n</details>"
     source = f"## A\n\nB\nC\n\n{answer}\n\n```\ng\n\nh\n```"
-    found = [piece.source for piece, _ in slides.pieces(new_markdown_cell(source))]
+    found = [piece.source for piece, _ in pieces(new_markdown_cell(source))]
     assert [one.split("\n")[0] for one in found] == ["## A", "<details><summary>D</summary>", "```"]
 
 
