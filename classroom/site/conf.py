@@ -1,0 +1,35 @@
+"""Settings of Sphinx for the course's website; `python -m classroom.site` builds it."""
+
+from importlib.resources import files
+from pathlib import Path
+
+from classroom.site import WIDGET
+
+HERE = Path(__file__).parent
+
+project = html_title = "bertedu"
+author = copyright = "The bertedu contributors"
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "sphinx.ext.viewcode"]
+
+# notebooks are shown as they are committed
+nb_execution_mode = "off"
+nb_mime_priority_overrides = [("html", WIDGET, None)]
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 4
+myst_heading_slug_func = "classroom.site.slug"
+
+# docstrings set code in single backticks, as Markdown does
+default_role = "code"
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+python_use_unqualified_type_names = True
+add_module_names = False
+
+html_theme = "sphinx_book_theme"
+html_static_path = [str(HERE / "static"), str(files("jupyter_server_mathjax") / "static")]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_theme_options = {"use_download_button": False, "show_toc_level": 2}
+# MathJax 2, from the pages' own folder
+mathjax_path = "MathJax.js?config=TeX-AMS_CHTML"
+mathjax2_config = {"messageStyle": "none"}
