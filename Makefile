@@ -17,7 +17,7 @@ CHECKS := env data lint types unit notebooks
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env course data weights lab test lint types unit nightly notebooks browser bench html clean
+.PHONY: help env course data weights lab test lint types unit nightly notebooks browser bench html site clean
 
 help:  ## show this list
 	@echo "bertedu: BERT, taught by building it. Two commands: make lab, make test."
@@ -133,7 +133,12 @@ html: course  ## the notebooks as web pages in build/html; formulas need a netwo
 	$(PY) -c "import os; os.chdir('build/html'); from bertedu.analysis import play; play.neighbors(); play.meet()" && \
 	{ cp notebooks/*.weights.js build/html/ 2>/dev/null || true; }; fi  # of models that a notebook has trained here
 
+site: course  ## the course as a website in build/site: search, exercises, the package's documentation
+	@$(PY) -c 'import myst_nb, sphinx_book_theme, jupyter_server_mathjax' 2>/dev/null || \
+	  $(PY) -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[classroom]'
+	@$(PY) -m classroom.site
+
 clean:  ## remove caches and build/; .venv and data/ stay
 	@rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	@find bertedu exercises tests benchmarks notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} + 2>/dev/null || true
+	@find bertedu classroom exercises tests benchmarks notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} + 2>/dev/null || true
 	@echo "clean: caches and build/ are gone. To start anew, remove .venv as well."
