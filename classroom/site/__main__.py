@@ -8,11 +8,12 @@ from pathlib import Path
 
 from sphinx.cmd.build import build_main
 
-from classroom.site import ROOT, prepare
 from bertedu.analysis import play
+from classroom.site import ROOT, prepare
 
 
 def main() -> int:
+    """Build the site anew; return Sphinx's exit status, which is not 0 after a warning."""
     parser = argparse.ArgumentParser(prog="python -m classroom.site", description=__doc__)
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "site")
     out = parser.parse_args().out.resolve()

@@ -1,7 +1,9 @@
 """Settings of Sphinx for the course's website; `python -m classroom.site` builds it."""
 
+import os
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from classroom.site import WIDGET
 
@@ -29,7 +31,15 @@ html_theme = "sphinx_book_theme"
 html_static_path = [str(HERE / "static"), str(files("jupyter_server_mathjax") / "static")]
 html_css_files = ["site.css"]
 html_copy_source = False
-html_theme_options = {"use_download_button": False, "show_toc_level": 2}
+html_theme_options: dict[str, Any] = {"use_download_button": False, "show_toc_level": 2}
+# in a workflow of GitHub, every page links its notebook, there and on Binder
+if repository := os.environ.get("GITHUB_REPOSITORY"):
+    html_theme_options |= {
+        "repository_url": f"https://github.com/{repository}",
+        "repository_branch": os.environ.get("GITHUB_REF_NAME", "main"),
+        "use_repository_button": True,
+        "launch_buttons": {"binderhub_url": "https://mybinder.org"},
+    }
 # MathJax 2, from the pages' own folder
 mathjax_path = "MathJax.js?config=TeX-AMS_CHTML"
 mathjax2_config = {"messageStyle": "none"}
