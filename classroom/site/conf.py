@@ -10,11 +10,14 @@ from classroom.site import WIDGET
 HERE = Path(__file__).parent
 
 project = html_title = "bertedu"
+smartquotes = False  # in code they would be wrong, and JupyterLab has none
 author = copyright = "The bertedu contributors"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "sphinx.ext.viewcode"]
 
 # notebooks are shown as they are committed
 nb_execution_mode = "off"
+nb_code_prompt_show = "Show the code"
+nb_code_prompt_hide = "Hide the code"
 nb_mime_priority_overrides = [("html", WIDGET, None)]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
@@ -41,5 +44,5 @@ if repository := os.environ.get("GITHUB_REPOSITORY"):
         "launch_buttons": {"binderhub_url": "https://mybinder.org"},
     }
 # MathJax 2, from the pages' own folder
-mathjax_path = "MathJax.js?config=TeX-AMS_CHTML"
+mathjax_path = "MathJax.js?config=TeX-AMS-MML_HTMLorML-full"
 mathjax2_config = {"messageStyle": "none"}
