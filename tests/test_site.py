@@ -51,7 +51,9 @@ def test_a_page_has_no_progress_bar_but_the_still_picture_of_a_widget() -> None:
             kept,
         ]
     )
-    site.without_widgets(nbformat.v4.new_notebook(cells=[cell]))
+    notebook = nbformat.v4.new_notebook(cells=[cell], metadata={"widgets": {"state": {}}})
+    site.without_widgets(notebook)
+    assert notebook.metadata == {}
     assert [dict(one.get("data", {})) for one in cell.outputs] == [
         {"text/html": "<img>", "text/plain": "a"},
         {},
@@ -84,6 +86,22 @@ def test_each_module_of_the_package_stands_on_one_page() -> None:
     files = [path.relative_to(ROOT) for path in (ROOT / "bertedu").rglob("*.py")]
     rooms = {".".join(path.with_suffix("").parts) for path in files if len(path.parts) > 2}
     assert {name for name in rooms if not name.endswith(".__init__")} <= set(shown)
+
+
+def test_a_copied_page_brings_the_files_it_links_and_links_the_front_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site, "ROOT", tmp_path)
+    page = tmp_path / "here" / "page.md"
+    page.parent.mkdir()
+    (tmp_path / "LICENSE").write_text("free", encoding="utf-8")
+    text = "[a](../README.md#start) [b](../LICENSE) [c](gone.py) [d](../x/y.ipynb#Why,-you?)"
+    page.write_text(text, encoding="utf-8")
+    site.copy_with_links(page, tmp_path / "src", "here/page.md")
+    copied = (tmp_path / "src" / "here" / "page.md").read_text(encoding="utf-8")
+    assert copied == text.replace("README", "index").replace("Why,-you?", "Why-you")
+    assert (tmp_path / "src" / "LICENSE").read_text(encoding="utf-8") == "free"
+    assert len(list((tmp_path / "src").rglob("*.*"))) == 1
 
 
 @pytest.fixture(scope="module")

@@ -56,6 +56,7 @@ def without_widgets(notebook: Any) -> None:
 
     What has HTML beside its widget keeps that, a still picture or a line of text.
     """
+    notebook.metadata.pop("widgets", None)  # for its sake a page would ask other hosts for scripts
     for cell in notebook.cells:
         shown = cell.get("outputs", [])
         for output in list(shown):
@@ -74,7 +75,7 @@ def slug(title: str) -> str:
 
 def with_slugs(text: str) -> str:
     """Return a Markdown text whose links to headings of other pages use our addresses."""
-    link = re.compile(r"(\]\([\w/]+\.(?:ipynb|md)#)([^)\s]+)\)")
+    link = re.compile(r"(\]\([\w./-]+\.(?:ipynb|md)#)([^)\s]+)\)")
     return link.sub(lambda match: f"{match[1]}{slug(match[2])})", text)
 
 
@@ -124,6 +125,7 @@ def copy_with_links(page: Path, source: Path, name: str) -> None:
         if file.is_file() and file.suffix not in {".md", ".ipynb"}:
             copied.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, copied)
+    text = re.sub(r"\]\(((?:\.\./)*)README\.md", r"](\1index.md", text)
     (source / name).parent.mkdir(parents=True, exist_ok=True)
     (source / name).write_text(with_slugs(text), encoding="utf-8")
 

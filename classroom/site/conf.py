@@ -41,7 +41,10 @@ if repository := os.environ.get("GITHUB_REPOSITORY"):
         "repository_url": f"https://github.com/{repository}",
         "repository_branch": os.environ.get("GITHUB_REF_NAME", "main"),
         "use_repository_button": True,
-        "launch_buttons": {"binderhub_url": "https://mybinder.org"},
+        "launch_buttons": {
+            "binderhub_url": "https://mybinder.org",
+            "notebook_interface": "jupyterlab",
+        },
     }
 # MathJax 2, from the pages' own folder
 mathjax_path = "MathJax.js?config=TeX-AMS-MML_HTMLorML-full"
