@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -72,6 +74,16 @@ def test_binder_has_no_list_of_its_own() -> None:
     assert os.name == "nt" or os.access(build, os.X_OK)
     python = (ROOT / "binder" / "runtime.txt").read_text(encoding="utf-8").strip()
     assert load("environment.yml")["dependencies"][0] == python.replace("-", "=")
+
+
+def test_a_pipe_that_knows_no_bars_gets_question_marks() -> None:
+    """As on Windows, where what is not a console is cp1252."""
+    command = [sys.executable, "-m", "bertedu", "fill", "I ask the ___ to pass this bill."]
+    windows = os.environ | {"PYTHONIOENCODING": "cp1252"}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, env=windows)
+    assert done.returncode == 0, done.stderr
+    assert b"congress" in done.stdout
+    assert b"????" in done.stdout
 
 
 def test_a_dev_container_is_made_by_make() -> None:
