@@ -101,9 +101,9 @@ def heading(notebook: Any) -> str:
 
 
 def api_page(package: str) -> str:
-    """Write the reStructuredText page of a package: its docstring, then its modules in turn."""
+    """Write the reStructuredText page of a module, or of a room: then its modules follow."""
     folder = ROOT.joinpath(*package.split("."))
-    files = sorted(folder.glob("[!_]*.py")) if folder.is_dir() else []
+    files = sorted(folder.glob("[!_]*.py")) if package in ROOMS else []
     lines = [package, "=" * len(package), "", f".. automodule:: {package}", "   :members:", ""]
     for file in files:
         lines += [file.stem, "-" * len(file.stem), ""]

@@ -5,6 +5,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from sphinx.application import Sphinx
+
 from classroom.site import WIDGET
 
 HERE = Path(__file__).parent
@@ -49,3 +51,14 @@ if repository := os.environ.get("GITHUB_REPOSITORY"):
 # MathJax 2, from the pages' own folder
 mathjax_path = "MathJax.js?config=TeX-AMS-MML_HTMLorML-full"
 mathjax2_config = {"messageStyle": "none"}
+
+
+def setup(app: Sphinx) -> None:
+    """Leave out the fields of named tuples, of which Python only says their number."""
+    number = "Alias for field number"
+    app.connect(
+        "autodoc-skip-member",
+        lambda app, what, name, member, skip, options: (
+            skip or str(getattr(member, "__doc__", "")).startswith(number)
+        ),
+    )
