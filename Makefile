@@ -17,7 +17,7 @@ CHECKS := env data lint types unit notebooks
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env course data weights lab test lint types unit nightly notebooks browser bench html slides clean
+.PHONY: help env course data weights lab test lint types unit nightly notebooks browser bench html slides site clean
 
 help:  ## show this list
 	@echo "bertedu: BERT, taught by building it. Two commands: make lab, make test."
@@ -132,6 +132,10 @@ html: course  ## the notebooks as web pages in build/html, for a browser without
 slides:  ## the notebooks as slides in build/slides, for a browser without a network
 	$(call install,classroom)
 	@$(PY) -m classroom.pages --slides build/slides
+
+site:  ## the course as a website in build/site: search, exercises, the package's documentation
+	$(call install,classroom)
+	@$(PY) -m classroom.site
 
 clean:  ## remove caches and build/; .venv and data/ stay
 	@rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import shutil
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,6 +33,8 @@ class PlainErrors(TyperGroup):
         """Run a command; exit with 1 after an error that a user can mend, with 130 after Ctrl-C."""
         from bertedu.text.sources import SourceError
 
+        if isinstance(sys.stdout, io.TextIOWrapper):  # a pipe on Windows has no sign for a bar
+            sys.stdout.reconfigure(errors="replace")
         try:
             return super().invoke(ctx)
         except (SourceError, ValueError, OSError, FloatingPointError) as error:

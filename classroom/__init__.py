@@ -1,1 +1,1 @@
-"""For teachers: the course as pages and slides that need no network."""
+"""What a teacher needs: slides, pages, a site, progress, grades, questions."""

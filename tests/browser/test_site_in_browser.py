@@ -1,0 +1,119 @@
+"""The website in a real browser, opened as files and without a network."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    for name in ("myst_nb", "sphinx_book_theme", "jupyter_server_mathjax"):
+        pytest.importorskip(name, reason="make site installs what it needs")
+    out = tmp_path_factory.mktemp("site") / "site"
+    command = [sys.executable, "-m", "classroom.site", "--out", str(out)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+@pytest.fixture
+def visit(site: Path, browser: Any) -> Iterator[Callable[[str], Any]]:
+    """Open a page of the site by its name; nothing of it may fail or ask another host."""
+    context = browser.new_context(viewport={"width": 1400, "height": 1000}, offline=True)
+    errors: list[str] = []
+    asked: list[str] = []
+    page = context.new_page()
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+
+    def open_page(name: str) -> Any:
+        page.goto(f"{site.as_uri()}/{name}")
+        page.wait_for_load_state()
+        return page
+
+    yield open_page
+    context.close()
+    assert errors == []
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+def test_no_page_fails_asks_another_host_or_is_wider_than_the_window(
+    site: Path, visit: Callable[[str], Any]
+) -> None:
+    for path in sorted(site.rglob("*.html")):
+        page = visit(str(path.relative_to(site)))
+        wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+        assert wide <= 0, f"{path.name} is {wide} pixels too wide"
+
+
+def test_the_front_page_leads_to_every_notebook(visit: Callable[[str], Any]) -> None:
+    page = visit("index.html")
+    links = page.eval_on_selector_all(".bd-sidebar-primary a", "all => all.map((a) => a.href)")
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        assert any(link.endswith(f"/notebooks/{path.stem}.html") for link in links)
+    width = page.eval_on_selector(".bd-article img[alt^='One sentence']", "i => i.naturalWidth")
+    assert width > 100
+
+
+def test_the_search_finds_attention(visit: Callable[[str], Any]) -> None:
+    page = visit("search.html?q=attention")
+    page.wait_for_selector("#search-results li a[href*='03_self_attention']", state="attached")
+
+
+def test_formulas_are_drawn(visit: Callable[[str], Any]) -> None:
+    page = visit("notebooks/03_self_attention.html")
+    count = page.locator(".math").count()
+    assert count > 20
+    page.wait_for_function(
+        "n => document.querySelectorAll('.math .MathJax, .math .mjx-chtml').length >= n", arg=count
+    )
+    assert page.locator(".MathJax_Error, merror, .mjx-merror").count() == 0
+
+
+def test_a_toy_reacts(visit: Callable[[str], Any]) -> None:
+    page = visit("notebooks/01_tokenization.html")
+    toy = page.locator(".bertedu-play.alive:has(input[type=text], textarea)").first
+    toy.wait_for()
+    before = toy.inner_text()
+    toy.locator("input[type=text], textarea").first.fill("unbelievable tokenizers")
+    page.wait_for_function(
+        "([toy, before]) => toy.innerText !== before", arg=[toy.element_handle(), before]
+    )
+
+
+def test_the_machine_computes_with_weights_that_lie_beside_the_page(
+    visit: Callable[[str], Any],
+) -> None:
+    page = visit("notebooks/04_encoder.html")
+    page.wait_for_selector(".bertedu-machine h3", state="attached", timeout=60_000)
+
+
+def test_a_link_to_the_glossary_lands_on_its_entry(visit: Callable[[str], Any]) -> None:
+    page = visit("notebooks/03_self_attention.html")
+    page.locator(".bd-article a[href*='glossary.html#']", has_text="softmax").first.click()
+    page.wait_for_url("**/glossary.html#**")
+    assert page.evaluate("document.querySelector(':target h2').innerText").startswith("softmax")
+
+
+def test_the_list_of_exercises_leads_to_each(visit: Callable[[str], Any]) -> None:
+    page = visit("exercises.html")
+    assert page.locator(".bd-article td a").count() > 90
+    page.locator(".bd-article td a", has_text="Softmax by hand").click()
+    page.wait_for_url("**/03_self_attention.html#exercise-03-2")
+    assert page.locator("#exercise-03-2").count() == 1
+
+
+def test_the_documentation_shows_signatures_with_types_and_docstrings(
+    visit: Callable[[str], Any],
+) -> None:
+    page = visit("api/bertedu.model.html")
+    entry = page.locator("dl:has(> dt[id='bertedu.model.attention.attention_weights'])")
+    text = entry.inner_text()
+    assert "query: Tensor" in text
+    assert "rows sum to one" in text
