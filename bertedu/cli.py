@@ -12,6 +12,8 @@ import typer
 from typer import Argument, BadParameter, Option, echo
 from typer.core import TyperGroup
 
+from classroom.commands import app as classroom
+
 if TYPE_CHECKING:
     from bertedu.results.files import Row
 
@@ -52,6 +54,7 @@ data = typer.Typer(
     help="Text, labels and weights of others: list, fetch, show.", no_args_is_help=True
 )
 app.add_typer(data, name="data")
+app.add_typer(classroom)  # progress, grade, nbgrader, quiz
 
 Table = Annotated[Path, Option(help="CSV file to write.")]
 Results = Annotated[Path, Option(help="Folder of the record.")]
