@@ -46,7 +46,10 @@ def questions(name: str) -> list[Question]:
                 Option(option.strip(), why.strip(), bool(RIGHT.match(why.strip())))
                 for option, why in OPTION.findall(mark + rest)
             ]
-            if OPTION.sub("", mark + rest).strip() or sum(one.right for one in options) != 1:
+            whole = (
+                len(options) == block.count("<details") and not OPTION.sub("", mark + rest).strip()
+            )
+            if not whole or sum(one.right for one in options) != 1:
                 raise NotebookError(
                     f"{name}, cell {cell.id}: a question needs options alone, and exactly one that "
                     f"says <b>Yes.</b>: {text.strip()[:60]}"
