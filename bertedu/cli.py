@@ -23,6 +23,7 @@ STOPPED = {
     "pretrain": "stopped before the first step",
     "finetune": "stopped; what is recorded is not run again",
     "ablate": "stopped; what is recorded is not run again",
+    "grade": "stopped; marks that are written are not run again",
 }
 
 

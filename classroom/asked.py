@@ -34,7 +34,9 @@ def read_cells(path: Path) -> list[Any]:
     try:
         if path.stat().st_size > LARGEST:
             raise ValueError(f"{path.stat().st_size / 1e6:.0f} MB is too large")
-        return list(nbformat.reads(path.read_text(encoding="utf-8"), as_version=4).cells)
+        notebook = nbformat.reads(path.read_text(encoding="utf-8"), as_version=4)
+        nbformat.validate(notebook)
+        return list(notebook.cells)
     except Exception as error:  # nbformat raises what it likes, RecursionError among it
         said = (str(error).splitlines() or [type(error).__name__])[0][:120]
         raise NotebookError(f"cannot be read as a notebook ({said}): save it once more") from None

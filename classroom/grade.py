@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,6 +33,7 @@ ORDER = [*WORDS.values(), "not judged"]
 REPORT = 1_000_000  # bytes; what a referee says takes some thousand
 
 
+NOTHING = Asked(0, "", 0)  # what a file that is no notebook of the course is asked
 Verdict = tuple[str, str, float]  # a word, the first line of the message, seconds
 
 
@@ -44,84 +44,76 @@ class Limits(NamedTuple):
     gigabytes: float
 
 
-def submissions(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield learner and notebook: FOLDER/LEARNER/**/*.ipynb, or FOLDER/LEARNER.ipynb."""
-    for path in sorted(folder.rglob("*.ipynb")):
-        inside = path.relative_to(folder).parts
-        if path.is_file() and not any(part.startswith(".") for part in inside):
-            yield inside[0].removesuffix(".ipynb"), path
+def submissions(folder: Path) -> list[Path]:
+    """List the notebooks: FOLDER/LEARNER/**/*.ipynb and FOLDER/LEARNER.ipynb, nothing hidden."""
+    found = [path.relative_to(folder) for path in sorted(folder.rglob("*.ipynb")) if path.is_file()]
+    return [path for path in found if not any(part.startswith(".") for part in path.parts)]
 
 
 def grade(folder: Path, out: Path, notebooks: list[str], limits: Limits) -> list[Row]:
     """Grade every submission, and write the marks after each; return the rows.
 
-    What ``out`` has already is kept, and not run again unless the file or the course's notebook
-    has changed since. NotebookError if the folder holds no notebook.
+    What ``out`` has already is kept, and not run again unless the file, or what the course asks,
+    has changed since, or it could not be judged. NotebookError if the folder holds no notebook.
     """
-    every = list(submissions(folder)) if folder.is_dir() else []
-    if not every:
+    if not (every := submissions(folder)):
         raise NotebookError(
             f"no notebooks in {folder}. It should hold a folder for each learner, "
             "or one notebook for each, called like the learner"
         )
-    old = read_csv(out)
-    rows: list[Row] = []
+    old, rows = read_csv(out), list[Row]()
     with tempfile.TemporaryDirectory() as store:
         for name in CODE:  # no submission reaches the files of the course by their usual names
             shutil.copytree(ROOT / name, Path(store, name))
-        for learner, path in tqdm(every, desc="grading", unit="notebook", disable=None):
-            file = path.relative_to(folder).as_posix()
-            rows += graded(learner, path, file, notebooks, limits, Path(store), old)
-            write_csv(out, [*rows, *(row for row in old if not any(same(row, r) for r in rows))])
+        for file in tqdm(every, desc="grading", unit="notebook", disable=None):
+            rows += graded(folder, file, notebooks, limits, Path(store), old)
+            done = {row["file"] for row in rows}
+            write_csv(out, [*rows, *(row for row in old if row["file"] not in done)])
     rows += [row for row in old if row["notebook"] not in ["", *notebooks]]
     write_csv(out, rows)
     return rows
 
 
-def same(one: Row, other: Row) -> bool:
-    """Whether two rows are about the same file."""
-    return all(one[key] == other[key] for key in ("file", "digest"))
-
-
 def graded(
-    learner: str,
-    path: Path,
-    file: str,
-    notebooks: list[str],
-    limits: Limits,
-    store: Path,
-    old: list[Row],
+    folder: Path, file: Path, notebooks: list[str], limits: Limits, store: Path, old: list[Row]
 ) -> list[Row]:
     """Return the rows of one submission; none if it is not of these notebooks."""
-    cells, name, trouble = [], recognize(path, []), ""
+    cells, name, trouble = list[Any](), recognize(file, []), ""
     try:
-        cells = read_cells(path)
-        name = recognize(path, cells)
+        cells = read_cells(folder / file)
+        name = recognize(file, cells)
         trouble = "" if name else "is no notebook of this course"
     except NotebookError as error:
         trouble = str(error)
     if name and name not in notebooks:
         return []
     asked = [one for one in asked_in(course()[name]) if one.check] if name else []
-    wanted = repr(asked).encode() + path.read_bytes()
-    about: Row = {"learner": learner, "notebook": name, "file": file}
-    digest = {"digest": hashlib.sha256(wanted).hexdigest()[:12]}
-    if before := [row for row in old if same(row, about | digest)]:
+    wanted = repr((asked, trouble, [cell.source for cell in cells]))
+    digest = hashlib.sha256(wanted.encode(errors="replace")).hexdigest()[:12]
+    learner = file.parts[0].removesuffix(".ipynb")
+    about = {"learner": learner, "file": file.as_posix(), "digest": digest}
+    about = {key: readable(value) for key, value in about.items()} | {"notebook": name}
+    before = [row for row in old if all(row[key] == about[key] for key in about)]
+    if before and all(row["verdict"] in WORDS.values() for row in before):
         return before
     verdicts: dict[str, Verdict] = {}
     if not trouble:
         verdicts, trouble = run(cells, asked, limits, store)
-    claimed = saved(cells, asked)
-    rows: list[Row] = []
-    for one in asked:
+    claimed, rows = saved(cells, asked), list[Row]()
+    for one in asked or [NOTHING]:
         nothing = ("not judged", trouble) if trouble else ("open", f"no function {one.function}")
         verdict, message, seconds = verdicts.get(one.check, (*nothing, 0.0))
         if claimed.get(one.number) == "✓" and verdict != "solved":
             message += " (its saved output says ✓)"
-        said = {"exercise": one.check, "verdict": verdict, "message": message}
-        rows.append({**about, **said, "seconds": round(seconds, 2), **digest})
-    said = {"exercise": "", "verdict": "not judged", "message": trouble}
-    return rows or [{**about, **said, "seconds": 0.0, **digest}]
+        row = {"learner": about["learner"], "notebook": name, "exercise": one.check}
+        row |= {"verdict": verdict, "message": readable(message), "seconds": f"{seconds:.2f}"}
+        rows.append(row | about)
+    return rows
+
+
+def readable(text: str) -> str:
+    """Return a text that can be written, whatever a file is called or a submission says."""
+    return text.encode(errors="replace").decode()
 
 
 def run(
@@ -155,22 +147,24 @@ def run(
 
 def watch(process: Any, limits: Limits, told: Path) -> str:
     """Wait for the end of a process, or end it; return which limit it met, if any."""
-    end, family, reason = time.monotonic() + 60 * limits.minutes, {process}, ""
-    while process.poll() is None and not reason:
-        time.sleep(0.05)
-        with suppress(psutil.Error):  # gone meanwhile
-            family |= {*process.children(recursive=True)}
-        if time.monotonic() > end:
-            reason = f"ran longer than {limits.minutes:g} minutes"
-        elif sum(map(memory, family)) > limits.gigabytes * 1e9:
-            reason = f"took more than {limits.gigabytes:g} GB of memory"
-        elif told.stat().st_size > REPORT:
-            reason = "wrote where it should not"
-    for one in family:
-        with suppress(psutil.Error):
-            one.kill()
-    process.wait()
-    return reason
+    end, family = time.monotonic() + 60 * limits.minutes, {process}
+    try:
+        while process.poll() is None:
+            time.sleep(0.05)
+            with suppress(psutil.Error):  # gone meanwhile
+                family |= {*process.children(recursive=True)}
+            if time.monotonic() > end:
+                return f"ran longer than {limits.minutes:g} minutes"
+            if sum(map(memory, family)) > limits.gigabytes * 1e9:
+                return f"took more than {limits.gigabytes:g} GB of memory"
+            if told.stat().st_size > REPORT:
+                return "wrote where it should not"
+        return ""
+    finally:
+        for one in family:
+            with suppress(psutil.Error):
+                one.kill()
+        process.wait()
 
 
 def memory(process: Any) -> int:

@@ -15,10 +15,6 @@ from collections.abc import Callable
 from contextlib import redirect_stdout
 from typing import Any
 
-import torch
-from IPython.core.interactiveshell import InteractiveShell
-from traitlets.config import Config
-
 Say = Callable[[dict[str, Any]], None]
 # If a notebook replaces a function of these, our own judge might believe anything.
 WATCHED = "builtins contextlib copy inspect io math operator torch torch.nn.functional".split()
@@ -63,6 +59,8 @@ def judges(names: list[str]) -> dict[str, Any]:
 
 def watched() -> dict[str, Any]:
     """Return the functions that a judge relies on, by name."""
+    import torch
+
     places = {name: vars(importlib.import_module(name)) for name in WATCHED}
     places["torch.Tensor"] = dict(vars(torch.Tensor))
     return {f"{a}.{b}": f for a, place in places.items() for b, f in place.items() if callable(f)}
@@ -70,8 +68,11 @@ def watched() -> dict[str, Any]:
 
 def verdict(check: Any, function: object, before: dict[str, Any]) -> str:
     """Return what a check prints, or why it cannot be believed."""
-    with redirect_stdout(io.StringIO()) as said:
-        check(function)
+    try:
+        with redirect_stdout(io.StringIO()) as said:
+            check(function)
+    except BaseException as error:  # a check lets nothing out but, for example, a KeyboardInterrupt
+        return f"✗ {check.name}: your function stopped with {type(error).__name__}"
     now = watched()
     changed = [name for name, function in before.items() if now.get(name) is not function]
     if changed:
@@ -81,6 +82,9 @@ def verdict(check: Any, function: object, before: dict[str, Any]) -> str:
 
 def main() -> None:
     """Run the cells; judge each function once it is there, and again when it is another one."""
+    from IPython.core.interactiveshell import InteractiveShell
+    from traitlets.config import Config
+
     task = json.load(sys.stdin)
     say, asked = speaker(task.pop("key")), task["asked"]
     checks = judges([check for _, check, _ in asked])
