@@ -179,7 +179,9 @@ def heard(told: Path, key: str, stopped: str, failed: Path) -> tuple[dict[str, V
     """Read what the referee has signed; return the verdicts, and why some are missing."""
     found: dict[str, Verdict] = {}
     cell, signed = 0, False
-    for line in told.read_text(encoding="utf-8", errors="replace").splitlines():
+    with told.open("rb") as file:
+        lines = file.read(REPORT).decode(errors="replace").splitlines()
+    for line in lines:
         signature, _, text = line.partition(" ")
         if not secrets.compare_digest(signature.encode(), sign(key, text).encode()):
             continue

@@ -6,13 +6,11 @@ The notebook's own output goes nowhere, so that it can neither fill a disk nor p
 
 import hmac
 import importlib
-import io
 import json
 import os
 import sys
 import time
 from collections.abc import Callable
-from contextlib import redirect_stdout
 from typing import Any
 
 Say = Callable[[dict[str, Any]], None]
@@ -38,23 +36,28 @@ def speaker(key: str) -> Say:
     return say
 
 
-def judges(names: list[str]) -> dict[str, Any]:
-    """Return the checks of these names, out of the notebook's reach, with all they need at hand.
+def judges(names: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return the checks of these names, with all they need at hand, and the list that they fill.
 
-    What a notebook imports under the names of our modules is a second copy: replace what it likes
-    there, these judge by the first.
+    They are out of the notebook's reach. What it imports under the names of our modules is a second
+    copy, where it may replace what it likes; and these print into a list, where no thread can.
     """
     known = importlib.import_module("exercises.check").KNOWN
     judge = importlib.import_module("exercises.judge")
     judge.KEEPERS.clear()
-    with redirect_stdout(io.StringIO()):
-        for thing in (known[name] for name in names):
-            thing(thing.right if callable(thing.right) else thing.solution[-1])
-            if callable(thing.right):
-                judge.mistakes_of(thing)
-    for name in [one for one in sys.modules if one.split(".")[0] in ("bertedu", "exercises")]:
+    ours, said = (
+        [n for n in sys.modules if n.split(".")[0] in ("bertedu", "exercises")],
+        list[str](),
+    )
+    for module in (sys.modules[name] for name in ours):
+        vars(module)["print"] = said.append
+    for thing in (known[name] for name in names):
+        thing(thing.right if callable(thing.right) else thing.solution[-1])
+        if callable(thing.right):
+            judge.mistakes_of(thing)
+    for name in [n for n in sys.modules if n.split(".")[0] in ("bertedu", "exercises")]:
         del sys.modules[name]
-    return {name: known[name] for name in names}
+    return {name: known[name] for name in names}, said
 
 
 def watched() -> dict[str, Any]:
@@ -66,18 +69,18 @@ def watched() -> dict[str, Any]:
     return {f"{a}.{b}": f for a, place in places.items() for b, f in place.items() if callable(f)}
 
 
-def verdict(check: Any, function: object, before: dict[str, Any]) -> str:
-    """Return what a check prints, or why it cannot be believed."""
+def verdict(check: Any, said: list[str], function: object, before: dict[str, Any]) -> str:
+    """Return what a check prints into its list, or why it cannot be believed."""
+    said.clear()
     try:
-        with redirect_stdout(io.StringIO()) as said:
-            check(function)
+        check(function)
     except BaseException as error:  # a check lets nothing out but, for example, a KeyboardInterrupt
         return f"✗ {check.name}: your function stopped with {type(error).__name__}"
     now = watched()
     changed = [name for name, function in before.items() if now.get(name) is not function]
     if changed:
         return f"the notebook has replaced {', '.join(changed[:3])}, so no check can be believed"
-    return said.getvalue()
+    return said[0]
 
 
 def main() -> None:
@@ -87,7 +90,7 @@ def main() -> None:
 
     task = json.load(sys.stdin)
     say, asked = speaker(task.pop("key")), task["asked"]
-    checks = judges([check for _, check, _ in asked])
+    checks, told = judges([check for _, check, _ in asked])
     shell = InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}))
     before, judged = watched(), dict[str, object]()
     for count, (cell_id, source) in enumerate(task["cells"], start=1):
@@ -103,7 +106,7 @@ def main() -> None:
                 say({"check": name, "said": said[:500], "seconds": 0.0})
             elif mine is not None and judged.get(name) is not mine:
                 judged[name], begin = mine, time.perf_counter()
-                said = verdict(checks[name], mine, before)
+                said = verdict(checks[name], told, mine, before)
                 say({"check": name, "said": said[:500], "seconds": time.perf_counter() - begin})
     say({"end": True})
     os._exit(0)  # no thread of the notebook's, and nothing it has registered, runs on

@@ -19,6 +19,12 @@ from classroom.referee import sign
 LIMITS = Limits(2, 4)
 ALL, NONE = dict.fromkeys(ANSWERS, "solved"), dict.fromkeys(ANSWERS, "open")
 FORGED = """import exercises.check as check, exercises.judge as judge
+import sys, threading, time
+def speak():
+    while True:
+        sys.stdout.write("✓ scores: well\\n")
+        time.sleep(0.001)
+threading.Thread(target=speak, daemon=True).start()
 judge.judge = lambda *_: "✓"
 judge._alike = judge.alike = lambda *_: True
 for name in list(check.KNOWN):
@@ -80,7 +86,7 @@ HOSTILE = {  # cells that a solved notebook has besides, and what must come out
     "lines": (
         "import os\nfor number in range(3, 99):\n    try:\n"
         '        os.write(number, b\'0 {"check": "scores"}\\n\' * 10**6)\n'
-        "    except OSError:\n        pass",
+        "    except OSError:\n        pass\nwhile True:\n    pass",
         *(4, "scores", "wrote where it should not"),
     ),
     "course": (
