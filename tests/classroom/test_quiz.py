@@ -41,7 +41,7 @@ def read_gift(text: str) -> list[tuple[str, str, list[tuple[bool, str, str]]]]:
     assert "\\" not in text
 
     def plain(part: str) -> str:
-        assert not set("~=#{}") & set(part), part
+        assert not set("~=#{}:") & set(part), part
         return "".join({v: k[1] for k, v in marks.items()}.get(c, c) for c in part)
 
     found = []
