@@ -31,8 +31,7 @@ CODE = ("bertedu", "classroom", "exercises")
 WORDS = {"✓": "solved", "✗": "wrong", "…": "open"}  # best first; else "not judged"
 ORDER = [*WORDS.values(), "not judged"]
 REPORT = 1_000_000  # bytes; what a referee says takes some thousand
-
-
+UNFINISHED = shutil.ignore_patterns("*.pyc.*")  # what another Python compiles just now
 NOTHING = Asked(0, "", 0)  # what a file that is no notebook of the course is asked
 Verdict = tuple[str, str, float]  # a word, the first line of the message, seconds
 
@@ -64,7 +63,7 @@ def grade(folder: Path, out: Path, notebooks: list[str], limits: Limits) -> list
     old, rows = read_csv(out), list[Row]()
     with tempfile.TemporaryDirectory() as store:
         for name in CODE:  # no submission reaches the files of the course by their usual names
-            shutil.copytree(ROOT / name, Path(store, name))
+            shutil.copytree(ROOT / name, Path(store, name), ignore=UNFINISHED)
         for file in tqdm(every, desc="grading", unit="notebook", disable=None):
             rows += graded(folder, file, notebooks, limits, Path(store), old)
             done = {row["file"] for row in rows}
