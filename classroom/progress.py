@@ -14,8 +14,6 @@ def report(folder: Path) -> Iterator[str]:
 
     NotebookError if there is no notebook of the course.
     """
-    if not folder.exists():
-        raise NotebookError(f"there is no folder {folder}")
     paths = [folder] if folder.is_file() else sorted(folder.glob("*.ipynb"))
     left: list[tuple[bool, str]] = []  # (not yet tried, what to do)
     solved = every = seen = 0
@@ -45,9 +43,9 @@ def report(folder: Path) -> Iterator[str]:
             if said.get(one.number, "✓") != "✓"
         ]
     if not seen:
+        what = "no notebook of the course in" if folder.exists() else "there is no folder"
         raise NotebookError(
-            f"no notebook of the course in {folder}. Name the folder where yours lie: "
-            "bertedu progress FOLDER"
+            f"{what} {folder}. Name the folder where yours lie: bertedu progress FOLDER"
         )
     yield f"{solved} of {every} solved. ✓ solved, ✗ tried, · open. Only what was saved is seen."
     yield kept_parts()

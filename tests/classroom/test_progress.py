@@ -95,5 +95,5 @@ def test_no_notebook_is_an_error_that_says_what_to_do(
         save(other, mine / "other.ipynb")
     done = bertedu("progress", mine)
     assert done.exit_code == 1
-    wanted = "there is no folder" if made == "missing" else "bertedu progress FOLDER"
-    assert wanted in done.output
+    assert ("there is no folder" in done.output) == (made == "missing")
+    assert "bertedu progress FOLDER" in done.output
