@@ -14,6 +14,8 @@ import typer
 from typer import Argument, BadParameter, Option, echo
 from typer.core import TyperGroup
 
+from classroom.commands import app as classroom
+
 if TYPE_CHECKING:
     from bertedu.results.files import Row
 
@@ -23,6 +25,7 @@ STOPPED = {
     "pretrain": "stopped before the first step",
     "finetune": "stopped; what is recorded is not run again",
     "ablate": "stopped; what is recorded is not run again",
+    "grade": "stopped; marks that are written are not run again",
 }
 
 
@@ -56,6 +59,7 @@ data = typer.Typer(
     help="Text, labels and weights of others: list, fetch, show.", no_args_is_help=True
 )
 app.add_typer(data, name="data")
+app.add_typer(classroom)  # progress, grade, nbgrader, quiz
 
 Table = Annotated[Path, Option(help="CSV file to write.")]
 Results = Annotated[Path, Option(help="Folder of the record.")]

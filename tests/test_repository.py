@@ -633,17 +633,25 @@ def test_every_folder_of_the_package_is_a_known_room() -> None:
     assert folders == set(ROOMS)
 
 
-def test_the_classroom_opens_the_exercises_and_they_the_package_never_the_other_way() -> None:
-    outside = {"bertedu": {"exercises", "classroom"}, "exercises": {"classroom"}}
-    for folder, closed in outside.items():
-        for path in (ROOT / folder).rglob("*.py"):
-            opened = {
-                name.split(".")[0]
-                for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-                if isinstance(node, ast.Import | ast.ImportFrom)
-                for name in imported(node)
-            }
-            assert not opened & closed, path
+# Who may open the folders above the package. The command line takes the classroom's commands, for
+# one command `bertedu`; these open the rest of the classroom when they are called.
+OPENED_BY = {"exercises": {"classroom"}, "classroom": {"cli"}}
+
+
+def test_the_package_never_opens_the_exercises_nor_the_classroom() -> None:
+    files = [*modules(), *((path, ("classroom",)) for path in (ROOT / "classroom").rglob("*.py"))]
+    files += [(path, ("exercises",)) for path in (ROOT / "exercises").glob("*.py")]
+    for path, module in files:
+        for name in named_in(path.read_text(encoding="utf-8")):
+            top = name.split(".")[0]
+            assert module[0] in {top, *OPENED_BY.get(top, {module[0]})}, f"{path} opens {name}"
+            assert module != ("cli",) or top != "classroom" or name.startswith("classroom.commands")
+
+
+def named_in(source: str) -> list[str]:
+    """The modules that a source names in its imports."""
+    nodes = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Import | ast.ImportFrom)]
+    return [name for node in nodes for name in imported(node) if name]
 
 
 def imported(node: ast.Import | ast.ImportFrom) -> list[str]:
@@ -688,17 +696,17 @@ def test_no_public_class_stands_for_two_things() -> None:
     assert sorted({name for name in files if files.count(name) > 1}) == []
 
 
-def python_lines(folder: str) -> int:
-    return sum(
-        len(path.read_text(encoding="utf-8").splitlines()) for path in (ROOT / folder).rglob("*.py")
-    )
+def python_lines(name: str) -> int:
+    """Lines of a file, or of all files of a folder."""
+    files = [ROOT / name] if name.endswith(".py") else (ROOT / name).rglob("*.py")
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files)
 
 
 def test_the_house_does_not_grow() -> None:
     """Lines with blanks and docstrings: more of them is a decision, made here and explained."""
     assert python_lines("bertedu") <= 16_610
     assert python_lines("exercises") <= 7_940
-    assert python_lines("classroom") <= 300
+    assert python_lines("classroom") <= 1_400
 
 
 PATH = (

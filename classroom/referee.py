@@ -1,0 +1,116 @@
+"""The process in which one submission runs, for `bertedu grade` only: `-m classroom.referee`.
+
+What is judged comes as JSON on the standard input, with a key; verdicts go out as signed lines.
+The notebook's own output goes nowhere, so that it can neither fill a disk nor pass for a verdict.
+"""
+
+import hmac
+import importlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+Say = Callable[[dict[str, Any]], None]
+# If a notebook replaces a function of these, our own judge might believe anything.
+WATCHED = "builtins contextlib copy inspect io math operator torch torch.nn.functional".split()
+
+
+def sign(key: str, text: str) -> str:
+    """Return the signature of a line; the key is known to `bertedu grade` and this process."""
+    return hmac.new(key.encode(), text.encode(), "sha256").hexdigest()
+
+
+def speaker(key: str) -> Say:
+    """Keep the standard output to ourselves, for signed lines; give the notebook none."""
+    ours, nothing = os.fdopen(os.dup(1), "w", encoding="utf-8"), os.open(os.devnull, os.O_RDWR)
+    for number in range(3):
+        os.dup2(nothing, number)
+
+    def say(what: dict[str, Any]) -> None:
+        text = json.dumps(what)
+        print(sign(key, text), text, file=ours, flush=True)
+
+    return say
+
+
+def judges(names: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return the checks of these names, with all they need at hand, and the list that they fill.
+
+    They are out of the notebook's reach. What it imports under the names of our modules is a second
+    copy, where it may replace what it likes; and these print into a list, where no thread can.
+    """
+    known = importlib.import_module("exercises.check").KNOWN
+    judge = importlib.import_module("exercises.judge")
+    judge.KEEPERS.clear()
+    ours, said = (
+        [n for n in sys.modules if n.split(".")[0] in ("bertedu", "exercises")],
+        list[str](),
+    )
+    for module in (sys.modules[name] for name in ours):
+        vars(module)["print"] = said.append
+    for thing in (known[name] for name in names):
+        thing(thing.right if callable(thing.right) else thing.solution[-1])
+        if callable(thing.right):
+            judge.mistakes_of(thing)
+    for name in [n for n in sys.modules if n.split(".")[0] in ("bertedu", "exercises")]:
+        del sys.modules[name]
+    return {name: known[name] for name in names}, said
+
+
+def watched() -> dict[str, Any]:
+    """Return the functions that a judge relies on, by name."""
+    import torch
+
+    places = {name: vars(importlib.import_module(name)) for name in WATCHED}
+    places["torch.Tensor"] = dict(vars(torch.Tensor))
+    return {f"{a}.{b}": f for a, place in places.items() for b, f in place.items() if callable(f)}
+
+
+def verdict(check: Any, said: list[str], function: object, before: dict[str, Any]) -> str:
+    """Return what a check prints into its list, or why it cannot be believed."""
+    said.clear()
+    try:
+        check(function)
+    except BaseException as error:  # a check lets nothing out but, for example, a KeyboardInterrupt
+        return f"✗ {check.name}: your function stopped with {type(error).__name__}"
+    now = watched()
+    changed = [name for name, function in before.items() if now.get(name) is not function]
+    if changed:
+        return f"the notebook has replaced {', '.join(changed[:3])}, so no check can be believed"
+    return said[0]
+
+
+def main() -> None:
+    """Run the cells; judge each function once it is there, and again when it is another one."""
+    from IPython.core.interactiveshell import InteractiveShell
+    from traitlets.config import Config
+
+    task = json.load(sys.stdin)
+    say, asked = speaker(task.pop("key")), task["asked"]
+    checks, told = judges([check for _, check, _ in asked])
+    shell = InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}))
+    before, judged = watched(), dict[str, object]()
+    for count, (cell_id, source) in enumerate(task["cells"], start=1):
+        say({"cell": count})
+        result = shell.run_cell(source)  # type: ignore[no-untyped-call]
+        error = result.error_before_exec or result.error_in_exec
+        for cell, name, function in asked:
+            mine = shell.user_ns.get(function)
+            if cell_id != cell and function not in source:
+                continue
+            if mine is None and error:
+                said = f"✗ {name}: its cell stops with {type(error).__name__}: {error}"
+                say({"check": name, "said": said[:500], "seconds": 0.0})
+            elif mine is not None and judged.get(name) is not mine:
+                judged[name], begin = mine, time.perf_counter()
+                said = verdict(checks[name], told, mine, before)
+                say({"check": name, "said": said[:500], "seconds": time.perf_counter() - begin})
+    say({"end": True})
+    os._exit(0)  # no thread of the notebook's, and nothing it has registered, runs on
+
+
+if __name__ == "__main__":
+    main()
