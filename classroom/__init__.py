@@ -1,0 +1,1 @@
+"""What a teacher needs: slides, pages, a site, progress, grades, questions."""
