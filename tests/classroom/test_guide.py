@@ -1,0 +1,73 @@
+"""The teacher's guide: its tables are those of the notebooks, and its plans fit their minutes."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from classroom import guide
+
+PLANS = tomllib.loads(guide.PLANS.read_text(encoding="utf-8"))
+
+
+def test_the_guide_is_up_to_date() -> None:
+    assert guide.GUIDE.read_text(encoding="utf-8") == guide.write_guide(), (
+        "the notebooks have changed: run python -m classroom.guide"
+    )
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+def test_a_plan_fits_its_minutes_and_fills_them(plan: dict[str, Any]) -> None:
+    _, together = guide.tables_of(plan)
+    assert all(0.6 * plan["minutes"] <= minutes <= plan["minutes"] for minutes in together)
+
+
+@pytest.fixture
+def lesson(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A plan of one step, over a notebook with 300 words and two exercises."""
+    texts = [
+        "# Title",
+        "## One\n" + "word " * 98,
+        "**1. First (★☆☆, 5 minutes).** Do " + "it " * 94,
+        "## Two\n" + "word " * 98 + "\n\n**2. Second (★★★, 7 minutes).**",
+    ]
+    cells = [
+        {
+            "cell_type": "markdown",
+            "source": text,
+            "metadata": {"slideshow": {"slide_type": "slide" if "#" in text else "fragment"}},
+        }
+        for text in texts
+    ]
+    (tmp_path / "07_some.ipynb").write_text(json.dumps({"cells": cells}), encoding="utf-8")
+    monkeypatch.setattr(guide, "NOTEBOOKS", tmp_path)
+    return {"minutes": 60, "sessions": [{"steps": [{"notebook": "07"}], "breaks": 10}]}
+
+
+def test_minutes_are_words_and_exercises_and_breaks(lesson: dict[str, Any]) -> None:
+    table, minutes = guide.tables_of(lesson)
+    assert minutes == [31]  # 306 words, exercises 12, breaks 10, to open 5: rounded up
+    assert "| all | 2–4 | 2 | 1, 2 | 15 | – |" in table
+    lesson["sessions"][0]["steps"][0] |= {"sections": ["Two"], "exercises": []}
+    table, minutes = guide.tables_of(lesson)
+    assert minutes == [17]
+    assert "| Two | 4–4 | 1 | – | 1 | 7 |" in table
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        ({"notebook": "08"}, "no notebook '08'"),
+        ({"sections": ["Three"]}, r"no section \['Three'\]"),
+        ({"skip": ["Three"]}, r"no section \['Three'\]"),
+        ({"sections": ["One"], "exercises": [2]}, r"no exercises \[2\]"),
+    ],
+)
+def test_a_plan_that_names_what_is_not_there_is_refused(
+    step: dict[str, Any], message: str, lesson: dict[str, Any]
+) -> None:
+    lesson["sessions"][0]["steps"][0] |= step
+    with pytest.raises(ValueError, match=message):
+        guide.tables_of(lesson)
