@@ -4,12 +4,12 @@
 10 minutes on one core. Each seed draws weights, batches and blanks; held-out texts never change.
 """
 
-import time
 from collections.abc import Iterator
 from functools import cache, partial
 from itertools import combinations, product
 from pathlib import Path
 from statistics import mean
+from timeit import repeat
 
 import torch
 from torch import Tensor
@@ -183,13 +183,9 @@ def distilbert(seed: int) -> Iterator[Row]:
 
 def seconds(model: BertForPreTraining) -> float:
     """Time one pass over the held-out sentences: the fastest of ten."""
-    ids, times = text(10_000, toy.HELD_OUT)[1], []
+    ids = text(10_000, toy.HELD_OUT)[1]
     with evaluating(model):
-        for _ in range(10):
-            began = time.perf_counter()
-            model.bert(ids, padding_mask=ids != PAD_ID)
-            times.append(time.perf_counter() - began)
-    return min(times)
+        return min(repeat(lambda: model.bert(ids, padding_mask=ids != PAD_ID), number=1, repeat=10))
 
 
 STUDIES = (roberta, ernie, mtdnn, distilbert, xlnet, electra)
