@@ -26,6 +26,7 @@ from bertedu.pretraining.batches import pack_pairs
 from bertedu.pretraining.next_sentence import EncodedDocument, Pair, truncate_pair
 from bertedu.text.tokenization import (
     PAD_ID,
+    SEP_ID,
     SPECIAL_TOKENS,
     check_vocabulary,
     normalize,
@@ -41,21 +42,35 @@ class Rows(NamedTuple):
     next_labels: Tensor | None = None
 
 
+class Ideas(NamedTuple):
+    """What came after BERT and is switched on: each calls a function of notebooks 17 and 18."""
+
+    rotary: bool = False  # places as angles, and no table of places: `rotate`
+    window: int | None = None  # neighbors seen on each side: `window_mask`
+    global_tokens: int = 0  # the first tokens, which then see all and are seen by all
+
+
 class MyBert(nn.Module):
     """A BERT with the weights of ``model``; ``part`` holds the functions that it is made of."""
 
     def __init__(
-        self, model: Any, vocab: Sequence[str], parts: Mapping[str, Callable[..., Any]]
+        self,
+        model: Any,
+        vocab: Sequence[str],
+        parts: Mapping[str, Callable[..., Any]],
+        ideas: Ideas | None = None,
     ) -> None:
         """Copy the weights. Raises ValueError if it is an ELMo or pre-norm."""
         if not isinstance(model, Bert | BertForPreTraining) or model.config.norm == "pre":
             raise ValueError("these parts make a post-norm BERT; this model is another one")
         super().__init__()
         self.config, self.vocab, self.part = model.config, list(vocab), SimpleNamespace(**parts)
+        self.ideas = ideas or Ideas()
         self.number = {token: i for i, token in enumerate(vocab)}
         self.package = copy.deepcopy(model)  # keeps the weights; its own forward is never called
         named = self.package.named_parameters()
-        self.w: dict[str, Tensor] = {name.removeprefix("bert."): p for name, p in named}
+        weights = {name.removeprefix("bert."): p for name, p in named}
+        self.w: dict[str, Tensor] = {name: p for name, p in weights.items() if p.requires_grad}
         self.step, self.averages = 0, {n: (torch.zeros_like(p),) * 2 for n, p in self.w.items()}
 
     # -- from text to ids
@@ -97,8 +112,10 @@ class MyBert(nn.Module):
         maps, heads = ("query", "key", "value"), self.config.num_attention_heads
         split = (self.part.split_heads(self.linear(f"{name}.{one}", x), heads) for one in maps)
         query, key, value = (one.flatten(0, 1) for one in split)  # (B·A, S, d)
+        if self.ideas.rotary:
+            query, key = (each_head(self.part.rotate, one) for one in (query, key))
         sees = sees.repeat_interleave(heads, 0)  # (B·A, S, S)
-        mixed = each_head(self.part.attention, query, key, value, sees)
+        mixed = each_head(lambda *of: self.part.attention(*of)[0], query, key, value, sees)
         joined = self.part.join_heads(mixed.view(len(x), heads, *mixed.shape[1:]))
         return self.linear(f"{name}.output", joined)
 
@@ -115,12 +132,20 @@ class MyBert(nn.Module):
         """(B, S) -> L + 1 states (B, S, H): the input, and what each layer makes of it."""
         segment_ids = torch.zeros_like(ids) if segment_ids is None else segment_ids
         real = torch.ones_like(ids).bool() if padding_mask is None else padding_mask.bool()
-        tables = (self.w[f"embeddings.{one}.weight"] for one in ("token", "segment", "position"))
-        states = [self.norm("embeddings.norm", self.part.input_sum(ids, segment_ids, *tables))]
+        token, segment = (self.w[f"embeddings.{one}.weight"] for one in ("token", "segment"))
+        no_places = torch.zeros(ids.shape[1], token.shape[1])
+        places = no_places if self.ideas.rotary else self.w["embeddings.position.weight"]
+        x = self.part.input_sum(ids, segment_ids, token, segment, places)
+        states = [self.norm("embeddings.norm", x)]
         sees = real[:, None, :].expand(-1, ids.shape[1], -1)  # (B, S, S)
-        if self.config.direction != "bidirectional":  # and itself, or padding would see nothing
+        itself = torch.eye(ids.shape[1], dtype=torch.bool)  # or padding would see nothing
+        if self.config.direction != "bidirectional":
             side = sees.tril() if self.config.direction == "left-to-right" else sees.triu()
-            sees = side | torch.eye(ids.shape[1], dtype=torch.bool)
+            sees = side | itself
+        if self.ideas.window is not None:
+            none = torch.zeros(ids.shape[1], 0, dtype=torch.long)  # no random keys
+            near = self.part.window_mask(ids.shape[1], *self.ideas[1:], none)
+            sees = sees & near | itself
         for layer in (f"encoder.layers.{i}" for i in range(self.config.num_hidden_layers)):
             attention = partial(self.attention, f"{layer}.attention", sees)
             feed_forward = partial(self.feed_forward, f"{layer}.feed_forward")
@@ -170,6 +195,26 @@ class MyBert(nn.Module):
         best = words[:, : len(self.vocab)].softmax(-1).topk(top)
         pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         return [[Guess(self.vocab[i], p) for i, p in zip(*one, strict=True)] for one in pairs]
+
+    @torch.no_grad()
+    def write(
+        self, text: str, length: int, temperature: float = 1.0, top_k: int = 50, seed: int = 0
+    ) -> str:
+        """Go on from a text by up to ``length`` tokens, or to its end; return all of it.
+
+        Raises ValueError if the model does not read from left to right.
+        """
+        if self.config.direction != "left-to-right":
+            raise ValueError(f"only a left-to-right model writes; this is {self.config.direction}")
+        ids, dice = self.encode(text)[0][:, :-1], torch.Generator().manual_seed(seed)
+        never = [i for i in range(len(SPECIAL_TOKENS)) if i != SEP_ID]
+        while length > 0 and ids[0, -1] != SEP_ID:
+            scores = self(ids)[0][0, -1].index_fill(0, torch.tensor(never), -torch.inf)
+            chances = self.part.next_token(scores, temperature, min(top_k, len(scores)))
+            ids = torch.cat([ids, torch.multinomial(chances, 1, generator=dice)[None]], dim=1)
+            length -= 1
+        words = [self.vocab[i] for i in ids[0].tolist() if i >= len(SPECIAL_TOKENS)]
+        return " ".join(words).replace(" ##", "")
 
     # -- pre-training
 
@@ -282,10 +327,10 @@ class MyBert(nn.Module):
         self.step = int(metadata["step"])
 
 
-def each_head(attention: Callable[..., tuple[Tensor, Tensor]], *inputs: Tensor) -> Tensor:
-    """Mix by a function of (S, d) in each of N heads, (N, S, d): at once, or else one by one."""
+def each_head(function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
+    """Apply a function of (S, d) in each of N heads, (N, S, d): at once, or else one by one."""
     try:
-        mixed: Tensor = torch.vmap(attention)(*inputs)[0]
+        made: Tensor = torch.vmap(function)(*inputs)
     except Exception:  # it writes into a tensor, or asks what is in one
-        mixed = torch.stack([attention(*one)[0] for one in zip(*inputs, strict=True)])
-    return mixed
+        made = torch.stack([function(*one) for one in zip(*inputs, strict=True)])
+    return made

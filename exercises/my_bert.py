@@ -32,7 +32,7 @@ from bertedu.model.config import BertConfig
 from bertedu.pretraining import next_sentence
 from bertedu.results.files import write_atomically
 from bertedu.text import tokenization
-from exercises.assembly import MyBert, Rows
+from exercises.assembly import Ideas, MyBert, Rows
 from exercises.judge import (
     KEEPERS,
     KNOWN,
@@ -45,7 +45,7 @@ from exercises.judge import (
     whose,
 )
 
-__all__ = ["PARTS", "Rows", "board", "build", "folder", "load", "part"]
+__all__ = ["IDEAS", "PARTS", "Ideas", "Rows", "board", "build", "folder", "load", "part"]
 
 PARTS = {  # by notebook, which is also the name of the file of its exercises
     "01 tokenization": "cut_word encode_pair",
@@ -56,10 +56,16 @@ PARTS = {  # by notebook, which is also the name of the file of its exercises
     "06 next sentence prediction": "pair nsp_loss",
     "07 pretraining": "learning_rate clip adamw",
 }
-for _notebook in PARTS:
+IDEAS = {  # not needed for a BERT; `build` and `MyBert.write` switch them on
+    "17 after bert question": "next_token",
+    "18 after bert sparse": "window_mask rotate",
+}
+for _notebook in PARTS | IDEAS:
     importlib.import_module(f"exercises.{_notebook[3:].replace(' ', '_')}")
 EXERCISES: dict[str, Exercise] = {n: KNOWN[n] for some in PARTS.values() for n in some.split()}
-OURS: dict[str, Function] = {name: one.right for name, one in EXERCISES.items()}
+SWITCHED: dict[str, Exercise] = {n: KNOWN[n] for some in IDEAS.values() for n in some.split()}
+KEPT = EXERCISES | SWITCHED
+OURS: dict[str, Function] = {name: one.right for name, one in KEPT.items()}
 
 # what the text of a part may use without more ado: torch's usual names, MASK_ID and its like
 TOOLS = {"torch": torch, "nn": nn, "F": F, "Tensor": Tensor, "math": math, "sqrt": math.sqrt}
@@ -95,7 +101,7 @@ def _file(name: str) -> Path:
 def _keep(exercise: Exercise, function: Function) -> str:
     """Keep what has passed its check, if it is a part; return what to add to the verdict."""
     name = exercise.name
-    if EXERCISES.get(name) is not exercise:
+    if KEPT.get(name) is not exercise:
         return ""
     try:
         text = _standing_alone(exercise, inspect.unwrap(function))
@@ -105,6 +111,8 @@ def _keep(exercise: Exercise, function: Function) -> str:
         return f"\n{textwrap.indent(report(f'not kept: {error}'), '  ')}"
     kept = sum(one in _passed or _file(one).is_file() for one in EXERCISES)
     said = report(f"kept: {kept} of {len(EXERCISES)} parts of your BERT")
+    if name in SWITCHED:
+        said = report("kept: an idea that your BERT can switch on.")
     if trouble := _passed[name].trouble:
         said += "\n" + report(f"But your BERT cannot use it yet: {trouble}")
     return f"\n{textwrap.indent(said, '  ')}"
@@ -178,7 +186,7 @@ def _made(text: str) -> Function:
 
 def load() -> None:
     """Run the parts that are kept, check each again, and say what is there."""
-    for name, exercise in EXERCISES.items():
+    for name, exercise in KEPT.items():
         if _file(name).is_file():
             try:
                 _passed[name] = _whole_part(name, _read(exercise))
@@ -217,7 +225,7 @@ def _named(error: BaseException) -> str:
 
 STAGES = (
     *("the ids of a text", "the pairs", "the states", "the scores", "the loss"),
-    *("the gradients", "the weights after two steps"),
+    *("the gradients", "the weights after two steps", "what came after BERT"),
 )
 
 
@@ -245,6 +253,9 @@ def _whole(parts: Mapping[str, Function]) -> Iterator[Sequence[Tensor]]:
         gradients = [torch.randn_like(weight) for weight in bert.w.values()]
         bert.update(gradients, bert.part.learning_rate(step, 10, 2, 0.1))
     yield [*bert.w.values()]
+    bert.ideas = Ideas(rotary=True, window=2, global_tokens=1)
+    chances = bert.part.next_token(torch.arange(4.0), 0.5, 2)
+    yield [*bert.states(rows.ids, rows.segment_ids, real), chances]
 
 
 @cache
@@ -273,7 +284,7 @@ def _whole_part(name: str, function: Function) -> Part:
 
 
 def _usable() -> dict[str, Function]:
-    return {n: _passed[n].function for n in EXERCISES if n in _passed and not _passed[n].trouble}
+    return {n: _passed[n].function for n in KEPT if n in _passed and not _passed[n].trouble}
 
 
 def part(name: str) -> Function:
@@ -284,25 +295,34 @@ def part(name: str) -> Function:
 
 
 def build(
-    source: str | Path | Bert | BertForPreTraining = "bert-mini", vocab: Sequence[str] = ()
+    source: str | Path | Bert | BertForPreTraining = "bert-mini",
+    vocab: Sequence[str] = (),
+    ideas: Ideas | None = None,
 ) -> MyBert:
     """Put a BERT together of your parts, and of ours where you have none; say which are yours.
 
     ``source`` has sizes and weights: a name that `bertedu.load` takes, or a model, then with all
-    its tokens in the order of their ids. Raises what `bertedu.load` raises, and ValueError for a
-    model that these parts do not make: an ELMo, a pre-norm one.
+    its tokens in the order of their ids. ``ideas`` of notebooks 17 and 18 are switched on. Raises
+    what `bertedu.load` raises, and ValueError for a model that these parts do not make: an ELMo,
+    a pre-norm one.
     """
     model: Any = source
     if isinstance(source, str | Path):
         model, tokenizer = bertedu.load(source)
         vocab = sorted(ids := tokenizer.get_vocab(), key=ids.__getitem__)
-    yours, every = _usable(), len(EXERCISES)
+    usable, every = _usable(), len(EXERCISES)
+    yours = [name for name in usable if name in EXERCISES]
     said = f"{len(yours)} of its {every} parts {'is' if len(yours) == 1 else 'are'} yours: "
     said += f"{', '.join(yours)}. The rest is ours."
     if len(yours) in (0, every):
         said = f"All its {every} parts are {'yours' if yours else 'ours'}."
+    ideas = ideas or Ideas()
+    on = ["rotate"] * ideas.rotary + ["window_mask"] * (ideas.window is not None)
+    on += ["next_token"] * (model.config.direction == "left-to-right")
+    for name in on if any(ideas) else []:
+        said += f" Switched on: {name}, {'yours' if name in usable else 'ours'}."
     print(report(f"Your BERT. {said}"))
-    return MyBert(model, vocab, OURS | yours)
+    return MyBert(model, vocab, OURS | usable, ideas)
 
 
 MARKS = {  # what stands before a part on the board, what it says, and its color
@@ -319,13 +339,16 @@ class Board:
     def __init__(self) -> None:
         """Look at this session, and at what is kept."""
         marks = {name: "…" if _file(name).is_file() else "·" for name in EXERCISES}
-        marks |= {name: "!" if one.trouble else "✓" for name, one in _passed.items()}
+        passed = {name: "!" if one.trouble else "✓" for name, one in _passed.items()}
+        marks |= {name: mark for name, mark in passed.items() if name in EXERCISES}
         yours = list(marks.values()).count("✓")
         self.headline = f"{yours} of {len(marks)} parts of your BERT are yours."
         self.rows = {row: [(marks[n], n) for n in some.split()] for row, some in PARTS.items()}
         seen = [f"{mark} {said}" for mark, (said, _) in MARKS.items() if mark in marks.values()]
         troubles = [f"! {name}: {one.trouble}" for name, one in _passed.items() if one.trouble]
-        self.notes = [", ".join(seen), *troubles]
+        ideas = [name for name in SWITCHED if passed.get(name) == "✓"]
+        after = [f"After BERT, yours to switch on: {', '.join(ideas)}."] * bool(ideas)
+        self.notes = [", ".join(seen), *after, *troubles]
 
     def __repr__(self) -> str:
         """Return the board as text."""

@@ -703,9 +703,12 @@ def python_lines(name: str) -> int:
 
 
 def test_the_house_does_not_grow() -> None:
-    """Lines with blanks and docstrings: more of them is a decision, made here and explained."""
-    assert python_lines("bertedu") <= 16_610
-    assert python_lines("exercises") <= 7_940
+    """Lines with blanks and docstrings: more of them is a decision, made here and explained.
+
+    The exercises grew by the ideas of notebooks 17 and 18 that a learner's own BERT switches on.
+    """
+    assert python_lines("bertedu") <= 16_443
+    assert python_lines("exercises") <= 8_005
     assert python_lines("classroom") <= 1_400
 
 

@@ -25,6 +25,8 @@ FAMILY = {  # name -> first on arXiv (seq2seq: its first version), column, row, 
 }
 WIDE, HIGH, STEP, ROW = 132, 44, 152, 62  # of a box; from column to column, and row to row
 COLORS = {"17": BLUE, "18": ORANGE}
+ACROSS = ("Transformer GPT", "GPT GPT-2", "GPT-2 GPT-3", "seq2seq ELMo")
+UP_OR_DOWN = ("GPT BERT", "ELMo BERT", "Transformer-XL XLNet")
 
 
 def family_tree() -> Drawing:
@@ -44,20 +46,11 @@ def family_tree() -> Drawing:
         words = f"{name}\n{date}" + f" · {notebook}" * bool(notebook)
         place = (4 + STEP * column, 32 + ROW * row, WIDE, HIGH)
         drawing.box(*place, words, COLORS.get(notebook, ""), name == "BERT", True, 14)
-    for one, other in (
-        ("Transformer", "GPT"),
-        ("GPT", "GPT-2"),
-        ("GPT-2", "GPT-3"),
-        ("seq2seq", "ELMo"),
-    ):
+    for one, other in (pair.split() for pair in ACROSS):
         drawing.arrow((right(one), middle(one)), (left(other), middle(one)))
-    for one, other, side in (
-        ("GPT", "BERT", 1),
-        ("ELMo", "BERT", -1),
-        ("Transformer-XL", "XLNet", -1),
-    ):
-        x = left(one) + WIDE / 2
-        drawing.arrow((x, middle(one) + side * HIGH / 2), (x, middle(other) - side * HIGH / 2))
+    for one, other in (pair.split() for pair in UP_OR_DOWN):
+        x, half = left(one) + WIDE / 2, HIGH / 2 if middle(other) > middle(one) else -HIGH / 2
+        drawing.arrow((x, middle(one) + half), (x, middle(other) - half))
     for other in ("BERT", "Transformer-XL"):  # down beside the Transformer
         x = right("Transformer") + 7
         drawing.arrow((x, middle("GPT")), (x, middle(other)), (left(other), middle(other)))
@@ -65,16 +58,12 @@ def family_tree() -> Drawing:
     x = right("BERT") + 7
     ends = [(x, middle("BERT")), (x, line), (left("ModernBERT") - 13, line)]
     drawing.arrow((right("BERT"), middle("BERT")), *ends, head=False)
-    for name in FAMILY:
-        date, column, row, _ = FAMILY[name]
+    for name, (_, column, row, _) in FAMILY.items():
         if column > 1 and row not in (0, 5):
             x = left(name) - 13
             drawing.arrow((x, line), (x, middle(name)), (left(name), middle(name)))
-    for x, words, color in (
-        (200, "17: another question", BLUE),
-        (460, "18: another machine", ORANGE),
-    ):
-        drawing.box(x, 412, 210, 28, words, color)
+    drawing.box(200, 412, 210, 28, "17: another question", BLUE)
+    drawing.box(460, 412, 210, 28, "18: another machine", ORANGE)
     return drawing
 
 

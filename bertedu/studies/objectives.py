@@ -2,26 +2,16 @@
 
 ``python -m bertedu.studies.objectives`` adds to `data/results/objectives.csv` what it lacks; some
 10 minutes on one core. Each seed draws weights, batches and blanks; held-out texts never change.
-What we expect, written down before the first run:
-
-- RoBERTa: with ten fixed sets of blanks the training loss is lower, the held-out loss higher.
-- XLNet: pays less for two blanks than BERT at once, by their mutual information; BERT asked twice
-  closes most of that.
-- ERNIE: better where a whole phrase is hidden; the topic from few examples no better.
-- MT-DNN: with 24 examples a task, three tasks that hang together do better in one encoder.
-- ELECTRA: the topic from few examples, at equal operations, better than MLM at 15 %; not at 30 %.
-- DistilBERT: half the layers, taught, are nearer to the limit than alone, at equal steps.
 """
 
-import time
-from collections.abc import Iterator, Sequence
-from functools import cache
-from itertools import product
+from collections.abc import Iterator
+from functools import cache, partial
+from itertools import combinations, product
 from pathlib import Path
-from typing import Annotated
+from statistics import mean
+from timeit import repeat
 
 import torch
-import typer
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -30,38 +20,37 @@ from bertedu.model.evaluating import evaluating
 from bertedu.model.variants.distillation import distillation_loss, every_second_layer
 from bertedu.model.variants.electra import DETECTOR_WEIGHT, Electra
 from bertedu.model.variants.xlnet import XLNet
-from bertedu.results.files import Row, read_csv, write_csv
-from bertedu.results.origin import origin
+from bertedu.results.files import Row
 from bertedu.studies import toy_readers as toy
-from bertedu.studies.after_bert import Finding, finding
-from bertedu.studies.toy_readers import CONFIG, RATE, TASKS, Loss, excess, few, fit, mlm, row, text
+from bertedu.studies.after_bert import study
+from bertedu.studies.toy_readers import CONFIG, RATE, TASKS, excess, few, row, text, train
 from bertedu.text.tokenization import MASK_ID, PAD_ID
 from bertedu.text.toy_blanks import mutual_information, pair_posterior
 
-RECORD = Path("data/results/objectives.csv")
+MANY = 10 * toy.FEW
+PASSED, NO_HEAD = toy.weights(CONFIG, RATE), toy.weights(CONFIG, 0)  # weights a token goes through
 
 
 def roberta(seed: int) -> Iterator[Row]:
     """200 sentences, again and again: ten fixed sets of blanks, or fresh ones."""
-    ids, steps = text(seed)[1][:200], 600
-    dice = torch.Generator().manual_seed(100 + seed)
+    ids, dice = text(seed)[1][:200], torch.Generator().manual_seed(100 + seed)
     tenfold = ids.repeat(10, 1)
-    both = torch.cat([tenfold, toy.singles(tenfold, dice)], dim=1)  # (2000, 2 S)
     for reader in ("ten fixed sets", "fresh blanks"):
-        model = toy.new_mlm(seed)
-        if reader == "fresh blanks":
-            list(fit(model, mlm(model, toy.singles), ids, seed, steps))
-            both = torch.cat([tenfold, toy.singles(tenfold, dice)], dim=1)
-        else:
-            list(fit(model, _given_blanks(model), both, seed, steps))
+        model, blanks = toy.new_mlm(seed), toy.singles(tenfold, dice)
+
+        def fixed(
+            of: torch.Generator, model: BertForPreTraining = model, blanks: Tensor = blanks
+        ) -> Tensor:
+            some = toy.drawn(torch.arange(len(tenfold)), of)
+            return toy.mlm_loss(model, tenfold[some], blanks[some])
+
+        fresh = toy.mlm(model, toy.singles, ids)
+        train(model, fixed if reader == "ten fixed sets" else fresh, seed, 600)
         with evaluating(model):
-            training = _given_blanks(model)(both, dice).item()
-        yield row(reader, "training loss", training, steps, toy.weights(CONFIG, RATE))
-        yield row(reader, "held-out excess", excess(model), steps, toy.weights(CONFIG, RATE))
-
-
-def _given_blanks(model: BertForPreTraining) -> Loss:
-    return lambda both, _: toy.mlm_loss(model, *both.chunk(2, dim=1))
+            training = toy.mlm_loss(model, tenfold, blanks).item()
+        yield row(reader, "training loss", training, 600, PASSED)
+        yield row(reader, "held-out excess", excess(model), 600, PASSED)
+        yield row(reader, "topic from few", few(model.bert, seed, "topic"), 600, PASSED)
 
 
 @cache
@@ -70,27 +59,11 @@ def pairs(least: float = 0.3, count: int = 400) -> tuple[list[tuple[int, int, in
     given all others, and the mean of what they tell: exact."""
     told = {}
     for number, sentence in enumerate(text(10_000, toy.HELD_OUT)[0][:count]):
-        for j in range(len(sentence)):
-            for i in range(j):
-                joint = pair_posterior(toy.LANGUAGE, sentence, i, j)
-                told[number, i + 1, j + 1] = mutual_information(joint)
+        for i, j in combinations(range(len(sentence)), 2):
+            joint = pair_posterior(toy.LANGUAGE, sentence, i, j)
+            told[number, i + 1, j + 1] = mutual_information(joint)
     chosen = [at for at, nats in told.items() if nats >= least]
-    return chosen, sum(told[at] for at in chosen) / len(chosen)
-
-
-def train_xlnet(seed: int, steps: int) -> XLNet:
-    """Train on a new order for each batch; its end, as much as is masked, is foretold."""
-    torch.manual_seed(seed)
-    model = XLNet(CONFIG)
-
-    def loss(batch: Tensor, dice: torch.Generator) -> Tensor:
-        order = torch.randperm(batch.shape[1], generator=dice)
-        late = order.argsort() >= round((1 - RATE) * len(order))
-        asked = late & (batch >= toy.FIRST)
-        return F.cross_entropy(model(batch, order, batch != PAD_ID)[asked], batch[asked])
-
-    list(fit(model, loss, text(seed)[1], seed, steps))
-    return model
+    return chosen, mean(told[at] for at in chosen)
 
 
 def two_blanks(model: BertForPreTraining | XLNet, in_turn: bool) -> float:
@@ -116,175 +89,112 @@ def two_blanks(model: BertForPreTraining | XLNet, in_turn: bool) -> float:
 
 def xlnet(seed: int) -> Iterator[Row]:
     """Two blanks that tell each other: BERT at once, BERT asked twice, XLNet; nats a pair."""
-    once = toy.weights(CONFIG, RATE)
     for reader, steps in (("BERT", 600), ("BERT, equal operations", 1200)):
         bert = toy.trained_mlm(seed, steps)
         with evaluating(bert):
-            yield row(reader, "at once", two_blanks(bert, False), steps, once)
-            yield row(reader, "in turn", two_blanks(bert, True), steps, once)
-    model = train_xlnet(seed, 600)
+            yield row(reader, "at once", two_blanks(bert, False), steps, PASSED)
+            yield row(reader, "in turn", two_blanks(bert, True), steps, PASSED)
+    torch.manual_seed(seed)
+    model = XLNet(CONFIG)
+
+    def loss(dice: torch.Generator) -> Tensor:
+        batch = toy.drawn(text(seed)[1], dice)
+        order = torch.randperm(batch.shape[1], generator=dice)  # a new one for each batch
+        late = order.argsort() >= round((1 - RATE) * len(order))  # as many as are masked
+        asked = late & (batch >= toy.FIRST)
+        return F.cross_entropy(model(batch, order, batch != PAD_ID)[asked], batch[asked])
+
+    train(model, loss, seed, 600)
     with evaluating(model):
         value = two_blanks(model, in_turn=True)
-    yield row("XLNet", "in turn", value, 600, once + toy.weights(CONFIG, 0))  # two streams
+    yield row("XLNet", "in turn", value, 600, PASSED + NO_HEAD)  # two streams
 
 
 def ernie(seed: int) -> Iterator[Row]:
     """Single words hidden, or whole phrases."""
     for reader, masking in (("single words", toy.singles), ("whole phrases", toy.phrases)):
         model = toy.trained_mlm(seed, 600, masking)
-        for measure, value in (
-            ("excess, single words", excess(model, toy.singles)),
-            ("excess, whole phrases", excess(model, toy.phrases)),
-            ("topic from few", few(model.bert, seed, "topic")),
-        ):
-            yield row(reader, measure, value, 600, toy.weights(CONFIG, RATE))
+        yield row(reader, "excess, single words", excess(model, toy.singles), 600, PASSED)
+        yield row(reader, "excess, whole phrases", excess(model, toy.phrases), 600, PASSED)
+        yield row(reader, "topic from few", few(model.bert, seed, "topic"), 600, PASSED)
 
 
 def mtdnn(seed: int) -> Iterator[Row]:
-    """Three tasks of `FEW` examples in one encoder, or in three."""
-    bert = toy.trained_mlm(seed, 300).bert
-    for reader, groups in (
-        ("joint", [tuple(TASKS)]),
-        ("separate", [(name,) for name in TASKS]),
-    ):
-        scores = [few(bert, seed, *group) for group in groups]
-        value = sum(scores) / len(scores)
-        yield row(reader, "three tasks from few", value, 60 * len(TASKS), toy.weights(CONFIG, 0))
+    """Three tasks of `FEW` examples, or ten times as many, in one encoder, or in three."""
+    bert, steps = toy.trained_mlm(seed, 300).bert, 60 * len(TASKS)
+    for measure, count in (("three tasks from few", toy.FEW), ("three tasks from many", MANY)):
+        joint = few(bert, seed, *TASKS, count=count)
+        apart = mean(few(bert, seed, name, count=count) for name in TASKS)
+        yield row("joint", measure, joint, steps, NO_HEAD)
+        yield row("separate", measure, apart, steps, NO_HEAD)
 
 
 def electra(seed: int) -> Iterator[Row]:
     """The topic from few examples against operations: ELECTRA, and MLM at two rates."""
-    both, ids, looks = (
-        toy.weights(CONFIG, 0) + toy.weights(toy.SMALL, RATE / 2),
-        text(seed)[1],
-        (0.5,),
-    )
+    both, ids = NO_HEAD + toy.weights(toy.SMALL, RATE / 2), text(seed)[1]
     for rate, masking in ((15, toy.half_as_many), (30, toy.singles)):
         model, passed = toy.new_mlm(seed), toy.weights(CONFIG, rate / 100)
         steps = round(400 * both / passed)
-        for step in fit(model, mlm(model, masking), ids, seed, steps, looks):
-            value = few(model.bert, seed, "topic")
-            yield row(f"MLM at {rate} %", "topic from few", value, step, passed)
+        for step in toy.fit(model, toy.mlm(model, masking, ids), seed, steps):
+            if step in (round(steps / 2), steps):
+                value = few(model.bert, seed, "topic")
+                yield row(f"MLM at {rate} %", "topic from few", value, step, passed)
     for where in ("every word", "15 % of words"):
         torch.manual_seed(seed)
         pair = Electra(CONFIG, toy.SMALL.hidden_size)
-        for step in fit(pair, _electra(pair, where == "every word"), ids, seed, 400, looks):
-            value = few(pair.detector, seed, "topic")
-            yield row(f"ELECTRA, {where}", "topic from few", value, step, both)
+
+        def loss(dice: torch.Generator, pair: Electra = pair, where: str = where) -> Tensor:
+            masked = toy.half_as_many(batch := toy.drawn(ids, dice), dice)
+            everywhere, real = where == "every word", batch != PAD_ID
+            guess, found = pair(batch, masked, masked == MASK_ID, dice, real, everywhere)
+            return guess + DETECTOR_WEIGHT * found  # type: ignore[no-any-return]
+
+        for step in toy.fit(pair, loss, seed, 400):
+            if step in (200, 400):
+                value = few(pair.detector, seed, "topic")
+                yield row(f"ELECTRA, {where}", "topic from few", value, step, both)
         value = excess(pair.generator, toy.half_as_many)
         yield row(f"ELECTRA, {where}", "generator's excess", value, 400, both)
 
 
-def _electra(model: Electra, everywhere: bool) -> Loss:
-    def loss(batch: Tensor, dice: torch.Generator) -> Tensor:
-        masked = toy.half_as_many(batch, dice)
-        guess, found = model(batch, masked, masked == MASK_ID, dice, batch != PAD_ID, everywhere)
-        return guess + DETECTOR_WEIGHT * found  # type: ignore[no-any-return]
-
-    return loss
-
-
 def distilbert(seed: int) -> Iterator[Row]:
     """A teacher of 4 layers; students of 2: alone, taught, made of its layers, and both."""
-    teacher = toy.trained_mlm(seed, 600, config=toy.LARGE).eval()
-    yield row("teacher", "excess", excess(teacher), 600, toy.weights(toy.LARGE, RATE))
+    ids, all_layers = text(seed)[1], toy.weights(toy.LARGE, RATE)
+    teacher = toy.trained_mlm(seed, 600, config=toy.LARGE).eval().requires_grad_(False)
+    yield row("teacher", "excess", excess(teacher), 600, all_layers)
     for reader in ("alone", "taught", "its layers", "its layers, taught"):
         student = every_second_layer(teacher) if "layers" in reader else toy.new_mlm(seed)
-        loss = _taught(student, teacher) if "taught" in reader else mlm(student, toy.singles)
-        list(fit(student, loss, text(seed)[1], seed, 150))
-        passed = toy.weights(CONFIG, RATE) + ("taught" in reader) * toy.weights(toy.LARGE, RATE) / 3
-        yield row(reader, "excess", excess(student), 150, passed)  # forward is a third of training
+
+        def taught(dice: torch.Generator, student: BertForPreTraining = student) -> Tensor:
+            masked = toy.singles(batch := toy.drawn(ids, dice), dice)
+            hidden = masked == MASK_ID
+            asked = {"padding_mask": batch != PAD_ID, "selected": hidden}
+            scores, (told, _) = student(masked, **asked)[0], teacher(masked, **asked)
+            hard = F.cross_entropy(scores, batch[hidden])
+            return (hard + distillation_loss(scores, told)) / 2
+
+        alone = toy.mlm(student, toy.singles, ids)
+        train(student, taught if "taught" in reader else alone, seed, 150)
+        passed = PASSED + ("taught" in reader) * all_layers / 3  # forward: a third of training
+        yield row(reader, "excess", excess(student), 150, passed)
     faster = seconds(teacher) / seconds(student)
     yield row("its layers, taught", "times faster", faster, 150, passed)
 
 
-def _taught(student: BertForPreTraining, teacher: BertForPreTraining) -> Loss:
-    def loss(batch: Tensor, dice: torch.Generator) -> Tensor:
-        masked, real = toy.singles(batch, dice), batch != PAD_ID
-        hidden = masked == MASK_ID
-        scores, _ = student(masked, padding_mask=real, selected=hidden)
-        with torch.no_grad():
-            told, _ = teacher(masked, padding_mask=real, selected=hidden)
-        hard = F.cross_entropy(scores, batch[hidden])
-        return (hard + distillation_loss(scores, told)) / 2
-
-    return loss
-
-
 def seconds(model: BertForPreTraining) -> float:
     """Time one pass over the held-out sentences: the fastest of ten."""
-    ids, times = text(10_000, toy.HELD_OUT)[1], []
+    ids = text(10_000, toy.HELD_OUT)[1]
     with evaluating(model):
-        for _ in range(10):
-            began = time.perf_counter()
-            model.bert(ids, padding_mask=ids != PAD_ID)
-            times.append(time.perf_counter() - began)
-    return min(times)
+        return min(repeat(lambda: model.bert(ids, padding_mask=ids != PAD_ID), number=1, repeat=10))
 
 
 STUDIES = (roberta, ernie, mtdnn, distilbert, xlnet, electra)
 
-# paper, year, what it claims, what was measured; study; from the first, the second is taken away
-_FEW = "points more on the topic from 24 examples"
-CLAIMS = (
-    ("RoBERTa", 2019, "blanks drawn anew are as good as fixed ones, or better",
-     "nats less a held-out blank", roberta,
-     ("ten fixed sets", "held-out excess"), ("fresh blanks", "held-out excess")),
-    ("XLNet", 2019, "BERT guesses words that depend on each other as if they did not",
-     "nats less for two blanks: BERT asked twice, not at once", xlnet,
-     ("BERT, equal operations", "at once"), ("BERT, equal operations", "in turn")),
-    ("XLNet", 2019, "reading in a drawn order mends that",
-     "nats less for two blanks than BERT at once", xlnet,
-     ("BERT, equal operations", "at once"), ("XLNet", "in turn")),
-    ("XLNet", 2019, "an order of reading is better than blanks",
-     "nats less for two blanks than BERT asked twice", xlnet,
-     ("BERT, equal operations", "in turn"), ("XLNet", "in turn")),
-    ("ERNIE", 2019, "hiding whole phrases teaches more than hiding single words", _FEW, ernie,
-     ("whole phrases", "topic from few"), ("single words", "topic from few")),
-    ("MT-DNN", 2019, "tasks learned together help each other",
-     "points more on three tasks of 24 examples", mtdnn,
-     ("joint", "three tasks from few"), ("separate", "three tasks from few")),
-    ("ELECTRA", 2020, "for the same work, it teaches more than masked words", _FEW, electra,
-     ("ELECTRA, every word", "topic from few"), ("MLM at 15 %", "topic from few")),
-    ("ELECTRA", 2020, "because every word is asked for, not 15 %", _FEW, electra,
-     ("ELECTRA, every word", "topic from few"), ("ELECTRA, 15 % of words", "topic from few")),
-    ("DistilBERT", 2019, "half of the layers, taught, are better than alone",
-     "nats less a held-out blank", distilbert,
-     ("alone", "excess"), ("its layers, taught", "excess")),
-)  # fmt: skip
-
-
-def values(rows: Sequence[Row], idea: str, reader: str, measure: str) -> list[float]:
-    """Return what was measured for each seed, in their order; of several looks, the last."""
-    key = (idea, reader, measure)
-    found = [row for row in rows if (row["idea"], row["reader"], row["measure"]) == key]
-    return list({int(row["seed"]): float(row["value"]) for row in found}.values())
-
-
-def findings(folder: Path) -> list[Finding]:
-    """Return the lines of the table *idea, claimed, measured, verdict* from a folder of results."""
-    rows, lines = read_csv(folder / RECORD.name), []
-    for idea, year, claimed, unit, study, one, other in CLAIMS:
-        more, less = (values(rows, study.__name__, *of) for of in (one, other))
-        times = 100 if "points" in unit else 1
-        gaps = [times * (a - b) for a, b in zip(more, less, strict=True)]
-        lines.append(finding(idea, year, claimed, unit, gaps))
-    return lines
-
-
-def main(
-    out: Annotated[Path, typer.Option(help="CSV file to add to.")] = RECORD,
-    seeds: Annotated[int, typer.Option(help="How many runs of each.", min=1)] = 3,
-) -> None:
-    """Run what the file lacks."""
-    torch.set_num_threads(1)
-    made, rows = origin(), read_csv(out)
-    done = {(old["idea"], old["seed"]) for old in rows}
-    for seed, study in product(range(seeds), STUDIES):
-        if (study.__name__, str(seed)) not in done:
-            rows += [{"idea": study.__name__, "seed": seed} | new | made for new in study(seed)]
-            write_csv(out, rows)
-
-
 if __name__ == "__main__":
-    typer.run(main)
+    study(
+        Path("data/results/objectives.csv"),
+        (
+            ({"idea": idea.__name__, "seed": seed}, partial(idea, seed))
+            for seed, idea in product(range(3), STUDIES)
+        ),
+    )

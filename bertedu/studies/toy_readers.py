@@ -1,17 +1,19 @@
-"""Small models on the toy language: how the studies of what came after BERT train and score them.
+"""How the studies of what came after BERT train small models, and score them on the toy language.
 
-Blanks are always `[MASK]`; batches, rates and the rise and fall of the learning rate are the same
-for all, so that two runs differ by what a study changes, and by nothing else.
+Blanks are always `[MASK]`; batches and the rise and fall of the learning rate are the same for all,
+so that two runs differ by what a study changes, and by nothing else.
 """
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
+from statistics import mean
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from tqdm.auto import tqdm
 
 from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.config import BertConfig
@@ -32,8 +34,32 @@ FIRST, LANGUAGE = len(SPECIAL_TOKENS), ToyLanguage()
 CONFIG = BertConfig(FIRST + len(LANGUAGE.words), 64, 2, 4, 256, 16, 2, 0.0)
 SMALL = replace(CONFIG, hidden_size=32, num_attention_heads=2, intermediate_size=128)
 LARGE = replace(CONFIG, num_hidden_layers=4)
-Loss = Callable[[Tensor, torch.Generator], Tensor]  # training rows, dice -> ()
+Loss = Callable[[torch.Generator], Tensor]  # dice -> (), the loss of what they draw
 Masking = Callable[[Tensor, torch.Generator], Tensor]  # ids (B, S), dice -> ids with blanks
+
+
+def fit(
+    model: nn.Module, loss_of: Loss, seed: int, steps: int, peak: float = LEARNING_RATE
+) -> Iterator[int]:
+    """Train, and yield the number of each step, from 1, when it is done."""
+    optimizer, dice = make_optimizer(model, 0.01), torch.Generator().manual_seed(seed)
+    for step in tqdm(range(steps), desc=type(model).__name__):
+        for group in optimizer.param_groups:
+            group["lr"] = scheduled_rate(step, steps, peak, warmup_share=0.1)
+        loss = loss_of(dice)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        yield step + 1
+
+
+def train(
+    model: nn.Module, loss_of: Loss, seed: int, steps: int, peak: float = LEARNING_RATE
+) -> None:
+    """Train to the end."""
+    for _ in fit(model, loss_of, seed, steps, peak):
+        pass
 
 
 @cache
@@ -48,9 +74,7 @@ def singles(ids: Tensor, dice: torch.Generator, rate: float = RATE) -> Tensor:
     return mask_tokens(ids, CONFIG.vocab_size, dice, rate, mask_share=1.0, random_share=0.0)[0]
 
 
-def half_as_many(ids: Tensor, dice: torch.Generator) -> Tensor:
-    """Hide 15 % of single words."""
-    return singles(ids, dice, RATE / 2)
+half_as_many = partial(singles, rate=RATE / 2)
 
 
 def phrases(ids: Tensor, dice: torch.Generator) -> Tensor:
@@ -64,6 +88,11 @@ def phrases(ids: Tensor, dice: torch.Generator) -> Tensor:
     return mask_phrases(ids, first, dice, RATE)[0]
 
 
+def drawn(rows: Tensor, dice: torch.Generator) -> Tensor:
+    """Draw `BATCH` of some rows."""
+    return rows[torch.randint(len(rows), (BATCH,), generator=dice)]
+
+
 def mlm_loss(model: BertForPreTraining, ids: Tensor, masked: Tensor) -> Tensor:
     """Mean nats of the hidden words."""
     hidden = masked == MASK_ID
@@ -71,26 +100,13 @@ def mlm_loss(model: BertForPreTraining, ids: Tensor, masked: Tensor) -> Tensor:
     return F.cross_entropy(scores, ids[hidden])
 
 
-def mlm(model: BertForPreTraining, masking: Masking) -> Loss:
-    """Return the loss of masked words as a function of training rows."""
-    return lambda batch, dice: mlm_loss(model, batch, masking(batch, dice))
+def mlm(model: BertForPreTraining, masking: Masking, ids: Tensor) -> Loss:
+    """Return the loss of words hidden in rows that are drawn."""
 
+    def loss(dice: torch.Generator) -> Tensor:
+        return mlm_loss(model, batch := drawn(ids, dice), masking(batch, dice))
 
-def fit(
-    model: nn.Module, loss_of: Loss, ids: Tensor, seed: int, steps: int, looks: Sequence[float] = ()
-) -> Iterator[int]:
-    """Train on rows of ids; yield the step at ``looks``, shares of all steps, and at the end."""
-    optimizer, dice = make_optimizer(model, 0.01), torch.Generator().manual_seed(seed)
-    for step in range(1, steps + 1):
-        for group in optimizer.param_groups:
-            group["lr"] = scheduled_rate(step - 1, steps, LEARNING_RATE, warmup_share=0.1)
-        loss = loss_of(ids[torch.randint(len(ids), (BATCH,), generator=dice)], dice)
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        if step in [round(look * steps) for look in (*looks, 1)]:
-            yield step
+    return loss
 
 
 def new_mlm(seed: int, config: BertConfig = CONFIG) -> BertForPreTraining:
@@ -104,15 +120,14 @@ def trained_mlm(
 ) -> BertForPreTraining:
     """Train a masked language model."""
     model = new_mlm(seed, config)
-    list(fit(model, mlm(model, masking), text(seed)[1], seed, steps))
+    train(model, mlm(model, masking, text(seed)[1]), seed, steps)
     return model
 
 
 def weights(config: BertConfig, rate: float) -> float:
     """Weights that a token goes through, as notebook 14 counts them."""
     width = config.hidden_size
-    encoder = config.num_hidden_layers * 12 * width**2
-    return encoder + rate * width * (width + config.vocab_size)
+    return config.num_hidden_layers * 12 * width**2 + rate * width * (width + config.vocab_size)
 
 
 def row(reader: str, measure: str, value: float, steps: int, passed: float) -> Row:
@@ -154,26 +169,27 @@ def topics(seed: int, count: int) -> tuple[Tensor, Tensor]:
 TASKS = {"topic": (0, 1, 2, 3, 4, 5), "a person": (0, 0, 0, 0, 1, 1), "indoors": (0, 1, 0, 0, 1, 1)}
 
 
-def few(bert: Bert, seed: int, *names: str) -> float:
-    """Fine-tune copies on two draws of `FEW` examples a task; return the share of right answers.
+def few(bert: Bert, seed: int, *names: str, count: int = FEW) -> float:
+    """Fine-tune copies on two draws of so many examples a task; return the share right.
 
     60 steps a task; with several names one model learns them all, one task a batch.
     """
-    return sum(_few(bert, seed + draw, names) for draw in (0, 50)) / 2
+    return mean(_few(bert, seed + draw, names, count) for draw in (0, 50))
 
 
-def _few(bert: Bert, seed: int, names: Sequence[str]) -> float:
+def _few(bert: Bert, seed: int, names: Sequence[str], count: int) -> float:
     torch.manual_seed(seed)
     model = MultiTask(copy.deepcopy(bert), {name: 1 + max(TASKS[name]) for name in names})
     seeds = {name: 20_000 + 10 * seed + list(TASKS).index(name) for name in names}
 
-    def loss(rows: Tensor, dice: torch.Generator) -> Tensor:
+    def loss(dice: torch.Generator) -> Tensor:
+        rows = drawn(torch.arange(count), dice)
         name = names[int(torch.randint(len(names), (), generator=dice))]
-        ids, topic = topics(seeds[name], FEW)
+        ids, topic = topics(seeds[name], count)
         right = torch.tensor(TASKS[name])[topic[rows]]
         return F.cross_entropy(model(name, ids[rows], ids[rows] != PAD_ID), right)
 
-    list(fit(model, loss, torch.arange(FEW), seed, 60 * len(names)))
+    train(model, loss, seed, 60 * len(names))
     ids, topic = topics(10_001, HELD_OUT)
     with evaluating(model):
         says = {name: model(name, ids, ids != PAD_ID).argmax(-1) for name in names}

@@ -19,6 +19,9 @@ import bertedu
 from bertedu.analysis.fill import fill_blanks
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import DIRECTIONS, BertConfig, Direction
+from bertedu.model.variants.bigbird import bigbird
+from bertedu.model.variants.generation import generate
+from bertedu.model.variants.rotary import modern_bert
 from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.toy import toy_ids, toy_losses, toy_questions
@@ -27,7 +30,7 @@ from bertedu.text.toy_language import ToyLanguage
 from exercises import check, my_bert
 from exercises.assembly import MyBert
 from exercises.judge import mistakes_of
-from exercises.my_bert import EXERCISES, OURS, Rows
+from exercises.my_bert import EXERCISES, OURS, SWITCHED, Ideas, Rows
 from exercises.patch import read_mistakes
 
 PARTS = list(EXERCISES)
@@ -154,15 +157,20 @@ def test_with_the_weights_of_bert_mini_it_fills_a_blank_as_bert_mini_does(
     assert (ids[0].tolist(), segments[0].tolist()) == (encoding.ids, encoding.type_ids)
 
 
-def toy(steps: int, sentences: int) -> tuple[float, float]:
-    """Train on the toy language: the loss at every word of some sentences, and its limit."""
+def toy(steps: int, sentences: int, ideas: Ideas | None = None) -> tuple[float, float]:
+    """Train on the toy language: the loss at every word of some sentences, and its limit.
+
+    Without sentences: the mean loss of the last steps of training, and 0.
+    """
     language = ToyLanguage()
     vocab = [*SPECIAL_TOKENS, *language.words]
     torch.manual_seed(0)
     config = BertConfig(len(vocab), 64, 2, 4, 256, 32, dropout=0.0)
-    mine = my_bert.build(BertForPreTraining(config), vocab)
+    mine = my_bert.build(BertForPreTraining(config), vocab, ideas)
     ids = toy_ids(language, language.sample(20_000, 0))
-    mine.pretrain(Rows(ids, torch.zeros_like(ids)), steps, 5e-3, mask_rate=0.4)
+    losses = mine.pretrain(Rows(ids, torch.zeros_like(ids)), steps, 5e-3, mask_rate=0.4)
+    if not sentences:
+        return sum(losses[-10:]) / 10, 0.0
     questions = toy_questions(language, language.sample(sentences, 10_000))
     limit = questions.limits["bidirectional"].mean().item()
     return toy_losses(mine, questions).mean().item(), limit
@@ -236,6 +244,87 @@ def test_one_part_alone_is_used_and_named(model: BertForPreTraining) -> None:
     assert said == f"Your BERT. 1 of its {ALL} parts is yours: gelu. The rest is ours.\n"
     assert verdict(named_part, None) == "gelu: yours\n"
     assert my_bert.part("gelu").__name__ == "my_gelu"
+
+
+# -- ideas that came after BERT, in the learner's own
+
+IDEAS = {
+    "rotate": Ideas(rotary=True),
+    "window_mask": Ideas(window=2, global_tokens=1),
+    "next_token": Ideas(),
+}
+
+
+def test_the_ideas_of_17_and_18_are_kept_and_found_and_switched_on(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert set(IDEAS) == set(SWITCHED)
+    for name in IDEAS:
+        said = solve(name)
+        assert said.startswith(f"✓ {name}: ")
+        assert said.endswith("kept: an idea that your BERT can switch on.\n")
+    assert loaded() == f"0 of {ALL} parts of your BERT are yours."  # none is needed for a BERT
+    assert "After BERT, yours to switch on: next_token, window_mask, rotate." in words(
+        repr(my_bert.board())
+    )
+    mine = my_bert.build("ltr-L4H128", ideas=Ideas(True, 4, 1))
+    said = words(capsys.readouterr().out)
+    assert all(f"Switched on: {name}, yours." in said.replace("\n", " ") for name in IDEAS)
+    assert all(getattr(mine.part, name).__name__ == f"my_{name}" for name in IDEAS)
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("rotate", lambda config: modern_bert(replace(config, type_vocab_size=1))),
+        ("window_mask", lambda config: bigbird(config, window=2, global_tokens=1)),
+    ],
+)
+def test_with_an_idea_switched_on_it_equals_the_packages_machine(
+    name: str, make: Callable[..., BertForPreTraining]
+) -> None:
+    torch.manual_seed(0)
+    ours = make(BertConfig(60, 16, 2, 2, 32, 12, dropout=0.0, initializer_range=0.5)).eval()
+    vocab = [*SPECIAL_TOKENS, *map(str, range(55))]
+    ids, segments, real = batch(60)
+    segments = segments * (ours.config.type_vocab_size - 1)
+    solve(name)
+    states = ours.bert(ids, segments, real).hidden_states
+    for ideas, same in ((IDEAS[name], True), (Ideas(), False)):
+        if name == "rotate" and not same:
+            continue  # it has no table of places to go back to
+        mine = my_bert.build(ours, vocab, ideas).states(ids, segments, real)
+        gaps = [(a[real] - b[real]).abs().max() for a, b in zip(mine, states, strict=True)]
+        assert (max(gaps) < 1e-4) == same
+    wrong = mistakes_of(SWITCHED[name])[0].wrong[0]
+    spoiled = MyBert(ours, vocab, {**OURS, name: wrong}, IDEAS[name]).states(ids, segments, real)
+    assert (spoiled[-1] - states[-1])[real].abs().max() > 1e-3
+    narrow = MyBert(ours, vocab, OURS, IDEAS[name]._replace(window=0)).states(ids, segments, real)[
+        -1
+    ]
+    assert narrow.isfinite().all()  # where only padding is near, too
+
+
+def test_it_writes_what_the_package_writes() -> None:
+    solve("next_token")
+    gpt, tokenizer = bertedu.load("ltr-L4H128")
+    prompt = torch.tensor([tokenizer.encode("The river flows through").ids[:-1]])
+    ids = generate(gpt, prompt, 12, 0.8, 20, torch.Generator().manual_seed(4))
+    mine = my_bert.build("ltr-L4H128")
+    written = mine.write("The river flows through", 12, 0.8, 20, seed=4)
+    assert written == " ".join(map(tokenizer.id_to_token, ids[0, 1:].tolist())).replace(" ##", "")
+    the = tokenizer.token_to_id("the")
+    mine.part.next_token = lambda scores, *_: torch.eye(len(scores))[the]  # it is the part's turn
+    assert mine.write("The river", 2) == "the river the the"
+    with pytest.raises(ValueError, match="only a left-to-right model writes"):
+        my_bert.build("bert-L2H128").write("the", 1)
+
+
+def test_with_all_ideas_on_it_begins_to_learn(solved: None) -> None:
+    for name in IDEAS:
+        solve(name)
+    loss, limit = toy(100, sentences=0, ideas=Ideas(True, 3, 1))
+    assert limit < loss < 2.2
 
 
 # -- mistakes

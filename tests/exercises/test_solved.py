@@ -77,6 +77,7 @@ def with_yours(text: str, yours: list[str]) -> str:
     for name in yours:
         text = text.replace(f"{name}: ours, until check.{name} passes yours", f"{name}: yours")
         text = text.replace(f"· {name} ", f"✓ {name} ")
+        text = text.replace(f"Switched on: {name}, ours", f"Switched on: {name}, yours")
     kept = [name for name in my_bert.EXERCISES if name in yours]
     some = f"{len(kept)} of its {ALL} parts are yours: {', '.join(kept)}. The rest is ours."
     some = f"All its {ALL} parts are yours." if len(kept) == ALL else some
@@ -117,4 +118,5 @@ def test_then_every_exercise_is_solved_and_every_part_is_the_learners() -> None:
     board = subprocess.run([sys.executable, "-c", later], capture_output=True, text=True).stdout
     assert board.startswith(f"{ALL} of {ALL} parts of your BERT are yours.\n" * 2 + "01 "), board
     assert board.count("✓ ") == ALL + 1
-    assert board.endswith("\n✓ yours\n")
+    after = "After BERT, yours to switch on: next_token, window_mask, rotate."
+    assert board.endswith(f"\n✓ yours\n{after}\n")

@@ -1,9 +1,7 @@
 """Translations, pairs and their limits, the counting of steps, and the committed runs."""
 
 import math
-from pathlib import Path
 
-import pytest
 import torch
 
 from bertedu.model.evaluating import evaluating
@@ -13,7 +11,6 @@ from bertedu.studies.recurrence import (
     ASKED,
     FIRST,
     KEYS,
-    LONGEST,
     MEMORIES,
     PAIRS,
     SEGMENT,
@@ -21,7 +18,6 @@ from bertedu.studies.recurrence import (
     WORDS,
     draw_pairs,
     draw_translations,
-    findings,
     make_translator,
     recall_limit,
     score_translator,
@@ -99,37 +95,17 @@ def test_what_a_reader_pays_does_not_move_with_the_value_itself() -> None:
     assert not torch.allclose(before[:, -1], after[:, -1])
 
 
-def test_rows_that_are_there_are_not_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[tuple[object, int]] = []
-
-    def rows(run: object, seed: int) -> list[dict[str, object]]:
-        made.append((run, seed))
-        return [{"model": run if isinstance(run, str) else f"memory {run}", "seed": seed}]
-
-    monkeypatch.setattr(recurrence, "_translation_rows", rows)
-    monkeypatch.setattr(recurrence, "_memory_rows", rows)
-    monkeypatch.setattr(recurrence, "compare_steps", lambda length: {"length": length})
-    for seeds in (1, 2, 2):
-        recurrence.main(tmp_path / "recurrence.csv", seeds)
-    assert made == [(run, seed) for seed in (0, 1) for run in (*TRANSLATORS, *MEMORIES)]
-
-
 def test_the_committed_runs_keep_to_their_limits() -> None:
     memory = [row for row in ROWS if row["experiment"] == "memory"]
-    assert len({row["seed"] for row in memory}) >= 3
+    for at_test in ("0", "16", "48"):
+        assert len({row["seed"] for row in memory if row["at_test"] == at_test}) >= 3
+    runs = list(recurrence.all_runs())
+    assert len(runs) == 6 + 3 * len(TRANSLATORS) + 3 * len(MEMORIES)
+    for names, _ in runs:
+        assert any(all(row[k] == str(v) for k, v in names.items()) for row in ROWS), names
     for row in memory:
         at, segment, pair = int(row["at_test"]), int(row["segment"]) - 1, int(row["pair"]) - 1
         assert segment in ASKED
         assert float(row["limit"]) == round(recall_limit(pair, segment, at), 4)
         past = recall_limit(pair, segment, 2 * PAIRS * segment if at else 0)
         assert float(row["loss"]) > past - 0.1  # of 1,000 texts
-
-
-def test_the_committed_findings_are_of_all_seeds() -> None:
-    transformer, memory = findings(shipped("results"))
-    lines = [r for r in ROWS if r["model"] == "GRUs" and r["length"] == str(LONGEST)]
-    assert transformer.runs == len(lines) >= 3
-    assert memory.runs >= 3
-    assert transformer.low <= transformer.value <= transformer.high

@@ -6,6 +6,7 @@ time. For that the paper leaves whole blocks of the table out.
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -54,16 +55,10 @@ class SparseLayer(EncoderLayer):
         super().__init__(config)
         self.pattern = pattern
 
-    def forward(
-        self,
-        x: Tensor,
-        mask: Tensor | None,
-        return_weights: bool = False,
-        keep: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor | None]:
+    def forward(self, x: Tensor, mask: Tensor | None, *more: Any) -> tuple[Tensor, Tensor | None]:
         """As `EncoderLayer`, with less to see."""
         seen = self.pattern(x.shape[1]).to(x.device)
-        return super().forward(x, seen if mask is None else mask & seen, return_weights, keep)
+        return super().forward(x, seen if mask is None else mask & seen, *more)
 
 
 def bigbird(

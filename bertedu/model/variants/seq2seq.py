@@ -109,9 +109,9 @@ class Recurrent(nn.Module):
     def __init__(self, vocabulary: int, size: int) -> None:
         super().__init__()
         self.words = nn.Embedding(vocabulary, size)
-        self.reader = nn.GRU(size, size, batch_first=True)
-        self.writer = nn.GRU(size, size, batch_first=True)
-        self.scores = nn.Linear(size, vocabulary)
+        self.encoder = nn.GRU(size, size, batch_first=True)
+        self.layers = nn.GRU(size, size, batch_first=True)
+        self.head = nn.Linear(size, vocabulary)
 
     def forward(self, source: Tensor, target: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Read a source (B, S), and score the word after each of a target (B, T)."""
@@ -121,11 +121,11 @@ class Recurrent(nn.Module):
         """(B, S) -> the state after the last real token, (1, B, H)."""
         lengths = (source != PAD_ID).sum(dim=1).cpu()
         real: Any = pack_padded_sequence(self.words(source), lengths, True, enforce_sorted=False)
-        return self.reader(real)[1]  # type: ignore[no-any-return]
+        return self.encoder(real)[1]  # type: ignore[no-any-return]
 
     def decode(self, target: Tensor, source: Tensor, read: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Write from that one vector; it never looks back at the source."""
-        return self.scores(self.writer(self.words(target), read)[0]), []
+        return self.head(self.layers(self.words(target), read)[0]), []
 
 
 def translate(model: Transformer | Recurrent, source: Tensor, longest: int) -> Tensor:

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from bertedu.model.config import BertConfig
 from bertedu.model.variants.xlnet import Masks, XLNet, order_masks
+from bertedu.text.tokenization import MASK_ID
 
 CONFIG = BertConfig(40, 16, 3, 2, 32, 12, 2, 0.0, initializer_range=0.3)
 IDS = torch.tensor([[2, 7, 8, 9, 10, 11, 3], [2, 17, 18, 19, 20, 21, 3]])
@@ -82,3 +83,18 @@ def test_an_order_that_is_none_is_refused(order: list[int]) -> None:
 def test_a_one_way_config_is_refused() -> None:
     with pytest.raises(ValueError, match="fixes the order of reading"):
         XLNet(BertConfig(40, 16, 1, 2, 32, direction="left-to-right"))
+
+
+def test_a_query_is_read_by_no_other_place() -> None:
+    """Not a leak, but another model: guesses would be made of guesses."""
+    torch.manual_seed(0)
+    model, spoiled = XLNet(CONFIG).eval(), int(ORDER[2])
+
+    def spoil(_: object, inputs: tuple[Tensor, ...], states: Tensor) -> Tensor:
+        at = torch.arange(states.shape[1]) == spoiled
+        return states + at[:, None] * 3.0 if (inputs[0] == MASK_ID).all() else states
+
+    before = model(IDS, ORDER)
+    model.model.bert.embeddings.register_forward_hook(spoil)
+    moved = (model(IDS, ORDER) - before).abs().amax(dim=(0, 2)) > 1e-5
+    assert moved.nonzero()[:, 0].tolist() == [spoiled]
