@@ -6,8 +6,10 @@ too short: `bertedu.finetuning.summary` draws whole sources.
 """
 
 import hashlib
+import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -83,6 +85,14 @@ class Task:
     metric: str  # the one that selects on dev: the higher, the better
     load: Callable[[], Splits]
     pairs: bool = False  # two texts are classified or rated together, not one
+
+
+def read_table(path: Path) -> dict[str, dict[str, Any]]:
+    """Return the entries of a TOML file, such as `tasks.toml`, by name; lists as tuples."""
+    return {
+        name: {key: tuple(x) if isinstance(x, list) else x for key, x in entry.items()}
+        for name, entry in tomllib.loads(path.read_text(encoding="utf-8")).items()
+    }
 
 
 def check_examples(task: Task, splits: Splits) -> None:

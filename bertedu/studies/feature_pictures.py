@@ -5,7 +5,14 @@ from collections.abc import Mapping
 from matplotlib import pyplot as plt
 
 from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, note, style
-from bertedu.studies.pictures import Score, interval_bar, name_rows, score_of, scored_bar
+from bertedu.studies.pictures import (
+    Score,
+    interval_bar,
+    name_rows,
+    paper_table,
+    score_of,
+    scored_bar,
+)
 from bertedu.studies.task_pictures import summary
 
 # our method -> the name of its row; "two (four)": of our 4 layers, and of the paper's 12
@@ -19,16 +26,7 @@ ROWS = {
     "features:concat of all": "all, side by side",
     "fine-tuned": "everything fine-tuned",
 }
-# dev F1 on CoNLL-2003, BERT-base with 12 layers: Devlin et al. (2019), table 7
-PAPER = {
-    "features:embeddings": 91.0,
-    "features:second-to-last": 95.6,
-    "features:last": 94.9,
-    "features:sum of last two": 95.9,
-    "features:concat of last two": 96.1,
-    "features:sum of all": 95.5,
-    "fine-tuned": 96.4,
-}
+PAPER = {method: row["F1"] for method, row in paper_table("table_7").items()}
 
 
 def feature_scores(task: str, model: str = "bert-L4H128") -> dict[str, Score]:

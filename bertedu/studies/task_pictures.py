@@ -15,6 +15,8 @@ from bertedu.results.files import Row
 from bertedu.studies.pictures import (
     Score,
     committed,
+    headed_panels,
+    in_points,
     name_rows,
     print_score,
     score_curve,
@@ -78,8 +80,8 @@ def score_plot(
     readers = readers or {}
     names = [*readers, *(NAMES[system] for system in systems)]
     page = (5.2 + 4.8 * len(tasks), 1.6 + 0.62 * len(names))
-    figure, panels = plt.subplots(1, len(tasks), figsize=page, squeeze=False, sharey=True)
-    for axes, (task, heading) in zip(panels[0], tasks.items(), strict=True):
+    figure, panels = headed_panels(tasks, title, page, sharey=True)
+    for task, axes in panels.items():
         for place, scores in enumerate(readers.values()):
             if task in scores:
                 scored_bar(axes, place, scores[task], LIMIT, "s")
@@ -91,9 +93,6 @@ def score_plot(
             axes.axvline(100 * chance[task], color=LIMIT, linestyle="--")
             note(axes, "chance", (100 * chance[task], len(names) - 0.6), (5, 0))
         axes.set_xlabel(_unit(task))
-        if len(tasks) > 1 or heading:
-            axes.set_title(heading, fontsize=15)
-    figure.suptitle(title, fontsize=19)
     return Picture(figure, alt)
 
 
@@ -165,8 +164,7 @@ def task_difference(task: str, better: System, worse: System, examples: int | No
     Both were trained on all examples, or on the first so many. Raises TaskError if one was not.
     """
     count = str(examples or "all")
-    _, low, high = paired_difference(_record(), task, (*better, count), (*worse, count))
-    return 100 * low, 100 * high
+    return in_points(paired_difference(_record(), task, (*better, count), (*worse, count)))
 
 
 def difference_from(task: str, system: System, scores: Floats, examples: int | None = None) -> Ends:
@@ -177,16 +175,7 @@ def difference_from(task: str, system: System, scores: Floats, examples: int | N
     record = _record()
     sources, _ = record.outcomes(task)
     drawn = draw_systems(record, task)[*system, str(examples or "all")]
-    _, low, high = drawn.minus(drawn_reader(scores, sources))
-    return 100 * low, 100 * high
-
-
-def reader_score(task: str, scores: Floats) -> Score:
-    """Return a reader's mean over the test examples and its 95 % interval, times 100."""
-    sources, _ = _record().outcomes(task)
-    drawn = drawn_reader(scores, sources)
-    low, high = drawn.interval
-    return 100 * drawn.mean, 100 * low, 100 * high
+    return in_points(drawn.minus(drawn_reader(scores, sources)))
 
 
 def best_with_all(task: str, system: System) -> float:
