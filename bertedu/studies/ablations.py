@@ -26,12 +26,7 @@ from bertedu.finetuning.training import Hyperparameters
 from bertedu.model.loading import find_checkpoint
 from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining.run_folder import read_record
-from bertedu.results.bootstrap import (
-    BootstrapScores,
-    interval,
-    interval_over_runs,
-    run_spread,
-)
+from bertedu.results.bootstrap import BootstrapScores, interval, interval_over_runs, run_spread
 from bertedu.results.files import Row, write_csv
 from bertedu.studies.pretraining import with_earlier_runs
 

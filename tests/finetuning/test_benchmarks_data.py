@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bertedu.finetuning.benchmarks import BENCHMARKS, CONLL_TAGS, benchmark
+from bertedu.finetuning.benchmarks import BENCHMARKS, benchmark
 from bertedu.finetuning.examples import (
     Choice,
     Example,
@@ -314,7 +314,7 @@ def test_rows_become_examples(name: str, serve: Serve) -> None:
 
 
 def test_tags_have_the_numbers_of_the_hub() -> None:
-    assert tuple(FEATURES["conll2003"]["ner_tags"].feature.names) == CONLL_TAGS
+    assert tuple(FEATURES["conll2003"]["ner_tags"].feature.names) == BENCHMARKS["conll2003"].labels
 
 
 def test_classes_in_another_order_are_noticed(serve: Serve) -> None:
