@@ -8,30 +8,16 @@ sides. No model that sees only one side, however large, can beat that side's lim
 """
 
 import math
+import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-# slot -> chance that it is left out, and the words with weights that suit every topic
-_SLOTS = {
-    "determiner": (0.0, "the:6 a:3 every:1"),
-    "adjective": (0.5, "old:2 young:2 small:2 happy:2"),
-    "noun": (0.0, ""),
-    "verb": (0.0, "slept:1 waited:1"),
-    "adverb": (0.4, "loudly:1 quietly:1"),
-    "preposition": (0.2, "in:3 near:1"),
-    "article": (0.0, "the:1"),
-    "place": (0.0, "garden:1"),
-}
-_OF_TOPICS = {  # the words that suit one topic, by slot
-    "dog": ("loyal:2", "dog:8 puppy:2", "barked:7 ran:1", "loudly:3", "yard:5"),
-    "cat": ("shy:2", "cat:8 kitten:2", "purred:6 jumped:2", "softly:3", "kitchen:5"),
-    "bird": ("yellow:2", "bird:7 parrot:3", "sang:4 flew:4", "sweetly:3", "tree:5"),
-    "horse": ("fast:2", "horse:8 pony:2", "ran:4 jumped:3", "quickly:3", "field:5"),
-    "baby": ("hungry:2", "baby:7 child:3", "cried:7 laughed:1", "loudly:3", "bedroom:5"),
-    "singer": ("famous:2", "singer:6 woman:4", "sang:6 laughed:2", "sweetly:3", "theater:5"),
-}
+_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_SLOTS: dict[str, tuple[float, str]] = _TABLES["slots"]
+_OF_TOPICS: dict[str, list[str]] = _TABLES["topics"]
 _SLOTS_OF_TOPICS = ("adjective", "noun", "verb", "adverb", "place")
 TOPICS = tuple(_OF_TOPICS)
 Blanked = Sequence[str | None]  # a blank, None, is a word of which nothing is known
