@@ -3,13 +3,11 @@
 They come from the Hugging Face Hub through `datasets`; nothing of them is shipped. Without a
 network, the copy that `datasets` has kept of an earlier time is read.
 
-The published test sets have no labels. So we select on a part of train and report on the published
-dev set; nothing is selected on what is reported. Our ``dev`` is one tenth of the published train,
-drawn by a hash of the ``source`` of an example, so that no source is in both: the article of a
-question (SQuAD, KorQuAD), the video (SWAG), else the first text. ``test`` is the published dev set.
-CoNLL alone has three splits with labels, and keeps them. The training texts of SST-2 are phrases
-out of the same sentences: its ``dev`` is easier than its ``test``, and good for comparing settings
-only.
+The published test sets have no labels. So our ``test`` is the published dev set, and ``dev`` one
+tenth of the published train, drawn by a hash of the ``source`` of an example, so that no source is
+in both: the article of a question (SQuAD, KorQuAD), the video (SWAG), else the first text. CoNLL
+alone has three splits with labels, and keeps them. The training texts of SST-2 are phrases out of
+the same sentences: its ``dev`` is easier than its ``test``, good for comparing settings only.
 """
 
 import warnings

@@ -6,25 +6,15 @@ from itertools import combinations, pairwise
 
 from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, note, style
 from bertedu.results.files import Row
+from bertedu.studies import pictures
 from bertedu.studies.ablations import GRIDS, NAME, Grid, difference, same_recipe
-from bertedu.studies.pictures import (
-    committed,
-    headed_panels,
-    in_points,
-    interval_bar,
-    name_rows,
-    paper_table,
-    print_score,
-    score_curve,
-    score_of,
-)
 from bertedu.studies.verdicts import Ends
 from bertedu.text.sources import shipped
 
 # the paper's: variant -> task -> score; table 6 by layers, width and heads
-TABLE_5, TABLE_8 = paper_table("table_5"), paper_table("table_8")
+TABLE_5, TABLE_8 = pictures.paper_table("table_5"), pictures.paper_table("table_8")
 TABLE_6: dict[tuple[int, ...], dict[str, float]] = {
-    tuple(map(int, size.split())): row for size, row in paper_table("table_6").items()
+    tuple(map(int, size.split())): row for size, row in pictures.paper_table("table_6").items()
 }
 BASELINES = {"majority": "always the same", "word counts": "counted words"}
 
@@ -35,7 +25,7 @@ def results(grid: str) -> dict[tuple[str, str], Row]:
     Raises ValueError if the grid was not run.
     """
     missing = f"no results of grid {grid!r}: run `bertedu ablate {grid}`"
-    rows = committed(f"{NAME}_summary", missing, grid=grid)
+    rows = pictures.committed(f"{NAME}_summary", missing, grid=grid)
     return {(row["variant"], row["task"]): row for row in rows}
 
 
@@ -45,7 +35,7 @@ def score_lines(grid: str, task: str) -> None:
     for row in sorted(rows, key=lambda row: -float(row["mean"])):
         baseline = BASELINES.get(row["variant"])
         runs = "1 run" if row["runs"] == "1" else f"{row['runs']} runs"
-        print_score(baseline or row["variant"], row, 31, "" if baseline else runs)
+        pictures.print_score(baseline or row["variant"], row, 31, "" if baseline else runs)
 
 
 def task_intervals(grid: Grid, better: str, worse: str) -> dict[str, Ends]:
@@ -60,13 +50,15 @@ def pair_differences(grid: str, task: str) -> dict[tuple[str, str], Ends]:
 
 
 def _points(grid: Grid, task: str, better: str, worse: str) -> Ends:
-    return in_points(difference(grid, task, better, worse, shipped("results")))
+    return pictures.in_points(difference(grid, task, better, worse, shipped("results")))
 
 
 def same_recipe_intervals(grid: Grid) -> dict[str, list[Ends]]:
     """Return, task by task, the intervals of every two runs of one variant: an A/A test."""
     return {
-        task: [in_points(one) for one in same_recipe(grid, task, shipped("results")).values()]
+        task: [
+            pictures.in_points(one) for one in same_recipe(grid, task, shipped("results")).values()
+        ]
         for task in grid.tasks
     }
 
@@ -76,7 +68,7 @@ def luck(grid: str) -> dict[str, float]:
 
     It is pooled over the variants; two runs of one differ by their seeds alone.
     """
-    rows = committed(f"{NAME}_summary", grid=grid)
+    rows = pictures.committed(f"{NAME}_summary", grid=grid)
     return {row["task"]: 100 * float(row["luck"]) for row in rows}
 
 
@@ -100,24 +92,25 @@ def difference_plot(
     rows = results(grid)
     first, *others = (variant.name for variant in GRIDS[grid].variants)
     others = list(variants or others)
-    columns = min(3, len(tasks))
-    lines = -(-len(tasks) // columns)
-    page = (4.2 + 4.3 * columns, lines * (1.7 + 0.5 * len(others)))
-    figure, panels = headed_panels(tasks, title, page, columns, sharey=True)
+    across = min(3, len(tasks))
+    page = (4.2 + 4.3 * across, -(-len(tasks) // across) * (1.7 + 0.5 * len(others)))
+    figure, panels = pictures.headed_panels(tasks, title, page, across, sharey=True)
     for task, axes in panels.items():
         for place, name in enumerate(others):
             if (name, task) not in rows:
                 raise ValueError(f"{name} was not run on {task}: run `bertedu ablate {grid}`")
-            score = score_of(rows[name, task], ("minus_reference", "minus_low", "minus_high"))
+            score = pictures.score_of(
+                rows[name, task], ("minus_reference", "minus_low", "minus_high")
+            )
             color = ORANGE if score[2] < 0 else BLUE if score[1] > 0 else LIMIT
-            interval_bar(axes, place, score, color)
+            pictures.interval_bar(axes, place, score, color)
             if paper and beside and task in beside and name in paper:
                 gap = paper[name][beside[task]] - paper[first][beside[task]]
                 axes.plot(gap, place, "D", ms=10, mfc="none", mec="black", mew=2)
         axes.axvline(0, color=LIMIT, linestyle="--")
         if luck and task in luck:
             axes.axvspan(-luck[task], luck[task], color=LIMIT, alpha=0.18, linewidth=0)
-        name_rows(axes, others)
+        pictures.name_rows(axes, others)
         axes.set_xlabel(f"points from {first}")
         axes.locator_params(axis="x", nbins=6)  # the labels of more would touch
     return Picture(figure, alt)
@@ -127,16 +120,16 @@ def difference_plot(
 def step_curves(tasks: Mapping[str, str], title: str, alt: str) -> Picture:
     """Draw scores against pre-training steps (figure 5) for both kinds of model: a panel a task."""
     rows = results("steps")
-    figure, panels = headed_panels(tasks, title, (7.5 * len(tasks) + 1, 5.6))
+    figure, panels = pictures.headed_panels(tasks, title, (7.5 * len(tasks) + 1, 5.6))
     for task, axes in panels.items():
         for kind, color in (("both sides", BLUE), ("left alone", ORANGE)):
             steps = re.compile(rf"{kind}, (\d+) steps")
             points = [
-                (int(match[1]) / 1000, score_of(row))
+                (int(match[1]) / 1000, pictures.score_of(row))
                 for (variant, of), row in rows.items()
                 if of == task and (match := steps.fullmatch(variant))
             ]
-            score_curve(axes, points, kind, color, name_at_end=False)
+            pictures.score_curve(axes, points, kind, color, name_at_end=False)
         for name, label in BASELINES.items():
             score = 100 * float(rows[name, task]["mean"])
             axes.axhline(score, color=LIMIT, linestyle="--", linewidth=1.8)
@@ -152,12 +145,12 @@ def step_curves(tasks: Mapping[str, str], title: str, alt: str) -> Picture:
 def size_plot(sizes: Mapping[str, int], tasks: Mapping[str, str], title: str, alt: str) -> Picture:
     """Draw scores against parameters: ``sizes`` is variant -> parameters; a panel a task."""
     rows = results("size")
-    figure, panels = headed_panels(tasks, title, (4.6 * len(tasks), 4.8))
+    figure, panels = pictures.headed_panels(tasks, title, (4.6 * len(tasks), 4.8))
     for task, axes in panels.items():
         x = [size / 1e6 for size in sizes.values()]
         for number, (place, name) in enumerate(zip(x, sizes, strict=True)):
-            value, low, high = score_of(rows[name, task])
-            interval_bar(axes, place, (value, low, high), BLUE, upright=True)
+            value, low, high = pictures.score_of(rows[name, task])
+            pictures.interval_bar(axes, place, (value, low, high), BLUE, upright=True)
             # of two that are close, one name above and one below
             end, shift = (low, -18) if number % 2 else (high, 8)
             note(axes, name, (place, end), (0, shift), "black", ha="center", fontsize=12)

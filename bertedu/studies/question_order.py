@@ -3,8 +3,7 @@
 ``python -m bertedu.studies.question_order`` fine-tunes the models of `same_question` to mark the
 answer among three short texts: once with the question first, once with the question last. Each is
 scored twice, on the test as it is and with the questions exchanged among the texts, where reading
-the question cannot help. A row for each to `data/results/question_order.csv`; what is there is not
-run again. Notebook 13 shows it.
+the question cannot help. Runs that `data/results/question_order.csv` has are not made again.
 """
 
 from collections.abc import Mapping
