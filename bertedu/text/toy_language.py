@@ -103,7 +103,7 @@ class ToyLanguage:
 
         The forward algorithm: every topic and every way through the slots is added up.
         """
-        if not set(sentence) <= set(self.words):
+        if not sentence or not set(sentence) <= set(self.words):
             return -math.inf
         ends = float(self.forward(sentence)[-1] * self.likelihood(sentence[-1]) @ self.stop)
         return math.log(ends) if ends > 0 else -math.inf
