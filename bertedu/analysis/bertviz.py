@@ -10,7 +10,6 @@ import hashlib
 import html
 import json
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from importlib.resources import files
@@ -25,6 +24,7 @@ from bertedu.analysis.attention_view import Attention, attend, for_script
 from bertedu.analysis.views import Picture, head_grid, neuron_maps
 from bertedu.model.attention import SelfAttention
 from bertedu.model.bert import Bert, BertForPreTraining
+from bertedu.results.files import table_beside
 
 MOST_TOKENS = 64  # more rows than that, one under the other, nobody reads
 MOST_LINES = 20_000  # what the model view draws at once, one line a weight, in about a second
@@ -280,7 +280,7 @@ def _part(shown: Attention, **more: Any) -> dict[str, Any]:
 
 # -- bertviz's scripts, and the elements that they fill
 
-VIEWS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+VIEWS = table_beside(__file__)
 EDITS: Mapping[str, Sequence[Sequence[str]]] = {kind: view["edits"] for kind, view in VIEWS.items()}
 BODY = re.compile(r"requirejs\(\['jquery', 'd3'\],\s*function ?\(\$, d3\) \{(.*)\}\);", re.DOTALL)
 

@@ -9,11 +9,10 @@ import html
 import itertools
 import math
 import re
-import tomllib
 from collections.abc import Sequence
-from pathlib import Path
 
 from bertedu.analysis.views import BLUE, GREEN, ORANGE
+from bertedu.results.files import table_beside
 
 WIDTH = 900  # of every drawing, so that all letters on a page have one size
 MONO = ' font-family="Menlo, Consolas, monospace"'
@@ -110,7 +109,7 @@ class Drawing:
         return self.alt
 
 
-_OVERVIEW = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_OVERVIEW = table_beside(__file__)
 PARTS: dict[str, tuple[str, float, float, float, float]] = _OVERVIEW["parts"]
 STAGES: dict[str, dict[str, list[str]]] = _OVERVIEW["stages"]
 

@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from bertedu.finetuning.examples import (
     SPLITS,
@@ -50,7 +49,7 @@ class Benchmark:
     texts: tuple[str, ...] = ()  # columns of GLUE, beside "label"
 
 
-_TABLE = read_table(Path(__file__).with_suffix(".toml"))
+_TABLE = read_table(__file__)
 BENCHMARKS = {name: Benchmark(**entry) for name, entry in _TABLE.items()}
 
 

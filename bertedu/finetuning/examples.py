@@ -6,13 +6,13 @@ too short: `bertedu.finetuning.summary` draws whole sources.
 """
 
 import hashlib
-import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+
+from bertedu.results.files import table_beside
 
 KindName = Literal["classification", "regression", "span", "tagging", "choice"]
 SPLITS = ("train", "dev", "test")
@@ -87,11 +87,11 @@ class Task:
     pairs: bool = False  # two texts are classified or rated together, not one
 
 
-def read_table(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the entries of a TOML file, such as `tasks.toml`, by name; lists as tuples."""
+def read_table(module: str) -> dict[str, dict[str, Any]]:
+    """Return the entries of `table_beside`, such as `tasks.toml`, by name; lists as tuples."""
     return {
         name: {key: tuple(x) if isinstance(x, list) else x for key, x in entry.items()}
-        for name, entry in tomllib.loads(path.read_text(encoding="utf-8")).items()
+        for name, entry in table_beside(module).items()
     }
 
 

@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 
@@ -39,7 +38,7 @@ from bertedu.finetuning.tagging import known_spans
 from bertedu.text.corpus import Document, load_documents
 from bertedu.text.sources import read
 
-_TABLE = read_table(Path(__file__).with_suffix(".toml"))
+_TABLE = read_table(__file__)
 TOPICS, QUESTION_TYPES, TAGS = (
     _TABLE[name]["labels"] for name in ("topic", "questions", "entities")
 )

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -15,12 +14,13 @@ from torch import Tensor
 from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.config import BertConfig, Direction
 from bertedu.model.weight_files import CheckpointError, read_json, save_together
+from bertedu.results.files import table_beside
 from bertedu.text.fast_tokenizer import tokenizer_files
 
 ELMO = "bertedu-elmo"  # model_type of a model that `transformers` does not have
 DECODER = "mlm.decoder.weight"  # the token embedding itself
 DECODER_BIAS = "cls.predictions.decoder.bias"  # cls.predictions.bias under a second name
-_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+_TABLES = table_beside(__file__)
 # old files call scale and shift of a layer norm gamma and beta
 _OLD_NAMES = ((r"LayerNorm\.gamma$", "LayerNorm.weight"), (r"LayerNorm\.beta$", "LayerNorm.bias"))
 _SIZES = tuple(f.name for f in fields(BertConfig) if f.name not in ("dropout", "direction", "norm"))

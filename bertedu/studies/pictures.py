@@ -3,9 +3,7 @@
 The tables are those of ``data/results``, or of the folder that ``BERTEDU_DATA`` names.
 """
 
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 from matplotlib import pyplot as plt
@@ -14,7 +12,7 @@ from matplotlib.figure import Figure
 
 from bertedu.analysis.views import note, write_in_cell
 from bertedu.results.bootstrap import Floats
-from bertedu.results.files import Row, read_csv
+from bertedu.results.files import Row, read_csv, table_beside
 from bertedu.text.sources import shipped
 
 Score = tuple[float, float, float]  # value, low, high
@@ -33,8 +31,8 @@ def committed(table: str, missing: str = "", /, **values: str) -> list[Row]:
 
 
 def paper_table(name: str) -> dict[str, dict[str, float]]:
-    """Return a table of the paper (`paper.toml`): row -> column -> number."""
-    tables = tomllib.loads(Path(__file__).with_name("paper.toml").read_text(encoding="utf-8"))
+    """Return a table of the paper (`pictures.toml`): row -> column -> number."""
+    tables = table_beside(__file__)
     columns = tables[name].pop("columns")
     return {row: dict(zip(columns, some, strict=True)) for row, some in tables[name].items()}
 

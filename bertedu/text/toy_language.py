@@ -8,14 +8,14 @@ sides. No model that sees only one side, however large, can beat that side's lim
 """
 
 import math
-import tomllib
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-_TABLES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+from bertedu.results.files import table_beside
+
+_TABLES = table_beside(__file__)
 _SLOTS: dict[str, tuple[float, str]] = _TABLES["slots"]
 _OF_TOPICS: dict[str, list[str]] = _TABLES["topics"]
 _SLOTS_OF_TOPICS = ("adjective", "noun", "verb", "adverb", "place")
