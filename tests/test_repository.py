@@ -689,7 +689,7 @@ def python_lines(folder: str) -> int:
 
 def test_the_house_does_not_grow() -> None:
     """Lines with blanks and docstrings: more of them is a decision, made here and explained."""
-    assert python_lines("bertedu") <= 16_244
+    assert python_lines("bertedu") <= 16_242
     assert python_lines("exercises") <= 7_940
 
 

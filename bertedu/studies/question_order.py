@@ -73,10 +73,8 @@ def run_study(folder: Path, readers: Mapping[str, tuple[str, ...]], splits: Spli
         kind = QuestionAnswering(question_first=order == ORDERS[0])
         run = run_once(task, splits, setup, recipe, ["test", "exchanged"], kind=kind)
         mixed = replace(run, answers={"test": run.answers["exchanged"]})
-        for one, answered in (
-            (task_of(order, True), mixed),
-            (task, run),
-        ):  # the row that `find` looks for comes last
+        # the row that `find` looks for comes last
+        for one, answered in ((task_of(order, True), mixed), (task, run)):
             record.add(one, splits, setup, recipe, answered, "score", {"reader": reader})
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tiny_finetuning as tiny
@@ -60,6 +61,16 @@ def test_a_study_goes_on_and_its_record_gives_the_gain(
     monkeypatch.setattr(module, "READERS", readers)
     splits = tiny.span_task({"train": 8, "dev": 4, "test": 6})[1]
     splits["exchanged"] = [replace(q, question="what?") for q in splits["test"]]
+    real, written = RunRecord.add, list[Any]()
+
+    def stopped(*given: Any) -> Any:
+        if written:
+            raise KeyboardInterrupt
+        written.append(real(*given))
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(RunRecord, "add", stopped)  # between the two rows of a run
+        run_study(tmp_path, {name: some[:1] for name, some in readers.items()}, splits)
     run_study(tmp_path, {name: some[:1] for name, some in readers.items()}, splits)
     record = RunRecord(tmp_path, NAME)
     assert len(record.rows()) == 2 * 2 * 2
