@@ -68,14 +68,16 @@ def test_a_study_goes_on_and_its_record_gives_the_gain(
             raise KeyboardInterrupt
         written.append(real(*given))
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    alone = {name: some[:1] for name, some in readers.items()}
+    with monkeypatch.context() as patch:
         patch.setattr(RunRecord, "add", stopped)  # between the two rows of a run
-        run_study(tmp_path, {name: some[:1] for name, some in readers.items()}, splits)
-    run_study(tmp_path, {name: some[:1] for name, some in readers.items()}, splits)
+        with pytest.raises(KeyboardInterrupt):
+            run_study(tmp_path, alone, splits)
+    run_study(tmp_path, alone, splits)
     record = RunRecord(tmp_path, NAME)
     assert len(record.rows()) == 2 * 2 * 2
     first = record.table.read_bytes()
-    run_study(tmp_path, {name: some[:1] for name, some in readers.items()}, splits)
+    run_study(tmp_path, alone, splits)
     assert record.table.read_bytes() == first, "nothing is run twice"
     run_study(tmp_path, readers, splits)
     scores = [drawn_readers(tmp_path, task_of(order))["one"] for order in ORDERS]
