@@ -378,32 +378,18 @@ def finetune(
 def predict(
     folder: Annotated[Path, Argument(help="What `bertedu finetune --out` wrote.")],
     texts: Annotated[
-        list[str] | None,
+        list[str],
         Argument(help="One text, a pair, a question and a text, or a beginning and endings."),
-    ] = None,
-    file: Annotated[
-        Path | None, Option(help="Or a file: an input a line, its texts separated by tabs.")
-    ] = None,
+    ],
 ) -> None:
     """Ask a fine-tuned model."""
     from bertedu.finetuning.saving import load_finetuned, say_answer
-    from bertedu.text.corpus import read_text
     from bertedu.text.tokenization import check_text
 
-    if bool(texts) == bool(file):
-        raise BadParameter("give texts, or a --file with an input a line")
-    lines = read_text(file).splitlines() if file else []  # before a model is loaded
-    for text in texts or ():
+    for text in texts:  # before a model is loaded
         check_text(text)
     found = load_finetuned(folder)
-    if texts:
-        echo(say_answer(found, texts, found.ask(*texts)))
-    for number, line in enumerate(lines, start=1):
-        parts = line.split("\t")
-        try:
-            echo(say_answer(found, parts, found.ask(*parts)))
-        except ValueError as error:
-            raise ValueError(f"{file}, line {number}: {error}") from None
+    echo(say_answer(found, texts, found.ask(*texts)))
 
 
 @app.command()

@@ -85,11 +85,6 @@ def test_from_training_to_answers_to_the_table(tmp_path: Path, checkpoint: Path)
         assert result.exit_code == 0, result.output
         assert result.output.startswith(f"{answer} ("), text
 
-    file = tmp_path / "inputs.txt"
-    file.write_text("a wonderful river\nsome terrible stone\n", encoding="utf-8")
-    result = bertedu("predict", out, "--file", file)
-    assert [line.split()[0] for line in result.output.splitlines()] == ["yes", "no"]
-
     result = bertedu("summary", tmp_path / "results", "--reference", checkpoint)
     assert result.exit_code == 0, result.output
     table = {row["model"]: row for row in rows(tmp_path, "finetuning_summary")}
@@ -143,9 +138,6 @@ def test_every_kind_of_task_is_tuned_saved_and_asked(
     result = bertedu("predict", out, *texts)
     assert result.exit_code == 0, result.output
     assert result.output.strip()
-    file = tmp_path / "inputs.txt"
-    file.write_text("\t".join(texts) + "\n", encoding="utf-8")
-    assert bertedu("predict", out, "--file", file).output == result.output
 
 
 def test_what_is_recorded_is_not_run_again(
@@ -275,10 +267,7 @@ def test_predict_refuses_what_it_cannot_answer(
     assert_refused(bertedu("predict", checkpoint, "x"), "holds no fine-tuned model")
     assert_refused(bertedu("predict", tuned, "a", "b"), "give one text, not 2")
     assert_refused(bertedu("predict", tuned, " "), "a text is empty")
-    assert_refused(bertedu("predict", tuned), "give texts, or a --file", 2)
-    both = bertedu("predict", tuned, "x", "--file", tmp_path / "x")
-    assert_refused(both, "give texts, or a --file", 2)
-    assert_refused(bertedu("predict", tuned, "--file", tmp_path / "nowhere.txt"), "No such file")
+    assert_refused(bertedu("predict", tuned), "Missing argument", 2)
     broken = tmp_path / "broken"
     broken.mkdir()
     for path in tuned.iterdir():
@@ -286,34 +275,6 @@ def test_predict_refuses_what_it_cannot_answer(
     whole = (broken / "model.safetensors").read_bytes()
     (broken / "model.safetensors").write_bytes(whole[: len(whole) // 2])
     assert_refused(bertedu("predict", broken, "x"), "is broken or only half there")
-
-
-@pytest.mark.parametrize(
-    ("content", "line", "message"),
-    [
-        ("a house\n\na stone\n", 2, "a text is empty"),
-        ("a house\na river\n   \n", 3, "a text is empty"),
-        ("a\tb\tc\n", 1, "give one text, not 3"),
-        ("a house\na\t\n", 2, "give one text, not 2"),
-    ],
-)
-def test_a_line_that_cannot_be_answered_is_named(
-    tmp_path: Path, tuned: Path, content: str, line: int, message: str
-) -> None:
-    file = tmp_path / "inputs.txt"
-    file.write_text(content, encoding="utf-8")
-    result = bertedu("predict", tuned, "--file", file)
-    assert result.exit_code == 1
-    assert f"Error: {file}, line {line}: {message}" in result.output
-    assert len(result.output.splitlines()) == line, "what came before it is answered"
-
-
-def test_a_file_that_is_no_text_is_refused(tmp_path: Path, tuned: Path) -> None:
-    file = tmp_path / "inputs.txt"
-    file.write_bytes(b"a house\n\xff\xfe\n")
-    result = bertedu("predict", tuned, "--file", file)
-    assert result.exit_code == 1
-    assert result.output.startswith("Error: ")
 
 
 def test_a_summary_of_nothing_is_refused(tmp_path: Path) -> None:

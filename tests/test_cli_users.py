@@ -221,26 +221,6 @@ def test_bytes_that_are_no_utf_8_are_refused_in_one_line(
         assert "Character 4 of this text is half a surrogate pair" in one_line_error(run(*words))
 
 
-@pytest.mark.parametrize(
-    ("content", "problem"),
-    [
-        (b"\x89PNG\r\n\x1a\n\0", "is not text: it holds NUL bytes"),
-        (b"good\nb\xe9d", "is not UTF-8: byte 0xe9 at position 6"),
-        (b"", "is empty"),
-        (b"\xef\xbb\xbf \n\n", "is empty"),
-    ],
-)
-def test_a_file_that_holds_no_text_is_named_before_a_model_is_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, problem: str
-) -> None:
-    monkeypatch.setattr(
-        "bertedu.finetuning.saving.load_finetuned", lambda *_: pytest.fail("loaded a model first")
-    )
-    file = tmp_path / "inputs"
-    file.write_bytes(content)
-    assert f"{file} {problem}" in one_line_error(run("predict", tmp_path, "--file", file))
-
-
 # -- fill
 
 

@@ -105,9 +105,8 @@ def measure(weights: Tensor, tokens: Sequence[str]) -> Tensor:
 def rollout(weights: Tensor) -> Tensor:
     """Follow attention through all layers: (L, A, S, S) -> (S, S) (Abnar and Zuidema, 2020).
 
-    Half of what a layer passes on is its heads' mean, half is the residual: 0.5 A + 0.5 I. Row i of
-    the product over layers says from which input tokens the state of token i was mixed, if every
-    value were passed on unchanged. Rows sum to 1.
+    A layer passes on 0.5 A + 0.5 I, its heads' mean and the residual. Row i of the product over
+    layers says from which input tokens state i was mixed, were values unchanged. Rows sum to 1.
     """
     size = weights.shape[-1]
     steps = 0.5 * weights.mean(dim=1) + 0.5 * torch.eye(size)

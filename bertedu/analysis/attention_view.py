@@ -86,11 +86,6 @@ class AttentionView:
         self.shown, self.query = list(zip(shown, starts, strict=True)), query
         for one, (first, second) in self.shown:
             heads, size = one.weights.shape[1], len(one.tokens)
-            if one.weights.shape != (len(one.layers), heads, size, size):
-                raise ValueError(
-                    f"{one.name}: weights {tuple(one.weights.shape)} do not fit "
-                    f"{len(one.layers)} layers and {size} tokens"
-                )
             if first not in one.layers or not 1 <= second <= heads:
                 raise ValueError(
                     f"{one.name} shows layers {one.layers} with heads 1 to {heads}, "

@@ -24,6 +24,7 @@ from bertedu.analysis.attention_view import Attention, attend, for_script
 from bertedu.analysis.views import Picture, head_grid, neuron_maps
 from bertedu.model.attention import SelfAttention
 from bertedu.model.bert import Bert, BertForPreTraining
+from bertedu.results.files import table_beside
 
 MOST_TOKENS = 64  # more rows than that, one under the other, nobody reads
 MOST_LINES = 20_000  # what the model view draws at once, one line a weight, in about a second
@@ -45,12 +46,12 @@ class BertvizView:
         self._data = for_script(
             json.loads(json.dumps(params), parse_float=lambda number: round(float(number), 4))
         )
-        how, choices = HELP_AND_CHOICES[kind]
         padding = "padding:8px;" if kind == "neuron" else ""
         self._body = (
-            f'<p>{how}</p><div class="bertviz" style="{padding}'
+            f'<p>{VIEWS[kind]["how"]}</p><div class="bertviz" style="{padding}'
             "font-family:'Helvetica Neue', Helvetica, Arial, sans-serif;\">"
-            f'<span style="user-select:none">{choices}{models} </span><div id="vis"></div></div>'
+            f'<span style="user-select:none">{VIEWS[kind]["choices"]}{models} </span>'
+            '<div id="vis"></div></div>'
         )
         self._script = _script(kind)
 
@@ -279,55 +280,9 @@ def _part(shown: Attention, **more: Any) -> dict[str, Any]:
 
 # -- bertviz's scripts, and the elements that they fill
 
-# how to use a view, and bertviz's own markup of what is chosen above it
-HELP_AND_CHOICES = {
-    "head": (
-        "Point at a token: left attends, right is attended to. Each square is a head, from the "
-        "left: click to hide or show it, double-click for it alone.",
-        'Layer: <select id="layer"></select>',
-    ),
-    "model": (
-        "A row a layer, a column a head. Click on a head to see its tokens; click again to close "
-        "it.",
-        "",
-    ),
-    "neuron": (
-        "Point at a token, then click on its plus sign: query × key, number by number, adds up to "
-        "q · k; softmax makes it the weight.",
-        '<span class="dropdown-label">Layer: </span><select id="layer"></select> '
-        '<span class="dropdown-label">Head: </span> <select id="att_head"></select>',
-    ),
-}
+VIEWS = table_beside(__file__)
+EDITS: Mapping[str, Sequence[Sequence[str]]] = {kind: view["edits"] for kind, view in VIEWS.items()}
 BODY = re.compile(r"requirejs\(\['jquery', 'd3'\],\s*function ?\(\$, d3\) \{(.*)\}\);", re.DOTALL)
-# bertviz counts layers and heads from 0; the paper, and this course, from 1
-EDITS: Mapping[str, Sequence[tuple[str, str]]] = {
-    "head": [("val(layer).text(layer)", "val(layer).text(layer + 1)")],
-    "model": [
-        (".text(config.heads[i])", ".text(config.heads[i] + 1)"),
-        (".text(config.layers[i])", ".text(config.layers[i] + 1)"),
-        (
-            "'Layer ' + config.layers[layerIndex] + \", Head \" + config.heads[headIndex]",
-            "`Layer ${config.layers[layerIndex] + 1}, head ${config.heads[headIndex] + 1}`",
-        ),
-        (  # on a narrow page it shrinks as a whole; as shipped, the last layer is cut off
-            '.attr("width", DIV_WIDTH)',
-            '.attr("viewBox", `0 0 ${DIV_WIDTH} ${config.divHeight}`).attr("width", DIV_WIDTH)'
-            '.style("max-width", "100%").style("height", "auto")',
-        ),
-    ],
-    "neuron": [
-        (
-            'layerSelect.append($("<option />").val(i).text(i))',
-            'layerSelect.append($("<option />").val(i).text(params.layer_names[i]))',
-        ),
-        (
-            'headSelect.append($("<option />").val(i).text(i))',
-            'headSelect.append($("<option />").val(i).text(i + 1))',
-        ),
-        # wider than many pages: one scrolls, and loses nothing at the right
-        ('.attr("width", "100%")', '.attr("width", "100%").style("min-width", "1040px")'),
-    ],
-}
 
 
 def _script(kind: str) -> str:

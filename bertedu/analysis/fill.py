@@ -90,10 +90,9 @@ def blank_logits(
     `[UNK]` to it, which it knows from rare characters.
 
     The halves of an ELMo never saw each other's side. If, given the word w, the two sides were
-    independent, then P(w | left, right) would be proportional to
-    P(w | left) P(w | right) / P(w). They are not quite; but on held-out text this beats the plain
-    product, which counts twice that a word is frequent, and it beats the mean of the two. P(w) is
-    in the model: its output bias starts at the logarithms of the word counts, and hardly moves.
+    independent, P(w | left, right) would be proportional to P(w | left) P(w | right) / P(w): on
+    held-out text this beats the plain product and the mean of the two. P(w) is in the model: its
+    output bias starts at the logarithms of the word counts, and hardly moves.
     """
     if not isinstance(text, str):
         raise TypeError(f"the text must be a string, not {type(text).__name__}")

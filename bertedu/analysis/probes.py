@@ -154,12 +154,9 @@ def probe(
 
     ``states`` are (S, H) for each text; the first ``train`` texts are learned from. Besides the
     "probe": the "control" task, with labels drawn once for each word type, and two that see no
-    states: "look-up", the usual answer for the word, and "majority". "probe, both ways" and
-    "look-up, both ways" count only words that the first texts write both ways, the rarer one in a
-    fifth of the cases or more: there a list of words is of little use.
-
-    Returns for each how many words of each other text it gets right, and how many are asked, both
-    (texts,).
+    states: "look-up", the usual answer for the word, and "majority". "…, both ways" count only
+    words that the first texts write both ways, the rarer one in a fifth of the cases or more.
+    Returns for each how many words of each other text it gets right, and of how many, (texts,).
     """
     pairs = list(zip(states, texts, strict=True))
     rows = np.concatenate([state[list(text.capital)].numpy() for state, text in pairs])

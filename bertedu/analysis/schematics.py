@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 
 from bertedu.analysis.views import BLUE, GREEN, ORANGE
+from bertedu.results.files import table_beside
 
 WIDTH = 900  # of every drawing, so that all letters on a page have one size
 MONO = ' font-family="Menlo, Consolas, monospace"'
@@ -108,32 +109,9 @@ class Drawing:
         return self.alt
 
 
-PARTS: dict[str, tuple[str, float, float, float, float]] = {  # words, and place in the overview
-    "pieces": ("word\npieces", 64, 36, 80, 68),
-    "sums": ("token\n+ segment\n+ position", 166, 36, 108, 68),
-    "attention": ("self-\nattention", 308, 36, 92, 68),
-    "norm": ("add &\nnorm", 416, 36, 58, 68),
-    "forward": ("feed-\nforward", 490, 36, 78, 68),
-    "norm again": ("add &\nnorm", 584, 36, 58, 68),
-    "MLM": ("MLM: the hidden word", 694, 6, 198, 32),
-    "NSP": ("NSP: does B follow A?", 694, 54, 198, 32),
-    "task": ("task: your own labels", 694, 102, 198, 32),
-}
-LAYER = ["attention", "norm", "forward", "norm again"]
-TASK = ["task"]
-STAGES = {  # stage -> notebook -> the parts it is about
-    "start": {"00": [*PARTS]},
-    "tokenize": {"01": ["pieces"]},
-    "embed": {"02": ["sums"]},
-    "attend": {"03": ["attention"]},
-    "encode": {"04": LAYER},
-    "pre-train": {"05": ["MLM"], "06": ["NSP"], "07": ["sums", *LAYER, "MLM", "NSP"]},
-    "fine-tune": {"08": TASK, "09": TASK, "10": TASK, "11": TASK, "12": LAYER + TASK},
-    "compare": {"13": ["attention"], "14": [*LAYER, "MLM"]},
-    "read": {"15": ["attention"]},
-    "real weights": {"16": ["sums", *LAYER]},
-    "after": {"17": ["MLM", "NSP"], "18": ["sums", *LAYER]},
-}
+_OVERVIEW = table_beside(__file__)
+PARTS: dict[str, tuple[str, float, float, float, float]] = _OVERVIEW["parts"]
+STAGES: dict[str, dict[str, list[str]]] = _OVERVIEW["stages"]
 
 
 def you_are_here(notebook: str) -> Drawing:

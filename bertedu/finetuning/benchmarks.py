@@ -3,13 +3,11 @@
 They come from the Hugging Face Hub through `datasets`; nothing of them is shipped. Without a
 network, the copy that `datasets` has kept of an earlier time is read.
 
-The published test sets have no labels. So we select on a part of train and report on the published
-dev set; nothing is selected on what is reported. Our ``dev`` is one tenth of the published train,
-drawn by a hash of the ``source`` of an example, so that no source is in both: the article of a
-question (SQuAD, KorQuAD), the video (SWAG), else the first text. ``test`` is the published dev set.
-CoNLL alone has three splits with labels, and keeps them. The training texts of SST-2 are phrases
-out of the same sentences: its ``dev`` is easier than its ``test``, and good for comparing settings
-only.
+The published test sets have no labels. So our ``test`` is the published dev set, and ``dev`` one
+tenth of the published train, drawn by a hash of the ``source`` of an example, so that no source is
+in both: the article of a question (SQuAD, KorQuAD), the video (SWAG), else the first text. CoNLL
+alone has three splits with labels, and keeps them. The training texts of SST-2 are phrases out of
+the same sentences: its ``dev`` is easier than its ``test``, good for comparing settings only.
 """
 
 import warnings
@@ -29,14 +27,13 @@ from bertedu.finetuning.examples import (
     Task,
     TaskError,
     collect,
+    read_table,
     split_by,
 )
 from bertedu.finetuning.tagging import iob2
 from bertedu.results.files import Row  # with the columns of the Hub
 
 Source = tuple[str, Iterable[Row]]  # what to call it in a message, and its rows
-# Labels and tags are in the order of the Hub, where they are numbers.
-CONLL_TAGS = ("O", *(f"{part}-{kind}" for kind in ("PER", "ORG", "LOC", "MISC") for part in "BI"))
 
 
 @dataclass(frozen=True)
@@ -46,59 +43,14 @@ class Benchmark:
     kind: KindName
     about: str
     metric: str  # the one that the paper reports
-    hub: tuple[str, str | None]  # dataset and configuration
+    hub: tuple[str, ...]  # dataset, and a configuration if it has several
     splits: tuple[str, ...] = ("train", "validation")  # train and dev (and test)
     labels: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()  # columns of GLUE, beside "label"
 
 
-_PAIR, _QUESTIONS = "sentence1 sentence2", "question1 question2"
-_FOLLOWS = "entailment not_entailment"
-_NLI = ("accuracy", "entailment neutral contradiction", "premise hypothesis")
-_GLUE = (
-    ("cola", "is a sentence grammatical?", "matthews", "unacceptable acceptable", "sentence"),
-    ("sst2", "film reviews, good or bad", "accuracy", "negative positive", "sentence"),
-    ("mrpc", "do two sentences say the same?", "binary_f1", "not_equivalent equivalent", _PAIR),
-    ("qqp", "do two questions ask the same?", "binary_f1", "not_duplicate duplicate", _QUESTIONS),
-    ("stsb", "how similar are they, 0 to 5?", "spearman", "", _PAIR),
-    ("mnli", "does it follow? Matched texts", *_NLI),
-    ("mnli-mm", "does it follow? Other kinds of text", *_NLI),
-    ("qnli", "does a sentence answer a question?", "accuracy", _FOLLOWS, "question sentence"),
-    ("rte", "does it follow? A small set", "accuracy", _FOLLOWS, _PAIR),
-)
-
-
-def _glue(name: str, about: str, metric: str, labels: str, texts: str) -> Benchmark:
-    kind: KindName = "classification" if labels else "regression"
-    dev = {"mnli": "_matched", "mnli-mm": "_mismatched"}.get(name, "")
-    hub, splits = ("nyu-mll/glue", name.removesuffix("-mm")), ("train", f"validation{dev}")
-    return Benchmark(kind, about, metric, hub, splits, tuple(labels.split()), tuple(texts.split()))
-
-
-BENCHMARKS = {
-    **{f"glue/{row[0]}": _glue(*row) for row in _GLUE},
-    "squad": Benchmark("span", "SQuAD 1.1: mark the answer", "f1", ("rajpurkar/squad", None)),
-    "squad_v2": Benchmark(
-        "span", "SQuAD 2.0: mark the answer, if any", "f1", ("rajpurkar/squad_v2", None)
-    ),
-    "korquad": Benchmark(
-        "span",
-        "KorQuAD 1.0: mark the answer, in Korean",
-        "character_f1",
-        ("KorQuAD/squad_kor_v1", None),
-    ),
-    "conll2003": Benchmark(
-        "tagging",
-        "mark persons, organizations, places and other names in the news",
-        "f1",
-        ("lhoestq/conll2003", None),
-        ("train", "validation", "test"),
-        CONLL_TAGS,
-    ),
-    "swag": Benchmark(
-        "choice", "which of four endings comes next?", "accuracy", ("allenai/swag", "regular")
-    ),
-}
+_TABLE = read_table(__file__)
+BENCHMARKS = {name: Benchmark(**entry) for name, entry in _TABLE.items()}
 
 
 def benchmark(name: str) -> Task:
@@ -161,7 +113,7 @@ def _from_hub(name: str) -> list[Source]:
         datasets.config.HF_HUB_OFFLINE = before
     sources: list[Source] = []
     for split in spec.splits:
-        source = " ".join(filter(None, (*spec.hub, split)))
+        source = " ".join((*spec.hub, split))
         if split not in found:
             raise TaskError(f"{source} is not on the Hub any more; {changed}")
         feature = found[split].features.get("ner_tags" if spec.kind == "tagging" else "label")

@@ -70,9 +70,8 @@ def _load_bert(name: str, dropout: float, untrained: bool, seed: int) -> tuple[B
 def with_bilstm(encoder: Encoder) -> BiLSTMFeatures:
     """Put a new BiLSTM on an encoder that is fine-tuned with it (paper, table 5, last row).
 
-    A layer norm follows, which the paper does not name. Without one the head gets states a fifth as
-    large as any other variant's, and a tagger still says "no name" everywhere after three epochs:
-    the row of the table would be about a start, not about a direction.
+    A layer norm follows, which the paper does not name: without one the head gets states a fifth as
+    large as any other variant's, and a tagger says "no name" everywhere after three epochs.
     """
     return BiLSTMFeatures(encoder, LSTM_SIZE, layer_norm=True)
 

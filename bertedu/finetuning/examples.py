@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from bertedu.results.files import table_beside
+
 KindName = Literal["classification", "regression", "span", "tagging", "choice"]
 SPLITS = ("train", "dev", "test")
 
@@ -83,6 +85,14 @@ class Task:
     metric: str  # the one that selects on dev: the higher, the better
     load: Callable[[], Splits]
     pairs: bool = False  # two texts are classified or rated together, not one
+
+
+def read_table(module: str) -> dict[str, dict[str, Any]]:
+    """Return the entries of `table_beside`, such as `tasks.toml`, by name; lists as tuples."""
+    return {
+        name: {key: tuple(x) if isinstance(x, list) else x for key, x in entry.items()}
+        for name, entry in table_beside(module).items()
+    }
 
 
 def check_examples(task: Task, splits: Splits) -> None:

@@ -162,17 +162,14 @@ def _key(task: Task, setup: Setup, recipe: Hyperparameters) -> Row:
 
 
 def _replaced(rows: list[Row], new: Row, same: Row) -> list[Row]:
-    """Put a row in the place of those with the ``same`` values."""
-    return sorted([*(row for row in rows if not _has(row, same)), new], key=_order)
+    """Put a row in the place of those with the ``same`` values, all in one order."""
+    columns = ("task", "purpose", "model", "method", *KEY[3:])
+    kept = [row for row in rows if not _has(row, same)]
+    return sorted([*kept, new], key=lambda row: [str(row.get(name, "")) for name in columns])
 
 
 def _has(row: Row, values: Row) -> bool:
     return all(row[name] == str(value) for name, value in values.items())
-
-
-def _order(row: Row) -> tuple[str, ...]:
-    columns = ("task", "purpose", "model", "method", *KEY[3:])
-    return tuple(str(row.get(name, "")) for name in columns)
 
 
 def pack(outcomes: Outcomes) -> str:

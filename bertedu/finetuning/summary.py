@@ -116,10 +116,9 @@ def draw_systems(
 def summarize_task(record: RunRecord, task: str, reference: System) -> list[Row]:
     """Return a row for each system: its mean over seeds, intervals, and how it differs.
 
-    ``low`` and ``high`` hold for other test texts and other fine-tuning seeds together;
-    ``seeds_low`` and ``seeds_high`` for other seeds on the same texts. None of them holds for other
-    pre-training runs: the checkpoints of a system are these. ``minus_reference`` is this system
-    minus ``reference`` on the same draws of texts, and, if both have the same seeds, of seeds.
+    ``low`` and ``high`` hold for other test texts and fine-tuning seeds together; ``seeds_low`` and
+    ``seeds_high`` for other seeds on the same texts; none for other pre-training runs.
+    ``minus_reference`` is this system minus ``reference`` on the same draws of texts, and seeds.
     """
     drawn = draw_systems(record, task)
     rows = []

@@ -24,7 +24,6 @@ from bertedu.finetuning.examples import (
     AnyExample,
     Choice,
     Example,
-    KindName,
     Question,
     Splits,
     Tagged,
@@ -32,29 +31,18 @@ from bertedu.finetuning.examples import (
     TaskError,
     check_examples,
     collect,
+    read_table,
     split_by,
 )
 from bertedu.finetuning.tagging import known_spans
 from bertedu.text.corpus import Document, load_documents
 from bertedu.text.sources import read
 
-TOPICS = (
-    "Arts",
-    "Biology and health sciences",
-    "Everyday life",
-    "Geography",
-    "History",
-    "Mathematics",
-    "People",
-    "Philosophy and religion",
-    "Physical sciences",
-    "Society and social sciences",
-    "Technology",
+_TABLE = read_table(__file__)
+TOPICS, QUESTION_TYPES, TAGS = (
+    _TABLE[name]["labels"] for name in ("topic", "questions", "entities")
 )
-QUESTION_TYPES = ("ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM")
 ENTITY_TYPES = {"Geography": "PLACE", "People": "PERSON", "Biology and health sciences": "LIFE"}
-TAGS = ("O", *(f"{part}-{kind}" for kind in ENTITY_TYPES.values() for part in "BI"))
-METRICS: dict[KindName, str] = {"regression": "pearson", "span": "f1", "tagging": "f1"}
 Rows = Iterator[tuple[str, AnyExample]]  # with the split of each
 Dice = np.random.Generator
 Articles = list[Document]
@@ -282,53 +270,23 @@ def _entities() -> Rows:
 
 # -- the table
 
-ABOUT = {
-    "sentiment": "film reviews, fresh or rotten (the role of SST-2)",
-    "topic": "the heading of a sentence's article, of eleven; derived",
-    "questions": "what kind of answer a question asks for (TREC), of six",
-    "valence": "how good it sounds, -4 to 4, as people rated it (the role of STS-B)",
-    "description": "does a description fit a text? (the role of QNLI); derived",
-    "next": "which of four sentences comes next? (the role of SWAG); derived",
-    "answer": "who or what is described? Mark it in a text (the role of SQuAD 1.1); derived",
-    "answer-or-none": (
-        "the same, where one text in three has no answer (the role of SQuAD 2.0); derived"
-    ),
-    "entities": (
-        "places, people and living things, those of the test unseen (CoNLL's role); derived"
-    ),
+
+def _load(name: str) -> Splits:
+    return collect(_ROWS[name]())
+
+
+_ROWS: dict[str, Callable[[], Rows]] = {
+    "sentiment": _sentiment,
+    "topic": partial(_per_article, _topic, "topic"),
+    "questions": _questions,
+    "valence": _valence,
+    "description": partial(_per_article, _description, "description"),
+    "next": partial(_per_article, _next, "next"),
+    "answer": partial(_per_article, _answer, "answer"),
+    "answer-or-none": partial(_per_article, partial(_answer, none_share=1 / 3), "answer or none"),
+    "entities": _entities,
 }
-
-
-def _task(
-    name: str,
-    rows: Callable[[], Rows],
-    labels: tuple[str, ...] = (),
-    kind: KindName = "classification",
-    pairs: bool = False,
-) -> Task:
-    metric = METRICS.get(kind, "accuracy")
-    return Task(name, kind, ABOUT[name], labels, metric, lambda: collect(rows()), pairs)
-
-
-_topics = partial(_per_article, _topic, "topic")
-_descriptions = partial(_per_article, _description, "description")
-_endings = partial(_per_article, _next, "next")
-_answers = partial(_per_article, _answer, "answer")
-_answers_or_none = partial(_per_article, partial(_answer, none_share=1 / 3), "answer or none")
-TASKS = {
-    task.name: task
-    for task in (
-        _task("sentiment", _sentiment, ("rotten", "fresh")),
-        _task("topic", _topics, TOPICS),
-        _task("questions", _questions, QUESTION_TYPES),
-        _task("valence", _valence, kind="regression"),
-        _task("description", _descriptions, ("no", "yes"), pairs=True),
-        _task("next", _endings, kind="choice"),
-        _task("answer", _answers, kind="span"),
-        _task("answer-or-none", _answers_or_none, kind="span"),
-        _task("entities", _entities, TAGS, kind="tagging"),
-    )
-}
+TASKS = {name: Task(name, load=partial(_load, name), **entry) for name, entry in _TABLE.items()}
 
 
 # -- any task by its name

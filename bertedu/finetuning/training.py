@@ -105,11 +105,7 @@ def score_items(model: TaskModel, items: Sequence[Item], bfloat16: bool = False)
 
 
 def dev_metric(
-    model: TaskModel,
-    metric: str,
-    examples: Examples,
-    items: Sequence[Item],
-    bfloat16: bool = False,
+    model: TaskModel, metric: str, examples: Examples, items: Sequence[Item], bfloat16: bool = False
 ) -> float:
     """Score a model on dev, where it may set what it needs to set (see `Kind.calibrate`)."""
     kind = model.kind

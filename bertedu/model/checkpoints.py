@@ -125,8 +125,6 @@ def load_weights(
     """Copy tensors under Hugging Face's names into our model.
 
     Names may be those of old files (gamma, beta), or lack the "bert." of an encoder saved alone.
-    One thing differs in training: `transformers` never moves the row of [PAD] by looking it up
-    (``padding_idx=0``). Ours has no such rule; with the padding mask, no gradient gets there.
     Returns the parts that the file lacks as a whole: heads and pooler, which keep the random
     weights they were made with; and the names of tensors that have no place. Raises
     CheckpointError, and changes nothing, if a tensor is missing, has another shape, is quantized or

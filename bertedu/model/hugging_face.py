@@ -14,43 +14,17 @@ from torch import Tensor
 from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.config import BertConfig, Direction
 from bertedu.model.weight_files import CheckpointError, read_json, save_together
+from bertedu.results.files import table_beside
 from bertedu.text.fast_tokenizer import tokenizer_files
 
 ELMO = "bertedu-elmo"  # model_type of a model that `transformers` does not have
 DECODER = "mlm.decoder.weight"  # the token embedding itself
 DECODER_BIAS = "cls.predictions.decoder.bias"  # cls.predictions.bias under a second name
-# ours -> Hugging Face's, applied one after the other to every name
-_TO_HUGGING_FACE = (
-    (r"embeddings\.token\.", "embeddings.word_embeddings."),
-    (r"embeddings\.position\.", "embeddings.position_embeddings."),
-    (r"embeddings\.segment\.", "embeddings.token_type_embeddings."),
-    (r"embeddings\.norm\.", "embeddings.LayerNorm."),
-    (r"encoder\.layers\.(\d+)\.", r"encoder.layer.\1."),
-    (r"\.attention_norm\.", ".attention.output.LayerNorm."),
-    (r"\.attention\.output\.(weight|bias)", r".attention.output.dense.\1"),
-    (r"\.attention\.(query|key|value)\.", r".attention.self.\1."),
-    (r"\.feed_forward_norm\.", ".output.LayerNorm."),
-    (r"\.feed_forward\.(intermediate|output)\.", r".\1.dense."),
-    (r"^mlm\.transform\.", "cls.predictions.transform.dense."),
-    (r"^mlm\.norm\.", "cls.predictions.transform.LayerNorm."),
-    (r"^mlm\.decoder\.bias", "cls.predictions.bias"),
-    (r"^mlm\.decoder\.weight", "cls.predictions.decoder.weight"),
-    (r"^nsp\.classifier\.", "cls.seq_relationship."),
-)
+_TABLES = table_beside(__file__)
 # old files call scale and shift of a layer norm gamma and beta
 _OLD_NAMES = ((r"LayerNorm\.gamma$", "LayerNorm.weight"), (r"LayerNorm\.beta$", "LayerNorm.bias"))
 _SIZES = tuple(f.name for f in fields(BertConfig) if f.name not in ("dropout", "direction", "norm"))
 _OLD_SIZES = {"layer_norm_eps": 1e-12, "initializer_range": 0.02}  # not in the first configs
-# relatives of BERT on the Hub, and the first thing in which each is another model
-_RELATIVES = {
-    "roberta": "it counts positions from 2, has no segments, and cuts words into bytes",
-    "distilbert": "it has no segments and no pooler, and other names for everything",
-    "albert": "its layers share one set of weights, and its embeddings are factorized",
-    "electra": "its head tells replaced words from real ones, and its embeddings may be narrower",
-    "deberta": "its attention uses relative positions",
-    "modernbert": "it turns queries and keys by their position, and norms come before",
-    "gpt2": "it reads from left to right, and its norms come before each sub-layer",
-}
 # settings of `transformers` that would make other numbers of the same weights
 _MUST_BE = {
     "hidden_act": ("gelu", "only gelu is known"),
@@ -64,7 +38,7 @@ _MUST_BE = {
 
 def hugging_face_name(name: str) -> str:
     """Translate the name of one of our parameters, e.g. `bert.embeddings.token.weight`."""
-    for ours, theirs in _TO_HUGGING_FACE:
+    for ours, theirs in _TABLES["names"]:
         name = re.sub(ours, theirs, name)
     return name
 
@@ -119,7 +93,8 @@ def read_config(folder: Path, kinds: Collection[str] = ("bert",)) -> BertConfig:
     sizes_only = model_type is None and set(_SIZES) - set(_OLD_SIZES) <= set(values)
     if model_type not in kinds and not sizes_only:
         named = "" if model_type is None else f", and is {model_type!r}"
-        why = f": {_RELATIVES[model_type]}" if model_type in _RELATIVES else ""
+        relative = _TABLES["relatives"].get(model_type)
+        why = f": {relative}" if relative else ""
         raise CheckpointError(
             f"{path} does not describe a BERT (model_type must be 'bert'{named}{why})"
         )

@@ -120,7 +120,10 @@ def read_tokenizer(folder: Path, rows: int) -> Tokenizer:
             tokenizer = Tokenizer.from_file(str(whole))
         else:
             tokenizer = _read_vocabulary(folder, settings)
-        _apply_settings(tokenizer, settings)
+        if isinstance(normalizer := tokenizer.normalizer, normalizers.BertNormalizer):
+            for theirs in _NORMALIZER.keys() & settings:  # they have the last word
+                setattr(normalizer, _NORMALIZER[theirs], settings[theirs])
+            tokenizer.normalizer = normalizer
     except Exception as error:  # tokenizers raises nothing narrower
         raise CheckpointError(f"{folder} has no usable vocabulary: {error}") from None
     tokenizer.no_truncation()
@@ -147,17 +150,6 @@ def _read_vocabulary(folder: Path, settings: dict[str, Any]) -> Tokenizer:
     if lost:
         raise ValueError(f"vocab.txt has no {' and no '.join(lost)}")
     return bert_tokenizer(lines)
-
-
-def _apply_settings(tokenizer: Tokenizer, settings: dict[str, Any]) -> None:
-    """Let `tokenizer_config.json` have the last word, as in `transformers`."""
-    normalizer = tokenizer.normalizer
-    if not isinstance(normalizer, normalizers.BertNormalizer):
-        return
-    for theirs, ours in _NORMALIZER.items():
-        if theirs in settings:
-            setattr(normalizer, ours, settings[theirs])
-    tokenizer.normalizer = normalizer
 
 
 def download(name: str) -> Path:

@@ -8,10 +8,7 @@ from bertedu.text.tokenization import SPECIAL_TOKENS
 
 
 def next_words(
-    ids: Tensor,
-    direction: Direction,
-    share: float = 1.0,
-    generator: torch.Generator | None = None,
+    ids: Tensor, direction: Direction, share: float = 1.0, generator: torch.Generator | None = None
 ) -> tuple[Tensor, Tensor]:
     """Say which position is to predict which word, when nothing is masked.
 

@@ -1,9 +1,8 @@
 """Pre-training on the toy language, beside the best that anybody could do.
 
-A loss alone says little: is 0.9 good? For the toy language the answer is known. Of every held-out
-word, `text.toy_language` knows the exact chance given what stands left of it, right of it, or on
-both sides; the mean of -log of that chance is the *limit* of a reader of that side. Whoever comes
-below it in the long run has seen something that it should not see.
+Of every held-out word, `text.toy_language` knows the exact chance given what stands left of it,
+right of it, or on both sides; the mean of -log of that chance is the *limit* of a reader of that
+side. Whoever comes below it in the long run has seen something that it should not see.
 """
 
 import time

@@ -78,9 +78,8 @@ def interval_over_runs(
     """Return the 95 % interval of a mean or a difference of means, for other texts and other runs.
 
     ``drawn`` is the value on texts drawn again; ``runs`` how many runs each of its means is of, and
-    none for what has no luck of training; ``spread`` as from `run_spread`. The two kinds of luck
-    are independent, so their variances are added; the spread is an estimate from few runs, so the
-    interval is Student's t.
+    none for what has no luck of training; ``spread`` as from `run_spread`. The variances of the two
+    kinds of luck are added, and since the spread is of few runs, the interval is Student's t.
     """
     from scipy.stats import t
 

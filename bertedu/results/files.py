@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -49,6 +50,11 @@ def read_csv(path: Path) -> list[Row]:
     except FileNotFoundError:
         return []
     return list(csv.DictReader(io.StringIO(text)))
+
+
+def table_beside(module: str) -> dict[str, Any]:
+    """Read the TOML file that lies beside a module (``__file__``) and has its name."""
+    return tomllib.loads(Path(module).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
 def write_csv(path: Path, rows: Sequence[Row]) -> None:

@@ -4,51 +4,17 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import combinations, pairwise
 
-from matplotlib import pyplot as plt
-
 from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, note, style
 from bertedu.results.files import Row
+from bertedu.studies import pictures
 from bertedu.studies.ablations import GRIDS, NAME, Grid, difference, same_recipe
-from bertedu.studies.pictures import (
-    committed,
-    interval_bar,
-    name_rows,
-    print_score,
-    score_curve,
-    score_of,
-)
 from bertedu.studies.verdicts import Ends
 from bertedu.text.sources import shipped
 
-# Devlin et al. (2019), dev sets: table 5, and for the masking procedures table 8.
-TABLE_5: dict[str, dict[str, float]] = {
-    "BERT": {"MNLI-m": 84.4, "QNLI": 88.4, "MRPC": 86.7, "SST-2": 92.7, "SQuAD": 88.5},
-    "No NSP": {"MNLI-m": 83.9, "QNLI": 84.9, "MRPC": 86.5, "SST-2": 92.6, "SQuAD": 87.9},
-    "LTR & No NSP": {"MNLI-m": 82.1, "QNLI": 84.3, "MRPC": 77.5, "SST-2": 92.1, "SQuAD": 77.8},
-    "LTR & No NSP + BiLSTM": {
-        "MNLI-m": 82.1,
-        "QNLI": 84.1,
-        "MRPC": 75.7,
-        "SST-2": 91.6,
-        "SQuAD": 84.9,
-    },
-}
-TABLE_8: dict[str, dict[str, float]] = {
-    "80/10/10": {"MNLI": 84.2, "NER": 95.4, "NER, frozen": 94.9},
-    "100/0/0": {"MNLI": 84.3, "NER": 94.9, "NER, frozen": 94.0},
-    "80/0/20": {"MNLI": 84.1, "NER": 95.2, "NER, frozen": 94.6},
-    "80/20/0": {"MNLI": 84.4, "NER": 95.2, "NER, frozen": 94.7},
-    "0/20/80": {"MNLI": 83.7, "NER": 94.8, "NER, frozen": 94.6},
-    "0/0/100": {"MNLI": 83.6, "NER": 94.9, "NER, frozen": 94.6},
-}
-# Table 6: layers, width, heads -> perplexity of the masked words, and three tasks
-TABLE_6: dict[tuple[int, int, int], dict[str, float]] = {
-    (3, 768, 12): {"perplexity": 5.84, "MNLI-m": 77.9, "MRPC": 79.8, "SST-2": 88.4},
-    (6, 768, 3): {"perplexity": 5.24, "MNLI-m": 80.6, "MRPC": 82.2, "SST-2": 90.7},
-    (6, 768, 12): {"perplexity": 4.68, "MNLI-m": 81.9, "MRPC": 84.8, "SST-2": 91.3},
-    (12, 768, 12): {"perplexity": 3.99, "MNLI-m": 84.4, "MRPC": 86.7, "SST-2": 92.9},
-    (12, 1024, 16): {"perplexity": 3.54, "MNLI-m": 85.7, "MRPC": 86.9, "SST-2": 93.3},
-    (24, 1024, 16): {"perplexity": 3.23, "MNLI-m": 86.6, "MRPC": 87.8, "SST-2": 93.7},
+# the paper's: variant -> task -> score; table 6 by layers, width and heads
+TABLE_5, TABLE_8 = pictures.paper_table("table_5"), pictures.paper_table("table_8")
+TABLE_6: dict[tuple[int, ...], dict[str, float]] = {
+    tuple(map(int, size.split())): row for size, row in pictures.paper_table("table_6").items()
 }
 BASELINES = {"majority": "always the same", "word counts": "counted words"}
 
@@ -59,7 +25,7 @@ def results(grid: str) -> dict[tuple[str, str], Row]:
     Raises ValueError if the grid was not run.
     """
     missing = f"no results of grid {grid!r}: run `bertedu ablate {grid}`"
-    rows = committed(f"{NAME}_summary", missing, grid=grid)
+    rows = pictures.committed(f"{NAME}_summary", missing, grid=grid)
     return {(row["variant"], row["task"]): row for row in rows}
 
 
@@ -69,7 +35,7 @@ def score_lines(grid: str, task: str) -> None:
     for row in sorted(rows, key=lambda row: -float(row["mean"])):
         baseline = BASELINES.get(row["variant"])
         runs = "1 run" if row["runs"] == "1" else f"{row['runs']} runs"
-        print_score(baseline or row["variant"], row, 31, "" if baseline else runs)
+        pictures.print_score(baseline or row["variant"], row, 31, "" if baseline else runs)
 
 
 def task_intervals(grid: Grid, better: str, worse: str) -> dict[str, Ends]:
@@ -80,23 +46,20 @@ def task_intervals(grid: Grid, better: str, worse: str) -> dict[str, Ends]:
 def pair_differences(grid: str, task: str) -> dict[tuple[str, str], Ends]:
     """Return the 95 % interval, in points, of the difference of every two variants on a task."""
     names = [variant.name for variant in GRIDS[grid].variants]
-    return {
-        (one, other): _points(GRIDS[grid], task, one, other)
-        for one, other in combinations(names, 2)
-    }
+    return {pair: _points(GRIDS[grid], task, *pair) for pair in combinations(names, 2)}
 
 
 def _points(grid: Grid, task: str, better: str, worse: str) -> Ends:
-    _, low, high = difference(grid, task, better, worse, shipped("results"))
-    return 100 * low, 100 * high
+    return pictures.in_points(difference(grid, task, better, worse, shipped("results")))
 
 
 def same_recipe_intervals(grid: Grid) -> dict[str, list[Ends]]:
     """Return, task by task, the intervals of every two runs of one variant: an A/A test."""
-    compared = {task: same_recipe(grid, task, shipped("results")) for task in grid.tasks}
     return {
-        task: [(100 * low, 100 * high) for _, low, high in some.values()]
-        for task, some in compared.items()
+        task: [
+            pictures.in_points(one) for one in same_recipe(grid, task, shipped("results")).values()
+        ]
+        for task in grid.tasks
     }
 
 
@@ -105,7 +68,7 @@ def luck(grid: str) -> dict[str, float]:
 
     It is pooled over the variants; two runs of one differ by their seeds alone.
     """
-    rows = committed(f"{NAME}_summary", grid=grid)
+    rows = pictures.committed(f"{NAME}_summary", grid=grid)
     return {row["task"]: 100 * float(row["luck"]) for row in rows}
 
 
@@ -129,30 +92,27 @@ def difference_plot(
     rows = results(grid)
     first, *others = (variant.name for variant in GRIDS[grid].variants)
     others = list(variants or others)
-    columns = min(3, len(tasks))
-    lines = -(-len(tasks) // columns)
-    page = (4.2 + 4.3 * columns, lines * (1.7 + 0.5 * len(others)))
-    figure, panels = plt.subplots(lines, columns, figsize=page, squeeze=False, sharey=True)
-    for axes in panels.flat[len(tasks) :]:
-        axes.set_axis_off()
-    for axes, (task, heading) in zip(panels.flat, tasks.items(), strict=False):
+    across = min(3, len(tasks))
+    page = (4.2 + 4.3 * across, -(-len(tasks) // across) * (1.7 + 0.5 * len(others)))
+    figure, panels = pictures.headed_panels(tasks, title, page, across, sharey=True)
+    for task, axes in panels.items():
         for place, name in enumerate(others):
             if (name, task) not in rows:
                 raise ValueError(f"{name} was not run on {task}: run `bertedu ablate {grid}`")
-            score = score_of(rows[name, task], ("minus_reference", "minus_low", "minus_high"))
+            score = pictures.score_of(
+                rows[name, task], ("minus_reference", "minus_low", "minus_high")
+            )
             color = ORANGE if score[2] < 0 else BLUE if score[1] > 0 else LIMIT
-            interval_bar(axes, place, score, color)
+            pictures.interval_bar(axes, place, score, color)
             if paper and beside and task in beside and name in paper:
                 gap = paper[name][beside[task]] - paper[first][beside[task]]
                 axes.plot(gap, place, "D", ms=10, mfc="none", mec="black", mew=2)
         axes.axvline(0, color=LIMIT, linestyle="--")
         if luck and task in luck:
             axes.axvspan(-luck[task], luck[task], color=LIMIT, alpha=0.18, linewidth=0)
-        name_rows(axes, others)
-        axes.set_title(heading, fontsize=15)
+        pictures.name_rows(axes, others)
         axes.set_xlabel(f"points from {first}")
         axes.locator_params(axis="x", nbins=6)  # the labels of more would touch
-    figure.suptitle(title, fontsize=19)
     return Picture(figure, alt)
 
 
@@ -160,17 +120,16 @@ def difference_plot(
 def step_curves(tasks: Mapping[str, str], title: str, alt: str) -> Picture:
     """Draw scores against pre-training steps (figure 5) for both kinds of model: a panel a task."""
     rows = results("steps")
-    page = (7.5 * len(tasks) + 1, 5.6)
-    figure, panels = plt.subplots(1, len(tasks), figsize=page, squeeze=False)
-    for axes, (task, heading) in zip(panels[0], tasks.items(), strict=True):
+    figure, panels = pictures.headed_panels(tasks, title, (7.5 * len(tasks) + 1, 5.6))
+    for task, axes in panels.items():
         for kind, color in (("both sides", BLUE), ("left alone", ORANGE)):
             steps = re.compile(rf"{kind}, (\d+) steps")
             points = [
-                (int(match[1]) / 1000, score_of(row))
+                (int(match[1]) / 1000, pictures.score_of(row))
                 for (variant, of), row in rows.items()
                 if of == task and (match := steps.fullmatch(variant))
             ]
-            score_curve(axes, points, kind, color, name_at_end=False)
+            pictures.score_curve(axes, points, kind, color, name_at_end=False)
         for name, label in BASELINES.items():
             score = 100 * float(rows[name, task]["mean"])
             axes.axhline(score, color=LIMIT, linestyle="--", linewidth=1.8)
@@ -178,9 +137,7 @@ def step_curves(tasks: Mapping[str, str], title: str, alt: str) -> Picture:
             words = label.replace(" ", "\n", 1)
             note(axes, words, (1.01, score), xycoords=beside, va="center", fontsize=13)
         axes.set(xlabel="pre-training steps, thousands", ylabel="score on the test, %")
-        axes.set_title(heading, fontsize=15)
-    panels[0, 0].legend(loc="lower center", bbox_to_anchor=(0.55, 0.1))  # the same for all
-    figure.suptitle(title, fontsize=19)
+    figure.axes[0].legend(loc="lower center", bbox_to_anchor=(0.55, 0.1))  # the same for all
     return Picture(figure, alt)
 
 
@@ -188,12 +145,12 @@ def step_curves(tasks: Mapping[str, str], title: str, alt: str) -> Picture:
 def size_plot(sizes: Mapping[str, int], tasks: Mapping[str, str], title: str, alt: str) -> Picture:
     """Draw scores against parameters: ``sizes`` is variant -> parameters; a panel a task."""
     rows = results("size")
-    figure, panels = plt.subplots(1, len(tasks), figsize=(4.6 * len(tasks), 4.8), squeeze=False)
-    for axes, (task, heading) in zip(panels[0], tasks.items(), strict=True):
+    figure, panels = pictures.headed_panels(tasks, title, (4.6 * len(tasks), 4.8))
+    for task, axes in panels.items():
         x = [size / 1e6 for size in sizes.values()]
         for number, (place, name) in enumerate(zip(x, sizes, strict=True)):
-            value, low, high = score_of(rows[name, task])
-            interval_bar(axes, place, (value, low, high), BLUE, upright=True)
+            value, low, high = pictures.score_of(rows[name, task])
+            pictures.interval_bar(axes, place, (value, low, high), BLUE, upright=True)
             # of two that are close, one name above and one below
             end, shift = (low, -18) if number % 2 else (high, 8)
             note(axes, name, (place, end), (0, shift), "black", ha="center", fontsize=12)
@@ -207,7 +164,5 @@ def size_plot(sizes: Mapping[str, int], tasks: Mapping[str, str], title: str, al
         axes.set_xticks(x, [f"{value:.1f}" for value in x])
         axes.minorticks_off()
         axes.set_xlim(0.75 * min(x), 1.35 * max(x))  # room for the names
-        axes.set_title(heading, fontsize=15)
-    panels[0, 0].set_ylabel("score on the test, %")
-    figure.suptitle(title, fontsize=19)
+    figure.axes[0].set_ylabel("score on the test, %")
     return Picture(figure, alt)

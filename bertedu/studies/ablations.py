@@ -26,12 +26,7 @@ from bertedu.finetuning.training import Hyperparameters
 from bertedu.model.loading import find_checkpoint
 from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining.run_folder import read_record
-from bertedu.results.bootstrap import (
-    BootstrapScores,
-    interval,
-    interval_over_runs,
-    run_spread,
-)
+from bertedu.results.bootstrap import BootstrapScores, interval, interval_over_runs, run_spread
 from bertedu.results.files import Row, write_csv
 from bertedu.studies.pretraining import with_earlier_runs
 
@@ -320,9 +315,8 @@ def difference(grid: Grid, task: str, one: str, other: str, folder: Path) -> Int
     """Return how much better variant ``one`` is than ``other``, and the 95 % interval of that.
 
     Either may be a baseline; both are drawn on the same test examples. The interval holds for other
-    texts and other runs of the variants: pre-training's luck is in it as far as they were
-    pre-trained several times. Raises TaskError if one of them was not run on this task, or there is
-    none of that name.
+    texts and other runs of the variants. Raises TaskError if one of them was not run on this task,
+    or there is none of that name.
     """
     drawn = _drawn(grid, task, folder)
     gap = _known(grid, task, one, drawn) - _known(grid, task, other, drawn)

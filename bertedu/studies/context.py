@@ -1,10 +1,9 @@
 """What does a model take from the context? Spoil the context, and see what it costs.
 
-The plateau of pre-training looks like nothing is happening. Here is what is: the same blanks are
-asked in three ways. *As it is.* With the other words of the sequence *shuffled*: what they are is
-still known, where they stand is not. With the other words taken from *another* sequence: nothing
-is known but how often words occur. What each step costs is what the model had taken from order,
-and from the words as such.
+The same blanks are asked in three ways. *As it is.* With the other words of the sequence
+*shuffled*: what they are is still known, where they stand is not. With the other words taken from
+*another* sequence: nothing is known but how often words occur. What each step costs is what the
+model had taken from order, and from the words as such.
 """
 
 from collections.abc import Sequence

@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 
 import numpy as np
-from matplotlib import pyplot as plt
 
 from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, note, style
-from bertedu.studies.pictures import committed, name_rows
+from bertedu.studies.pictures import committed, headed_panels, name_rows
 from bertedu.studies.recall import READERS, lengths_of
 from bertedu.studies.same_question import BOTH, LEFT, PAIR, RIGHT
 from bertedu.studies.verdicts import Ends
@@ -43,19 +42,16 @@ def less_loss(one: str, other: str, kinds: Mapping[str, str]) -> dict[str, Ends]
 def same_question_plot(kinds: Mapping[str, str], title: str, alt: str) -> Picture:
     """Draw the nats that each run pays, a panel for each kind of blank (kind -> heading)."""
     losses = same_question_losses()
-    size = (3.6 * len(kinds) + 2, 4.2)
-    figure, panels = plt.subplots(1, len(kinds), figsize=size, sharey=True, squeeze=False)
-    for axes, (kind, heading) in zip(panels[0], kinds.items(), strict=True):
+    figure, panels = headed_panels(kinds, title, (3.6 * len(kinds) + 2, 4.2), sharey=True)
+    for kind, axes in panels.items():
         for place, (reader, color) in enumerate(SAME_QUESTION.items()):
             runs = losses[reader, kind]
             axes.plot(runs, [place] * len(runs), "o", color=color, markersize=11, alpha=0.6)
             mean = float(np.mean(runs))
             note(axes, f"{mean:.2f}", (mean, place), (0, 11), color, ha="center")
         name_rows(axes, list(SAME_QUESTION), above=0.8)
-        axes.set_title(heading, fontsize=15)
         axes.set_xlabel("loss, nats")
         axes.margins(x=0.2)
-    figure.suptitle(title, fontsize=19)
     return Picture(figure, alt)
 
 
@@ -66,9 +62,8 @@ def recall_plot(layouts: Mapping[str, str], title: str, alt: str) -> Picture:
     ``layouts`` is layout -> heading. Lines are means over seeds, the first the widest, since some
     lie on each other; strokes reach from the best seed to the worst. Dashes are the exact limits.
     """
-    size = (5.2 * len(layouts) + 1, 5)
-    figure, panels = plt.subplots(1, len(layouts), figsize=size, sharey=True, squeeze=False)
-    for axes, (layout, heading) in zip(panels[0], layouts.items(), strict=True):
+    figure, panels = headed_panels(layouts, title, (5.2 * len(layouts) + 1, 5), sharey=True)
+    for layout, axes in panels.items():
         lengths = list(lengths_of(layout))
         limits = set()
         for width, (reader, color) in zip(WIDTHS, RECALL.items(), strict=True):
@@ -77,12 +72,11 @@ def recall_plot(layouts: Mapping[str, str], title: str, alt: str) -> Picture:
             limits.add(tuple(float(r["limit"]) for r in rows if r["seed"] == "0"))
             mean = [float(np.mean(of[n])) for n in lengths]
             axes.plot(lengths, mean, color=color, label=reader, linewidth=width)
-            axes.vlines(lengths, *([f(of[n]) for n in lengths] for f in (min, max)), color)
+            best, worst = ([end(of[n]) for n in lengths] for end in (min, max))
+            axes.vlines(lengths, best, worst, color)
         for limit in limits:
             axes.plot(lengths, limit, "--", color=LIMIT, linewidth=2.2, zorder=5)
         axes.set(xticks=lengths, xlabel="words in the list")
-        axes.set_title(heading, fontsize=15)
-    panels[0, 0].set_ylabel("loss, nats")
-    panels[0, -1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
-    figure.suptitle(title, fontsize=19)
+    figure.axes[0].set_ylabel("loss, nats")
+    figure.axes[-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
     return Picture(figure, alt)

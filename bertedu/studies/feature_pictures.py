@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from matplotlib import pyplot as plt
 
 from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, note, style
-from bertedu.studies.pictures import Score, interval_bar, name_rows, score_of, scored_bar
+from bertedu.studies import pictures
 from bertedu.studies.task_pictures import summary
 
 # our method -> the name of its row; "two (four)": of our 4 layers, and of the paper's 12
@@ -19,19 +19,10 @@ ROWS = {
     "features:concat of all": "all, side by side",
     "fine-tuned": "everything fine-tuned",
 }
-# dev F1 on CoNLL-2003, BERT-base with 12 layers: Devlin et al. (2019), table 7
-PAPER = {
-    "features:embeddings": 91.0,
-    "features:second-to-last": 95.6,
-    "features:last": 94.9,
-    "features:sum of last two": 95.9,
-    "features:concat of last two": 96.1,
-    "features:sum of all": 95.5,
-    "fine-tuned": 96.4,
-}
+PAPER = {method: row["F1"] for method, row in pictures.paper_table("table_7").items()}
 
 
-def feature_scores(task: str, model: str = "bert-L4H128") -> dict[str, Score]:
+def feature_scores(task: str, model: str = "bert-L4H128") -> dict[str, pictures.Score]:
     """Return method -> mean, low and high, times 100, of what the record has of `ROWS`.
 
     The controls, with an encoder that began at random, stand under "untrained" and the method.
@@ -40,13 +31,16 @@ def feature_scores(task: str, model: str = "bert-L4H128") -> dict[str, Score]:
     for (name, method), row in summary(task).items():
         method = "untrained fine-tuned" if method == "untrained" else method
         if name == model and method.removeprefix("untrained ") in ROWS:
-            scores[method] = score_of(row)
+            scores[method] = pictures.score_of(row)
     return scores
 
 
 @style()
 def table_seven(
-    scores: Mapping[str, Score], title: str, alt: str, limits: Mapping[str, float] | None = None
+    scores: Mapping[str, pictures.Score],
+    title: str,
+    alt: str,
+    limits: Mapping[str, float] | None = None,
 ) -> Picture:
     """Draw the paper's F1 on the left and ours on the right, a row a method.
 
@@ -58,11 +52,11 @@ def table_seven(
         color = BLUE if method == "fine-tuned" else GREEN
         control = scores.get(f"untrained {method}")
         if control:
-            interval_bar(right, place + 0.22, control, ORANGE, "s", size=8)
+            pictures.interval_bar(right, place + 0.22, control, ORANGE, "s", size=8)
         both = (left, known, "not in the paper"), (right, scores, "not run yet")
         for axes, of, missing in both:
             if method in of:
-                scored_bar(axes, place, of[method], color)
+                pictures.scored_bar(axes, place, of[method], color)
             else:
                 middle = {"xycoords": axes.get_yaxis_transform(), "va": "center"}
                 note(axes, missing, (0.5, place), ha="center", fontsize=13, **middle)
@@ -70,7 +64,7 @@ def table_seven(
         right.axvline(score, color=LIMIT, linestyle="--", linewidth=1.8)
         below = len(ROWS) - 0.15  # the rows
         note(right, label, (score, below), (-4, 0), ha="right", fontsize=13)
-    name_rows(left, list(ROWS.values()), above=0.7, below=1.0 if limits else 0.6)
+    pictures.name_rows(left, list(ROWS.values()), above=0.7, below=1.0 if limits else 0.6)
     left.set_title("the paper: 12 layers, CoNLL-2003", fontsize=15)
     right.set_title("ours: 4 layers, entities", fontsize=15)
     if any(name.startswith("untrained") for name in scores):

@@ -20,6 +20,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from bertedu.analysis import probes
 from bertedu.analysis.attention_heads import (
     MEASURES,
     another_attention,
@@ -32,17 +33,6 @@ from bertedu.analysis.attention_heads import (
     word_shares,
 )
 from bertedu.analysis.bertviz import encoder_of
-from bertedu.analysis.probes import (
-    OFFSETS,
-    RELATIONS,
-    Text,
-    hits_of_heads,
-    hits_of_offsets,
-    lens,
-    probe,
-    read_texts,
-    relations_in,
-)
 from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.device import default_device
 from bertedu.model.loading import load_named
@@ -62,7 +52,7 @@ Measured = tuple[str, Any, Any, Tensor, Tensor]  # statistic, layer, head, sums 
 # -- the parts of the study: each gives its statistics, document by document
 
 
-def where_heads_look(texts: Sequence[Text], weights: Sequence[Tensor]) -> list[Measured]:
+def where_heads_look(texts: Sequence[probes.Text], weights: Sequence[Tensor]) -> list[Measured]:
     """Every head's patterns, entropy and distance."""
     values = torch.stack([measure(w, t.tokens) for w, t in zip(weights, texts, strict=True)])
     ones = torch.ones(len(texts))
@@ -70,18 +60,20 @@ def where_heads_look(texts: Sequence[Text], weights: Sequence[Tensor]) -> list[M
     return [(MEASURES[k], i + 1, j + 1, values[:, i, j, k], ones) for i, j, k in places]
 
 
-def relations(texts: Sequence[Text], weights: Sequence[Tensor]) -> list[Measured]:
+def relations(texts: Sequence[probes.Text], weights: Sequence[Tensor]) -> list[Measured]:
     """Every head's score on each relation, and the best head beside the best fixed offset.
 
     Both are chosen on every second document, and scored on the others.
     """
     rows: list[Measured] = []
-    by_text = [relations_in(text) for text in texts]
-    for name in RELATIONS:
+    by_text = [probes.relations_in(text) for text in texts]
+    for name in probes.RELATIONS:
         pairs = [here[name] for here in by_text]
         asked = torch.tensor([float(len(p)) for p in pairs])[1::2]
-        hits = torch.stack([hits_of_heads(w, p) for w, p in zip(weights, pairs, strict=True)])
-        fixed = torch.stack([hits_of_offsets(p) for p in pairs])
+        hits = torch.stack(
+            [probes.hits_of_heads(w, p) for w, p in zip(weights, pairs, strict=True)]
+        )
+        fixed = torch.stack([probes.hits_of_offsets(p) for p in pairs])
         layer, head = divmod(int(hits[::2].sum(0).argmax()), hits.shape[2])
         offset = int(fixed[::2].sum(0).argmax())
         best, rule = hits[1::2, layer, head], fixed[1::2, offset]
@@ -89,7 +81,7 @@ def relations(texts: Sequence[Text], weights: Sequence[Tensor]) -> list[Measured
         rows += [(name, i + 1, j + 1, hits[1::2, i, j], asked) for i, j in places]
         rows += [
             (f"{name}: best head", layer + 1, head + 1, best, asked),
-            (f"{name}: offset {OFFSETS[offset]:+d}", "", "", rule, asked),
+            (f"{name}: offset {probes.OFFSETS[offset]:+d}", "", "", rule, asked),
             (f"{name}: head minus offset", layer + 1, head + 1, best - rule, asked),
         ]
     return rows
@@ -127,14 +119,16 @@ def heads_changed(model: BertForPreTraining, batches: Sequence[Batch]) -> list[M
 
 
 @torch.no_grad()
-def layers_probed(bert: Bert, texts: Sequence[Text]) -> list[Measured]:
+def layers_probed(bert: Bert, texts: Sequence[probes.Text]) -> list[Measured]:
     """Probe every layer for capitals, beside the control task, look-up and majority."""
     # neighbors have the same subject: every third text is asked, and no subject is left out
     texts = [text for i, text in enumerate(texts) if i % 3] + [*texts[::3]]
     states = [bert(text.ids[None]).hidden_states for text in texts]
     rows: list[Measured] = []
     for layer in range(len(states[0])):
-        found = probe([s[layer][0] for s in states], texts, train=len(texts) - len(texts[::3]))
+        found = probes.probe(
+            [s[layer][0] for s in states], texts, train=len(texts) - len(texts[::3])
+        )
         (right, asked), (drawn, _) = found["probe"], found["control"]
         found["selectivity"] = right - drawn, asked
         by_word, alone = found["probe, both ways"], found["look-up, both ways"]
@@ -150,7 +144,7 @@ def layers_probed(bert: Bert, texts: Sequence[Text]) -> list[Measured]:
 
 def layers_read(model: BertForPreTraining, batches: Sequence[Batch]) -> list[Measured]:
     """Let the word head read every layer."""
-    scores = torch.cat([lens(model, batch) for batch in batches], dim=1)  # (L + 1, N, 3)
+    scores = torch.cat([probes.lens(model, batch) for batch in batches], dim=1)  # (L + 1, N, 3)
     rows: list[Measured] = []
     for layer, (counts, losses, right) in enumerate(scores.transpose(1, 2)):
         rows.append(("lens: loss", layer, "", losses, counts))
@@ -158,7 +152,7 @@ def layers_read(model: BertForPreTraining, batches: Sequence[Batch]) -> list[Mea
     return rows
 
 
-def one_blank_each(texts: Sequence[Text], mask_id: int) -> list[tuple[Tensor, int]]:
+def one_blank_each(texts: Sequence[probes.Text], mask_id: int) -> list[tuple[Tensor, int]]:
     """Hide one word piece of each text: its ids, and the place."""
     generator = torch.Generator().manual_seed(0)
     blanks = []
@@ -203,7 +197,7 @@ def study(
     Raises ValueError if the model is made of LSTMs, and has no heads.
     """
     bert = encoder_of(model)
-    every = read_texts(tokenizer, documents)
+    every = probes.read_texts(tokenizer, documents)
     texts = every[:TEXTS]
 
     @torch.no_grad()
@@ -226,7 +220,9 @@ def study(
         mask_id = tokenizer.token_to_id("[MASK]")
         if mask_id is None:
             raise ValueError("the vocabulary has no [MASK]: there is no blank to ask for")
-        blanks = one_blank_each(read_texts(tokenizer, documents[:BLANKS], length=32), mask_id)
+        blanks = one_blank_each(
+            probes.read_texts(tokenizer, documents[:BLANKS], length=32), mask_id
+        )
         parts["other attention"] = lambda: answers_kept(model, blanks)
     return parts
 

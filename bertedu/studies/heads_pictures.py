@@ -10,14 +10,7 @@ from bertedu.analysis.attention_heads import PATTERNS
 from bertedu.analysis.probes import RELATIONS
 from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, heat_map, note, style
 from bertedu.results.files import Row
-from bertedu.studies.pictures import (
-    Score,
-    committed,
-    interval_bar,
-    name_rows,
-    score_curve,
-    write_in_cells,
-)
+from bertedu.studies import pictures
 
 COLORS = (BLUE, ORANGE, GREEN)
 
@@ -28,12 +21,12 @@ def results(model: str, statistic: str) -> list[Row]:
         f"no {statistic!r} of {model!r} in heads.csv: run "
         f"`python -m bertedu.studies.head_study --model {model}`"
     )
-    return committed("heads", missing, model=model, statistic=statistic)
+    return pictures.committed("heads", missing, model=model, statistic=statistic)
 
 
 def models(part: str) -> list[str]:
     """Name the models of the study that have a part, in the order of the file."""
-    return list(dict.fromkeys(row["model"] for row in committed("heads", part=part)))
+    return list(dict.fromkeys(row["model"] for row in pictures.committed("heads", part=part)))
 
 
 def by_head(model: str, statistic: str) -> Tensor:
@@ -43,7 +36,7 @@ def by_head(model: str, statistic: str) -> Tensor:
     return torch.tensor([float(row["value"]) for row in rows]).view(layers, -1)
 
 
-def interval_of(row: Row, scale: float = 1.0) -> Score:
+def interval_of(row: Row, scale: float = 1.0) -> pictures.Score:
     """Return value, low and high of a row."""
     value, low, high = (scale * float(row[name]) for name in ("value", "low", "high"))
     return value, low, high
@@ -51,7 +44,7 @@ def interval_of(row: Row, scale: float = 1.0) -> Score:
 
 def relation(model: str, name: str) -> dict[str, Row]:
     """Return the three rows that belong together: best head, fixed offset, and the difference."""
-    start, rows = f"{name}: offset", committed("heads", model=model)
+    start, rows = f"{name}: offset", pictures.committed("heads", model=model)
     return {
         "head": results(model, f"{name}: best head")[0],
         "offset": next(row for row in rows if row["statistic"].startswith(start)),
@@ -75,7 +68,7 @@ def pattern_map(model: str, title: str, alt: str) -> Picture:
         axes.set_aspect("auto")
         axes.tick_params(labelsize=14)
         percent = 100 * shares.double().numpy()
-        write_in_cells(axes, percent, digits=0, white_above=50, fontsize=14)
+        pictures.write_in_cells(axes, percent, digits=0, white_above=50, fontsize=14)
         axes.set_xticks(range(len(PATTERNS)), PATTERNS, rotation=25, ha="right", fontsize=14)
         axes.set_title(title, fontsize=16)
         return Picture(figure, alt)
@@ -89,12 +82,12 @@ def relation_plot(names: Sequence[str], title: str, alt: str) -> Picture:
         for axes, model in zip(panels[0], names, strict=True):
             for place, name in enumerate(RELATIONS):
                 rows = relation(model, name)
-                interval_bar(axes, place + 0.14, interval_of(rows["offset"], 100), ORANGE)
+                pictures.interval_bar(axes, place + 0.14, interval_of(rows["offset"], 100), ORANGE)
                 score = interval_of(rows["head"], 100)
-                interval_bar(axes, place - 0.14, score, BLUE)
+                pictures.interval_bar(axes, place - 0.14, score, BLUE)
                 where = "{layer}.{head}".format(**rows["head"])
                 note(axes, where, (score[0], place - 0.14), (0, 8), BLUE, ha="center")
-            name_rows(axes, RELATIONS, above=0.6)
+            pictures.name_rows(axes, RELATIONS, above=0.6)
             axes.set(xlim=(-4, 104), xlabel="right, %", title=model)
         below = panels[0, len(names) // 2]
         below.plot([], [], "o-", color=BLUE, label="best head (layer.head)")
@@ -110,7 +103,7 @@ def head_bars(model: str, statistic: str, xlabel: str, title: str, alt: str) -> 
     with style():
         figure, axes = plt.subplots(figsize=(10, 1.8 + 0.45 * len(rows)))
         for place, row in enumerate(rows):
-            interval_bar(axes, place, interval_of(row), BLUE)
+            pictures.interval_bar(axes, place, interval_of(row), BLUE)
         axes.axvline(0, color=LIMIT, linestyle="--")
         names = [f"layer {row['layer']}, head {row['head']}" for row in rows]
         axes.set(yticks=range(len(rows)), yticklabels=names, xlabel=xlabel, title=title)
@@ -134,7 +127,7 @@ def layer_curves(
                 rows = results(model, statistic)
                 layers = [int(row["layer"]) for row in rows]
                 scores = [interval_of(row, scale) for row in rows]
-                score_curve(axes, zip(layers, scores, strict=True), label, color)
+                pictures.score_curve(axes, zip(layers, scores, strict=True), label, color)
                 axes.set_xticks(layers)
             axes.set(xlabel="layer (0: embeddings)", ylabel=ylabel, title=heading)
         figure.suptitle(title, fontsize=18)

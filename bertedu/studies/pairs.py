@@ -35,12 +35,9 @@ def spoil_pairs(
     """Make pairs of one sentence each, not too long, from documents that have a topic.
 
     Returns N "real" pairs, and for each of `KINDS` N wrong ones with the same A (with A as B, if
-    swapped); and (N,) the number of the document of each: pairs of one document are not
-    independent.
-
-    No sentence is the first of its document, except in the kind "an opening": it says what its
-    document is about. Raises ValueError if no document has a topic and four sentences, or there is
-    no second source, or no second document of some topic.
+    swapped); and (N,) the number of the document of each. No sentence is the first of its document,
+    which says what it is about, except in the kind "an opening". Raises ValueError if no document
+    has a topic and four sentences, or there is no second source, or no second of some topic.
     """
     rng = np.random.default_rng([seed])
     encoded = [document.sentences for document in encode_documents(documents, tokenizer)]

@@ -3,14 +3,16 @@
 The tables are those of ``data/results``, or of the folder that ``BERTEDU_DATA`` names.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from bertedu.analysis.views import note, write_in_cell
 from bertedu.results.bootstrap import Floats
-from bertedu.results.files import Row, read_csv
+from bertedu.results.files import Row, read_csv, table_beside
 from bertedu.text.sources import shipped
 
 Score = tuple[float, float, float]  # value, low, high
@@ -26,6 +28,37 @@ def committed(table: str, missing: str = "", /, **values: str) -> list[Row]:
     if missing and not rows:
         raise ValueError(missing)
     return rows
+
+
+def paper_table(name: str) -> dict[str, dict[str, float]]:
+    """Return a table of the paper (`pictures.toml`): row -> column -> number."""
+    tables = table_beside(__file__)
+    columns = tables[name].pop("columns")
+    return {row: dict(zip(columns, some, strict=True)) for row, some in tables[name].items()}
+
+
+def headed_panels(
+    headings: Mapping[str, str],
+    title: str,
+    size: tuple[float, float],
+    columns: int | None = None,
+    sharey: bool = False,
+) -> tuple[Figure, dict[str, Axes]]:
+    """Make panels under one title, key -> heading, in so many columns; return them by key."""
+    columns = columns or len(headings)
+    lines = -(-len(headings) // columns)
+    figure, panels = plt.subplots(lines, columns, figsize=size, squeeze=False, sharey=sharey)
+    figure.suptitle(title, fontsize=19)
+    for axes in panels.flat[len(headings) :]:
+        axes.set_axis_off()
+    for axes, heading in zip(panels.flat, headings.values(), strict=False):
+        axes.set_title(heading, fontsize=15)
+    return figure, dict(zip(headings, panels.flat, strict=False))
+
+
+def in_points(score: tuple[float, float, float]) -> tuple[float, float]:
+    """Return the two ends of a score's interval, times 100."""
+    return 100 * score[1], 100 * score[2]
 
 
 def score_of(row: Row, columns: Sequence[str] = ("mean", "low", "high")) -> Score:

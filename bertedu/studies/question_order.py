@@ -3,12 +3,12 @@
 ``python -m bertedu.studies.question_order`` fine-tunes the models of `same_question` to mark the
 answer among three short texts: once with the question first, once with the question last. Each is
 scored twice, on the test as it is and with the questions exchanged among the texts, where reading
-the question cannot help. A row for each to `data/results/question_order.csv`; what is there is not
-run again. Notebook 13 shows it.
+the question cannot help. Runs that `data/results/question_order.csv` has are not made again.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +17,7 @@ import torch
 import typer
 
 from bertedu.finetuning.examples import Splits, Task
-from bertedu.finetuning.finetune import Run, Setup, run_once
+from bertedu.finetuning.finetune import Setup, run_once
 from bertedu.finetuning.question_answering import QuestionAnswering
 from bertedu.finetuning.record import RunRecord
 from bertedu.finetuning.summary import System, draw_systems
@@ -64,7 +64,8 @@ def task_of(order: str, exchanged: bool = False) -> Task:
 def run_study(folder: Path, readers: Mapping[str, tuple[str, ...]], splits: Splits) -> None:
     """Fine-tune every checkpoint with the question first and last; write down what is missing."""
     record = RunRecord(folder, NAME)
-    for reader, order, seed in _cells(readers):
+    seeds = range(max(map(len, readers.values())))
+    for seed, reader, order in product(seeds, readers, ORDERS):
         setup, recipe = Setup(readers[reader][seed]), replace(RECIPE, seed=seed)
         task = task_of(order)
         if record.find(task, setup, recipe, "score"):
@@ -72,17 +73,9 @@ def run_study(folder: Path, readers: Mapping[str, tuple[str, ...]], splits: Spli
         kind = QuestionAnswering(question_first=order == ORDERS[0])
         run = run_once(task, splits, setup, recipe, ["test", "exchanged"], kind=kind)
         mixed = replace(run, answers={"test": run.answers["exchanged"]})
-        both: tuple[tuple[Task, Run], ...] = ((task_of(order, True), mixed), (task, run))
-        for one, answered in both:  # the row that `find` looks for comes last
+        # the row that `find` looks for comes last
+        for one, answered in ((task_of(order, True), mixed), (task, run)):
             record.add(one, splits, setup, recipe, answered, "score", {"reader": reader})
-
-
-def _cells(readers: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, str, int]]:
-    seeds = range(max(map(len, readers.values())))
-    for seed in seeds:
-        for reader in readers:
-            for order in ORDERS:
-                yield reader, order, seed
 
 
 def drawn_readers(folder: Path, task: Task) -> dict[str, BootstrapScores]:

@@ -4,8 +4,7 @@ Three kinds of model were pre-trained on the same batches, with the same blanks 
 one sees both sides of a blank, one the left, one the right. Each is asked for the same held-out
 words, one blank at a time, and so is a pair: left and right, joined. The blanks are sorted by what
 tells them, which is counted in the training text and asked of no model.
-``python -m bertedu.studies.same_question`` writes `data/results/same_question.csv`, a row for each
-run and kind of blank, and `same_question_differences.csv`, with intervals. Notebook 13 shows both.
+``python -m bertedu.studies.same_question`` writes both tables that notebook 13 shows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -212,9 +211,8 @@ def score_rows(asked: Answers, blanks: Blanks) -> list[Row]:
 def difference_rows(asked: Answers, blanks: Blanks) -> list[Row]:
     """Return how many nats every reader pays less than every other, with intervals.
 
-    The interval knows both kinds of luck: other documents, drawn again, and other runs of
-    pre-training (see `interval_over_runs`). Two runs of one reader are compared by the same
-    function: an A/A test, which should say "undecided".
+    The interval knows both kinds of luck, other documents and other runs of pre-training. Two runs
+    of one reader are compared by the same function: an A/A test, which should say "undecided".
     """
     rows: list[Row] = []
     for kind in (*KINDS, ALL):

@@ -12,16 +12,7 @@ from bertedu.finetuning.record import RunRecord
 from bertedu.finetuning.summary import draw_systems, drawn_reader, paired_difference
 from bertedu.results.bootstrap import Floats
 from bertedu.results.files import Row
-from bertedu.studies.pictures import (
-    Score,
-    committed,
-    name_rows,
-    print_score,
-    score_curve,
-    score_of,
-    scored_bar,
-    write_in_cells,
-)
+from bertedu.studies import pictures
 from bertedu.studies.verdicts import Ends
 from bertedu.text.sources import shipped
 
@@ -45,7 +36,7 @@ def summary(task: str) -> dict[System, Row]:
     Raises ValueError if there are none.
     """
     missing = f"no results of task {task!r}: run `bertedu finetune {task}`, then summary"
-    rows = committed("finetuning_summary", missing, task=task, train_examples="all")
+    rows = pictures.committed("finetuning_summary", missing, task=task, train_examples="all")
     return {(row["model"], row["method"]): row for row in rows}
 
 
@@ -56,7 +47,7 @@ def score_lines(task: str, systems: Iterable[System] = NAMES) -> None:
         if system in rows:
             seeds = rows[system]["seeds"]
             runs = f"{seeds} seeds" if seeds != "1" else ""
-            print_score(NAMES[system], rows[system], 25, runs)
+            pictures.print_score(NAMES[system], rows[system], 25, runs)
 
 
 @style()
@@ -66,7 +57,7 @@ def score_plot(
     alt: str,
     systems: Sequence[System] = tuple(NAMES),
     chance: Mapping[str, float] | None = None,
-    readers: Mapping[str, Mapping[str, Score]] | None = None,
+    readers: Mapping[str, Mapping[str, pictures.Score]] | None = None,
 ) -> Picture:
     """Draw every system's mean and interval: a panel a task (name -> heading), a row a system.
 
@@ -78,22 +69,21 @@ def score_plot(
     readers = readers or {}
     names = [*readers, *(NAMES[system] for system in systems)]
     page = (5.2 + 4.8 * len(tasks), 1.6 + 0.62 * len(names))
-    figure, panels = plt.subplots(1, len(tasks), figsize=page, squeeze=False, sharey=True)
-    for axes, (task, heading) in zip(panels[0], tasks.items(), strict=True):
+    figure, panels = pictures.headed_panels(tasks, title, page, sharey=True)
+    for task, axes in panels.items():
         for place, scores in enumerate(readers.values()):
             if task in scores:
-                scored_bar(axes, place, scores[task], LIMIT, "s")
+                pictures.scored_bar(axes, place, scores[task], LIMIT, "s")
         for place, system in enumerate(systems, start=len(readers)):
             if system in rows[task]:
-                scored_bar(axes, place, score_of(rows[task][system]), _COLORS[system[1]])
-        name_rows(axes, names, above=0.7)
+                pictures.scored_bar(
+                    axes, place, pictures.score_of(rows[task][system]), _COLORS[system[1]]
+                )
+        pictures.name_rows(axes, names, above=0.7)
         if chance and task in chance:
             axes.axvline(100 * chance[task], color=LIMIT, linestyle="--")
             note(axes, "chance", (100 * chance[task], len(names) - 0.6), (5, 0))
         axes.set_xlabel(_unit(task))
-        if len(tasks) > 1 or heading:
-            axes.set_title(heading, fontsize=15)
-    figure.suptitle(title, fontsize=19)
     return Picture(figure, alt)
 
 
@@ -113,11 +103,11 @@ def learning_curves(
     figure, axes = plt.subplots(figsize=(11, 6))
     for system in systems:
         points = [
-            (everything if count == "all" else int(count), score_of(row))
+            (everything if count == "all" else int(count), pictures.score_of(row))
             for count, row in _curve_rows(task, system).items()
         ]
         if points:
-            score_curve(axes, points, NAMES[system], _COLORS[system[1]])
+            pictures.score_curve(axes, points, NAMES[system], _COLORS[system[1]])
     for label, score in (limits or {}).items():
         axes.axhline(score, color=LIMIT, linestyle="--", linewidth=1.8)
         note(axes, f"{label}: {score:.0f}", (CURVE[0], score), (0, 4))
@@ -134,7 +124,7 @@ def grid_map(task: str, model: str, title: str, alt: str) -> Picture:
     """Draw the grid search of a fine-tuned model: dev score by rate, batch size and epochs."""
     missing = f"no grid of task {task!r}: run `bertedu finetune {task} --grid full`"
     wanted = {"task": task, "model": model, "method": "fine-tuned", "purpose": "grid"}
-    rows = committed("finetuning", missing, **wanted)
+    rows = pictures.committed("finetuning", missing, **wanted)
     score = {
         (int(r["batch_size"]), int(r["epochs"]), float(r["learning_rate"])): 100 * float(r["dev"])
         for r in rows
@@ -147,7 +137,7 @@ def grid_map(task: str, model: str, title: str, alt: str) -> Picture:
         table = np.array([[score[size, e, r] for r in rates] for e in epochs])
         axes.imshow(table, cmap="Blues", vmin=bottom, vmax=high, aspect="auto")
         dark = bottom + 0.55 * (high - bottom)
-        write_in_cells(axes, table, digits=1, white_above=dark, fontsize=16)
+        pictures.write_in_cells(axes, table, digits=1, white_above=dark, fontsize=16)
         for i, j in np.argwhere(table == high):
             best = Rectangle((j - 0.47, i - 0.47), 0.94, 0.94, fill=False, ec=ORANGE, lw=5)
             axes.add_patch(best)
@@ -165,8 +155,7 @@ def task_difference(task: str, better: System, worse: System, examples: int | No
     Both were trained on all examples, or on the first so many. Raises TaskError if one was not.
     """
     count = str(examples or "all")
-    _, low, high = paired_difference(_record(), task, (*better, count), (*worse, count))
-    return 100 * low, 100 * high
+    return pictures.in_points(paired_difference(_record(), task, (*better, count), (*worse, count)))
 
 
 def difference_from(task: str, system: System, scores: Floats, examples: int | None = None) -> Ends:
@@ -177,16 +166,7 @@ def difference_from(task: str, system: System, scores: Floats, examples: int | N
     record = _record()
     sources, _ = record.outcomes(task)
     drawn = draw_systems(record, task)[*system, str(examples or "all")]
-    _, low, high = drawn.minus(drawn_reader(scores, sources))
-    return 100 * low, 100 * high
-
-
-def reader_score(task: str, scores: Floats) -> Score:
-    """Return a reader's mean over the test examples and its 95 % interval, times 100."""
-    sources, _ = _record().outcomes(task)
-    drawn = drawn_reader(scores, sources)
-    low, high = drawn.interval
-    return 100 * drawn.mean, 100 * low, 100 * high
+    return pictures.in_points(drawn.minus(drawn_reader(scores, sources)))
 
 
 def best_with_all(task: str, system: System) -> float:
@@ -207,7 +187,7 @@ def runs_of(task: str, system: System, purpose: str = "score") -> list[Row]:
     """Return the rows of `finetuning.csv` for one system, trained on all examples."""
     model, method = system
     wanted = {"task": task, "model": model, "method": method, "purpose": purpose}
-    return committed("finetuning", train_examples="all", **wanted)
+    return pictures.committed("finetuning", train_examples="all", **wanted)
 
 
 def live_rows(task: str, examples: int, epochs: int, model: str = "bert-L4H128") -> list[Row]:
@@ -215,12 +195,13 @@ def live_rows(task: str, examples: int, epochs: int, model: str = "bert-L4H128")
 
     Raises ValueError if there are none.
     """
-    count = {"train_examples": str(examples), "epochs": str(epochs)}
+    wanted = {"task": task, "model": model, "purpose": "score"}
+    wanted |= {"train_examples": str(examples), "epochs": str(epochs)}
     missing = (
         f"no such runs: bertedu finetune {task} --from {model} --examples {examples} "
         f"--epochs {epochs} --seeds 10"
     )
-    return committed("finetuning", missing, task=task, model=model, purpose="score", **count)
+    return pictures.committed("finetuning", missing, **wanted)
 
 
 def confusion(task: str, system: System, count: int) -> torch.Tensor:
@@ -239,10 +220,10 @@ def _record() -> RunRecord:
 def _curve_rows(task: str, system: System) -> dict[str, Row]:
     """Return the rows of one recipe by number of examples, from few to "all"; no short runs."""
     model, method = system
-    rows = committed("finetuning_summary", task=task, model=model, method=method)
+    rows = pictures.committed("finetuning_summary", task=task, model=model, method=method)
     by_count = {row["train_examples"]: row for row in rows}
     return {count: by_count[count] for count in (*map(str, CURVE), "all") if count in by_count}
 
 
 def _unit(task: str) -> str:
-    return UNITS[committed("finetuning", task=task)[0]["metric"]]
+    return UNITS[pictures.committed("finetuning", task=task)[0]["metric"]]

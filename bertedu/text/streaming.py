@@ -1,8 +1,7 @@
 """Corpora that are too big for memory: documents by the window, through `datasets`.
 
 A window is some thousand documents that follow each other in the stream. Training takes a window
-as it takes an epoch of a small corpus: pairs are drawn within it, then the next one comes, and
-after the last the first again. Only one window is in memory.
+as it takes an epoch of a small corpus, and only one window is in memory.
 """
 
 import glob

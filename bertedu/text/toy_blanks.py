@@ -1,46 +1,18 @@
 """Exact answers about several blanks of the toy language at once, and about its hidden topic.
 
 `ToyLanguage.posterior` hides one word. Models after BERT are asked about more: two blanks that tell
-each other, or the topic that no sentence names. The same two passes over a sentence give these, too
-(Rabiner 1989, section III); a blank is a word of which nothing is known, and is written None.
+each other, or the topic that no sentence names. The same two passes over a sentence tell these.
 """
-
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from bertedu.text.toy_language import TOPICS, ToyLanguage
-
-Blanked = Sequence[str | None]
-
-
-def _likelihood(language: ToyLanguage, word: str | None) -> Tensor:
-    """P(word | state), (K,); one everywhere for a blank."""
-    if word is None:
-        return torch.ones_like(language.stop)
-    return language.emit[:, language.words.index(word)]
-
-
-def _forward(language: ToyLanguage, sentence: Blanked) -> list[Tensor]:
-    """P(all words before place t, state at t): n of (K,)."""
-    before = [language.start]
-    for word in sentence[:-1]:
-        before.append((before[-1] * _likelihood(language, word)) @ language.move)
-    return before
-
-
-def _backward(language: ToyLanguage, sentence: Blanked) -> list[Tensor]:
-    """P(all words after place t, and the end there | state at t): n of (K,)."""
-    after = [language.stop]
-    for word in reversed(sentence[1:]):
-        after.append(language.move @ (_likelihood(language, word) * after[-1]))
-    return after[::-1]
+from bertedu.text.toy_language import TOPICS, Blanked, ToyLanguage
 
 
 def blank_posteriors(language: ToyLanguage, sentence: Blanked) -> Tensor:
     """Return (n, W): at each place, the chances of its word given all *other* known words."""
-    both = zip(_forward(language, sentence), _backward(language, sentence), strict=True)
+    both = zip(language.forward(sentence), language.backward(sentence), strict=True)
     joint = torch.stack([before * after for before, after in both]) @ language.emit
     return joint / joint.sum(dim=1, keepdim=True)
 
@@ -52,10 +24,10 @@ def pair_posterior(language: ToyLanguage, sentence: Blanked, first: int, second:
     """
     if not 0 <= first < second < len(sentence):
         raise ValueError(f"places {first} and {second} are not two of {len(sentence)}, in order")
-    reached = (_forward(language, sentence)[first][:, None] * language.emit).T  # (W, K)
+    reached = (language.forward(sentence)[first][:, None] * language.emit).T  # (W, K)
     for word in sentence[first + 1 : second]:
-        reached = (reached @ language.move) * _likelihood(language, word)
-    after = _backward(language, sentence)[second]
+        reached = (reached @ language.move) * language.likelihood(word)
+    after = language.backward(sentence)[second]
     joint = (reached @ language.move) @ (after[:, None] * language.emit)  # (W, W)
     return joint / joint.sum()
 
@@ -69,6 +41,6 @@ def mutual_information(joint: Tensor) -> float:
 
 def topic_posterior(language: ToyLanguage, sentence: Blanked) -> Tensor:
     """Return (6,): the chances of each of `TOPICS`, given the known words."""
-    last = _forward(language, sentence)[-1] * _likelihood(language, sentence[-1]) * language.stop
+    last = language.forward(sentence)[-1] * language.likelihood(sentence[-1]) * language.stop
     joint = last.view(len(TOPICS), -1).sum(dim=1)  # states are numbered topic by topic
     return joint / joint.sum()

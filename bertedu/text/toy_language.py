@@ -13,27 +13,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-# slot -> chance that it is left out, and the words with weights that suit every topic
-_SLOTS = {
-    "determiner": (0.0, "the:6 a:3 every:1"),
-    "adjective": (0.5, "old:2 young:2 small:2 happy:2"),
-    "noun": (0.0, ""),
-    "verb": (0.0, "slept:1 waited:1"),
-    "adverb": (0.4, "loudly:1 quietly:1"),
-    "preposition": (0.2, "in:3 near:1"),
-    "article": (0.0, "the:1"),
-    "place": (0.0, "garden:1"),
-}
-_OF_TOPICS = {  # the words that suit one topic, by slot
-    "dog": ("loyal:2", "dog:8 puppy:2", "barked:7 ran:1", "loudly:3", "yard:5"),
-    "cat": ("shy:2", "cat:8 kitten:2", "purred:6 jumped:2", "softly:3", "kitchen:5"),
-    "bird": ("yellow:2", "bird:7 parrot:3", "sang:4 flew:4", "sweetly:3", "tree:5"),
-    "horse": ("fast:2", "horse:8 pony:2", "ran:4 jumped:3", "quickly:3", "field:5"),
-    "baby": ("hungry:2", "baby:7 child:3", "cried:7 laughed:1", "loudly:3", "bedroom:5"),
-    "singer": ("famous:2", "singer:6 woman:4", "sang:6 laughed:2", "sweetly:3", "theater:5"),
-}
+from bertedu.results.files import table_beside
+
+_TABLES = table_beside(__file__)
+_SLOTS: dict[str, tuple[float, str]] = _TABLES["slots"]
+_OF_TOPICS: dict[str, list[str]] = _TABLES["topics"]
 _SLOTS_OF_TOPICS = ("adjective", "noun", "verb", "adverb", "place")
 TOPICS = tuple(_OF_TOPICS)
+Blanked = Sequence[str | None]  # a blank, None, is a word of which nothing is known
 
 
 def _words(slot: str, topic: str) -> list[tuple[str, float]]:
@@ -104,14 +91,8 @@ class ToyLanguage:
         unknown = {*words_before, *words_after} - set(self.words)
         if unknown:
             raise ValueError(f"not a word of the toy language: {', '.join(sorted(unknown))}")
-        before = self.start  # forward: P(words before, state here), or without them P(state here)
-        for column in map(self.words.index, words_before):
-            before = (before * self.emit[:, column] if left else before) @ self.move
-        after = torch.ones_like(self.stop)
-        if right:  # backward: P(words after, end | state here)
-            after = self.stop
-            for column in map(self.words.index, reversed(words_after)):
-                after = self.move @ (self.emit[:, column] * after)
+        before = self.forward([*(words_before if left else [None] * position), None])[-1]
+        after = self.backward([None, *words_after])[0] if right else torch.ones_like(self.stop)
         joint = (before * after) @ self.emit  # (W,)
         if joint.sum() <= 0:
             raise ValueError(f"{' '.join(sentence)!r} is not a sentence of the toy language")
@@ -122,13 +103,30 @@ class ToyLanguage:
 
         The forward algorithm: every topic and every way through the slots is added up.
         """
-        here = self.start  # P(words so far, state)
-        for place, word in enumerate(sentence):
-            if word not in self.words:
-                return -math.inf
-            here = (here @ self.move if place else here) * self.emit[:, self.words.index(word)]
-        ends = float(here @ self.stop)
+        if not sentence or not set(sentence) <= set(self.words):
+            return -math.inf
+        ends = float(self.forward(sentence)[-1] * self.likelihood(sentence[-1]) @ self.stop)
         return math.log(ends) if ends > 0 else -math.inf
+
+    def likelihood(self, word: str | None) -> Tensor:
+        """P(word | state), (K,); one everywhere for a blank, None."""
+        if word is None:
+            return torch.ones_like(self.stop)
+        return self.emit[:, self.words.index(word)]
+
+    def forward(self, sentence: Blanked) -> list[Tensor]:
+        """P(all words before place t, state at t): n of (K,)."""
+        before = [self.start]
+        for word in sentence[:-1]:
+            before.append((before[-1] * self.likelihood(word)) @ self.move)
+        return before
+
+    def backward(self, sentence: Blanked) -> list[Tensor]:
+        """P(all words after place t, and the end there | state at t): n of (K,)."""
+        after = [self.stop]
+        for word in reversed(sentence[1:]):
+            after.append(self.move @ (self.likelihood(word) * after[-1]))
+        return after[::-1]
 
 
 def _next_slots(slot: str) -> list[tuple[str | None, float]]:

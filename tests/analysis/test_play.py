@@ -35,7 +35,7 @@ MADE: dict[str, Callable[[], Playground]] = {
     "merge_stepper": lambda: play.merge_stepper(HUGS),
     "three_vectors": lambda: play.three_vectors(["ship", "bridge", "it"], [[2, 0], [0, 2], [1, 0]]),
     "dice": lambda: play.dice("The happy dog barked."),
-    "warm_up": lambda: play.warm_up(0.5, 0.1, 200),
+    "warm_up": play.warm_up,
     "layer_norm": lambda: play.layer_norm([1, 1, 4]),
     "two_boxes": lambda: play.two_boxes("The war ended.", "He signed a treaty."),
     "neighbors": play.neighbors,
@@ -131,30 +131,6 @@ def test_names_differ_with_toy_and_data_so_that_toys_on_one_page_do_not_mix() ->
     assert len(set(names)) == len(names) == len(toys)
 
 
-def test_an_unknown_toy_or_an_empty_text_is_refused() -> None:
-    with pytest.raises(ValueError, match="no toy 'chess': there are dice, layer_norm"):
-        Playground("chess", {}, "a game", "a board")
-    for alt, still in ((" ", "still"), ("alt", "")):
-        with pytest.raises(ValueError, match="say something"):
-            Playground("dice", {}, alt, still)
-
-
-@pytest.mark.parametrize("counts", [{"a b": 2}, {"a,b": 2}, {"": 2}, {"a": 0}])
-def test_words_that_the_page_could_not_read_are_refused(counts: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="without , ; or space"):
-        play.merge_stepper(counts)
-    with pytest.raises(ValueError, match="three words"):
-        play.three_vectors(["a", "b"], [[1, 0], [0, 1]])
-
-
-def test_toys_of_nothing_are_refused() -> None:
-    with pytest.raises(ValueError, match="a number or more"):
-        play.layer_norm([])
-    for wrong in ({"peak": 0.0}, {"steps": 0}):
-        with pytest.raises(ValueError, match="should be above 0"):
-            play.warm_up(**wrong)
-
-
 def test_words_and_models_that_a_page_cannot_show_are_named() -> None:
     with pytest.raises(ValueError, match="'unaffable' is no piece of the vocabulary"):
         play.neighbors("unaffable")
@@ -162,16 +138,8 @@ def test_words_and_models_that_a_page_cannot_show_are_named() -> None:
         play.own_text(tuned("ltr-L4H128+rtl-L4H128"), "A river.")
     with pytest.raises(ValueError, match="give one text"):
         play.own_text(tuned(), "A river.", "A lake.")
-    with pytest.raises(ValueError, match="queen, ruled, night are not all tokens"):
-        play.meet(words=("queen", "ruled", "night"))
-    with pytest.raises(ValueError, match="ruled must stand before king"):
-        play.meet(words=("ruled", "king", "night"))
-    with pytest.raises(ValueError, match="'riverboats' is no piece of the vocabulary"):
-        play.meet(new="riverboats")
     with pytest.raises(ValueError, match="'he' is no token of 'it was small'"):
         play.three_readers("it was small", "he", [(1, 1), (2, 2), (4, 1)])
-    with pytest.raises(ValueError, match="ltr-L4H128 has no layer 2 with a head 3"):
-        play.three_readers("it was small", "it", [(1, 1), (2, 3), (4, 1)])
     assert not list(Path().glob("*.weights.js")), "nothing is written before all is well"
 
 
@@ -195,10 +163,14 @@ def test_still_texts_tell_what_the_package_computes() -> None:
     lines = play.longest_match("unaffable").still.splitlines()
     assert [line.split()[-1] for line in lines[:-1]] == pieces
     assert lines[0].startswith("unaffable no, unaffabl no,")
-    _, merges = train_wordpiece(HUGS, 10**6)
-    stepped = play.merge_stepper(HUGS).still.splitlines()
+    once = HUGS | {"hubs": 1}  # its pairs are too rare
+    _, merges = train_wordpiece(once, 10**6)
+    stepped = play.merge_stepper(once).still.splitlines()
     assert [line.split()[-1] for line in stepped] == [merge.piece for merge in merges]
     assert "67% to ship, 9% to bridge, 24% to it" in MADE["three_vectors"]().alt  # notebook 03
     rates = [float(line.split()[0]) for line in MADE["warm_up"]().still.splitlines()]
     assert rates == [round(scheduled_rate(step, 200, 0.5, 0.1), 3) for step in range(0, 200, 20)]
+    met = play.meet().data
+    words = ["[CLS]", *met["text"].split(), "[SEP]"]
+    assert [words[met[side]] for side in ("left", "at", "right")] == ["king", "ruled", "night"]
     assert MADE["layer_norm"]().still.split()[2::3] == ["-0.71", "-0.71", "1.41"]

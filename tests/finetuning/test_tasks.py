@@ -1,5 +1,6 @@
 """The tasks: their examples are sound, held out, and what their names say."""
 
+import bz2
 import dataclasses
 from collections import Counter
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bertedu.cli import app
+from bertedu.finetuning import tasks
 from bertedu.finetuning import tasks as module
 from bertedu.finetuning.examples import (
     SPLITS,
@@ -154,7 +156,6 @@ def test_a_source_is_in_one_split_and_an_example_comes_once(
 
 
 def test_a_film_is_in_one_split(loaded: dict[str, Splits]) -> None:
-    import bz2
     import csv
     import io
 
@@ -170,6 +171,19 @@ def test_a_film_is_in_one_split(loaded: dict[str, Splits]) -> None:
     assert not films["train"] & films["test"]
     assert not films["train"] & films["dev"]
     assert len(films["test"]) > 10
+
+
+def test_the_labels_of_the_table_are_those_that_the_readers_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = "text,movie_name,category\nGood.,A,fresh\nBad.,B,rotten\nA man.,C,plot\n"
+    monkeypatch.setattr(tasks, "read", lambda _: {"x": bz2.compress(table.encode())})
+    task = TASKS["sentiment"]
+    named = {e.text: task.labels[int(e.label)] for some in task.load().values() for e in some}
+    assert named == {"Good.": "fresh", "Bad.": "rotten"}
+    kinds = ENTITY_TYPES.values()
+    assert TASKS["entities"].labels == ("O", *(f"{part}-{k}" for k in kinds for part in "BI"))
+    assert TASKS["description"].labels == ("no", "yes"), "0 is no: it does not fit"
 
 
 def test_topics_are_the_editors_and_no_opening_is_asked_about(loaded: dict[str, Splits]) -> None:

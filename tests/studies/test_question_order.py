@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tiny_finetuning as tiny
@@ -60,11 +61,23 @@ def test_a_study_goes_on_and_its_record_gives_the_gain(
     monkeypatch.setattr(module, "READERS", readers)
     splits = tiny.span_task({"train": 8, "dev": 4, "test": 6})[1]
     splits["exchanged"] = [replace(q, question="what?") for q in splits["test"]]
-    run_study(tmp_path, {name: some[:1] for name, some in readers.items()}, splits)
+    real, written = RunRecord.add, list[Any]()
+
+    def stopped(*given: Any) -> Any:
+        if written:
+            raise KeyboardInterrupt
+        written.append(real(*given))
+
+    alone = {name: some[:1] for name, some in readers.items()}
+    with monkeypatch.context() as patch:
+        patch.setattr(RunRecord, "add", stopped)  # between the two rows of a run
+        with pytest.raises(KeyboardInterrupt):
+            run_study(tmp_path, alone, splits)
+    run_study(tmp_path, alone, splits)
     record = RunRecord(tmp_path, NAME)
     assert len(record.rows()) == 2 * 2 * 2
     first = record.table.read_bytes()
-    run_study(tmp_path, {name: some[:1] for name, some in readers.items()}, splits)
+    run_study(tmp_path, alone, splits)
     assert record.table.read_bytes() == first, "nothing is run twice"
     run_study(tmp_path, readers, splits)
     scores = [drawn_readers(tmp_path, task_of(order))["one"] for order in ORDERS]
