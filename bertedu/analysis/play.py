@@ -24,6 +24,7 @@ from bertedu.pretraining.next_sentence import IS_NEXT
 from bertedu.pretraining.recipe import scheduled_rate
 from bertedu.text.fast_tokenizer import load_tokenizer, load_vocabulary
 from bertedu.text.tokenization import WordPiece, piece_name, train_wordpiece
+from bertedu.text.toy_language import ToyLanguage
 
 SHARED = Path(__file__).with_suffix(".js")
 BERT = SHARED.with_name("bert.js")
@@ -122,18 +123,36 @@ def dice(text: str, seed: int = 0) -> Playground:
     return Playground("dice", data | {"seed": seed}, alt, f"[CLS] {text} [SEP]\n{alt}")
 
 
-def warm_up(peak: float = 0.5, warmup_share: float = 0.1, steps: int = 200) -> Playground:
-    """Choose peak, warm-up and steps, and see what that makes of Adam on a toy loss.
-
-    Raises ValueError if the peak or the number of steps is not above 0.
-    """
-    if peak <= 0 or steps < 1:
-        raise ValueError(f"peak {peak} and steps {steps} should be above 0")
-    data = {"peak": peak, "warmup_share": warmup_share, "steps": steps, "seed": 440}
-    rates = [scheduled_rate(step, steps, peak, warmup_share) for step in range(0, steps, 20)]
-    still = "\n".join(f"{r:6.3f}  {'█' * round(30 * r / peak)}" for r in rates)
-    alt = f"The rate rises to {peak:g} in {warmup_share:.0%} of {steps} steps, then falls to 0."
+def warm_up() -> Playground:
+    """Choose peak, warm-up and steps, and see what that makes of Adam on a toy loss."""
+    data = {"peak": 0.5, "warmup_share": 0.1, "steps": 200, "seed": 440}
+    rates = [scheduled_rate(step, 200, 0.5, 0.1) for step in range(0, 200, 20)]
+    still = "\n".join(f"{rate:6.3f}  {'█' * round(60 * rate)}" for rate in rates)
+    alt = "The rate rises to 0.5 in 10% of 200 steps, then falls to 0."
     return Playground("warm_up", data, alt, still)
+
+
+def plug() -> Playground:
+    """Pull the plug of a run of Adam on a toy loss, and go on with what you have saved."""
+    alt = "A run goes on as if never stopped if weight, m and v, step and place were saved."
+    return Playground("plug", {"seed": 1}, alt, "Lose one of the four, and it is another run.")
+
+
+def limits(fresh: Sequence[Sequence[str]], exact: Mapping[str, float]) -> Playground:
+    """Train three small readers of the toy language to their limits on ``fresh`` sentences.
+
+    ``exact`` has the limits in nats: "left only", "right only" and "both".
+    """
+    language = ToyLanguage()
+    after = torch.cat([language.move, language.stop[:, None]], 1)
+    tables = {"start": language.start[None], "next": after, "emit": language.emit}
+    data: dict[str, Any] = {"seed": 0, "words": len(language.words)}
+    for name, table in tables.items():
+        data[name] = [[[i, x] for i, x in enumerate(row) if x] for row in table.tolist()]
+    data["fresh"] = [[language.words.index(word) for word in sentence] for sentence in fresh]
+    data["limits"] = [exact[name] for name in ("left only", "right only", "both")]
+    still = "left only {:.3f}\nright only {:.3f}\nboth {:.3f}".format(*data["limits"])
+    return Playground("limits", data, "The lowest loss of three readers, exactly, in nats.", still)
 
 
 def layer_norm(numbers: Sequence[float]) -> Playground:
@@ -166,59 +185,43 @@ def two_boxes(a: str, b: str, checkpoint: str = "bert-L4H128") -> Playground:
     return Playground("two_boxes", data, f"P(IsNext) by {checkpoint}. A: {a} B: {b}", still)
 
 
-def neighbors(
-    word: str = "december", text: str = "My dog is cute.", checkpoint: str = "bert-mini"
-) -> Playground:
+def neighbors(word: str = "december", text: str = "My dog is cute.") -> Playground:
     """Type a word: whose rows of the token table are near? Type a text: what goes into BERT?
 
     Raises ValueError if the word has no row of its own.
     """
-    model, tokenizer = load_named(checkpoint)
+    model, tokenizer = load_named("bert-mini")
     if (row := tokenizer.token_to_id(word)) is None:
         raise ValueError(f"{word!r} is no piece of the vocabulary: take another, such as december")
     tables = {name: x for name, x in model.state_dict().items() if name.startswith("bert.emb")}
-    weights = write_tensors(f"{checkpoint}-embeddings", tables, model.config, tokenizer)
+    weights = write_tensors("bert-mini-embeddings", tables, model.config, tokenizer)
     rows = tables["bert.embeddings.token.weight"]
     rows = torch.nn.functional.normalize(rows - rows.mean(0), dim=-1)
     cosines, best = (row_of.tolist() for row_of in (rows @ rows[row]).topk(11))
     names = [str(tokenizer.id_to_token(number)) for number in best]
     still = "\n".join(f"{name:<12} {x:.2f}" for name, x in zip(names, cosines, strict=True))
-    alt = f"Nearest to {word} in the token table of {checkpoint}: {', '.join(names[1:4])}."
+    alt = f"Nearest to {word} in the token table of bert-mini: {', '.join(names[1:4])}."
     data = {"weights": [weights.name], "word": word, "text": text}
     return Playground("neighbors", data, alt, still)
 
 
-def meet(
-    text: str = "the old king ruled the city at night",
-    words: tuple[str, str, str] = ("king", "ruled", "night"),
-    new: str = "river",
-) -> Playground:
+def meet() -> Playground:
     """Change a word on each side of a third: does its state move beyond the sum of the two moves?
 
-    BERT stands beside a left-to-right and a right-to-left model whose states are joined. Raises
-    ValueError if the ``words`` are no tokens of the text, in this order, or ``new`` is no single
-    token or one of the text's.
+    BERT stands beside a left-to-right and a right-to-left model whose states are joined.
     """
+    text, still, tokenizer = "the old king ruled the city at night", "", load_tokenizer()
+    encoding, (_, new, _) = tokenizer.encode(text), tokenizer.encode("river").ids
+    left, at, right = (encoding.tokens.index(word) for word in ("king", "ruled", "night"))
     names = ("bert-L4H128", "ltr-L4H128", "rtl-L4H128")
-    still, tokenizer = "", load_tokenizer()
-    encoding, new_id = tokenizer.encode(text), tokenizer.token_to_id(new)
-    if new_id is None:
-        raise ValueError(f"{new!r} is no piece of the vocabulary: take another, such as river")
-    if not set(words) <= set(encoding.tokens):
-        raise ValueError(f"{', '.join(words)} are not all tokens of {text!r}: {encoding.tokens}")
-    left, at, right = (encoding.tokens.index(word) for word in words)
-    if not left < at < right:
-        raise ValueError(f"{words[0]} must stand before {words[1]}, and {words[2]} after it")
-    ids = torch.tensor(encoding.ids)
     for name, models in {"BERT": names[:1], "left and right, joined": names[1:]}.items():
         states = states_of(load_encoder("+".join(models))[0])
-        beyond = beyond_sum(states, ids, at, new_id)[left, right].item()
-        still += f"{name:<24}{beyond:.3f} of the state's length\n"
+        beyond = beyond_sum(states, torch.tensor(encoding.ids), at, new)
+        still += f"{name:<24}{beyond[left, right].item():.3f} of the state's length\n"
     files = [write_weights(name).name for name in names]
-    alt = f"{text}: what changing {words[0]} and {words[2]} does to the state of {words[1]} "
-    places = {"left": left, "at": at, "right": right}
-    data = {"weights": files, "text": text, "new": new, **places}
-    return Playground("meet", data, f"{alt}beyond the sum of each alone", still)
+    data = {"weights": files, "text": text, "new": "river", "left": left, "at": at, "right": right}
+    alt = f"{text}: what changing king and night does to the state of ruled beyond the sum of each"
+    return Playground("meet", data, f"{alt} alone", still)
 
 
 def three_readers(text: str, word: str, starts: Sequence[tuple[int, int]]) -> Playground:
@@ -227,11 +230,7 @@ def three_readers(text: str, word: str, starts: Sequence[tuple[int, int]]) -> Pl
     ``starts`` has for each the layer and head that are shown at first, from 1; ``word`` is held.
     Raises ValueError if it is no token of the text, or there is no such layer or head.
     """
-    models = {
-        "BERT": "bert-L4H128",
-        "left-to-right": "ltr-L4H128",
-        "right-to-left": "rtl-L4H128",
-    }
+    models = {"BERT": "bert-L4H128", "left-to-right": "ltr-L4H128", "right-to-left": "rtl-L4H128"}
     still = ""
     for (name, checkpoint), (layer, head) in zip(models.items(), starts, strict=True):
         encoder, tokenizer = load_encoder(checkpoint)
@@ -249,6 +248,20 @@ def three_readers(text: str, word: str, starts: Sequence[tuple[int, int]]) -> Pl
     data = {"weights": files, "names": list(models), "text": text, "word": word}
     alt = f"Attention of BERT, the left-to-right and the right-to-left model on: {text}"
     return Playground("three_readers", data | {"starts": [*map(list, starts)]}, alt, still)
+
+
+def climb(word: str, text: str, senses: Mapping[str, Sequence[str]]) -> Playground:
+    """Watch a word of a text climb the layers: nearer to sentences of one sense, or of the other?
+
+    Raises ValueError if there are not two senses.
+    """
+    if len(senses) != 2:
+        raise ValueError(f"{', '.join(senses)}: give two senses to choose from")
+    lists = [[name, [*sentences]] for name, sentences in senses.items()]
+    data = {"weights": [write_weights("bert-L4H128").name], "word": word, "text": text}
+    still = "\n".join(f"{name}: {' '.join(sentences)}" for name, sentences in lists)
+    alt = f"{word} in “{text}”: is it nearer to {' or to '.join(senses)}, layer by layer?"
+    return Playground("climb", data | {"senses": lists}, alt, still)
 
 
 def own_text(asked: FineTuned, *texts: str, name: str = "") -> Playground:

@@ -1,6 +1,7 @@
 """Things to play with, as far as Python goes: safe HTML, true still texts, clear errors."""
 
 import json
+import math
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -19,7 +20,11 @@ from bertedu.finetuning.training import TaskModel
 from bertedu.pretraining.recipe import scheduled_rate
 from bertedu.text.fast_tokenizer import load_vocabulary
 from bertedu.text.tokenization import WordPiece, train_wordpiece
+from bertedu.text.toy_language import ToyLanguage
 
+FRESH = [["the", "dog", "barked"], ["a", "cat", "slept"]]
+EXACT = {"right only": 1.05, "both": 0.74, "left only": 1.2, "chance": 3.9}
+BANKS = {"money": ["A bank lends money."], "river": ["The bank of a river.", "A steep bank."]}
 HUGS = {"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}
 
 
@@ -35,12 +40,15 @@ MADE: dict[str, Callable[[], Playground]] = {
     "merge_stepper": lambda: play.merge_stepper(HUGS),
     "three_vectors": lambda: play.three_vectors(["ship", "bridge", "it"], [[2, 0], [0, 2], [1, 0]]),
     "dice": lambda: play.dice("The happy dog barked."),
-    "warm_up": lambda: play.warm_up(0.5, 0.1, 200),
+    "warm_up": play.warm_up,
+    "plug": play.plug,
+    "limits": lambda: play.limits(FRESH, EXACT),
     "layer_norm": lambda: play.layer_norm([1, 1, 4]),
     "two_boxes": lambda: play.two_boxes("The war ended.", "He signed a treaty."),
     "neighbors": play.neighbors,
     "meet": play.meet,
     "three_readers": lambda: play.three_readers("it was small", "it", [(1, 1), (2, 2), (4, 1)]),
+    "climb": lambda: play.climb("bank", "The bank closed.", BANKS),
     "own_text": lambda: play.own_text(tuned(), "A river."),
 }
 
@@ -132,7 +140,7 @@ def test_names_differ_with_toy_and_data_so_that_toys_on_one_page_do_not_mix() ->
 
 
 def test_an_unknown_toy_or_an_empty_text_is_refused() -> None:
-    with pytest.raises(ValueError, match="no toy 'chess': there are dice, layer_norm"):
+    with pytest.raises(ValueError, match="no toy 'chess': there are climb, dice, layer_norm"):
         Playground("chess", {}, "a game", "a board")
     for alt, still in ((" ", "still"), ("alt", "")):
         with pytest.raises(ValueError, match="say something"):
@@ -150,9 +158,8 @@ def test_words_that_the_page_could_not_read_are_refused(counts: dict[str, int]) 
 def test_toys_of_nothing_are_refused() -> None:
     with pytest.raises(ValueError, match="a number or more"):
         play.layer_norm([])
-    for wrong in ({"peak": 0.0}, {"steps": 0}):
-        with pytest.raises(ValueError, match="should be above 0"):
-            play.warm_up(**wrong)
+    with pytest.raises(ValueError, match="money: give two senses"):
+        play.climb("bank", "A bank.", {"money": ["A bank lends money."]})
 
 
 def test_words_and_models_that_a_page_cannot_show_are_named() -> None:
@@ -162,12 +169,6 @@ def test_words_and_models_that_a_page_cannot_show_are_named() -> None:
         play.own_text(tuned("ltr-L4H128+rtl-L4H128"), "A river.")
     with pytest.raises(ValueError, match="give one text"):
         play.own_text(tuned(), "A river.", "A lake.")
-    with pytest.raises(ValueError, match="queen, ruled, night are not all tokens"):
-        play.meet(words=("queen", "ruled", "night"))
-    with pytest.raises(ValueError, match="ruled must stand before king"):
-        play.meet(words=("ruled", "king", "night"))
-    with pytest.raises(ValueError, match="'riverboats' is no piece of the vocabulary"):
-        play.meet(new="riverboats")
     with pytest.raises(ValueError, match="'he' is no token of 'it was small'"):
         play.three_readers("it was small", "he", [(1, 1), (2, 2), (4, 1)])
     with pytest.raises(ValueError, match="ltr-L4H128 has no layer 2 with a head 3"):
@@ -201,4 +202,27 @@ def test_still_texts_tell_what_the_package_computes() -> None:
     assert "67% to ship, 9% to bridge, 24% to it" in MADE["three_vectors"]().alt  # notebook 03
     rates = [float(line.split()[0]) for line in MADE["warm_up"]().still.splitlines()]
     assert rates == [round(scheduled_rate(step, 200, 0.5, 0.1), 3) for step in range(0, 200, 20)]
+    limits = MADE["limits"]().still
+    assert limits.split("\n") == ["left only 1.200", "right only 1.050", "both 0.740"]
     assert MADE["layer_norm"]().still.split()[2::3] == ["-0.71", "-0.71", "1.41"]
+
+
+def test_the_page_writes_the_toy_language() -> None:
+    """Its tables, put together again, give a sentence the probability that the package gives it."""
+    language, toy = ToyLanguage(), MADE["limits"]().data
+    start, after, emit = (
+        [dict(map(tuple, row)) for row in toy[name]] for name in ("start", "next", "emit")
+    )
+    size = len(emit)
+    assert all(sum(row.values()) == pytest.approx(1) for row in (*start, *after, *emit))
+    words = [language.words.index(word) for word in ("the", "old", "dog", "barked")]
+    here = dict(start[0])
+    for word in words:
+        seen = {k: share * emit[k].get(word, 0) for k, share in here.items() if k < size}
+        here = {}
+        for k, share in seen.items():
+            for to, chance in after[k].items():
+                here[to] = here.get(to, 0) + share * chance
+    exact = math.exp(language.log_probability(["the", "old", "dog", "barked"]))
+    assert here[size] == pytest.approx(exact)
+    assert toy["fresh"] == [[language.words.index(w) for w in s] for s in FRESH]
