@@ -81,7 +81,7 @@ def test_a_notebook_runs_in_jupyterlab(browser: Any, lab: Any, path: Path, tmp_p
 
 
 def keys_stay_inside(page: Any) -> None:
-    """With the focus in a toy, keys that cut or leave a cell do neither, and Tab leads out again."""
+    """With the focus in a toy, keys that would cut or leave the cell do neither."""
     for toy in page.locator(TOYS).all():
         if (control := toy.locator(CONTROLS).first).count() == 0 or not control.is_visible():
             continue
