@@ -119,7 +119,6 @@ def fill_box(model: Readers, tokenizer: Tokenizer, text: str, top: int = 5) -> P
             answers = {"": fill_blanks(model, tokenizer, text, top)}
         return [dict(zip(answers, at, strict=True)) for at in zip(*answers.values(), strict=True)]
 
-    # without continuous updates the value arrives when Enter is pressed
     layout = widgets.Layout(width="95%")
     field = widgets.Text(text, description="Sentence:", continuous_update=False, layout=layout)
     answer = widgets.HTML()

@@ -30,9 +30,9 @@ BROKEN = re.compile(
     r"model not found|Error loading script"
 )
 
-# what can be played with, and the cells as they are now
-TOYS = ".bertedu-play, .bertedu-machine, .bertedu-attention, .bertedu-bertviz, .jupyter-widgets"
-CONTROLS = "button:enabled, select, input[type=range], [tabindex='0'], [role=slider]"
+# what can be played with (ipywidgets leave such keys to JupyterLab), and the cells as they are now
+TOYS = ".bertedu-play, .bertedu-machine, .bertedu-attention, .bertedu-bertviz"
+CONTROLS = "button:enabled, select, input[type=range], [tabindex='0']"
 CELLS = """() => {
   const { widgets, activeCellIndex } = window.jupyterapp.shell.currentWidget.content;
   return [widgets.length, activeCellIndex];
