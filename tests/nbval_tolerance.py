@@ -37,10 +37,9 @@ def alike(one: str, other: str) -> bool:
 def near(one: str, other: str) -> bool:
     """Whether two numbers are near, as they are written."""
     a, b = (float(number.replace(",", "")) for number in (one, other))
-    mantissa = one.partition("e")[0]
-    last = 0.0
-    if "e" not in one and len(re.sub(r"\D", "", mantissa).lstrip("0")) >= 4:
-        last = 1.01 * 10.0 ** -len(mantissa.partition(".")[2])
+    longer, last = max(one, other, key=len), 0.0  # 99.9 is as near to 100.0 as 100.0 to 99.9
+    if "e" not in one + other and len(re.sub(r"\D", "", longer).lstrip("0")) >= 4:
+        last = 1.01 * 10.0 ** -len(longer.partition(".")[2])
     return abs(a - b) <= max(RELATIVE * max(abs(a), abs(b)), last)
 
 

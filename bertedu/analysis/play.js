@@ -238,6 +238,33 @@ function movable(picture, handle, dragged, pressed) {
   };
 }
 
+// Axes with a title. `xs` and `ys`: from, to, marks. `clear` begins anew, perhaps with other ends;
+// `line` joins points [x, y], or numbers, which stand at 0, 1, 2 …
+function chart(parent, title, [width, height], xs, ys) {
+  const picture = draw(parent, "svg", { viewBox: `-52 -34 ${width + 66} ${height + 64}`, role: "img", "aria-label": title });
+  const x = (value) => ((value - xs.from) / (xs.to - xs.from)) * width;
+  const y = (value) => height - ((value - ys.from) / (ys.to - ys.from)) * height;
+  draw(picture, "text", { x: 0, y: -14, class: "title" }, title);
+  draw(picture, "path", { class: "axis", d: `M0 0V${height}H${width}` });
+  const marks = draw(picture, "g"), lines = draw(picture, "g");
+  const minus = (number) => `${number}`.replace("-", "−");
+  return { lines, x, y,
+    clear(to = {}) {
+      Object.assign(xs, to.xs);
+      Object.assign(ys, to.ys);
+      for (const part of [marks, lines]) part.replaceChildren();
+      for (const at of xs.marks) draw(marks, "text", { x: x(at), y: height + 22, "text-anchor": "middle" }, minus(at));
+      for (const at of ys.marks) draw(marks, "text", { x: -8, y: y(at) + 6, "text-anchor": "end" }, minus(at));
+    },
+    line(points, color, dashed) {
+      const places = points.map((point, i) => (Array.isArray(point) ? point : [i, point]));
+      const d = "M" + places.map(([across, up]) => `${x(across).toFixed(1)} ${y(up).toFixed(1)}`).join("L");
+      draw(lines, "path", { d, fill: "none", "stroke-width": 3.5, ...(dashed && { "stroke-dasharray": "9 5" }),
+        stroke: color ? `var(--${color})` : "currentColor" });
+    },
+  };
+}
+
 // Chance from a seed: numbers from 0 to 1, always the same ones (mulberry32, in the public domain).
 function chance(seed) {
   let state = seed | 0;

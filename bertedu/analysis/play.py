@@ -25,6 +25,7 @@ from bertedu.pretraining.next_sentence import IS_NEXT
 from bertedu.pretraining.recipe import scheduled_rate
 from bertedu.text.fast_tokenizer import load_tokenizer, load_vocabulary
 from bertedu.text.tokenization import WordPiece, piece_name, train_wordpiece
+from bertedu.text.toy_language import ToyLanguage
 
 SHARED = Path(__file__).with_suffix(".js")
 BERT = SHARED.with_name("bert.js")
@@ -122,6 +123,29 @@ def warm_up() -> Playground:
     return Playground("warm_up", data, alt, still)
 
 
+def plug() -> Playground:
+    """Pull the plug of a run of Adam on a toy loss, and go on with what you have saved."""
+    alt = "A run goes on as if never stopped if weight, m and v, step and place were saved."
+    return Playground("plug", {"seed": 1}, alt, "Lose one of the four, and it is another run.")
+
+
+def limits(fresh: Sequence[Sequence[str]], exact: Mapping[str, float]) -> Playground:
+    """Train three small readers of the toy language to their limits on ``fresh`` sentences.
+
+    ``exact`` has the limits in nats: "left only", "right only" and "both".
+    """
+    language = ToyLanguage()
+    after = torch.cat([language.move, language.stop[:, None]], 1)
+    tables = {"start": language.start[None], "next": after, "emit": language.emit}
+    data: dict[str, Any] = {"seed": 0, "words": len(language.words)}
+    for name, table in tables.items():
+        data[name] = [[[i, x] for i, x in enumerate(row) if x] for row in table.tolist()]
+    data["fresh"] = [[language.words.index(word) for word in sentence] for sentence in fresh]
+    data["limits"] = [exact[name] for name in ("left only", "right only", "both")]
+    still = "left only {:.3f}\nright only {:.3f}\nboth {:.3f}".format(*data["limits"])
+    return Playground("limits", data, "The lowest loss of three readers, exactly, in nats.", still)
+
+
 def layer_norm(numbers: Sequence[float]) -> Playground:
     """Drag numbers, and see what layer norm makes of them and what it forgets."""
     mean = sum(numbers) / len(numbers)
@@ -158,13 +182,13 @@ def neighbors(word: str = "december", text: str = "My dog is cute.") -> Playgrou
     if (row := tokenizer.token_to_id(word)) is None:
         raise ValueError(f"{word!r} is no piece of the vocabulary: take another, such as december")
     tables = {name: x for name, x in model.state_dict().items() if name.startswith("bert.emb")}
-    weights = write_tensors(f"{checkpoint}-embeddings", tables, model.config, tokenizer)
+    weights = write_tensors("bert-mini-embeddings", tables, model.config, tokenizer)
     rows = tables["bert.embeddings.token.weight"]
     rows = torch.nn.functional.normalize(rows - rows.mean(0), dim=-1)
     cosines, best = (row_of.tolist() for row_of in (rows @ rows[row]).topk(11))
     names = [str(tokenizer.id_to_token(number)) for number in best]
     still = "\n".join(f"{name:<12} {x:.2f}" for name, x in zip(names, cosines, strict=True))
-    alt = f"Nearest to {word} in the token table of {checkpoint}: {', '.join(names[1:4])}."
+    alt = f"Nearest to {word} in the token table of bert-mini: {', '.join(names[1:4])}."
     data = {"weights": [weights.name], "word": word, "text": text}
     return Playground("neighbors", data, alt, still)
 
@@ -213,6 +237,20 @@ def three_readers(text: str, word: str, starts: Sequence[tuple[int, int]]) -> Pl
     data = {"weights": files, "names": list(models), "text": text, "word": word}
     alt = f"Attention of BERT, the left-to-right and the right-to-left model on: {text}"
     return Playground("three_readers", data | {"starts": [*map(list, starts)]}, alt, still)
+
+
+def climb(word: str, text: str, senses: Mapping[str, Sequence[str]]) -> Playground:
+    """Watch a word of a text climb the layers: nearer to sentences of one sense, or of the other?
+
+    Raises ValueError if there are not two senses.
+    """
+    if len(senses) != 2:
+        raise ValueError(f"{', '.join(senses)}: give two senses to choose from")
+    lists = [[name, [*sentences]] for name, sentences in senses.items()]
+    data = {"weights": [write_weights("bert-L4H128").name], "word": word, "text": text}
+    still = "\n".join(f"{name}: {' '.join(sentences)}" for name, sentences in lists)
+    alt = f"{word} in “{text}”: is it nearer to {' or to '.join(senses)}, layer by layer?"
+    return Playground("climb", data | {"senses": lists}, alt, still)
 
 
 def own_text(asked: FineTuned, *texts: str, name: str = "") -> Playground:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from ipywidgets import VBox
 from tokenizers import Tokenizer
 
 from bertedu.analysis.views import BLUE, ORANGE
-from bertedu.analysis.widgets import show_one
+from bertedu.analysis.widgets import Playable, show_one
 from bertedu.finetuning.collation import MAX_LENGTH
 from bertedu.finetuning.examples import Question
 from bertedu.finetuning.kinds import Answer
@@ -128,9 +127,9 @@ def span_view(model: TaskModel, tokenizer: Tokenizer, question: str, context: st
     return SpanView(question, context, pieces, none, marked)
 
 
-def question_browser(questions: Sequence[Question], found: Sequence[Answer] | None = None) -> VBox:
-    """Return a button that shows one question after another, and what was found."""
-    if found is not None and len(found) != len(questions):
+def question_browser(questions: Sequence[Question], found: Sequence[Answer] = ()) -> Playable:
+    """Return a button that shows one question after another, and what was ``found``, if given."""
+    if found and len(found) != len(questions):
         raise ValueError(f"{len(questions)} questions, but {len(found)} answers")
     order = np.random.default_rng(0).permutation(len(questions)).tolist()
     return show_one(lambda i: question_html(questions[i], found[i] if found else None), order)

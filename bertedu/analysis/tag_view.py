@@ -3,10 +3,8 @@
 import html
 from collections.abc import Sequence
 
-from ipywidgets import VBox
-
 from bertedu.analysis.views import BLUE, GREEN, ORANGE
-from bertedu.analysis.widgets import show_one
+from bertedu.analysis.widgets import Playable, show_one
 from bertedu.finetuning.examples import Tagged
 from bertedu.finetuning.tagging import entities
 
@@ -57,7 +55,7 @@ class TaggedText:
 
 def tag_examples(
     examples: Sequence[Tagged], answers: Sequence[Sequence[str]], types: Sequence[str]
-) -> VBox:
+) -> Playable:
     """Return a button that shows the next example each time: as marked, and as answered.
 
     Raises ValueError if there is nothing to show, or an example has no answer.

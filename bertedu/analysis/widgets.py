@@ -18,28 +18,7 @@ from bertedu.text.corpus import Document
 Readers = PreTrainingModel | Mapping[str, PreTrainingModel]  # one model, or several by name
 
 
-def text_box(page: Callable[[str], str], text: str) -> list[widgets.Widget]:
-    """Return a text field and its answer, ``page`` of the text as HTML; a ValueError is shown."""
-    field = widgets.Text(
-        value=text,
-        continuous_update=False,  # the value arrives when Enter is pressed
-        description="Sentence:",
-        layout=widgets.Layout(width="95%"),
-    )
-    answer = widgets.HTML()
-
-    def show(_: object = None) -> None:
-        try:
-            answer.value = page(field.value)
-        except ValueError as error:
-            answer.value = f"<p>{html.escape(str(error))}</p>"
-
-    field.observe(show, names="value")
-    show()
-    return [field, answer]
-
-
-def show_one(page: Callable[[int], str], order: Sequence[int]) -> widgets.VBox:
+def show_one(page: Callable[[int], str], order: Sequence[int]) -> "Playable":
     """Return a button that shows the next ``page`` (HTML) each time, in that order, over and over.
 
     Nothing is shown before the first click, so that no text of others is saved with a notebook.
@@ -51,7 +30,8 @@ def show_one(page: Callable[[int], str], order: Sequence[int]) -> widgets.VBox:
         shown.value = page(next(numbers))
 
     button.on_click(show)
-    return widgets.VBox([button, shown])
+    still = f"A button that shows one of {len(order):,} at each click. Run this cell to see them."
+    return Playable([button, shown], f"<p>{still}</p>", still)
 
 
 class Playable(widgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
@@ -139,17 +119,25 @@ def fill_box(model: Readers, tokenizer: Tokenizer, text: str, top: int = 5) -> P
             answers = {"": fill_blanks(model, tokenizer, text, top)}
         return [dict(zip(answers, at, strict=True)) for at in zip(*answers.values(), strict=True)]
 
-    def page(text: str) -> str:
-        return _cannot_read(tokenizer, text) + "".join(
-            f"<p>blank {number}</p>{columns_html(at) if several else bars_html(at[''])}"
-            for number, at in enumerate(ask(text), start=1)
-        )
+    layout = widgets.Layout(width="95%")
+    field = widgets.Text(text, description="Sentence:", continuous_update=False, layout=layout)
+    answer = widgets.HTML()
 
-    box = text_box(page, text)
+    def show(_: object = None) -> None:
+        try:
+            answer.value = _cannot_read(tokenizer, field.value) + "".join(
+                f"<p>blank {number}</p>{columns_html(at) if several else bars_html(at[''])}"
+                for number, at in enumerate(ask(field.value), start=1)
+            )
+        except ValueError as error:
+            answer.value = f"<p>{html.escape(str(error))}</p>"
+
+    field.observe(show, names="value")
+    show()
     try:
         blanks = ask(text)
     except ValueError as error:  # the box says it, and so does the page
-        return Playable(box, box[1].value, str(error))
+        return Playable([field, answer], answer.value, str(error))
     rows = {f"{text}  (blank {number})": at for number, at in enumerate(blanks, start=1)}
     if len(blanks) == 1:
         rows = {text: blanks[0]}
@@ -160,7 +148,7 @@ def fill_box(model: Readers, tokenizer: Tokenizer, text: str, top: int = 5) -> P
         alt = f"The {top} best guesses for each blank of: {text} The best: {best}."
         picture = guess_bars({name: at[""] for name, at in rows.items()}, alt)
     still = f"{picture._repr_html_()}<p>Run this cell, and type a sentence of your own.</p>"
-    return Playable(box, still, repr(picture))
+    return Playable([field, answer], still, repr(picture))
 
 
 def _cannot_read(tokenizer: Tokenizer, text: str) -> str:
@@ -197,7 +185,7 @@ def beat_bert(
     puzzles.remove(opening)
     puzzles.insert(0, opening)
     sentence, answer, score = widgets.HTML(), widgets.HTML(), widgets.HTML()
-    # without continuous updates the value arrives when Enter is pressed, and that is the guess
+    # Enter brings the value, and that is the guess
     field = widgets.Text(placeholder="your guess", description="Word:", continuous_update=False)
     check = widgets.Button(description="Guess", disabled=True)  # nothing to guess before Start
     skip = widgets.Button(description="Start / next")

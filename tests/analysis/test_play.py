@@ -1,6 +1,7 @@
 """Things to play with, as far as Python goes: safe HTML, true still texts, clear errors."""
 
 import json
+import math
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -19,7 +20,11 @@ from bertedu.finetuning.training import TaskModel
 from bertedu.pretraining.recipe import scheduled_rate
 from bertedu.text.fast_tokenizer import load_vocabulary
 from bertedu.text.tokenization import WordPiece, train_wordpiece
+from bertedu.text.toy_language import ToyLanguage
 
+FRESH = [["the", "dog", "barked"], ["a", "cat", "slept"]]
+EXACT = {"right only": 1.05, "both": 0.74, "left only": 1.2, "chance": 3.9}
+BANKS = {"money": ["A bank lends money."], "river": ["The bank of a river.", "A steep bank."]}
 HUGS = {"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}
 
 
@@ -36,11 +41,14 @@ MADE: dict[str, Callable[[], Playground]] = {
     "three_vectors": lambda: play.three_vectors(["ship", "bridge", "it"], [[2, 0], [0, 2], [1, 0]]),
     "dice": lambda: play.dice("The happy dog barked."),
     "warm_up": play.warm_up,
+    "plug": play.plug,
+    "limits": lambda: play.limits(FRESH, EXACT),
     "layer_norm": lambda: play.layer_norm([1, 1, 4]),
     "two_boxes": lambda: play.two_boxes("The war ended.", "He signed a treaty."),
     "neighbors": play.neighbors,
     "meet": play.meet,
     "three_readers": lambda: play.three_readers("it was small", "it", [(1, 1), (2, 2), (4, 1)]),
+    "climb": lambda: play.climb("bank", "The bank closed.", BANKS),
     "own_text": lambda: play.own_text(tuned(), "A river."),
 }
 
@@ -131,6 +139,11 @@ def test_names_differ_with_toy_and_data_so_that_toys_on_one_page_do_not_mix() ->
     assert len(set(names)) == len(names) == len(toys)
 
 
+def test_a_sense_without_two_sentences_is_refused() -> None:
+    with pytest.raises(ValueError, match="money: give two senses"):
+        play.climb("bank", "A bank.", {"money": ["A bank lends money."]})
+
+
 def test_words_and_models_that_a_page_cannot_show_are_named() -> None:
     with pytest.raises(ValueError, match="'unaffable' is no piece of the vocabulary"):
         play.neighbors("unaffable")
@@ -173,4 +186,27 @@ def test_still_texts_tell_what_the_package_computes() -> None:
     met = play.meet().data
     words = ["[CLS]", *met["text"].split(), "[SEP]"]
     assert [words[met[side]] for side in ("left", "at", "right")] == ["king", "ruled", "night"]
+    limits = MADE["limits"]().still
+    assert limits.split("\n") == ["left only 1.200", "right only 1.050", "both 0.740"]
     assert MADE["layer_norm"]().still.split()[2::3] == ["-0.71", "-0.71", "1.41"]
+
+
+def test_the_page_writes_the_toy_language() -> None:
+    """Its tables, put together again, give a sentence the probability that the package gives it."""
+    language, toy = ToyLanguage(), MADE["limits"]().data
+    start, after, emit = (
+        [dict(map(tuple, row)) for row in toy[name]] for name in ("start", "next", "emit")
+    )
+    size = len(emit)
+    assert all(sum(row.values()) == pytest.approx(1) for row in (*start, *after, *emit))
+    words = [language.words.index(word) for word in ("the", "old", "dog", "barked")]
+    here = dict(start[0])
+    for word in words:
+        seen = {k: share * emit[k].get(word, 0) for k, share in here.items() if k < size}
+        here = {}
+        for k, share in seen.items():
+            for to, chance in after[k].items():
+                here[to] = here.get(to, 0) + share * chance
+    exact = math.exp(language.log_probability(["the", "old", "dog", "barked"]))
+    assert here[size] == pytest.approx(exact)
+    assert toy["fresh"] == [[language.words.index(w) for w in s] for s in FRESH]

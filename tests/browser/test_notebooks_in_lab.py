@@ -30,6 +30,14 @@ BROKEN = re.compile(
     r"model not found|Error loading script"
 )
 
+# what can be played with (ipywidgets leave such keys to JupyterLab), and the cells as they are now
+TOYS = ".bertedu-play, .bertedu-machine, .bertedu-attention, .bertedu-bertviz"
+CONTROLS = "button:enabled, select, input[type=range], [tabindex='0']"
+CELLS = """() => {
+  const { widgets, activeCellIndex } = window.jupyterapp.shell.currentWidget.content;
+  return [widgets.length, activeCellIndex];
+}"""
+
 
 def open_and_run(browser: Any, lab: Any, notebook: str) -> tuple[Any, list[str], list[str]]:
     """Open a notebook, run all cells, wait: the page, requests to others, errors of the page."""
@@ -67,4 +75,20 @@ def test_a_notebook_runs_in_jupyterlab(browser: Any, lab: Any, path: Path, tmp_p
              .filter((img) => !img.complete || !img.naturalWidth || !img.alt).length"""
     )
     assert missing == 0, "a picture is broken or has no alt text"
+    keys_stay_inside(page)
+    assert errors == []
     page.context.close()
+
+
+def keys_stay_inside(page: Any) -> None:
+    """With the focus in a toy, keys that would cut or leave the cell do neither."""
+    for toy in page.locator(TOYS).all():
+        if (control := toy.locator(CONTROLS).first).count() == 0 or not control.is_visible():
+            continue
+        name = toy.get_attribute("class"), control.evaluate("(one) => one.outerHTML")[:120]
+        control.focus()
+        before = page.evaluate(CELLS)
+        for key in "xjkdda":
+            page.keyboard.press(key)
+        page.wait_for_timeout(100)
+        assert page.evaluate(CELLS) == before, name

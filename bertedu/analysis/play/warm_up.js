@@ -40,23 +40,6 @@ function descend(rate, noise, corrected) {
   return path;
 }
 
-// Axes with a title, and lines on them that can be drawn anew. `xs` and `ys`: from, to, marks.
-function chart(parent, title, [width, height], xs, ys) {
-  const picture = draw(parent, "svg", { viewBox: `-52 -34 ${width + 66} ${height + 64}`, role: "img", "aria-label": title });
-  const x = (value) => ((value - xs.from) / (xs.to - xs.from)) * width;
-  const y = (value) => height - ((value - ys.from) / (ys.to - ys.from)) * height;
-  draw(picture, "text", { x: 0, y: -14, class: "title" }, title);
-  draw(picture, "path", { class: "axis", d: `M0 0V${height}H${width}` });
-  const marks = draw(picture, "g"), lines = draw(picture, "g");
-  return { lines, x, y, axes(to) {
-    Object.assign(xs, to.xs);
-    Object.assign(ys, to.ys);
-    marks.replaceChildren();
-    for (const at of xs.marks) draw(marks, "text", { x: x(at), y: height + 22, "text-anchor": "middle" }, digits(at, 0));
-    for (const at of ys.marks) draw(marks, "text", { x: -8, y: y(at) + 6, "text-anchor": "end" }, `${at}`);
-  } };
-}
-
 function toy(root, data) {
   const set = { peak: data.peak, share: data.warmup_share, steps: data.steps, seed: data.seed, corrected: false };
   const controls = row(root);
@@ -79,14 +62,7 @@ function toy(root, data) {
   const below = chart(left, "loss, step by step", [340, 140], { ...span }, { from: 0, to: 1, marks: [0, 0.5, 1] });
   const valley = chart(right, "where the weight has been", [340, 286],
     { from: -6, to: 6, marks: [-6, -3, 0, 3, 6] }, { from: 0, to: 1, marks: [0, 0.5, 1] });
-  const path = (chart, points) => "M" + points.map(([x, y]) =>
-    `${chart.x(x).toFixed(1)} ${chart.y(y).toFixed(1)}`).join("L");
   const curve = Array.from({ length: 121 }, (_, i) => [i / 10 - 6, loss(i / 10 - 6)]);
-
-  function line(chart, values, color, dashed) {
-    draw(chart.lines, "path", { d: path(chart, values.map((value, i) => [i, value])), fill: "none",
-      stroke: `var(--${color})`, "stroke-width": 3.5, ...(dashed && { "stroke-dasharray": "9 5" }) });
-  }
 
   // round dots, or squares; what lies outside stands at the edge
   function dots(places, color, square) {
@@ -105,15 +81,14 @@ function toy(root, data) {
       descend(rate, noises(set.seed + i, set.steps), set.corrected)));
     const good = ends.map((runs) => runs.filter((run) => loss(run.at(-1)) < DONE).length);
     const xs = { to: set.steps, marks: [0, set.steps / 2, set.steps] };
-    above.axes({ xs, ys: { to: set.peak, marks: [0, set.peak] } });
-    below.axes({ xs });
-    valley.axes({});
-    for (const chart of [above, below, valley]) chart.lines.replaceChildren();
-    line(above, full, "orange", true);
-    line(above, own, "blue");
-    line(below, ends[1][0].map(loss), "orange", true);
-    line(below, ends[0][0].map(loss), "blue");
-    draw(valley.lines, "path", { d: path(valley, curve), fill: "none", stroke: "currentColor", "stroke-width": 2.5 });
+    above.clear({ xs, ys: { to: set.peak, marks: [0, set.peak] } });
+    below.clear({ xs });
+    valley.clear();
+    above.line(full, "orange", true);
+    above.line(own, "blue");
+    below.line(ends[1][0].map(loss), "orange", true);
+    below.line(ends[0][0].map(loss), "blue");
+    valley.line(curve);
     dots(ends[1][0], "orange", true);
     dots(ends[0][0], "blue");
     const moved = ends[0][0][1] - START;
