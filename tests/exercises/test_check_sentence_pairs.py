@@ -218,7 +218,7 @@ def test_the_builders_draw_by_their_seed_and_leave_articles_alone() -> None:
     [
         (lambda builder: True, "7 of 7 broken builders got past your test"),
         (lambda builder: {one[2] for _, one in examples(builder)} != {0}, "6 of 7 broken builders"),
-        (lambda builder: len(examples(builder)) > 999, "one written with one example an article"),
+        (lambda builder: len(examples(builder)) > 999, "one written with one example per article"),
     ],
 )
 def test_weak_data_tests_are_told_why(t: Callable[..., Any], text: str) -> None:
