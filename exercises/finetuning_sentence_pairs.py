@@ -73,7 +73,7 @@ def _rows_difference(inputs: Inputs, mine: Any, right: Any) -> str:
         for place, (one, other) in enumerate(zip(yours, ours, strict=True)):
             if one != other:
                 gives, wanted = (" ".join(map(str, row)) for row in (one, other))
-                return f"Row {place} of your {name} is {gives}; right is {wanted}."
+                return f"Row {place} of your {name} is {gives}; it should be {wanted}."
     return ""
 
 

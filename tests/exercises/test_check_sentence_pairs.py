@@ -134,7 +134,7 @@ def test_right_choice_losses_pass(f: Callable[..., Any]) -> None:
     [
         ("choice_rows", rows_in_place, "changes endings in place. Smallest case"),
         ("choice_rows", lambda a, b: (rows_by_zip(a, b)[0], *[rows_by_zip(a, b)[2]] * 2),
-         "Row 0 of your segments is 1 1 1 1 1 0; right is 0 0 0 1 1 0"),
+         "Row 0 of your segments is 1 1 1 1 1 0; it should be 0 0 0 1 1 0"),
         ("choice_rows", lambda a, b: right_choice_rows(a, b)[:2], "return three things"),
         ("choice_rows", lambda a, b: right_choice_rows(a, b[:1]), "has 1 and not 2 rows; each end"),
         ("choice_rows", lambda a, b: ("a", "b", "c"), "tokens is no list of rows"),
