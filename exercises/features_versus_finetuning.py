@@ -34,7 +34,7 @@ LAYER_MIX = Exercise(
     cases=_mix_cases,
     read=shaped("your answer", lambda states, *_: states.shape[1:]),
     tried="100 random cases, of 2, 3 and 4 layers.",
-    start="shares = weights.softmax(dim=0), one number a layer; then the sum of share times state.",
+    start="shares = weights.softmax(dim=0), one number per layer; then sum share times state.",
     solution=(ScalarMix, right_layer_mix),
     mistakes="""
     ✗ the weights are used as they are; they do not sum to 1.
@@ -80,7 +80,7 @@ CONCAT_LAYERS = Exercise(
       hidden_states[-count:].
     | [-count:] => [:count]
     ✗ it is one layer too low: the last is left out.
-      a slice leaves its end out already: hidden_states[-count:], with nothing behind the colon.
+      a slice leaves its end out already: hidden_states[-count:], with nothing after the colon.
       (With L layers there are L + 1 states, so the last is number L.)
     | [-count:] => [-count - 1 : -1]
     ✗ rows of several tokens are mixed.
@@ -136,7 +136,7 @@ TRAINABLE = Exercise(
     moved=_moves_otherwise,
     tried="7 models: frozen in part, as a whole, not at all; with tied weights and running means.",
     start="for p in model.parameters(): p.requires_grad says whether it moves, p.numel() how many.",
-    in_place="it changes requires_grad: whoever counts must leave the model as it is.",
+    in_place="it changes requires_grad; counting must leave the model as it is.",
     solution=(right_trainable, LayerFeatures),
     mistakes="""
     ✗ frozen parameters are counted as well.
@@ -226,7 +226,7 @@ FEATURE_TEST = TestExercise(
       pad the same text further: nothing may change.
     | .sum(dim=1) / real.sum(dim=1) => .mean(dim=1)
     ✗ segments not passed on: every token is taken for one of segment A.
-      give it segments of both kinds: with others, the result must be another.
+      give it segments of both kinds: with other segments the result must change.
     | (ids, segment_ids => (ids, None
     ✗ mask not passed on: attention reads the padding, even where the mean leaves it out.
       put another word where padding is: nothing may change.

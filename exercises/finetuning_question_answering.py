@@ -68,7 +68,7 @@ BEST_SPAN = Exercise(
     right=right_best_span,
     cases=_span_cases,
     read=_read_places,
-    tried="120 random cases, texts of 2 to 8 tokens, a question in front and [SEP] behind.",
+    tried="120 random cases, texts of 2 to 8 tokens, a question in front and [SEP] at the end.",
     start="two loops over places, with an if for first <= last < first + longest.",
     solution=(best_span, right_best_span),
     mistakes="""
@@ -77,7 +77,7 @@ BEST_SPAN = Exercise(
       last.
     | first <= last < first + longest and =>
     ✗ the best start and the best end of all tokens are taken, question included.
-      two argmax know neither of each other nor of places. Try pairs of places with first <= last.
+      each argmax knows neither of the other nor of places. Try pairs of places with first <= last.
     | in places => in range(len(start)) && first <= last < first + longest and =>
     ✗ answers of any length are let through.
       longest is not used: last < first + longest.
@@ -139,7 +139,7 @@ WORD_F1 = Exercise(
       “The lake.” and “lake” are the same answer: normalize_answer both first.
     | normalize_answer(found) => found && normalize_answer(answer) => answer
     ✗ two empty answers get 0.
-      to say nothing where nothing is right is right: 1 if both are empty.
+      where there is no answer, it is right to say nothing: 1 if both are empty.
     | float(mine == right) => 0.0
     ✗ this is the plain mean of precision and recall.
       F1 is the harmonic mean: 2 · precision · recall / (precision + recall).
@@ -182,14 +182,14 @@ WINDOWS = Exercise(
     ✗ the windows share nothing.
       an answer across an edge would be cut in two in both. The step is room - stride.
     | room - stride => room
-    ✗ windows start where all the rest of the text has been read already.
+    ✗ windows start where the rest of the text has already been read.
       stop as soon as a window reaches the end: start + room >= length.
     | return starts => return list(range(0, length, room - stride))
-    ✗ one window more comes when the last one just reaches the end.
-      with start + room == length all has been read: <, not <=.
+    ✗ there is one window too many when the last one just reaches the end.
+      with start + room == length everything has been read: <, not <=.
     | < length => <= length
     ✗ the end of the text is in no window.
-      the last window may be shorter than room, and is needed all the same.
+      the last window may be shorter than room, but it is needed.
     | return starts => return [s for s in starts if s + room <= length] or [0]
     """,
 )
@@ -256,18 +256,18 @@ def right_mark_test(mark: Marker) -> bool:
 
 MARK_TEST = TestExercise(
     name="mark_test",
-    asks="a test, (mark) -> bool, true if it marks answers rightly. mark(context, answer, start, "
-    "room, stride) returns (offsets, place) for each window",
+    asks="a test, (mark) -> bool, true if it marks answers correctly. mark(context, answer, "
+    "start, room, stride) returns (offsets, place) for each window",
     argument="mark",
     thing="marker",
-    start="a text with an accent and an emoji, in which a name stands twice; then look at each "
+    start="a text with an accent and an emoji, in which a name occurs twice; then look at each "
     "(offsets, place) of mark(context, answer, start, 8, 3).",
     right=(
         ("by hand, with whole words as tokens", _mark_words),
         ("with the package, whose tokens are word pieces", _mark_pieces),
     ),
-    refuses_all="it returns False on every path, or takes last for the token behind the answer.",
-    refuses_right="it asks for more than it may. A token may be a word or a part of one, several "
+    refuses_all="it returns False on every path, or takes last for the token after the answer.",
+    refuses_right="it asks for more than the rules. A token may be a word or a part of one, some "
     "windows may mark the answer, and a window without it says None.",
     solution=(right_mark_test,),
     museum="""
@@ -275,13 +275,13 @@ MARK_TEST = TestExercise(
       write é or an emoji before the answer, and cut the text by the offsets.
     | ((offsets, place)) => (([(len(context[:a].encode()), len(context[:b].encode()))
       for a, b in offsets], place))
-    ✗ first place: marks the first place where the answer's words stand, not the one asked for.
+    ✗ first place: marks the first place where the answer's words occur, not the one wanted.
       take a text with the answer's words in it twice, and ask for the second.
     | end, found => start = context.index(answer); end, found
     ✗ end before start: returns (last, first).
       take an answer of two words: first <= last.
     | inside[0], inside[-1] => inside[-1], inside[0]
-    ✗ one behind: returns the token behind the answer as its last.
+    ✗ one too far: returns the token after the answer as its last.
       compare context[offsets[first][0] : offsets[last][1]] with the answer.
     | inside[-1] => inside[-1] + 1
     ✗ cut answer: marks what is left of an answer that the edge of a window cuts.
@@ -374,10 +374,10 @@ SCORE_TEST = TestExercise(
     ✗ articles: counts “the” and “a” as words.
       compare “the lake” with “lake”.
     | re.sub(r"\b(a|an|the)\b", " ", text) => text
-    ✗ punctuation: takes “lake.” for another word than “lake”.
+    ✗ punctuation: takes “lake.” and “lake” for different words.
       compare “lake.” with “lake”.
     | if c not in string.punctuation =>
-    ✗ capitals: takes “Lake” for another word than “lake”.
+    ✗ capitals: takes “Lake” and “lake” for different words.
       compare “Lake” with “lake”.
     | .lower() =>
     ✗ silence: gives 0 for saying nothing where there is no answer.

@@ -73,7 +73,7 @@ def _rows_difference(inputs: Inputs, mine: Any, right: Any) -> str:
         for place, (one, other) in enumerate(zip(yours, ours, strict=True)):
             if one != other:
                 gives, wanted = (" ".join(map(str, row)) for row in (one, other))
-                return f"Row {place} of your {name} is {gives}; right is {wanted}."
+                return f"Row {place} of your {name} is {gives}; it should be {wanted}."
     return ""
 
 
@@ -142,7 +142,7 @@ CHOICE_HEAD = Exercise(
     read=parts("scores, shares", shaped("scores", _head_shape), shaped("shares", _head_shape)),
     first_part=0,
     tried="100 random cases, 1 to 5 examples of 2 to 4 choices.",
-    start="c @ weight + bias, one number a row. Then a shape of (examples, choices), then softmax.",
+    start="c @ weight + bias, one number per row. Then shape (examples, choices), then softmax.",
     solution=(MultipleChoice.scores, MultipleChoiceHead, ClassificationHead, right_choice_head),
     mistakes="""
     ✗ the choices of different examples are mixed.
@@ -152,7 +152,7 @@ CHOICE_HEAD = Exercise(
       dim=0 are the examples. The choices of *one* example compete: dim=-1.
     | dim=-1 => dim=0
     ✗ each choice has a sigmoid of its own.
-      so all four could be likely at once. One of them is right: softmax over the choices.
+      then all four could be likely at once. One of them is right: softmax over the choices.
     | softmax(dim=-1) => sigmoid()
     ✗ the bias is missing.
       the shares are the same without it, but the score is c · weight + bias.
@@ -184,7 +184,7 @@ CHOICE_LOSS = Exercise(
     cases=_loss_cases,
     read=judge.number,
     tried="120 random cases, 1 to 7 examples of 2 to 4 choices.",
-    start="scores.log_softmax(dim=-1), N numbers an example; then the right choice's, and their "
+    start="scores.log_softmax(dim=-1), N numbers per example; then the right choice's, and their "
     "mean.",
     solution=(Classification.loss, right_choice_loss),
     mistakes="""
@@ -277,12 +277,12 @@ CHOICE_DATA_TEST = TestExercise(
     'then look at each example of builder(articles, seed)["train"] and ["test"].',
     right=(
         ("with one example for each pair of neighbors", _build),
-        ("with one example an article", patched(_build, _ONE_AN_ARTICLE, {})),
+        ("with one example per article", patched(_build, _ONE_AN_ARTICLE, {})),
     ),
     refuses_all="it returns False on every path, or the four endings are compared with the wrong "
     "article. Print some examples of builder(articles, seed) and look at them.",
-    refuses_right="it asks for more than it may. With few examples the right ending may be first, "
-    "or longest, by chance: build many, with several seeds.",
+    refuses_right="it asks for more than the rules. With few examples the right ending may be "
+    "first, or longest, by chance: build many, with several seeds.",
     solution=(right_choice_data_test,),
     museum="""
     ✗ examples split, not articles: puts each example into train or test by a coin, so both hold
@@ -309,7 +309,7 @@ CHOICE_DATA_TEST = TestExercise(
       a wrong ending may hold none of the ids of the beginning's article.
     | _some(dice, others) => _some(dice, [*sentences[:t], *sentences[t + 2 :]])
     ✗ segments swapped: gives the later sentence as the beginning and the earlier one as its ending.
-      number the ids through: the right ending must begin with the id after the beginning's last.
+      number the ids in order: the right ending must begin with the id after the beginning's last.
     | sentences[t], sentences[t + 1] => sentences[t + 1], sentences[t]
     """,
 )

@@ -36,7 +36,7 @@ CLASS_SHARES = Exercise(
     solution=(ClassificationHead, right_class_shares),
     mistakes="""
     ✗ these are scores; they do not sum to 1.
-      softmax over the last axis makes shares of them.
+      softmax over the last axis turns them into shares.
     | .softmax(dim=-1) =>
     ✗ softmax goes over the sentences, not over the classes.
       each sentence shares out one unit among the classes: dim=-1.
@@ -87,7 +87,7 @@ MACRO_F1 = Exercise(
       recall is missing: F1 = 2·P·R / (P + R), class by class.
     | 2 * right / (named + there) if named + there => right / named if named
     ✗ classes that do not occur in true are left out.
-      a class may be named wrongly all the same: go over range(classes), and divide by it.
+      a class may still be named, wrongly: go over range(classes), and divide by classes.
     | range(classes) => set(true) && / classes => / len(set(true))
     ✗ classes that are neither in true nor in found are left out.
       scikit-learn does so, too, unless you name the classes (labels=range(classes)). Here they
@@ -178,7 +178,7 @@ LEAKED = Exercise(
     ✗ copies with other capitals get away.
       lower-case both sides: the model does not see capitals either.
     | _plain(text) => text.split()
-    ✗ texts that only hold a training text, or stand in one, are taken for copies.
+    ✗ texts that only contain a training text, or are part of one, are taken for copies.
       a leak is the whole text: compare for equality, not with `in` between two strings.
     | _plain(text) in seen => any(one in _plain(text) for one in seen)
     """,
@@ -255,7 +255,7 @@ ACCURACY_TEST = TestExercise(
     ),
     refuses_all="it returns False on every path, or the score that you expect is wrong: PlayModel "
     "answers 1 for one word, 0 for two words. Make a new PlayModel() for each call.",
-    refuses_right="== between floats, or you expect the model to be asked in a certain order. Any "
+    refuses_right="== between floats, or you expect the texts in a certain order. Any "
     "order is right, as long as text and label stay together.",
     solution=(right_accuracy_test, PlayModel),
     museum="""
@@ -273,14 +273,14 @@ ACCURACY_TEST = TestExercise(
     | batch, strict=True)) => batch, strict=True)) / len(batch) && right / len(examples) =>
       right / math.ceil(len(examples) / batch_size)
     ✗ labels in another order: sorts the texts by length to save padding, and forgets the labels.
-      let the texts come in no order of length, with labels that differ.
+      give texts that are not sorted by length, with labels that differ.
     | _ in batch => _ in sorted(examples, key=lambda one: len(one[0]))[start : start + batch_size]
-    ✗ divides by full batches: divides by the number of batches times their size, also if the last
+    ✗ divides by full batches: divides by the number of batches times their size, even if the last
     is not full.
       use 7 examples in batches of 3, all right: the score must be 1.
     | right / len(examples) => right / (math.ceil(len(examples) / batch_size) * batch_size)
     ✗ one batch only: scores the first batch, and stops.
-      put the wrong answers behind the first batch.
+      put the wrong answers after the first batch.
     | range(0, len(examples), batch_size) => [0] && right / len(examples) => right / len(batch)
     """,
 )

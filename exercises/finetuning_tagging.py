@@ -72,11 +72,11 @@ ALIGN = Exercise(
     solution=(first_pieces, Tagging.encode, right_align),
     mistakes="""
     ✗ every piece of a word carries its tag.
-      then a long word counts as often as it has pieces. Only the first is asked: where the number
+      then a long word counts once for each piece. Only the first has a target: where the number
       differs from the one before.
     | or word == before =>
     ✗ later pieces get 0, which is the tag O.
-      that teaches the model that the end of every name is no name. Write -100: not asked.
+      that teaches the model that the end of every name is no name. Write -100: no target.
     | NO_TARGET => 0
     | word is None or word == before => word is None else 0 if word == before
     ✗ [CLS], [SEP] and padding get 0, which is the tag O.
@@ -86,7 +86,7 @@ ALIGN = Exercise(
       some words leave no piece (an invisible character, say). Ask word_ids which word it is:
       tags[word].
     | tags[word] => tags[sum(target != NO_TARGET for target in targets)]
-    ✗ the first word is not asked.
+    ✗ the first word gets no target.
       0 counts as False. Write `word is not None`, not `if word`.
     | word is None => not word
     """,
@@ -164,7 +164,7 @@ def _read_spans(answer: Any, *_: Any) -> list[Any]:
 
 ENTITIES = Exercise(
     name="entities",
-    asks="(tags) -> [(type, start, end), …]; an I- with nothing to go on is no entity",
+    asks="(tags) -> [(type, start, end), …]; an I- that continues nothing is no entity",
     right=right_entities,
     cases=_entity_cases,
     read=_read_spans,
@@ -175,10 +175,10 @@ ENTITIES = Exercise(
     ✗ end is the last word itself.
       end is the word after the last, as in a slice: words[start:end]. Add 1.
     | start, i)) => start, i - 1))
-    ✗ an I- with nothing to go on begins an entity.
-      that is the older, lenient way to count. Here it is none: only B- begins one.
+    ✗ an I- that continues nothing begins an entity.
+      that is the older, lenient way to count. Here only a B- begins an entity.
     | tag.startswith("B-") => start is None and tag != "O"
-    ✗ an I- of another type goes on.
+    ✗ an I- of another type continues an entity.
       B-PLACE I-PERSON is a place of one word. Compare the types, tag[2:].
     | tag != f"I-{tags[start][2:]}" => not tag.startswith("I-")
     ✗ two entities side by side become one.
@@ -250,15 +250,15 @@ ENTITY_F1 = Exercise(
       a sentence of one entity would count as much as one of five. Add up the three counts first,
       divide once.
     | = _averaged
-    ✗ an I- with nothing to go on counts as an entity.
+    ✗ an I- that continues nothing counts as an entity.
       only B- begins one, as in exercise 1.
     | = _lenient
     ✗ entities of different sentences are taken for one another.
       ('PLACE', 0, 1) of two sentences are two. Count sentence by sentence, or put the number of the
       sentence into the tuple.
     | zip(truth, found, strict=True) => [(sum(truth, []), sum(found, []))]
-    ✗ nothing found and nothing there gives no 0.
-      who finds nothing where nothing is has found nothing: 0.0, as seqeval says.
+    ✗ nothing found and nothing there does not give 0.
+      where nothing is, and nothing was found, F1 is 0.0, as in seqeval.
     | else 0.0 => else 1.0
     | if said + there else 0.0 =>
     """,
@@ -303,9 +303,9 @@ def right_tagging_test(scorer: Scorer) -> bool:
 
 TAGGING_TEST = TestExercise(
     name="tagging_test",
-    asks="(scorer) -> bool, true if it counts entity F1 rightly. scorer(sentences) gets (word_ids, "
-    "truth, found) for each sentence: the word number of each piece, the tag of each word, and the "
-    "answer of each piece",
+    asks="(scorer) -> bool, true if it counts entity F1 correctly. scorer(sentences) gets "
+    "(word_ids, truth, found) for each sentence: the word number of each piece, the tag of each "
+    "word, and the answer of each piece",
     argument="scorer",
     thing="scorer",
     start="two sentences, each (word_ids, truth, found), and their F1 counted by hand.",
@@ -320,7 +320,7 @@ TAGGING_TEST = TestExercise(
     solution=(right_tagging_test,),
     museum="""
     ✗ all pieces scored: counts every piece as a word, so a long name must be right several times.
-      let a second piece answer something else than the first: the score must not move.
+      let a second piece give another answer than the first: the score must not move.
     | list(tags) => [tags[w] if w not in word_ids[:i] else tags[w].replace("B-", "I-")
       for i, w in enumerate(word_ids) if w is not None] && and w not in word_ids[:i] =>
     ✗ padding scored: reads answers at [CLS], [SEP] and padding, where there is no word.
@@ -330,11 +330,11 @@ TAGGING_TEST = TestExercise(
     ✗ token accuracy called F1: counts tags that agree, and nine in ten are O.
       answer O everywhere in a sentence with one entity: the score must be 0.
     | right_entity_f1 => metrics.accuracy_score
-    ✗ I- after O: takes an I- with nothing to go on for an entity.
+    ✗ I- after O: takes an I- that continues nothing for an entity.
       answer O I-PLACE: nothing was found, so it must cost no precision.
     | right_entity_f1 => _lenient
     ✗ types ignored: counts a place taken for a person as right.
-      answer B-PERSON for a B-PLACE: nothing of that is right.
+      answer B-PERSON for a B-PLACE: none of that is right.
     | right_entity_f1 => _untyped
     ✗ F1 averaged over sentences: gives a sentence of one entity the weight of one of five.
       score two sentences with different numbers of entities, one right and one wrong.

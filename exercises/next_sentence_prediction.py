@@ -99,7 +99,7 @@ NSP_LOSS = Exercise(
     cases=_nsp_cases,
     read=number,
     tried="120 random cases, from one pair to 8; batches of one label, too.",
-    start="scores.log_softmax(dim=-1), two numbers a pair; then the label's, and their mean.",
+    start="scores.log_softmax(dim=-1), two numbers per pair; then the label's, and their mean.",
     solution=(pretraining_loss, right_nsp_loss),
     mistakes="""
     ✗ real pairs are not counted.
@@ -204,16 +204,16 @@ MAJORITY = Exercise(
     start="the share of labels that are 1. What if it is below one half?",
     mistakes="""
     ✗ this is the share of NotNext (1).
-      if IsNext is more frequent, one would always answer that: max(share, 1 - share).
+      if IsNext is more frequent, you would always answer that: max(share, 1 - share).
     | max(share, 1 - share) => share
     ✗ this is the share of IsNext (0).
-      if NotNext is more frequent, one would always answer that: max(share, 1 - share).
+      if NotNext is more frequent, you would always answer that: max(share, 1 - share).
     | max(share, 1 - share) => 1 - share
     ✗ this is the more frequent label itself.
-      that is the answer to give. Asked is how often it is right: the share of labels that equal it.
+      that is the answer to give. Return how often it is right: the share of labels that equal it.
     | max(share, 1 - share) => int(share > 0.5)
     ✗ every label is counted as a different one.
-      a Counter or set over a tensor takes each element for a thing of its own. Count
+      a Counter or set over a tensor takes every element for a different one. Count
       labels.tolist().
     | max(share, 1 - share) => 1 / len(labels)
     """,
@@ -244,11 +244,11 @@ RANKING = Exercise(
     start="real > wrong, which is (N,). Then the ties, real == wrong.",
     mistakes="""
     ✗ a tie counts as a win.
-      >= in place of >. Who gives all pairs one score would get 1, and knows nothing: a tie is one
-      half.
+      >= in place of >. A model that gives all pairs one score would get 1, and knows nothing: a tie
+      is one half.
     | 0.5 * =>
     ✗ a tie counts nothing.
-      who gives all pairs one score knows as much as a coin: a tie is one half.
+      a model that gives all pairs one score knows as much as a coin: a tie is one half.
     | + 0.5 * (real == wrong).float() =>
     ✗ ties are left out of the count.
       they belong to the N pairs: a tie is one half, and divide by N.
@@ -329,8 +329,8 @@ PAIR_TEST = TestExercise(
     ),
     refuses_all="it returns False on every path, or takes 0 for NotNext. Print a few pairs of "
     "builder(documents, seed) and look at them.",
-    refuses_right="it asks for more than it may. A and B may be several sentences long, and a few "
-    "pairs may all have the same label: build many, with several seeds.",
+    refuses_right="it asks for more than the rules. A and B may be several sentences long, and "
+    "some pairs may all have the same label: build many, with several seeds.",
     solution=(right_pair_test,),
     museum="""
     ✗ all IsNext: never makes a wrong pair.
@@ -351,13 +351,13 @@ PAIR_TEST = TestExercise(
       look at *all* pairs with label 0: A and B must be of one document.
     | for a, b, label in made] => for a, b, label in made] +
       [([*a[-1]], [*b[0]], IS_NEXT) for (_, a), (_, b) in pairwise(documents) if a and b]
-    ✗ always the same B: takes the same sentence for every wrong pair of a document, to be learned
+    ✗ always the same B: takes the same sentence for every wrong pair of a document: easy to learn
     by heart.
       gather the B of all wrong pairs of a document of many sentences: they must differ.
     | dice.choice(dice.choice(others or [sentences])) => others[0][0]
     ✗ shuffled corpora: shuffles the sentences before it pairs them, so that nothing follows
     anything.
-      number the ids through: with label 0, B must begin with the id after A's last.
+      number the ids in order: with label 0, B must begin with the id after A's last.
     | pairwise(sentences) => pairwise(dice.sample(sentences, len(sentences)))
     """,
 )

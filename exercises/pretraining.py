@@ -46,7 +46,7 @@ LEARNING_RATE = Exercise(
     | min(rise, fall) => (1 - step / steps)
     ✗ the fall is measured from step 0, not from the end of warm-up.
       (steps - step) / steps is below 1 when warm-up ends, so the rate jumps. Divide by
-      steps - warmup. (Google's own BERT jumps: by 1 %, its warm-up being that short.)
+      steps - warmup. (Google's own BERT jumps, by 1 %: its warm-up is that short.)
     | (steps - warmup) => steps
     | min(rise, fall) => (rise if step < warmup else 1 - step / steps)
     ✗ the rate of step 0 is 0: the first step changes nothing.
@@ -192,7 +192,7 @@ ADAMW = Exercise(
     in_place="m += … and m.mul_(…) write into the caller's tensor; m = m + … makes a new one.",
     solution=(right_adamw, make_optimizer),
     mistakes="""
-    ✗ decay is added to the gradient: this is Adam with L2, which AdamW mends.
+    ✗ decay is added to the gradient: this is Adam with L2, which AdamW avoids.
       there, decay goes through m and v and is divided by the root: weights with large gradients
       hardly decay. Keep it out: weight - rate * decay * weight.
     | 0.9 * m + => 0.9 * m + 0.1 * decay * weight + && gradient**2 => (gradient + decay * weight)**2
@@ -240,8 +240,8 @@ def _cost_cases() -> list[Inputs]:
 
 TRAINING_COST = Exercise(
     name="training_cost",
-    asks="(parameters, tokens, operations_per_second, share, price) -> (hours, money). Right are 6 "
-    "operations for each parameter and token, at share of the chip's best speed",
+    asks="(parameters, tokens, operations_per_second, share, price) -> (hours, money). Count 6 "
+    "operations per parameter and token, at share of the chip's best speed",
     right=right_training_cost,
     cases=_cost_cases,
     read=parts("hours, money", number, number),
@@ -261,7 +261,7 @@ TRAINING_COST = Exercise(
       no training reaches what the data sheet says: the chip does operations_per_second * share.
     | * share =>
     ✗ share makes the training shorter.
-      the less is reached, the longer it takes: divide by share.
+      the smaller share is, the longer it takes: divide by it.
     | * share => / share
     """,
 )
@@ -364,7 +364,7 @@ RESUME_TEST = TestExercise(
     ),
     refuses_all="the two runs have not done the same number of steps: n without a break; k, save, "
     "load, then n - k.",
-    refuses_right="what is in a state is the trainer's own affair. Compare weights() only, after "
+    refuses_right="what is in a state is the trainer's own business. Compare weights() only, after "
     "equally many steps.",
     solution=(right_resume_test, save_state, load_state),
     museum="""
@@ -377,7 +377,7 @@ RESUME_TEST = TestExercise(
     ✗ a loop that saves no place in the data: the first batches are read again.
       save after some steps, go on after load, and compare with a run that was never stopped.
     | , "place") => )
-    ✗ a loop that saves no state of chance: dropout draws the same as in the first steps again.
+    ✗ a loop that saves no random state: dropout draws the numbers of the first steps again.
       compare with a run that was never stopped, not with a second resumed one.
     | "chance", =>
     ✗ a loop that saves no copy: the state holds the run's own tensors, which later steps change.

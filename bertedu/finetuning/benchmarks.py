@@ -139,7 +139,7 @@ def _examples(spec: Benchmark, source: str, rows: Iterable[Row]) -> list[AnyExam
             if example := _CONVERT.get(spec.kind, _example)(row, spec):
                 examples.append(example)
     except KeyError as error:
-        raise TaskError(f"{source} has no {error}: it is not laid out as it was") from None
+        raise TaskError(f"{source} has no {error}: its layout has changed") from None
     except (ValueError, TypeError, IndexError) as error:
         raise TaskError(f"{source}, row {total}: {error}") from None
     if not examples:

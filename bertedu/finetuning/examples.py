@@ -124,7 +124,7 @@ def _check(task: Task, example: AnyExample, where: str) -> None:
             raise TaskError(f"{where}: it has {len(texts)}, and this task is about {wanted}")
         if task.labels and example.label not in range(len(task.labels)):
             raise TaskError(
-                f"{where}: label {example.label} is none of the {len(task.labels)} classes, which "
+                f"{where}: label {example.label} is not one of {len(task.labels)} classes, which "
                 "are numbered from 0"
             )
     elif isinstance(example, Question):
@@ -133,8 +133,8 @@ def _check(task: Task, example: AnyExample, where: str) -> None:
             there = example.context[start : start + len(text)]
             if there != text or not text:
                 raise TaskError(
-                    f"{where}: the answer {text!r} does not stand at character {start} of its "
-                    f"context; there stands {there!r}"
+                    f"{where}: the answer {text!r} is not at character {start} of its "
+                    f"context; found there: {there!r}"
                 )
     elif isinstance(example, Tagged):
         texts = example.words or ("",)
@@ -151,7 +151,7 @@ def _check(task: Task, example: AnyExample, where: str) -> None:
                 f"{where}: ending {example.label} is right, but there are {len(example.endings)}"
             )
     if not all(isinstance(text, str) and text.strip() for text in texts):
-        raise TaskError(f"{where}: a text is empty, or no text at all")
+        raise TaskError(f"{where}: a text is empty, or is not a text")
 
 
 def split_by(name: str) -> str:

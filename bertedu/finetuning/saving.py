@@ -72,7 +72,7 @@ class FineTuned:
         if not fewest <= len(texts) <= most:
             raise ValueError(f"{usage}, not {len(texts)}")
         if not all(isinstance(text, str) and text.strip() for text in texts):
-            raise ValueError("a text is empty, or no text at all")
+            raise ValueError("a text is empty, or is not a text")
         example: Choice | Example | Question | Tagged
         if self.kind == "span":
             example = Question("asked", texts[0], texts[1], ())
@@ -117,7 +117,7 @@ def save_hugging_face(
         )
     if tokenizer is None:
         raise ValueError(
-            "a model without its tokenizer is of no use to anybody: "
+            "a model without its tokenizer cannot be used: "
             "save_hugging_face(model, folder, tokenizer), both as bertedu.load gives them"
         )
     return export_bert(model, tokenizer, folder)

@@ -151,7 +151,7 @@ def _is_resumed(options: PreTrainingOptions) -> bool:
     if not unfinished and (options.steps is None) == (options.minutes is None):
         raise ValueError("say how long to train: either --steps N or --minutes M")
     if options.minutes is not None and processes.count() > 1:
-        raise ValueError("with several processes say --steps: nobody has timed a step of theirs")
+        raise ValueError("with several processes use --steps: --minutes cannot time them")
     return unfinished
 
 

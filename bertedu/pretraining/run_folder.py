@@ -39,7 +39,7 @@ def alone_in(out: Path) -> Iterator[None]:
             lock.acquire()
     except Timeout:
         raise CheckpointError(
-            f"another run is writing to {out} now: wait for its end, or choose another --out"
+            f"another run is writing to {out} now: wait until it ends, or choose another --out"
         ) from None
     except OSError as error:
         reason = error.strerror or str(error)

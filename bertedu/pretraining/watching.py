@@ -71,8 +71,8 @@ class Watch:
         raise TrainingDiverged(
             "the loss or its gradient became NaN or infinite between steps "
             f"{step - self.steps + 1} and {step}, at learning rate "
-            f"{self.recipe.learning_rate_at(step - 1):.2g}. {kept} The same chance would lead "
-            "there again: start in another folder with half the learning rate, or another seed."
+            f"{self.recipe.learning_rate_at(step - 1):.2g}. {kept} The same random numbers "
+            "lead there again: start in another folder, at half the learning rate or another seed."
         )
 
     def log(self) -> None:

@@ -19,7 +19,7 @@ from bertedu.text.sources import shipped
 System = tuple[str, str]  # model, method
 NAMES: dict[System, str] = {
     ("majority", "baseline"): "always the same",
-    ("word counts", "baseline"): "counted words",
+    ("word counts", "baseline"): "word-count baseline",
     ("bert-L4H128", "untrained"): "not pre-trained",
     ("bert-L4H128", "frozen"): "pre-trained, frozen",
     ("bert-L4H128", "fine-tuned"): "pre-trained, fine-tuned",

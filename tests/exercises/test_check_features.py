@@ -67,7 +67,7 @@ def test_counts_by_hand() -> None:
         ("concat_layers", lambda h, n: list(h[-n:]), "a tensor is wanted"),
         ("trainable", lambda m: sum(map(torch.numel, m.parameters())), "frozen parameters are cou"),
         ("trainable", lambda m: sum(p.requires_grad for p in m.parameters()), "number of tensors"),
-        ("trainable", thaws, "whoever counts must leave the model as it is"),
+        ("trainable", thaws, "counting must leave the model as it is"),
     ],
 )
 def test_wrong_answers_are_told_why(name: str, wrong: Function, text: str) -> None:

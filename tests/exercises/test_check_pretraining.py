@@ -156,7 +156,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("clip", lambda gs, top: gs[0], "returned a Tensor; a list of tensors is wanted"),
     ("clip", lambda gs, top: gs[:1], "returned a list; a list of tensors is wanted, as many as"),
     ("clip", lambda gs, top: [None for g in gs], "tensor 1 of the list is None"),
-    ("adamw", by_torch(torch.optim.Adam), "this is Adam with L2, which AdamW mends"),
+    ("adamw", by_torch(torch.optim.Adam), "this is Adam with L2, which AdamW avoids"),
     ("adamw", written(w="w - lr * step - wd * w"), "decay is not multiplied by rate"),
     ("adamw", written(mh="m", vh="v"), "m and v are not corrected"),
     (

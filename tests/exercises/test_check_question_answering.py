@@ -124,7 +124,7 @@ def careless(found: str, answer: str) -> float:
          for x in (a, b))), "a repeated word counts once"),
         ("word_f1", careless, "stopped with ZeroDivisionError"),
         ("windows", lambda n, room, stride: range(0, n, room), "the windows share nothing"),
-        ("windows", lambda n, room, stride: range(0, n, room - stride), "has been read already"),
+        ("windows", lambda n, room, stride: range(0, n, room - stride), "has already been read"),
         ("windows", lambda n, room, stride: range(0, max(n - room, 0) + 1, room - stride),
          "the end of the text is in no window"),
         ("windows", lambda n, *x: [(s, n) for s in right_windows(n, *x)], "your list is a tuple"),

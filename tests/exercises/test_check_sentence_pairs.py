@@ -134,7 +134,7 @@ def test_right_choice_losses_pass(f: Callable[..., Any]) -> None:
     [
         ("choice_rows", rows_in_place, "changes endings in place. Smallest case"),
         ("choice_rows", lambda a, b: (rows_by_zip(a, b)[0], *[rows_by_zip(a, b)[2]] * 2),
-         "Row 0 of your segments is 1 1 1 1 1 0; right is 0 0 0 1 1 0"),
+         "Row 0 of your segments is 1 1 1 1 1 0; it should be 0 0 0 1 1 0"),
         ("choice_rows", lambda a, b: right_choice_rows(a, b)[:2], "return three things"),
         ("choice_rows", lambda a, b: right_choice_rows(a, b[:1]), "has 1 and not 2 rows; each end"),
         ("choice_rows", lambda a, b: ("a", "b", "c"), "tokens is no list of rows"),
@@ -218,7 +218,7 @@ def test_the_builders_draw_by_their_seed_and_leave_articles_alone() -> None:
     [
         (lambda builder: True, "7 of 7 broken builders got past your test"),
         (lambda builder: {one[2] for _, one in examples(builder)} != {0}, "6 of 7 broken builders"),
-        (lambda builder: len(examples(builder)) > 999, "one written with one example an article"),
+        (lambda builder: len(examples(builder)) > 999, "one written with one example per article"),
     ],
 )
 def test_weak_data_tests_are_told_why(t: Callable[..., Any], text: str) -> None:

@@ -157,7 +157,7 @@ def accuracy(truth: list[list[str]], found: list[list[str]]) -> float:
         ("entities", lambda t: [(a, b, k) for k, a, b in right_entities(t)], "(type, start, end)"),
         ("entities", lambda t: len(right_entities(t)), "a list or a set of (type, start, end) is"),
         ("entity_f1", accuracy, "this is the accuracy of tags"),
-        ("entity_f1", lambda t, f: f1_score(t, f, zero_division=0), "an I- with nothing to go on"),
+        ("entity_f1", lambda t, f: f1_score(t, f, zero_division=0), "an I- that continues nothing"),
         ("entity_f1", lambda t, f: right_entity_f1([[*chain(*t)]], [[*chain(*f)]]), "of differ"),
         ("entity_f1", lambda t, f: sum(with_seqeval([a], [f.pop(0)]) for a in t) / len(t),
          "a mean of the F1 of each sentence"),

@@ -386,16 +386,16 @@ GOOD_FOR = {
 @pytest.mark.parametrize(
     ("task", "example", "message"),
     [
-        ("sentiment", Example("A film.", None, 2), "label 2 is none of the 2 classes"),
-        ("sentiment", Example("A film.", None, 0.5), "label 0.5 is none of the 2 classes"),
+        ("sentiment", Example("A film.", None, 2), "label 2 is not one of 2 classes"),
+        ("sentiment", Example("A film.", None, 0.5), "label 0.5 is not one of 2 classes"),
         ("sentiment", Example("  ", None, 1), "a text is empty"),
         ("description", Example("A film.", "", 1), "a text is empty"),
         ("description", Example("A film.", None, 1), "has 1, and this task is about two texts"),
         ("sentiment", Example("A film.", "A man.", 1), "has 2, and this task is about one text"),
-        ("sentiment", Example(3, None, 1), "no text at all"),  # type: ignore[arg-type]
-        ("answer", Question("x", "Who?", "It was Ann.", (("Bob", 7),)), "there stands 'Ann'"),
-        ("answer", Question("x", "Who?", "It was Ann.", (("Ann", 70),)), "does not stand at"),
-        ("answer", Question("x", "Who?", "It was Ann.", (("", 3),)), "does not stand at"),
+        ("sentiment", Example(3, None, 1), "is not a text"),  # type: ignore[arg-type]
+        ("answer", Question("x", "Who?", "It was Ann.", (("Bob", 7),)), "found there: 'Ann'"),
+        ("answer", Question("x", "Who?", "It was Ann.", (("Ann", 70),)), "is not at character"),
+        ("answer", Question("x", "Who?", "It was Ann.", (("", 3),)), "is not at character"),
         ("entities", Tagged(("a", "b"), ("O",)), "2 words and 1 tags do not match"),
         ("entities", Tagged(("a",), ("B-FISH",)), "unknown tag 'B-FISH'"),
         ("entities", Tagged((), ()), "a text is empty"),

@@ -45,7 +45,7 @@ def answers(right: float, seed: int) -> str:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two tuned runs at 80 %, two untrained at 60 %, one of counted words at 79 %; and a grid."""
+    """Two tuned runs at 80 %, two untrained at 60 %, a word-count baseline at 79 %; a grid."""
     monkeypatch.setenv("BERTEDU_DATA", str(tmp_path))
     folder = tmp_path / "results"
     runs = [
@@ -84,7 +84,7 @@ def test_a_line_has_mean_interval_and_seeds(
     score_lines("play")
     lines = capsys.readouterr().out.splitlines()
     assert [line[:22].strip() for line in lines] == [
-        "counted words",
+        "word-count baseline",
         "not pre-trained",
         "pre-trained, fine-tune",
     ]
@@ -163,7 +163,7 @@ def test_a_system_that_was_never_run_has_no_row(
 
     monkeypatch.setattr(scores, "Picture", keep)
     score_plot({"play": ""}, "title", "alt")
-    assert seen == [["counted words", "not pre-trained", "pre-trained, fine-tuned"]]
+    assert seen == [["word-count baseline", "not pre-trained", "pre-trained, fine-tuned"]]
 
 
 def test_a_reader_without_a_record_has_a_row_and_a_line(
