@@ -46,15 +46,15 @@ LOOKUP = Exercise(
         shaped("vectors", lambda ids, table: (len(ids), table.shape[1])),
     ),
     first_part=0,
-    tried="80 random tables, from 2 words to 9. The product picks the rows table[ids].",
-    start="torch.zeros(len(ids), len(table)), and write a 1 into each row.",
+    tried="80 random tables, of 2 to 9 words. The product picks the rows table[ids].",
+    start="torch.zeros(len(ids), len(table)), then write a 1 into each row.",
     solution=(Embeddings, right_lookup),
     mistakes="""
     ✗ one_hot and vectors are in the wrong order.
       return one_hot, vectors.
     | return one_hot, one_hot @ table => return one_hot @ table, one_hot
     ✗ one_hot is only as wide as the largest id.
-      F.one_hot(ids) guesses the number of words. Say it: F.one_hot(ids, len(table)).
+      F.one_hot(ids) guesses the number of words. State it: F.one_hot(ids, len(table)).
     | F.one_hot(ids, len(table)) => F.one_hot(ids)
     | F.one_hot(ids, len(table)) => F.one_hot(ids) && one_hot @ table => table[ids]
     """,
@@ -69,7 +69,7 @@ def right_layer_norm(x: Tensor, scale: Tensor, shift: Tensor, eps: float) -> Ten
 
 
 def _norm_cases() -> Iterator[Inputs]:
-    """Large epsilons, and rows of equal numbers, so that one sees where epsilon stands."""
+    """Large epsilons, and rows of equal numbers, so that one sees where epsilon is."""
     generator = torch.Generator().manual_seed(2)
     sizes = [(1, 2)] * 8 + [(1, 3)] * 16 + [(2, 2)] * 16 + [(2, 4)] * 20 + [(5, 8)] * 20
     for number, (rows, size) in enumerate(sizes):
@@ -86,7 +86,7 @@ LAYER_NORM = Exercise(
     right=right_layer_norm,
     cases=_norm_cases,
     read=like("your result"),
-    tried="80 random inputs, from one row of 2 to 5 rows of 8; equal numbers in a row, too.",
+    tried="80 random inputs, from one row of 2 to 5 rows of 8, some with equal numbers.",
     start="x.mean(-1, keepdim=True), the mean of each row.",
     mistakes="""
     ✗ epsilon is outside the root, and the variance is divided by H - 1.
@@ -138,18 +138,18 @@ SEGMENT_IDS = Exercise(
     right=right_segment_ids,
     cases=_segment_cases,
     read=shaped("your result", lambda tokens: (len(tokens),)),
-    tried="18 inputs: one sentence and two, with padding and without.",
+    tried="18 inputs: of one sentence or two, with padding and without.",
     start="a loop over tokens, and a variable that is 0 until the first [SEP] has gone by.",
     solution=(WordPiece.encode, right_segment_ids),
     mistakes="""
-    ✗ the first [SEP] is counted to segment B.
+    ✗ the first [SEP] is given to segment B.
       it ends sentence A, so it belongs to A. Write down the segment first, then switch.
     | else current) => else max(current, int(token == "[SEP]")))
-    ✗ there is a third segment behind the second [SEP].
-      counting the [SEP] so far makes 2 of the padding, and the table has two rows. Padding gets 0.
+    ✗ there is a third segment after the second [SEP].
+      counting the [SEP] so far gives padding a 2, and the table has only two rows. Padding gets 0.
     | 0 if token == "[PAD]" else current => current && current = 1 => current += 1
     ✗ padding gets segment 1.
-      it belongs to no sentence; by custom it gets 0.
+      it belongs to neither sentence; by convention it gets 0.
     | 0 if token == "[PAD]" else current => current
     """,
 )
@@ -187,22 +187,22 @@ INPUT_SUM = Exercise(
     right=right_input_sum,
     cases=_sum_cases,
     read=shaped("your result", lambda ids, _, token, *__: (*ids.shape, token.shape[1])),
-    tried="80 random inputs, from one token to 3 rows of 9, with one segment and two.",
+    tried="80 random inputs, from one token to 3 rows of 9, with one segment or two.",
     start="token[ids], which is (B, S, H): all the token vectors at once.",
     solution=(Embeddings.forward, right_input_sum),
     mistakes="""
     ✗ the segment vectors are missing.
-      segment_ids is never used. (So it was in DeepPavlov, issue 1312.) Add segment[segment_ids].
+      segment_ids is never used. (DeepPavlov once did this: issue 1312.) Add segment[segment_ids].
     | + segment[segment_ids] =>
     ✗ the position vectors are missing.
       without them, word order is lost. Add position[:S], with S = ids.shape[1].
     | + position[torch.arange(length)] =>
     ✗ positions start again in segment B.
-      position counts the whole input, [CLS] to the last [SEP], without a break. Which sentence it
-      is, the segment vector says.
+      position counts through the whole input, from [CLS] to the last [SEP], without a break. It is
+      the segment vector that says which sentence a token is in.
     | torch.arange(length) => _restarted(segment_ids)
     ✗ positions are counted from 1.
-      [CLS] stands at position 0: position[:S], or torch.arange(S).
+      [CLS] is at position 0: use position[:S], or torch.arange(S).
     | torch.arange(length) => torch.arange(1, length + 1)
     """,
 )
@@ -215,29 +215,29 @@ SINUSOIDS = Exercise(
     cases=lambda: [(1, 2), (2, 2), (2, 4), (3, 4), (4, 4), (4, 6), (8, 8), (12, 8), (6, 12)],
     read=shaped("your table", lambda length, size: (length, size)),
     tried="9 tables, up to 12 positions and 12 columns.",
-    start="torch.zeros(length, size), and two loops: over positions p, over even columns 2k.",
+    start="torch.zeros(length, size), and two loops: over positions p and over even columns 2k.",
     mistakes="""
     ✗ sine and cosine are swapped.
       even columns are sines, odd ones cosines. At position 0, a row is 0, 1, 0, 1, …
     | angle.sin(), angle.cos() => angle.cos(), angle.sin()
     ✗ all sines come first, then all cosines.
       torch.cat instead of torch.stack. Both orders exist: tensor2tensor and fairseq concatenate,
-      the paper (Vaswani et al., 2017, section 3.5) and we interleave. To a model it is all the
-      same, for it learns which column is which; to a comparison not.
+      the paper (Vaswani et al., 2017, section 3.5) and we interleave. A model does not care, for it
+      learns which column is which; a comparison does.
     | torch.stack => torch.cat
     ✗ each column has a rate of its own.
-      a sine and its cosine share the angle: columns 2k and 2k + 1 both use 2k / H.
+      a sine and its cosine share an angle: columns 2k and 2k + 1 both use 2k / H.
     | angle.cos() => (angle / 10000 ** (1 / size)).cos()
     ✗ the rates fall half as fast as they should: the exponent is k / H.
-      for pair k it is 2k / H, so that the last one comes close to 1. (A base of 100 does the same:
-      it is 10,000.)
+      for pair k it is 2k / H, so that the last one comes close to 1. (A base of 100 does the same;
+      the base is 10,000.)
     | torch.arange(0, size, 2) / size => torch.arange(size // 2) / size
     """,
 )
 
 
 def right_layer_parameters(hidden: int, inner: int) -> int:
-    """Count one encoder layer: attention, feed-forward, and a layer norm behind each."""
+    """Count one encoder layer: attention, feed-forward, and a layer norm after each."""
     attention = 4 * (hidden * hidden + hidden)  # query, key, value, output
     feed_forward = (hidden * inner + inner) + (inner * hidden + hidden)
     return attention + feed_forward + 2 * 2 * hidden
@@ -252,23 +252,23 @@ LAYER_PARAMETERS = Exercise(
         *((768, 3072), (1024, 4096)),
     ],
     read=whole,
-    differ=lambda inputs, mine, right: f"Yours gives {mine:,}; right is {right:,}.",
+    differ=lambda inputs, mine, right: f"Yours gives {mine:,}; it should give {right:,}.",
     tried="10 sizes, up to those of BERT-large.",
     start="one linear map from H to H numbers: H·H weights and H biases.",
     solution=(count_parameters, right_layer_parameters),
     mistakes="""
-    ✗ the biases are forgotten.
+    ✗ the biases are missing.
       every linear map adds one number to each of its outputs: 4·H in attention, inner and H in the
       feed-forward part.
     | + hidden) => ) && + inner) => )
     ✗ 2·H are missing.
-      one layer norm instead of two, or a scale without a shift. There is a norm behind attention
-      and one behind the feed-forward part, and each has H scales and H shifts.
+      one layer norm instead of two, or a scale without a shift. There is a norm after attention
+      and one after the feed-forward part, and each has H scales and H shifts.
     | 2 * 2 * => 2 *
-    ✗ the feed-forward part is counted once.
+    ✗ only half of the feed-forward part is counted.
       it is two maps: from H to inner, and back from inner to H.
     | + (inner * hidden + hidden) =>
-    ✗ attention has three maps: its output is forgotten.
+    ✗ attention has only three maps here: its output map is missing.
       query, key, value, and a fourth that mixes what the heads found.
     | 4 * (hidden => 3 * (hidden
     """,
@@ -301,7 +301,7 @@ def _by_products(
 def right_embedding_test(embed: Embed) -> bool:
     """Say whether an input layer is right, by one example done by hand in plain loops.
 
-    Small vectors, a large epsilon, and the same word twice: whatever is left out shows.
+    Small vectors, a large epsilon, and the same word twice: so that anything left out shows.
     """
     token = torch.tensor([[1.0, 2.0, 4.0], [3.0, 1.0, 0.0]])
     segment = torch.tensor([[0.5, 0.0, 0.0], [0.0, 2.0, 1.0]])
@@ -327,7 +327,7 @@ EMBEDDING_TEST = TestExercise(
     start="two ids, three small tables, and the sum and the layer norm done by hand.",
     right=(("by looking up rows", right_embed), ("by one-hot products", _by_products)),
     refuses_all="print what you compare. Is the layer norm on your side, too, with the same eps?",
-    refuses_right="two right ways may round otherwise. Compare with torch.allclose.",
+    refuses_right="two correct ways may round differently. Compare with torch.allclose.",
     solution=(right_embedding_test,),
     museum="""
     ✗ DeepPavlov, issue 1312: never uses the segment ids.
@@ -338,16 +338,15 @@ EMBEDDING_TEST = TestExercise(
     | return centered / (variance + eps).sqrt() => return x
     ✗ codertimo/BERT-pytorch, issue 30: adds epsilon outside the root, to a standard deviation that
     is divided by H - 1.
-      take three numbers a vector; the difference between H and H - 1 is large there.
+      take three numbers per vector; the difference between H and H - 1 is large there.
     | (variance + eps).sqrt() => (x.std(-1, keepdim=True) + eps)
     ✗ tracel-ai/burn, issue 2185: adds epsilon outside the root.
-      take a large epsilon, such as 0.5; at 1e-12 nobody can see where it stands.
+      take a large epsilon, such as 0.5; at 1e-12 you cannot see where it is added.
     | (variance + eps).sqrt() => (variance.sqrt() + eps)
-    ✗ codertimo/BERT-pytorch, issue 53: adds sines instead of the position table that is to be
-    learned.
+    ✗ codertimo/BERT-pytorch, issue 53: adds sines instead of the learned position table.
       change row 1 of position: the vector at position 1 must move.
     | position[: ids.shape[1]] => sinusoidal_positions(*position.shape)[: ids.shape[1]]
-    ✗ many a first version: lets positions start again in segment B.
+    ✗ many first versions: let positions start again in segment B.
       put the same word into A and B; their positions must differ.
     | position[: ids.shape[1]] => position[_restarted(segment_ids)]
     """,

@@ -48,7 +48,7 @@ def _gelu_difference(inputs: Inputs, mine: Any, right: Any) -> str:
     values = [torch.tensor(part).double() / ZOOM + x.relu() for part in (mine, right)]
     worst = int((values[0] - values[1]).abs().nan_to_num(torch.inf).argmax())
     at, got, want = (float(part.flatten()[worst]) for part in (x, *values))
-    return f"At x = {at:.3f} yours gives {got:.4f}; right is {want:.4f}."
+    return f"At x = {at:.3f} yours gives {got:.4f}; it should give {want:.4f}."
 
 
 GELU = Exercise(
@@ -63,17 +63,17 @@ GELU = Exercise(
     solution=(FeedForward, right_gelu),
     mistakes="""
     ✗ this is the tanh approximation.
-      no bug: Google's code for BERT has it. It is off by up to 0.0005. Exact is x·Φ(x) with
-      torch.erf.
+      it is no bug: Google's code for BERT has it. But it is off by up to 0.0005. The exact GELU is
+      x·Φ(x) with torch.erf.
     | x * below => F.gelu(x, approximate="tanh")
     ✗ this is Φ(x) alone: the x before it is missing.
       Φ(x) says how much of x gets through. Multiply: x * Φ(x).
     | x * below => below
     ✗ Φ lacks its 1/2, so the result is twice too large.
-      1 + erf runs from 0 to 2, a probability from 0 to 1: 0.5 * (1 + torch.erf(…)).
+      1 + erf runs from 0 to 2, but a probability from 0 to 1: 0.5 * (1 + torch.erf(…)).
     | 0.5 * =>
     ✗ x is not divided by √2 inside erf.
-      erf belongs to a bell curve of variance 1/2. For variance 1: erf(x / √2).
+      erf belongs to a bell curve of variance 1/2. For variance 1, take erf(x / √2).
     | x / math.sqrt(2) => x
     """,
 )
@@ -113,11 +113,11 @@ FEED_FORWARD = Exercise(
       the Transformer of 2017 had ReLU here. BERT has GELU: F.gelu.
     | gelu => relu
     ✗ the weights are used the wrong way around.
-      nn.Linear keeps a weight as (out, in), a row for each output: multiply by W1.T and W2.T. In
+      nn.Linear keeps a weight as (out, in), one row per output: multiply by W1.T and W2.T. In
       the square cases the shapes fit either way, and only the numbers tell.
     | .T =>
     ✗ the input is added to the output.
-      the residual is the layer's business, not the feed-forward's: return f(x) alone.
+      the residual belongs to the layer, not to the feed-forward: return f(x) alone.
     | return => return x +
     """,
 )
@@ -128,7 +128,7 @@ def _parts(length: int, size: int, draw: Callable[..., Tensor]) -> Inputs:
     weights, value = draw(length, length).softmax(-1), draw(size, size) / size**0.5
     first, second = draw(size, 4 * size), draw(4 * size, size) / (2 * size)
     (scale_1, shift_1), (scale_2, shift_2) = draw(2, 2, size) / 2
-    norm = "(a layer norm of its own scale and shift)"
+    norm = "(a layer norm with its own scale and shift)"
     return (
         named("(fixed weights that sum to 1)", lambda x: weights @ x @ value),
         named("(two fixed maps, GELU between)", lambda x: F.gelu(x @ first) @ second),
@@ -177,13 +177,13 @@ POST_NORM_LAYER = Exercise(
       norm_1(attention(x)) forgets x itself. Add first: norm_1(x + attention(x)).
     | x + attention => attention
     ✗ the residual around feed-forward is missing.
-      norm_2(y + feed_forward(y)). (graykode/nlp-tutorial leaves it out; the shapes are all right.)
+      norm_2(y + feed_forward(y)). (graykode/nlp-tutorial leaves it out, and no shape shows it.)
     | y + feed => feed
     ✗ this is pre-norm: x + f(norm(x)).
       a fine layer, but not BERT's. Post-norm adds first: norm(x + f(x)).
     | = right_pre_norm_layer
     ✗ the second residual starts from the layer's input.
-      after the first step go on with y: norm_2(y + feed_forward(y)). With x, attention's result
+      after the first step, go on with y: norm_2(y + feed_forward(y)). With x, attention's result
       reaches the output only through feed-forward.
     | y + feed => x + feed
     ✗ a norm is missing.
@@ -208,11 +208,11 @@ PRE_NORM_LAYER = Exercise(
       that is BERT's own order. Pre-norm normalizes what f reads: x + f(norm(x)).
     | = right_post_norm_layer
     ✗ the residual starts from the normalized x.
-      x = norm(x) came first, so that the sum adds norm(x). Keep the raw x for the sum: x +
+      x = norm(x) came first, so the sum adds norm(x). Keep the raw x for the sum: x +
       f(norm(x)).
     | x + attention => norm_1(x) + attention && y + feed => norm_2(y) + feed
     ✗ the residual around attention is missing.
-      x + attention(norm_1(x)): without x the input is gone after one layer.
+      x + attention(norm_1(x)): without x, the input is gone after one layer.
     | x + attention => attention
     ✗ a norm is missing.
       attention reads norm_1(x), feed-forward reads norm_2(y).
@@ -247,7 +247,7 @@ POOLER = Exercise(
     solution=(Pooler, right_pooler),
     mistakes="""
     ✗ the tanh is missing.
-      without it C is a linear map alone. torch.tanh brings every number between -1 and 1.
+      without it C is only a linear map. torch.tanh brings every number into the range from -1 to 1.
     | torch.tanh(states[:, 0] @ W.T + b) => states[:, 0] @ W.T + b
     ✗ this is the state of the first row, not of the first token.
       states[0] is a whole sentence. The first token of every row: states[:, 0].
@@ -258,13 +258,13 @@ POOLER = Exercise(
       states[:, 0].
     | states[:, 0] => states.mean(1)
     ✗ the last token is taken, not the first.
-      that is [SEP], or padding. [CLS] stands first: states[:, 0].
+      that is [SEP], or padding. [CLS] comes first: states[:, 0].
     | [:, 0] => [:, -1]
     ✗ the weights are used the wrong way around.
       nn.Linear keeps a weight as (out, in): multiply by W.T.
     | W.T => W
     ✗ the bias is missing.
-      a linear map of nn.Linear adds b at the end: … @ W.T + b.
+      nn.Linear adds b at the end: … @ W.T + b.
     | + b =>
     """,
 )
@@ -287,21 +287,21 @@ LAYER_FLOPS = Exercise(
         *((128, 768), (512, 768), (512, 1024)),
     ],
     read=whole,
-    tried="nine sizes, BERT-base and BERT-large among them.",
+    tried="nine sizes, among them those of BERT-base and BERT-large.",
     start="(S × H) @ (H × H) makes S·H numbers; each takes H multiplications and H additions.",
     mistakes="""
-    ✗ a multiplication and an addition count as one.
+    ✗ a multiplication and an addition are counted as one.
       each step of a dot product multiplies *and* adds: 2 operations.
     | (2 * => (
-    ✗ scores and mixing are both forgotten.
-      QKᵀ compares every pair of words, and the weights mix the values: 2·S²·H each. They are what
-      grows with the square of the length.
+    ✗ scores and mixing are both missing.
+      QKᵀ compares every pair of words, and the weights mix the values: 2·S²·H each. They are
+      what grows with the square of the length.
     | + scores_and_mixing =>
     ✗ attention has three maps in your count, not four.
       query, key, value, and the output map that joins the heads: 4 · 2·S·H².
     | 4 * ( => 3 * (
     ✗ one map of the feed-forward is missing.
-      there and back: H → 4H and 4H → H, 2·S·H·4H each.
+      there are two, there and back: H → 4H and 4H → H, 2·S·H·4H each.
     | forward = 2 * => forward =
     """,
 )
@@ -326,20 +326,20 @@ COSINE = Exercise(
     cases=_cosine_cases,
     read=number,
     tried="61 pairs of vectors, short and long.",
-    start="the dot product a @ b. What makes it larger, though the direction is the same?",
+    start="the dot product a @ b. What makes it larger when the direction is the same?",
     mistakes="""
     ✗ this is the dot product: long vectors win.
       divide by both lengths: a.norm() * b.norm().
     | / (a.norm() * b.norm()) =>
     ✗ the lengths are squared.
-      a @ a is the length squared: take its root, a.norm().
+      a @ a is the length squared: take its square root, a.norm().
     | a.norm() * b.norm() => (a @ a) * (b @ b)
     """,
 )
 
 
 def right_word_vector(states: Tensor, tokens: Sequence[str], word: str, layer: int) -> Tensor:
-    """Pick the vector (H,) of a word's first appearance behind a layer; layer 0 is the input."""
+    """Pick the vector (H,) of a word's first appearance after a layer; layer 0 is the input."""
     return states[layer, tokens.index(word)]
 
 
@@ -366,8 +366,8 @@ WORD_VECTOR = Exercise(
     right=right_word_vector,
     cases=_word_cases,
     read=shaped("the result", lambda states, *_: states.shape[-1:]),
-    tried="40 words in five sentences, behind every layer.",
-    start="tokens.index(word): the number of the word's first token, [CLS] being 0.",
+    tried="40 words in five sentences, after every layer.",
+    start="tokens.index(word): the position of the word, [CLS] being 0.",
     solution=(BertOutput, right_word_vector),
     mistakes="""
     ✗ the token before the word is taken: [CLS] was not counted.
@@ -375,12 +375,12 @@ WORD_VECTOR = Exercise(
       which begins with [CLS].
     | (word) => (word) - 1
     ✗ the last appearance of the word is taken, not the first.
-      a dictionary or a loop that goes on after its find. tokens.index(word) stops at the first.
+      your dictionary or loop goes on after it has found one. tokens.index(word) stops at the first.
     | tokens.index(word) => -1 - tokens[::-1].index(word)
     ✗ the layer is one too low.
       states[0] is the input of layer 1, states[1] its output: states[layer].
     | [layer, => [layer - 1,
-    ✗ the last layer is taken, whatever layer was asked for.
+    ✗ the last layer is taken, whichever layer was given.
       states[-1] is the last one. Take states[layer].
     | [layer, => [-1,
     """,
@@ -445,14 +445,14 @@ LAYER_TEST = TestExercise(
     right=(("with the parts of PyTorch", RightLayer), ("with the parts of the package", _Packaged)),
     refuses_all="compare with torch.allclose and a tolerance such as atol=1e-3, not with ==; and "
     "let the norms keep their scale of 1: zero the nn.Linear parts only.",
-    refuses_right="it goes by the names of the parts. Zero every nn.Linear in layer.modules(), "
+    refuses_right="it depends on the names of the parts. Zero every nn.Linear in layer.modules(), "
     "and look at what comes out.",
     solution=(right_layer_test,),
     museum="""
     ✗ graykode/nlp-tutorial: has no residual around feed-forward.
       set all maps to zero: a right layer then gives F.layer_norm(x, (8,)), and this one only zeros.
     | y + self.feed => self.feed
-    ✗ a forgotten sum: has no residual around attention.
+    ✗ a missing sum: has no residual around attention.
       set all maps to zero: a right layer then gives F.layer_norm(x, (8,)), and this one only zeros.
     | x + self.attention => self.attention
     ✗ the Annotated Transformer: is pre-norm, x + f(norm(x)), though its text says norm(x + f(x)).

@@ -30,13 +30,13 @@ SLOPE = Exercise(
     right=right_slope,
     cases=_slope_cases,
     read=number,
-    tried="three functions, four places on each, steps of 0.5 and of 0.25.",
+    tried="three functions at four points each, with steps of 0.5 and of 0.25.",
     start="f(w + h) - f(w - h): how much the function rises between the two points.",
     mistakes="""
     ✗ the slope is twice too large.
-      from w - h to w + h it is a way of 2h, not of h.
+      the distance from w - h to w + h is 2h, not h.
     | (2 * h) => h
-    ✗ the slope is four times too large: / 2 * h first halves, and then multiplies by h.
+    ✗ the slope is four times too large: / 2 * h first halves, then multiplies by h.
       Python works from left to right. Put parentheses around (2 * h).
     | / (2 * h) => / 2 * h
     ✗ this is the slope to one side of w.
@@ -45,7 +45,7 @@ SLOPE = Exercise(
     | (f(w + h) - f(w - h)) / (2 * h) => (f(w + h) - f(w)) / h
     | (f(w + h) - f(w - h)) / (2 * h) => (f(w) - f(w - h)) / h
     ✗ this is how much f rises, not how much it rises for each unit of w.
-      divide by the way from w - h to w + h, which is 2h.
+      divide by the distance from w - h to w + h, which is 2h.
     | / (2 * h) =>
     ✗ the sign is wrong.
       a slope is positive where f rises to the right: f(w + h) comes first.
@@ -76,15 +76,15 @@ DESCENT_STEP = Exercise(
     in_place="w -= … writes into the tensor that you were given. Return w - … instead.",
     mistakes="""
     ✗ this goes uphill.
-      the gradient points to where the loss rises. Subtract.
+      the gradient points in the direction in which the loss rises. Subtract.
     | w - rate => w + rate
     ✗ the learning rate is missing.
-      a slope says which way and how steep, not how far. rate * gradient.
+      a slope says which way and how steep, not how far. Use rate * gradient.
     | rate * gradient => gradient
     ✗ all parameters move equally far.
-      only the sign of the gradient is used. Where the loss is steeper, the step is longer.
+      you use only the sign of the gradient. Where the loss is steeper, the step must be longer.
     | rate * gradient => rate * gradient.sign()
-    ✗ this is the step, not where it leads.
+    ✗ this is the step, not the parameters after it.
       return w minus the step.
     | w - rate * gradient => -rate * gradient
     | w - rate * gradient => rate * gradient
@@ -127,26 +127,26 @@ TRAINING_LOOP = Exercise(
     right=right_training_loop,
     cases=_loop_cases,
     read=shaped("your list of losses", lambda layer, x, y, rate, steps: (steps,)),
-    tried="12 layers of their own, 2 to 8 points, 3 to 5 steps: every loss is right.",
+    tried="12 different layers, 2 to 8 points, 3 to 5 steps: every loss is right.",
     start="optimizer = torch.optim.SGD(layer.parameters(), lr=rate), and losses = [].",
     mistakes="""
     ✗ the gradients of all steps so far are added up.
-      backward() adds to what is there. optimizer.zero_grad() before it, in every step.
+      backward() adds to what is there. Call optimizer.zero_grad() before it, in every step.
     | optimizer.zero_grad() =>
     ✗ the loss is the same at every step: the layer does not move.
       step() must come after backward(), with no zero_grad() between the two.
     | loss.backward() => loss.backward(); optimizer.zero_grad()
-    ✗ softmax is taken twice.
-      F.cross_entropy takes logits, and does softmax itself. Give it layer(x) as it is.
+    ✗ softmax is applied twice.
+      F.cross_entropy takes logits, and applies softmax itself. Give it layer(x) as it is.
     | layer(x), y => layer(x).softmax(-1), y
     ✗ this is the sum of the losses, not their mean.
-      then a larger batch makes larger steps. F.cross_entropy takes the mean if you leave it to.
+      then a larger batch would make larger steps. F.cross_entropy takes the mean by default.
     | layer(x), y => layer(x), y, reduction="sum"
     ✗ these are the losses after each step: the first one is missing.
-      note the loss that you called backward() on.
+      record the loss that you called backward() on.
     | losses.append(loss.item()) => losses.append(F.cross_entropy(layer(x), y).item())
     ✗ the loss rises: each step goes uphill.
-      loss.backward(), not (-loss).backward(); and the optimizer without maximize=True.
+      call loss.backward(), not (-loss).backward(), and leave out maximize=True.
     | loss.backward() => (-loss).backward()
     """,
 )

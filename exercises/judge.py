@@ -225,7 +225,7 @@ def cannot_call(name: str, arguments: Sequence[str], start: str, function: objec
     if not callable(function):
         return report(
             f"✗ {name}: got {_a(function)}, not a function.",
-            likely=f"the function was called. Give its name alone: check.{name}(my_{name}).",
+            likely=f"the function was called. Pass the function itself: check.{name}(my_{name}).",
         )
     try:
         signature = inspect.signature(function)
@@ -251,7 +251,7 @@ def stub(name: str, start: str) -> str:
 
 
 def prints_only(name: str) -> str:
-    """Say that an answer was printed, and nobody got it."""
+    """Say that an answer was printed, but not returned."""
     return report(
         f"✗ {name}: your function prints something and returns nothing.",
         likely="print shows a value to you; only return hands it to the caller. End your function "
@@ -553,7 +553,7 @@ def differing(*names: str) -> Callable[[Inputs, Any, Any], str]:
 
     def tell(_: Inputs, mine: Any, right: Any) -> str:
         parts = [
-            f"{name} {plain(yours)} (right is {plain(ours)})"
+            f"{name} {plain(yours)} (it should be {plain(ours)})"
             for name, yours, ours in zip(names, mine, right, strict=True)
             if not alike(yours, ours)
         ]
@@ -570,7 +570,7 @@ def _difference(exercise: Exercise, inputs: Inputs, mine: Outcome, right: Outcom
         return said[0].upper() + said[1:]
     if exercise.differ:
         return exercise.differ(inputs, mine.value, right.value)
-    return f"Yours gives {plain(mine.value)}; right is {plain(right.value)}."
+    return f"Yours gives {plain(mine.value)}; it should give {plain(right.value)}."
 
 
 def describe_error(name: str, error: BaseException) -> tuple[str, str]:
@@ -612,9 +612,9 @@ _HINTS: tuple[tuple[type[BaseException], str], ...] = (
     (IndexError, "an index points outside its tensor, or a boolean index has another shape. "
      "Print both shapes just before that line."),
     (KeyError, "that key is not there. Print the keys just before that line."),
-    (AttributeError, "the thing before the dot is of another type than you think. Print type(…)."),
+    (AttributeError, "the thing before the dot is not of the type you think. Print type(…)."),
     (ZeroDivisionError, "something that you divide by is 0 in this case."),
-    (RecursionError, "your function calls itself without an end."),
+    (RecursionError, "your function calls itself without end."),
     (AssertionError, "an assert of your own failed. Return an answer instead."),
     (SystemExit, "leave out exit()."),
     (TypeError, "a value of the wrong type goes into that line. Print type(…) just before it."),

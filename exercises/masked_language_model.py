@@ -52,7 +52,7 @@ def _read_masking(answer: Any, ids: Tensor, *_: Tensor) -> tuple[list[Any], list
     masked = judge.read_ids(first, "masked_ids", ids.shape)
     selected = judge.read_tensor(second, "selected", ids.shape)
     if ((selected != 0) & (selected != 1)).any():
-        raise UnreadableError("selected holds other values than True and False.")
+        raise UnreadableError("selected holds values other than True and False.")
     return masked.tolist(), selected.bool().tolist()
 
 
@@ -67,7 +67,7 @@ def _masking_difference(inputs: Inputs, mine: Any, right: Any) -> str:
                 for name, value in zip(("id", "chance", "group", "word"), inputs, strict=True)
             )
             said = [f"{token}, {'' if asked else 'not '}selected" for token, asked in places]
-            return f"{where} ({drawn}): yours gives {said[0]}; right is {said[1]}."
+            return f"{where} ({drawn}): yours gives {said[0]}; it should give {said[1]}."
     return ""
 
 
@@ -81,31 +81,31 @@ MASKING = Exercise(
     read=_read_masking,
     differ=_masking_difference,
     first_part=1,
-    tried="200 random cases, from one token to 4 rows of 16. Special tokens stay, the groups share "
-    "out 80/10/10, and kept words are asked for, too.",
-    start="selected = (chance < 0.15) & …: first who is selected, then what becomes of them.",
-    in_place="masking writes into the original, and the loss still needs it: those are the labels. "
+    tried="200 random cases, from one token to 4 rows of 16. Special tokens stay, the groups are "
+    "80/10/10, and kept words are to be guessed, too.",
+    start="selected = (chance < 0.15) & …: first what is selected, then what becomes of it.",
+    in_place="masking writes into the original, which the loss still needs as its labels. "
     "Start with masked_ids = ids.clone().",
     solution=(mask_tokens, right_masking),
     mistakes="""
     ✗ special tokens can be selected.
-      nothing looks at ids when selecting. Nobody learns from guessing [CLS] or [PAD]: select only
-      where ids >= 5. (pytorchic-bert means to leave [CLS] and [SEP] out, and does not.)
+      your selection does not look at ids. There is nothing to learn from guessing [CLS] or [PAD]:
+      select only where ids >= 5. (pytorchic-bert means to leave out [CLS] and [SEP], but does not.)
     | & (ids >= len(SPECIAL_TOKENS)) =>
     ✗ 80 % of all tokens become [MASK], not 80 % of the selected ones.
-      group < 0.8 alone. Only selected tokens may change: selected & (group < 0.8).
+      group < 0.8 alone is not enough. Only selected tokens may change: selected & (group < 0.8).
     | selected & => (ids >= 5) &
     | selected & (group < 0.8) => group < 0.8
     ✗ every selected token becomes [MASK]: that is 100/0/0.
-      group is not looked at (or chance is, in its place). A model that only ever predicts at [MASK]
-      is at a loss when fine-tuning shows it none: mask where group < 0.8.
+      group is not used (or chance is used in its place). A model that only ever predicts at [MASK]
+      is lost when fine-tuning shows it none: mask only where group < 0.8.
     | selected & (group < 0.8) => selected && group >= 0.8 => group >= 1
     ✗ no selected word is kept: that is 80/20/0.
-      an else that is too wide. Random is 0.8 <= group < 0.9; from 0.9 on the word stays.
+      an else may be too wide. Random is 0.8 <= group < 0.9; from 0.9 on, the word stays.
     | group < 0.9 => group < 1
     ✗ selected is where ids changed, not where tokens were chosen.
-      masked_ids != ids. Kept words are missing there, and random words that happen to be the
-      original: return the selected of the first step.
+      masked_ids != ids misses the kept words, and random words that happen to be the original:
+      return the selected of the first step.
     | return torch.where(to_random, words, masked), selected => masked = torch.where(to_random,
       words, masked); return masked, masked != ids
     """,
@@ -144,23 +144,23 @@ MLM_LOSS = Exercise(
     solution=(pretraining_loss, right_mlm_loss),
     mistakes="""
     ✗ every position is scored, selected or not.
-      selected is not used; or it comes after the mean, where it cancels (so it was in d2l-en). Pick
-      positions first: logits[selected], labels[selected].
+      selected is not used; or it comes after the mean, where it cancels (as it once did in d2l-en).
+      Pick positions first: logits[selected], labels[selected].
     | logits[selected], labels[selected] => logits.flatten(0, 1), labels.flatten()
-    ✗ every position is scored but padding.
-      ignore_index=0 leaves out padding only. Words that were not selected stand in the input for
-      all to see: pick logits[selected], labels[selected].
+    ✗ every position but padding is scored.
+      ignore_index=0 leaves out padding only. Words that were not selected can be read in the
+      input: pick logits[selected], labels[selected].
     | logits[selected], labels[selected] => logits.flatten(0, 1), labels.flatten(), ignore_index=0
-    ✗ the zeros of unselected positions count in the mean.
+    ✗ the zeros of unselected positions are counted in the mean.
       (loss * selected).mean() divides by all B·S positions, so the loss looks several times better
       than it is. Divide by selected.sum().
     | labels[selected]) => labels[selected]) * selected.float().mean()
     ✗ this is the sum over the selected positions, not their mean.
-      reduction="sum", or a division that is missing: twice the batch would mean twice the loss.
+      reduction="sum", or a missing division: twice the batch would mean twice the loss.
       Divide by selected.sum().
     | labels[selected]) => labels[selected], reduction="sum")
     ✗ softmax is applied twice.
-      F.cross_entropy does its own softmax: give it the logits as they are.
+      F.cross_entropy applies softmax itself: give it the logits as they are.
     | logits[selected] => logits[selected].softmax(-1)
     """,
 )
@@ -179,7 +179,7 @@ def right_loss_test(loss_function: Callable[[Tensor, Tensor, Tensor], Tensor]) -
     """Say whether a function is a right MLM loss, by one example done by hand.
 
     Four positions: a word to predict, a word that is not asked for, padding, a word to predict.
-    All logits are different, so that whatever else is counted shows in the result.
+    All logits are different, so that anything else that is counted shows in the result.
     """
     logits = torch.tensor([[[0.0, 3.0, 1.0], [2.0, 0.0, 5.0], [1.0, 4.0, 0.0], [7.0, 1.0, 2.0]]])
     labels = torch.tensor([[1, 1, 0, 2]])
@@ -204,7 +204,7 @@ LOSS_TEST = TestExercise(
     ),
     refuses_all="it returns False on every path, or the value worked out by hand is wrong. "
     "Print that value beside what the loss function gives.",
-    refuses_right="== between floats. Two right ways of computing may differ in the last "
+    refuses_right="it uses == between floats. Two right ways of computing may differ in the last "
     "digit: use torch.isclose.",
     solution=(right_loss_test,),
     museum="""
@@ -225,8 +225,8 @@ LOSS_TEST = TestExercise(
     itself.
       a model that is sure and right (logit 20) must get a loss near 0.
     | logits[selected] => logits[selected].softmax(-1)
-    ✗ many a first version: returns the sum, not the mean.
-      select more than one position: equal logits must give ln V, however many.
+    ✗ many first versions: return the sum, not the mean.
+      select more than one position: equal logits must give ln V, however many there are.
     | labels[selected]) => labels[selected], reduction="sum")
     """,
 )
@@ -261,13 +261,13 @@ UNIGRAM_LOSS = Exercise(
     solution=(UnigramModel, right_unigram_loss),
     mistakes="""
     ✗ there is no smoothing: a word that was never counted is impossible.
-      ln 0 is minus infinity. Give every word one count for free: counts + 1.
+      ln 0 is minus infinity. Give every word one extra count: counts + 1.
     | (counts + 1) / (counts.sum() + len(counts)) => counts / counts.sum()
     ✗ the shares do not sum to 1: V is missing below the line.
-      a count more for each of V words makes V counts more in all: counts.sum() + V.
+      one more count for each of V words makes V more counts in all: counts.sum() + V.
     | + len(counts) =>
-    ✗ the logarithm is taken of the mean probability.
-      first the logarithm of each, then the mean: share[labels].log().mean().
+    ✗ this is the logarithm of the mean probability.
+      take the logarithm of each first, then the mean: share[labels].log().mean().
     | log().mean() => mean().log()
     """,
 )
@@ -294,7 +294,7 @@ ACCURACY = Exercise(
     right=right_accuracy,
     cases=_accuracy_cases,
     read=judge.number,
-    tried="100 random cases, from one position to 9.",
+    tried="100 random cases, from one position to nine.",
     start="logits.argmax(dim=-1), the best word at each position.",
     solution=(sum_by_pair, right_accuracy),
     mistakes="""
@@ -307,7 +307,7 @@ ACCURACY = Exercise(
       labels.
     | (logits.argmax(dim=-1) == labels).float() => logits.softmax(-1)[range(len(labels)), labels]
     ✗ this is the number of right answers, not their share.
-      .sum() where .mean() is wanted: divide by len(labels).
+      .sum() where .mean() is needed: divide by len(labels).
     | mean => sum
     """,
 )

@@ -1,7 +1,7 @@
 """What you write is what runs: a function that passes its check becomes a part of your BERT.
 
-It is kept as text, one file a part, in `my_bert/` at the top of the clone, or where the environment
-variable BERTEDU_MY_BERT says. In a new kernel nothing of it runs until you call `load()`.
+It is kept as text, one file per part, in `my_bert/` at the top of the clone, or where the
+environment variable BERTEDU_MY_BERT says. In a new kernel none of it runs until you call `load()`.
 """
 
 import __future__
@@ -77,7 +77,7 @@ class UnusableError(Exception):
 
 
 class Part(NamedTuple):
-    """A function of the learner's, and why a BERT cannot use it, if so; ours if none is there."""
+    """A function of the learner's (ours if there is none), and why a BERT cannot use it, if so."""
 
     function: Function
     trouble: str = ""
@@ -140,11 +140,11 @@ def _standing_alone(exercise: Exercise, function: Function) -> str:
             brought = _text(value, exercise)
         if not brought or brought in text:
             name = f"my_{exercise.name}"
-            said = f"{name} uses `{missing}`, which stands outside the function: put it inside."
+            said = f"{name} uses `{missing}`, which is defined outside the function: put it inside."
             raise UnusableError(said)
         text = f"{brought}\n\n\n{text}"
     if not judge(exercise, _made(text)).startswith("✓"):
-        raise UnusableError("run by itself, it answers otherwise. Does it use a global variable?")
+        raise UnusableError("run alone, it gives other answers. Does it use a global variable?")
     return text
 
 
@@ -160,7 +160,7 @@ def _text(function: Function, exercise: Exercise) -> str:
 
 
 def _missing(text: str, exercise: Exercise) -> str:
-    """Return the first name that a text needs and has not got."""
+    """Return the first name that a text needs and does not have."""
     try:
         outcomes = call_all(exercise, _made(text), list(exercise.cases()))
     except NameError as error:  # in a default value, or a decorator
@@ -192,7 +192,7 @@ def load() -> None:
                 _passed[name] = _whole_part(name, _read(exercise))
             except UnusableError as error:
                 _passed[name] = Part(OURS[name], str(error))
-                print(report(f"✗ {name}: {error} Ours stands in; check.{name} keeps a new one."))
+                print(report(f"✗ {name}: {error} Ours is used; check.{name} keeps a new one."))
     print(board().headline)
 
 
@@ -204,7 +204,7 @@ def _read(exercise: Exercise) -> Function:
         raise
     except SyntaxError as error:
         raise UnusableError(
-            f"line {error.lineno} of its file is no Python ({error.msg})."
+            f"line {error.lineno} of its file is not Python ({error.msg})."
         ) from None
     except (Exception, SystemExit) as error:
         raise UnusableError(f"its file stops with {_named(error)}.") from None
@@ -213,7 +213,7 @@ def _read(exercise: Exercise) -> Function:
     first, version = text.split("\n")[0], _head(exercise).split(", ")[-1]
     if ", exercise " in first and version not in first:
         raise UnusableError("kept for another version of the exercise, it does not pass this one.")
-    raise UnusableError("what stands in its file does not pass the check any more.")
+    raise UnusableError("what is in its file does not pass the check anymore.")
 
 
 def _named(error: BaseException) -> str:
@@ -265,7 +265,7 @@ def _right_whole() -> list[Sequence[Tensor]]:
 
 def _whole_part(name: str, function: Function) -> Part:
     """Exchange one of our parts for this function, and see what goes wrong."""
-    hint = {STAGES[5]: " Does it leave torch (.item(), .tolist(), NumPy)? No slope comes back."}
+    hint = {STAGES[5]: " Does it leave torch (.item(), .tolist(), NumPy)? No gradient comes back."}
     with undisturbed(seed=0):
         mine = _whole(OURS | {name: function})
         for stage, right in zip(STAGES, _right_whole(), strict=True):
@@ -325,10 +325,10 @@ def build(
     return MyBert(model, vocab, OURS | usable, ideas)
 
 
-MARKS = {  # what stands before a part on the board, what it says, and its color
+MARKS = {  # the mark before a part on the board, what it says, and its color
     "✓": ("yours", BLUE),
     "!": ("yours cannot be used", ORANGE),
-    "…": ("kept, and not loaded: my_bert.load()", "none"),
+    "…": ("kept, but not loaded: my_bert.load()", "none"),
     "·": ("still ours", "none"),
 }
 

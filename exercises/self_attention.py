@@ -52,7 +52,7 @@ SCORES = Exercise(
     right=right_scores,
     cases=_scores_cases,
     read=_as(right_scores, "your table of scores"),
-    tried="120 random cases, with as many keys as queries, and with more.",
+    tried="120 random cases, with as many keys as queries or more.",
     start="two loops: scores[i][j] = sum of query[i][k] * key[j][k]. Or one matrix product.",
     solution=(attention_weights, right_scores),
     mistakes="""
@@ -60,7 +60,7 @@ SCORES = Exercise(
       key @ query.T. Row i must hold the scores of query i: query @ key.T.
     | query @ key.T => key @ query.T
     ✗ key is not transposed, so its columns are taken for keys.
-      query @ key multiplies rows of query with columns of key. The keys are its rows: query @
+      query @ key multiplies rows of query by columns of key. But the keys are its rows: query @
       key.T.
     | key.T => key
     """,
@@ -110,7 +110,7 @@ class _ByHand(Exercise):
 
 SOFTMAX = _ByHand(
     name="softmax",
-    asks="(scores (n, m)) -> weights (n, m): rows sum to 1, also for scores of 1000",
+    asks="(scores (n, m)) -> weights (n, m): rows sum to 1, even for scores of 1000",
     right=right_softmax,
     cases=_softmax_cases,
     read=_as(right_softmax, "your table of weights"),
@@ -119,17 +119,17 @@ SOFTMAX = _ByHand(
     in_place="scores -= … writes into the caller's table. scores = scores - … makes a new one.",
     mistakes="""
     ✗ right for small scores, but a score of 1000 breaks it.
-      exp(1000) is too large for a computer. Subtract the highest score of each row first: above and
-      below the line the same factor appears, and cancels.
+      exp(1000) is too large for a float. Subtract the highest score of each row first: the same
+      factor then appears above and below the line, and cancels.
     | - scores.amax(dim=-1, keepdim=True) =>
     ✗ the highest score of the whole table is subtracted, so low rows vanish.
       a row 1000 below the highest becomes exp(-1000), which is 0, and then 0 / 0. Each row needs
       its own: scores.amax(dim=-1, keepdim=True).
     | scores.amax(dim=-1, keepdim=True) => scores.max()
-    ✗ the sums of the rows have lost their place: keepdim=True is missing.
+    ✗ the sums of the rows are lined up with the columns: keepdim=True is missing.
       without it .sum(dim=-1) has shape (n,), which torch lays along a row: every *column* is
-      divided by another row's sum, and where n is not m nothing fits. .sum(dim=-1, keepdim=True)
-      has shape (n, 1), one number a row.
+      divided by another row's sum, and where n is not m it does not fit. .sum(dim=-1, keepdim=True)
+      has shape (n, 1), one number for each row.
     | sum(dim=-1, keepdim=True) => sum(dim=-1)
     | sum(dim=-1, keepdim=True) => sum(dim=-1) && - scores.amax(dim=-1, keepdim=True) =>
     ✗ columns sum to 1, rows do not.
@@ -173,7 +173,7 @@ def _attention_cases() -> Iterator[Inputs]:
 def _attention_difference(inputs: Inputs, mine: Any, right: Any) -> str:
     """Show the part that is wrong: the weights first, since the mixture follows from them."""
     part, name = (0, "mixed") if alike(mine[1], right[1]) else (1, "weights")
-    return f"Your {name}: {plain(mine[part])}; right is {plain(right[part])}."
+    return f"Your {name}: {plain(mine[part])}; it should be {plain(right[part])}."
 
 
 ATTENTION = Exercise(
@@ -186,8 +186,8 @@ ATTENTION = Exercise(
     differ=_attention_difference,
     first_part=1,
     tried="200 random cases, with and without padding, in three directions.",
-    start="scores = query @ key.T, divided by the square root of d; hide; softmax; mix. Five lines "
-    "are enough.",
+    start="scores = query @ key.T, divided by the square root of d; then hide, softmax, mix. Five "
+    "lines are enough.",
     in_place="a method that ends in _ writes into its tensor. masked_fill makes a new one, "
     "masked_fill_ does not.",
     solution=(attention_weights, scaled_dot_product_attention, right_attention),
@@ -197,14 +197,14 @@ ATTENTION = Exercise(
       keys: dim=-1.
     | dim=-1 => dim=-2
     ✗ the scores are not scaled.
-      nothing is divided by the square root of d = query.shape[-1], so long vectors make softmax
-      choose one key and ignore the rest.
+      they must be divided by the square root of d = query.shape[-1]; otherwise long vectors make
+      softmax choose one key and ignore the rest.
     | / sqrt(query.shape[-1]) =>
     ✗ the mask comes after softmax, so rows with something hidden do not sum to 1.
-      the hidden keys have taken their share already, and through it they still act on the others.
+      the hidden keys have already taken their share, and through it they still affect the others.
       Hide before softmax: scores.masked_fill(~mask, -torch.inf).
     | masked_fill(~mask, -torch.inf).softmax(dim=-1) => softmax(dim=-1) * mask
-    ✗ the mask is upside down: what should be hidden is seen, and the rest is hidden.
+    ✗ the mask is inverted: what should be hidden is seen, and the rest is hidden.
       here True means *may see*. Fill where it is False: masked_fill(~mask, …).
     | ~mask => mask
     ✗ the mask is not used: every query sees every key.
@@ -248,11 +248,11 @@ SPLIT_HEADS = Exercise(
     solution=(SelfAttention, right_split_heads),
     mistakes="""
     ✗ the shape is right, but heads hold pieces of different tokens.
-      view and reshape only read the numbers in order; they cannot turn axes. First cut (B, S, A,
-      d), then transpose(1, 2).
+      view and reshape only read the numbers in order; they cannot swap axes. First cut to
+      (B, S, A, d), then transpose(1, 2).
     | length, heads, size // heads).transpose(1, 2) => heads, length, size // heads)
-    ✗ the heads stand on the third axis: this is (B, S, A, d).
-      each head works by itself, so the heads stand before the tokens: transpose(1, 2).
+    ✗ the heads are on the third axis: this is (B, S, A, d).
+      each head works by itself, so its axis comes before that of the tokens: transpose(1, 2).
     | .transpose(1, 2) =>
     """,
 )
@@ -263,14 +263,15 @@ JOIN_HEADS = Exercise(
     cases=lambda: [(_numbered(*shape),) for shape in HEAD_SHAPES],
     read=_as(right_join_heads),
     tried="10 shapes, some with as many heads as tokens.",
-    start="the way back: x.transpose(1, 2) is (B, S, A, d). Which two axes become one?",
+    start="x.transpose(1, 2), which is (B, S, A, d) again. Which two axes become one?",
     solution=(SelfAttention, right_join_heads),
     mistakes="""
     ✗ the shape is right, but a row holds pieces of different tokens.
-      reshape without transposing back. First transpose(1, 2), then flatten(2).
+      it was reshaped without being transposed back. First transpose(1, 2), then flatten(2).
     | transpose(1, 2).flatten(2) => reshape(x.shape[0], x.shape[2], -1)
-    ✗ the heads stand below each other, not side by side.
-      a row a token, with the numbers of all heads: flatten the *last* two axes of (B, S, A, d).
+    ✗ the heads are below each other, not side by side.
+      there is one row per token, with the numbers of all heads: flatten the *last* two axes
+      of (B, S, A, d).
     | transpose(1, 2).flatten(2) => flatten(1, 2)
     """,
 )
@@ -296,26 +297,28 @@ CAUSAL_MASK = Exercise(
     right=right_causal_mask,
     cases=lambda: [(length,) for length in range(1, 9)],
     read=_read_mask,
-    differ=lambda _, mine, right: f"Yours gives {plain(mine[1])}; right is {plain(right[1])}.",
+    differ=lambda _, mine, right: (
+        f"Yours gives {plain(mine[1])}; it should give {plain(right[1])}."
+    ),
     first_part=1,
     tried="every length from 1 to 8.",
-    start="a square of ones, torch.ones(length, length, dtype=torch.bool), and then keep the part "
-    "on and below the diagonal.",
+    start="a square of ones, torch.ones(length, length, dtype=torch.bool), then keep the part on "
+    "and below the diagonal.",
     solution=(attention_mask, right_causal_mask),
     mistakes="""
     ✗ the mask is transposed: each token sees itself and what comes *later*.
-      triu where tril is wanted. Row = who asks, column = who is seen, and no column to the right of
-      the diagonal may be True.
+      triu where tril is needed. A row is a query and a column is a key, and no column to the right
+      of the diagonal may be True.
     | tril => triu
     ✗ the diagonal is hidden: no token sees itself, and the first sees nothing at all.
-      tril(-1), or < where <= is wanted. A row without a single True has nothing to share out its
-      attention over.
+      tril(-1), or < where <= is needed. A row without a single True has nothing to share its
+      attention among.
     | tril() => tril(-1)
     ✗ True and False are swapped.
       True means *may see* here. (Some libraries mean *hidden*: read before you call.)
     | return => return ~
     ✗ the right pattern, but in floats: a mask of True and False is wanted.
-      ~ of a float fails, and adding 1.0 to a score is no hiding. dtype=torch.bool.
+      ~ of a float fails, and adding 1.0 to a score hides nothing. dtype=torch.bool.
     | , dtype=torch.bool =>
     """,
 )
@@ -357,7 +360,7 @@ def right_leak_test(layer: Layer) -> bool:
             return False
         after, _ = layer(changed, real, direction)
         moved = (after - before).abs().amax(-1) > 1e-6
-        others = real & (torch.arange(4) != word)  # a changed word asks differently, too
+        others = real & (torch.arange(4) != word)  # a changed word has another query, too
         if (moved != may_see[:, word])[others].any():
             return False
     return True
@@ -373,12 +376,15 @@ LEAK_TEST = TestExercise(
     right=(
         ("as in the package", right_layer),
         ("with a mask that is added", patched(right_layer, ADDED, {})),
-        ("with a mask after softmax, and the rest shared out anew", patched(right_layer, ANEW, {})),
+        (
+            "with a mask after softmax, and rows that are made to sum to 1 again",
+            patched(right_layer, ANEW, {}),
+        ),
     ),
-    refuses_all="it returns False on every path, or it asks for more than is true: a word that "
-    "is changed asks differently, too, so its own row always moves.",
-    refuses_right="== between floats, or two runs with dropout compared. Use torch.allclose, "
-    "and leave dropout at 0 where you compare results.",
+    refuses_all="it returns False on every path, or it demands more than is true: a word that "
+    "is changed has another query, too, so its own row always moves.",
+    refuses_right="it uses == between floats, or compares two runs with dropout. Use "
+    "torch.allclose, and leave dropout at 0 where you compare results.",
     solution=(right_leak_test, _mask),
     museum="""
     ✗ VTongTV/bert-from-scratch: builds the causal mask, then passes the plain mask on.
@@ -388,17 +394,17 @@ LEAK_TEST = TestExercise(
       call it with dropout=0.5: every row of weights must still sum to 1.
     | F.dropout(weights, dropout) => weights && softmax(-1) => softmax(-1); weights =
       F.dropout(weights, dropout)
-    ✗ many a first version: attends to padding.
+    ✗ many first versions: attend to padding.
       change a word whose real is False: no other row of mixed may move.
     | real, direction) => torch.ones_like(real), direction)
-    ✗ a mask put in too late: multiplies by the mask after softmax.
+    ✗ a mask applied too late: multiplies by the mask after softmax.
       rows of weights must sum to 1 under a one-sided direction, too.
     | masked_fill(~mask, LOWEST).softmax(-1) => softmax(-1) * mask
     ✗ a mask of zeros: gives hidden keys a score of 0, not of minus infinity.
       change the last word: under "left-to-right" no earlier row of mixed may move.
     | LOWEST => 0
     ✗ a diagonal off by one: lets each word see the next one.
-      change the word just behind: under "left-to-right" the row before it must not move.
+      change a word: under "left-to-right" the row just before it must not move.
     | real, direction) => real, direction, further=1)
     ✗ a copied line: uses the left-to-right mask for right-to-left as well.
       under "right-to-left", change the *first* word: no later row may move.

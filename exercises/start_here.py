@@ -1,4 +1,4 @@
-"""The exercises of notebook 00: the likeliest words, the loss of guessing, who may see whom."""
+"""The exercises of notebook 00: the most likely words, the loss of guessing, who may see whom."""
 
 import math
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from exercises.judge import Exercise, Inputs, number, parts, read_wholes, shaped
 
 
 def right_top_words(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return ids (k,) and probabilities (k,) of the k likeliest of V words, best first."""
+    """Return ids (k,) and probabilities (k,) of the k most likely of V words, best first."""
     ids = logits.topk(k).indices
     return ids, logits.softmax(-1)[ids]
 
@@ -55,7 +55,7 @@ TOP_WORDS = Exercise(
       sorting puts the lowest first: descending=True, or largest=True in topk.
     | topk(k) => topk(k, largest=False)
     ✗ the right words in the wrong order: the best comes last.
-      sorted upwards. Turn both lists around, .flip(0), or sort with descending=True.
+      they are sorted in ascending order. Reverse both with .flip(0), or sort with descending=True.
     | .indices => .indices.flip(0)
     """,
 )
@@ -73,7 +73,7 @@ CHANCE = Exercise(
     cases=lambda: [(size,) for size in (2, 3, 5, 10, 100, 8192, 30522)],
     read=number,
     tried="7 vocabularies, from 2 words to the 30,522 of the published BERT.",
-    start="the probability that an even guess gives to the right word. The loss is -ln of it.",
+    start="the probability that an even guess gives the right word. The loss is -ln of it.",
     mistakes="""
     ✗ this is in bits: log2.
       the losses of this course are in nats. math.log, without a base, is the natural logarithm.
@@ -108,14 +108,14 @@ WHICH_CAN_SEE = Exercise(
         for direction in DIRECTIONS
     ],
     read=lambda answer, *_: sorted({*read_wholes(answer, things="positions", thing="a position")}),
-    differ=lambda inputs, mine, right: f"Yours gives {set(mine)}; right is {set(right)}.",
+    differ=lambda inputs, mine, right: f"Yours gives {set(mine)}; it should give {set(right)}.",
     tried="every position of every length up to 6, in three directions.",
     start='direction == "bidirectional": there, every token sees all of range(length).',
     solution=(attention_mask, right_which_can_see),
     mistakes="""
     ✗ a token cannot see itself.
-      a position belongs to what it may look at. It must: a first word, read from left to right,
-      would see nothing at all.
+      a token's own position is among those it may look at. Without it the first word, read from
+      left to right, would see nothing at all.
     | position + 1 => position && position, length)) => position + 1, length))
     | )) => )) - {position}
     ✗ in one of the two directions, a token cannot see itself.

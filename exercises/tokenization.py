@@ -21,9 +21,11 @@ Words = list[tuple[list[str], int]]  # each word as its pieces, with how often i
 
 def _read_tokens(answer: Any, *_: Any) -> list[str]:
     if not isinstance(answer, list | tuple):
-        raise UnreadableError("your function returned no list; a list of tokens is wanted.")
+        raise UnreadableError("your function did not return a list; a list of tokens is wanted.")
     if not all(isinstance(token, str) for token in answer):
-        raise UnreadableError("your list holds something that is not a str. Tokens, not ids.")
+        raise UnreadableError(
+            "your list holds something that is not a str. Return tokens, not ids."
+        )
     return list(answer)
 
 
@@ -56,7 +58,7 @@ PAIR_SCORE = Exercise(
     right=right_pair_score,
     cases=_score_cases,
     read=number,
-    tried="90 random vocabularies, of one word to three.",
+    tried="90 random vocabularies of one to three words.",
     start="three counts: left, right, and right directly after left. Each word counts as often "
     "as it occurs.",
     solution=(right_pair_score, best_merge),
@@ -67,8 +69,8 @@ PAIR_SCORE = Exercise(
     ✗ every word is counted once, however often it occurs.
       each word comes with a count; add that, not 1.
     | += count * => += && += count => += 1
-    ✗ the two pieces count although they are not neighbors.
-      both in the same word is not enough: right must follow left directly.
+    ✗ the two pieces are counted although they are not neighbors.
+      both in the same word is not enough: right must directly follow left.
     | neighbors.count((left, right)) => (left in pieces and right in pieces)
     """,
 )
@@ -102,13 +104,13 @@ MERGE_PIECES = Exercise(
     right=right_merge_pieces,
     cases=_merge_cases,
     read=_read_tokens,
-    tried="110 random words, with the pair none, one or several times.",
-    start="a walk from left to right. Where left and right stand side by side, write one piece; "
-    'elsewhere, copy. right.removeprefix("##") takes the mark off.',
+    tried="110 random words that hold the pair once, several times or not at all.",
+    start="a loop from left to right. Where left and right stand side by side, write one piece; "
+    'elsewhere, copy the piece. right.removeprefix("##") takes the mark off.',
     solution=(apply_merge, right_merge_pieces),
     mistakes="""
     ✗ the ## of the right piece stays in the middle.
-      the mark may only stand in front: left + right.removeprefix("##").
+      the mark may stand only at the front: left + right.removeprefix("##").
     | .removeprefix("##") =>
     ✗ the ## of the left piece is lost.
       a piece that continues a word still continues it after the merge. Take the mark off the right
@@ -164,33 +166,34 @@ CUT_WORD = Exercise(
     cases=_cut_cases,
     read=_read_tokens,
     tried="150 random words and vocabularies, some words unknown.",
-    start="the whole word. Is it in vocab? If not, take a letter off its end and ask again. "
-    "Then the same with the rest, with ## in front.",
+    start="the whole word. Is it in vocab? If not, take a letter off its end and try again. "
+    "Then do the same with the rest, with ## in front.",
     solution=(right_cut_word, WordPiece.split_word, WordPiece.longest_match),
     mistakes="""
     ✗ the shortest piece is taken, not the longest.
-      end counts upwards. Begin with the whole rest of the word, and shorten it:
+      end counts upward. Begin with all that is left of the word, and shorten that:
       range(len(word), start, -1).
     | range(len(word), start, -1) => range(start + 1, len(word) + 1)
     ✗ the word is cut from its end.
-      the longest *beginning* first, then the rest. (nlp.js cut from the end, too: its issue 1192.)
+      take the longest *beginning* first, then the rest. (nlp.js cut from the end, too: its issue
+      1192.)
     | start = 0 => end = len(word) && while start < len(word) => while end > 0 &&
       end in range(len(word), start, -1) => start in range(end) && append( => insert(0, &&
       start = end => end = start
     ✗ the rest of the word is looked up without ##.
-      a piece that does not begin the word is spelled with ## in vocab: "##" + word[start:end] as
+      a piece that does not begin the word is in vocab with ##: look up "##" + word[start:end] as
       soon as start > 0.
     | if piece in => if word[start:end] in
     | ("##" if start else "") + =>
     ✗ the right pieces, but their ## are missing.
-      return the pieces as they stand in vocab, with ##. Without it nobody can tell where a word
-      begins.
+      return the pieces as they stand in vocab, with ##. Without it one cannot tell where a
+      word begins.
     | append(piece) => append(word[start:end])
-    ✗ the known part of an unknown word is kept, and [UNK] put after it.
-      half a word known is a word unknown: return ["[UNK]"] alone.
+    ✗ the known part of an unknown word is kept, and [UNK] is put after it.
+      a word that is known in part is unknown: return ["[UNK]"] alone.
     | return ["[UNK]"] => return [*pieces, "[UNK]"]
-    ✗ the whole rest of the word is never tried.
-      range(len(word) - 1, …) begins one too early: word[start:end] stops before end, so begin with
+    ✗ all that is left of the word is never tried as one piece.
+      range(len(word) - 1, …) begins one too low: word[start:end] stops before end, so begin with
       len(word).
     | range(len(word), => range(len(word) - 1,
     """,
@@ -238,7 +241,7 @@ ENCODE_PAIR = Exercise(
 
 
 def _truncate_cases() -> list[Inputs]:
-    # When two long texts share an odd room, who gets the last place is a convention, not a rule.
+    # When two long texts share an odd room, which gets the last place is a convention, not a rule.
     every = itertools.product(range(1, 9), range(1, 9), range(2, 11))
     fair = [(a, b, room) for a, b, room in every if room % 2 == 0 or min(a, b) <= room // 2]
     return sorted(fair, key=sum)
@@ -250,19 +253,19 @@ TRUNCATE = Exercise(
     right=longest_first,
     cases=_truncate_cases,
     read=parts("kept_a, kept_b", whole, whole),
-    tried="every pair of lengths up to 8, in every room up to 10 (but not where two equally long "
-    "texts fight for an odd place).",
-    start="while a + b > room: and then take one from the longer.",
+    tried="every pair of lengths up to 8, in every room up to 10 (except where two equally long "
+    "texts compete for one last place).",
+    start="while a + b > room: and in it take one from the longer.",
     mistakes="""
     ✗ only the second text is cut.
-      compare the two lengths each time; the longer gives a token.
+      compare the two lengths each time; the longer text gives up a token.
     | return (room - shorter, shorter) if a > b else (shorter, room - shorter) => return a, room - a
     ✗ each text gets half of the room, even if the other needs less.
       what a short text leaves free belongs to the longer one.
     | = lambda a, b, room: (min(a, room // 2), min(b, room // 2))
     | = lambda a, b, room: (min(a, room // 2), min(b, room - room // 2))
     ✗ each text alone fits, but not both together.
-      the room is for both: a + b must not be larger.
+      the room is for both together: a + b must not be larger than room.
     | = lambda a, b, room: (min(a, room), min(b, room))
     """,
 )
@@ -302,7 +305,7 @@ _TEXTS = (
 
 def _read_text(answer: Any, *_: Any) -> str:
     if not isinstance(answer, str):
-        raise UnreadableError("your function returned no str; one text is wanted.")
+        raise UnreadableError("your function did not return a str; one text is wanted.")
     return answer
 
 
@@ -313,14 +316,14 @@ DECODE = Exercise(
     cases=lambda: [(text.split(),) for text in _TEXTS],
     read=_read_text,
     tried="12 sequences, with all five special tokens and four kinds of punctuation.",
-    start="an empty list of words. A token with ## is glued to the last; another starts a word. "
-    '" ".join at the end.',
+    start="an empty list of words. A token with ## is glued to the last word; any other starts "
+    'a new one. " ".join at the end.',
     solution=(WordPiece.decode, right_decode),
     mistakes="""
     ✗ the ## are still there.
-      ## means: glue me to the piece before. (tokenizers once printed them, too: its issue 145.)
+      ## means "glue me to the piece before me". (tokenizers once printed them, too: its issue 145.)
     | words and token.startswith("##") => False
-    ✗ the ## are gone, and so is the news that they brought: a space stands there.
+    ✗ the ## are gone, and so is what they said: there is a space in their place.
       ## is not dirt to be wiped off. It says that no space goes here.
     | words[-1] += token => words.append(token && .removeprefix("##") => .removeprefix("##"))
     | words[-1] += token => words.append(token && .removeprefix("##") => .removeprefix("##")) &&
@@ -328,11 +331,11 @@ DECODE = Exercise(
     ✗ special tokens are still there.
       all five are left out: [PAD] [UNK] [CLS] [SEP] [MASK].
     | token in SPECIAL_TOKENS => False
-    ✗ a space stands before punctuation.
+    ✗ there is a space before punctuation.
       take away the space before each of . , ! and ?
     | ".,!?" => ""
     ✗ the text begins or ends with a space.
-      join words with " ".join, or take the ends off with .strip().
+      join words with " ".join, or trim the ends with .strip().
     | return text => return text + " "
     """,
 )

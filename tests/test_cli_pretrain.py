@@ -725,7 +725,7 @@ def test_steps_or_minutes_before_anything_is_read(
         (["--steps", 3, "--device", "abacus"], "device 'abacus' cannot be used here"),
         (["--steps", 3, "--dropout", 1], "--dropout 1.0 should be a share"),
         (["--steps", 3, "--corpus", "nowhere"], "'nowhere' is neither a corpus"),
-        (["--steps", 3, "--masking", "80/10"], "three whole percentages that add to 100"),
+        (["--steps", 3, "--masking", "80/10"], "three whole percentages that add up to 100"),
         (["--steps", 3, "--masking", "100/0/0", "--variant", "ltr"], "leave out --masking"),
         (["--steps", 3, "--mask-rate", 0.3, "--variant", "rtl"], "leave out --mask-rate"),
         (["--steps", 3, "--mask-rate", 15], "--mask-rate 15.0 should be above 0 and at most 1"),

@@ -46,7 +46,7 @@ def scaled_dot_product_attention(
 
 
 class SelfAttention(nn.Module):
-    """Multi-head self-attention: every token asks, every token answers."""
+    """Multi-head self-attention: every token attends to every token that it may see."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class SelfAttention(nn.Module):
         """(B, S, H) -> (B, S, H) and, if asked for, the weights (B, A, S, S)."""
         if torch.is_autocast_enabled(x.device.type):  # round once; autocast would, three times
             x = x.to(torch.get_autocast_dtype(x.device.type))
-        # PyTorch's fused kernel never holds the weights, so it serves when nobody asks for them;
+        # PyTorch's fused kernel never holds the weights, so it is used unless they are asked for;
         # on a CPU its bfloat16 backward pass is slower than the formula written out.
         if return_weights or (x.dtype == torch.bfloat16 and x.device.type == "cpu"):
             weights = self.weights(x, mask)
@@ -84,7 +84,7 @@ class SelfAttention(nn.Module):
         return self.join_heads(mixed), None
 
     def split_heads(self, x: Tensor) -> Tensor:
-        """Cut H numbers into a run of d for each head: (B, S, H) -> (B, A, S, d)."""
+        """Cut H numbers into A pieces of d, one for each head: (B, S, H) -> (B, A, S, d)."""
         heads = (self.num_heads, x.shape[-1] // self.num_heads)
         return x.unflatten(-1, heads).transpose(1, 2)  # type: ignore[no-untyped-call,no-any-return]
 

@@ -50,7 +50,7 @@ class Bert(nn.Module):
 
         ``segment_ids`` (B, S) are zeros if left out; ``padding_mask`` (B, S) is true at real
         tokens, all of them if left out. With ``keep``, bool (B, S), true at least where
-        `reads_all` is, the last state is (k, H): the k true places only, in reading order. Raises
+        `reads_all` is, the last state is (k, H): the k true ones only, in reading order. Raises
         ValueError if the input is too long, ids are out of range, or a row is nothing but padding.
         """
         segment_ids = torch.zeros_like(ids) if segment_ids is None else segment_ids
@@ -86,8 +86,8 @@ class BertForPreTraining(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return word scores and next-sentence scores (B, 2; column 0 is IsNext).
 
-        With ``selected``, bool (B, S), the words are scored at the n selected positions only,
-        (n, V), in reading order: at 15 % that is six times less work. Without, (B, S, V).
+        With ``selected``, bool (B, S), words are scored at the n selected positions only: (n, V),
+        in reading order, at 15 % a sixth of the work. Without it, (B, S, V).
         Raises ValueError as `Bert` does, and if ``selected`` has another shape or is not bool.
         """
         states, follows = self.before_decoder(ids, segment_ids, padding_mask, selected)
@@ -105,7 +105,7 @@ class BertForPreTraining(nn.Module):
         padding_mask: Tensor | None = None,
         selected: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Return what `forward` does, with H numbers at each place in place of V word scores."""
+        """Return what `forward` does, with H numbers at each position instead of V word scores."""
         if selected is None:
             output = self.bert(ids, segment_ids, padding_mask)
             return self.mlm.before_decoder(output.last), self.nsp(output.pooled)

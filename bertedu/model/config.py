@@ -23,7 +23,7 @@ PRESETS = {
 class BertConfig:
     """Sizes of a BERT under Hugging Face's names; the defaults are BERT-base.
 
-    ``direction`` says which keys a query may see, ``norm`` where the layer norm stands:
+    ``direction`` says which keys a query may see, ``norm`` where the layer norm is:
     "post" as in BERT, after each residual sum, or "pre", before each sub-layer. Raises ValueError
     if a size is not positive, the heads do not divide the hidden size, or a word is unknown.
     """
@@ -46,16 +46,16 @@ class BertConfig:
         for size in fields(self):
             value = getattr(self, size.name)
             if size.type is int and (not isinstance(value, int) or value < 1):
-                raise ValueError(f"{size.name} is {value!r}; it must be a whole number from 1 up")
+                raise ValueError(f"{size.name} is {value!r}; it must be a whole number, 1 or more")
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size {self.hidden_size} cannot be split into {self.num_attention_heads} "
                 f"equal heads: choose num_attention_heads that divides it"
             )
         if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout is {self.dropout}; it must be from 0 up to below 1")
+            raise ValueError(f"dropout is {self.dropout}; it must be at least 0 and below 1")
         if self.direction not in DIRECTIONS:
-            raise ValueError(f"direction {self.direction!r} is none of {', '.join(DIRECTIONS)}")
+            raise ValueError(f"direction {self.direction!r} is not one of {', '.join(DIRECTIONS)}")
         if self.norm not in ("post", "pre"):
             raise ValueError(f"norm {self.norm!r} is neither 'post' nor 'pre'")
 
@@ -85,7 +85,7 @@ def count_parameters(config: BertConfig) -> dict[str, int]:
     return {
         "embeddings": rows * hidden + norm,
         "encoder": config.num_hidden_layers * (attention + norm + feed_forward + norm)
-        + (norm if config.norm == "pre" else 0),  # pre-norm: one more behind the last layer
+        + (norm if config.norm == "pre" else 0),  # pre-norm: one more after the last layer
         "pooler": hidden * hidden + hidden,
         "mlm": hidden * hidden + hidden + norm + config.vocab_size,  # the decoder's bias alone
         "nsp": 2 * hidden + 2,

@@ -1,4 +1,4 @@
-"""Token + segment + position: the three sums at the input (paper, figure 2)."""
+"""Token + segment + position: three vectors added at the input (paper, figure 2)."""
 
 import torch
 from torch import Tensor, nn

@@ -21,7 +21,7 @@ class FeedForward(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """Attention mixes tokens, feed-forward works on each; each adds to what came in."""
+    """Attention mixes tokens, feed-forward works on each; both add to what came in."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class EncoderLayer(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """(B, S, H) -> (B, S, H) and, if asked for, the attention weights (B, A, S, S).
 
-        With ``keep``, bool (B, S), only the k true places are carried on after attention: (k, H).
+        With ``keep``, bool (B, S), only the k true positions go on after attention: (k, H).
         """
         mixed, weights = self.attention(
             self.attention_norm(x) if self.norm_first else x, mask, return_weights
@@ -76,7 +76,7 @@ class Encoder(nn.Module):
     ) -> tuple[list[Tensor], list[Tensor | None]]:
         """(B, S, H) -> L + 1 hidden states (B, S, H), and the weights of each layer.
 
-        With ``keep`` the last state is (k, H): the last feed-forward layer skips what nobody reads.
+        With ``keep`` the last state is (k, H): the last feed-forward layer skips what is not read.
         """
         states, weights = [x], []
         for layer in self.layers:

@@ -1,4 +1,4 @@
-"""What is put on top of the encoder: two heads to pre-train, four to fine-tune."""
+"""What goes on top of the encoder: two heads to pre-train, four to fine-tune."""
 
 import torch
 from torch import Tensor, nn

@@ -35,10 +35,10 @@ EVERY = Every()
 
 
 def initialize(model: PreTrainingModel, documents: Sequence[EncodedDocument]) -> None:
-    """Two head starts that shorten the early plateau; both remain free to learn.
+    """Give two head starts that shorten the early plateau; both values remain free to learn.
 
     Positions start as small sinusoids, so that neighbors look alike; the output bias starts at the
-    words' log frequency, so that the model need not spend steps on learning it.
+    log frequency of each word, so that the model need not spend steps on learning it.
     """
     config = model.config
     counts = torch.ones(config.vocab_size)
@@ -66,7 +66,7 @@ def make_optimizer(model: nn.Module, weight_decay: float, eps: float = 1e-8) -> 
 def stream_of(
     documents: Text, config: BertConfig, recipe: Recipe, state: State
 ) -> Iterator[tuple[Batch, Position]]:
-    """Yield the batches from where a run stands; a new phase starts an epoch of its own length."""
+    """Yield the batches from where a run is; a new phase starts an epoch of its own length."""
     while True:
         index = recipe.phase_at(state.step)
         if state.step and recipe.phase_at(state.step - 1) != index:

@@ -13,8 +13,8 @@ def read_procedure(text: str) -> tuple[float, float]:
     parts = [int(part) for part in text.split("/") if part.isdecimal()]
     if len(parts) != 3 or sum(parts) != 100 or text != "/".join(map(str, parts)):
         raise ValueError(
-            f"masking {text!r} should be three whole percentages that add to 100, MASK/SAME/RND: "
-            "80/10/10 is the paper's"
+            f"masking {text!r} should be three whole percentages that add up to 100, "
+            "MASK/SAME/RND: 80/10/10 is the paper's"
         )
     return parts[0] / 100, parts[2] / 100
 
@@ -30,8 +30,8 @@ def mask_tokens(
     """Select tokens to predict, and change them so that the answer cannot be read off.
 
     Of the selected tokens, ``mask_share`` become `[MASK]`, ``random_share`` a random word, and the
-    rest stay as they are. Special tokens are never selected and never drawn. One draw a token
-    decides its group, so that the groups cannot overlap.
+    rest stay as they are. Special tokens are never selected and never drawn. One draw per
+    token decides its group, so the groups cannot overlap.
 
     Takes token ids (B, S); the same seed of ``generator`` gives the same masks. Returns changed ids
     (B, S) and bool (B, S), true where the original is to be predicted: at least one token. Raises
@@ -40,7 +40,7 @@ def mask_tokens(
     if not (0 < rate <= 1 and 0 <= mask_share <= 1 and 0 <= random_share <= 1 - mask_share + 1e-9):
         raise ValueError(
             f"rate {rate}, mask_share {mask_share}, random_share {random_share}: "
-            "each must lie between 0 and 1, and the two shares must not add to more than 1"
+            "each must lie between 0 and 1, and the two shares must not add up to more than 1"
         )
     maskable = ids >= len(SPECIAL_TOKENS)  # the specials have the first ids
     if not maskable.any():

@@ -12,7 +12,7 @@ IS_NEXT, NOT_NEXT = 0, 1  # the order of the paper's classifier
 
 @dataclass(frozen=True)
 class EncodedDocument:
-    """A document as word-piece ids, one list a sentence."""
+    """A document as word-piece ids, one list per sentence."""
 
     source: str
     sentences: list[list[int]]
@@ -33,13 +33,13 @@ def make_pairs(
     """Walk through every document once and cut it into pairs of at most ``length`` - 3 ids.
 
     A is one or more whole sentences. With probability one half, B is what follows; otherwise it
-    starts at a random sentence of *another document of the same source*: were it another source,
-    style and spelling alone would give the answer away. The sentences that a random B displaced
-    come next as an A of their own. Nothing is ever paired across a document's end, and a document
+    starts at a random sentence of *another document of the same source*: from another
+    source, style and spelling alone would give the answer away. The sentences that a random B
+    displaced come next as an A of their own. No pair crosses the end of a document, and a document
     of one sentence serves as B only.
 
     A random B is given the same room as a real one. Where documents are hardly longer than that
-    room, it still shows: a real B is what A has left of its document, so it is shorter, and it
+    room, a real B still shows: it is what A has left of its document, so it is shorter, and it
     never opens one. `outward_signs` measures both. Raises ValueError if some source has fewer than
     two documents, or ``length`` leaves no room for two spans.
     """
@@ -54,7 +54,7 @@ def make_pairs(
         if len(members) < 2:
             raise ValueError(
                 f"source {source!r} has one document; a NotNext pair needs another to draw from. "
-                "Cut the text into several files, one a chapter or article."
+                "Cut the text into several files, one per chapter or article."
             )
     for index, document in enumerate(documents):
         sentences, start = document.sentences, 0
@@ -74,13 +74,13 @@ def make_pairs(
             yield Pair(*truncate_pair(a, b, room, rng), label)
 
 
-OPENING = 8  # ids by which the start of a document is known
+OPENING = 8  # ids by which the start of a document is recognized
 
 
 def outward_signs(
     pairs: Sequence[Pair], documents: Sequence[EncodedDocument]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """See of each pair what needs no reading of A: how long B is, and whether it opens a document.
+    """Look at what needs no reading of A: how long B is, and whether it opens a document.
 
     Returns three arrays (N,): the length of B in ids, whether it starts as one of ``documents``
     starts (with the same `OPENING` ids), and the label.

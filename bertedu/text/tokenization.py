@@ -28,7 +28,7 @@ _SPECIAL = re.compile("(" + "|".join(re.escape(token) for token in SPECIAL_TOKEN
 
 
 class Character(NamedTuple):
-    """A normalized character and the place in the original text that it comes from."""
+    """A normalized character and the position in the original text that it comes from."""
 
     text: str
     position: int
@@ -52,7 +52,7 @@ def is_punctuation(c: str) -> bool:
 
 
 def strip_accents(text: str) -> str:
-    """Drop accents: é is taken apart into e and ´ (NFD), and the mark (category Mn) left out."""
+    """Drop accents: é is taken apart into e and ´ (NFD), the mark (category Mn) is left out."""
     parts = unicodedata.normalize("NFD", text)
     return "".join(part for part in parts if unicodedata.category(part) != "Mn")
 
@@ -190,7 +190,7 @@ def piece_name(word: str, start: int, end: int) -> str:
 
 
 def longest_first(a: int, b: int, room: int) -> tuple[int, int]:
-    """Decide how many of `a` and `b` tokens fit into `room`: the longer is cut until both do."""
+    """Decide how many of `a` and `b` tokens fit into `room`: the longer is cut until both fit."""
     if a + b <= room:
         return a, b
     shorter = min(a, b, room // 2)  # it may keep up to half of the room
@@ -200,8 +200,8 @@ def longest_first(a: int, b: int, room: int) -> tuple[int, int]:
 class WordPiece:
     """A tokenizer written to be read; a token's id is its place in `vocab`.
 
-    It takes accents off one character after the other, and never reorders two marks, as the library
-    does: where somebody types rare ones in an unusual order, the two differ.
+    It strips accents one character at a time and never reorders two marks; the library does. So
+    where a text has rare marks in an unusual order, the two differ.
     """
 
     def __init__(self, vocab: Sequence[str]) -> None:
@@ -242,7 +242,7 @@ class WordPiece:
         )
 
     def decode(self, ids: Iterable[int], skip_special: bool = True) -> str:
-        """Put pieces together; case, accents, spacing are lost. Raises ValueError at a wrong id."""
+        """Put pieces together; case, accents, spacing are lost. Raises ValueError on a wrong id."""
         words: list[str] = []
         for i in ids:
             if not 0 <= i < len(self.vocab):
@@ -291,7 +291,7 @@ class WordPiece:
         return pieces
 
     def longest_match(self, word: str, start: int) -> int:
-        """Return the end of the longest known piece of `word` from `start`; `start` if none is."""
+        """Return the end of the longest known piece of `word` from `start`; `start` if none."""
         for end in range(len(word), start, -1):
             if piece_name(word, start, end) in self.ids:
                 return end
@@ -319,11 +319,11 @@ def check_vocabulary(vocab: Sequence[str], name: str) -> None:
     if start != SPECIAL_TOKENS:
         raise ValueError(
             f"{name} must start with {' '.join(SPECIAL_TOKENS)} but starts with {' '.join(start)}. "
-            "Published ones have them elsewhere, as that of bert-base: open such a one together "
-            "with its model, by bertedu.load(FOLDER)."
+            "Some published ones, such as that of bert-base, have them elsewhere: open those "
+            "together with their model, with bertedu.load(FOLDER)."
         )
     if "" in vocab:
-        raise ValueError(f"{name} has an empty token at place {list(vocab).index('')}. Remove it.")
+        raise ValueError(f"{name} has an empty token, number {list(vocab).index('')}. Remove it.")
     for token, count in Counter(vocab).items():
         if count > 1:
             raise ValueError(f"{name} lists {token!r} twice; a token has one id. Remove one.")

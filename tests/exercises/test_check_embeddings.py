@@ -155,7 +155,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("input_sum", lambda i, s, t, e, p: torch.cat([t[i], e[s]], -1), "is wanted here"),
     ("sinusoids", waves(math.cos, math.sin), "sine and cosine are swapped"),
     ("sinusoids", waves(angle=lambda p, c, h: p / 10000 ** (c / h)), "a rate of its own"),
-    ("layer_parameters", lambda h, i: 4 * h * h + 2 * h * i + 4 * h, "the biases are forgotten"),
+    ("layer_parameters", lambda h, i: 4 * h * h + 2 * h * i + 4 * h, "the biases are missing"),
     ("layer_parameters", lambda h, i: counted_by_building(h, i) - 2 * h, "2·H are missing"),
     ("layer_parameters", lambda h, i: counted_by_building(h, i) + 0.5, "a whole number is wanted"),
 ]

@@ -229,7 +229,10 @@ def forever(vocab_size: int) -> Any:
         (lambda a, b: 1, ["Yours takes a, b; it is called with 1: vocab_size"]),
         (
             0.5,
-            ["got the float 0.5, not a function", "Give its name alone: check.chance(my_chance)"],
+            [
+                "got the float 0.5, not a function",
+                "Pass the function itself: check.chance(my_chance)",
+            ],
         ),
     ],
 )

@@ -100,7 +100,7 @@ def step_in_place(w: Tensor, gradient: Tensor, rate: float) -> Tensor:
 
 PLANTED: list[tuple[str, Callable[..., Any], str]] = [
     ("slope", lambda f, w, h: (f(w + h) - f(w - h)) / h, "twice too large"),
-    ("slope", lambda f, w, h: (f(w + h) - f(w - h)) / 2 * h, "halves, and then multiplies"),
+    ("slope", lambda f, w, h: (f(w + h) - f(w - h)) / 2 * h, "halves, then multiplies"),
     ("slope", lambda f, w, h: (f(w + h) - f(w)) / h, "to one side of w"),
     ("slope", lambda f, w, h: (f(w - h) - f(w)) / -h, "to one side of w"),
     ("slope", lambda f, w, h: f(w + h) - f(w - h), "not how much it rises for each unit"),
@@ -110,7 +110,7 @@ PLANTED: list[tuple[str, Callable[..., Any], str]] = [
     ("descent_step", lambda w, g, rate: w + g * rate, "goes uphill"),
     ("descent_step", lambda w, g, rate: w - g, "learning rate is missing"),
     ("descent_step", lambda w, g, rate: w - rate * (1e9 * g).clamp(-1, 1), "move equally far"),
-    ("descent_step", lambda w, g, rate: g * rate, "the step, not where it leads"),
+    ("descent_step", lambda w, g, rate: g * rate, "the step, not the parameters after it"),
     ("descent_step", lambda w, g, rate: w - rate * g.mean(), "cases come out wrong"),
     ("training_loop", loop("fbs"), "of all steps so far are added up"),
     ("training_loop", loop("fbzs"), "the layer does not move"),

@@ -99,14 +99,16 @@ def test_the_case_shown_is_the_smallest_that_fails() -> None:
     said = words(verdict(check.masking, rolled))
     assert "of 200 cases come out wrong" in said
     assert re.search(r"Smallest case: ids = \[\[\d+, \d+\]\], chance", said)
-    assert re.search(r"Token 1 \(id \d+, .*\): yours gives \d+, (not )?selected; right is", said)
+    assert re.search(
+        r"Token 1 \(id \d+, .*\): yours gives \d+, (not )?selected; it should give", said
+    )
 
 
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
         (lambda m, s: (m.float(), s), "must stay whole numbers"),
-        (lambda m, s: (m, m), "selected holds other values than True and False"),
+        (lambda m, s: (m, m), "selected holds values other than True and False"),
     ],
 )
 def test_answers_of_the_wrong_kind_are_described(answer: Callable[..., Any], text: str) -> None:

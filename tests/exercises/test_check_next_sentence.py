@@ -217,7 +217,7 @@ def test_a_verdict_on_a_pair_in_full() -> None:
         "✗ pair: the labels are swapped.\n"
         "  Smallest case: sentences = [[5, 6], [7]], start = 0, split = 1, end = 2, other = [8, 9],"
         " coin =\n    0.8.\n"
-        "  Yours gives [[5, 6], [8, 9], 0, 1]; right is [[5, 6], [8, 9], 1, 1].\n"
+        "  Yours gives [[5, 6], [8, 9], 0, 1]; it should give [[5, 6], [8, 9], 1, 1].\n"
         "  Likely: IsNext is 0 and NotNext is 1, in the order of the paper's classifier.\n"
     )
 

@@ -168,7 +168,11 @@ WRONG: list[tuple[str, Any, str]] = [
     ("scores", lambda q, k: q @ k.T + 1, "120 of 120 cases come out wrong"),
     ("softmax", naive, "a score of 1000 breaks it"),
     ("softmax", lambda s: F.softmax(s, dim=0), "columns sum to 1, rows do not"),
-    ("softmax", lambda s: s.exp() / s.exp().sum(1), "the sums of the rows have lost their place"),
+    (
+        "softmax",
+        lambda s: s.exp() / s.exp().sum(1),
+        "the sums of the rows are lined up with the columns",
+    ),
     ("softmax", softmax_in_place, "changes scores in place"),
     ("attention", attention(scale=False), "the scores are not scaled"),
     ("attention", attention(early=False), "the mask comes after softmax"),

@@ -189,7 +189,7 @@ def numbered(segments: Function) -> Function:
             lambda w, v: [piece.removeprefix("##") for piece in right_cut_word(w, v)],
             "their ## are missing",
         ),
-        ("cut_word", lambda w, v: [0], "Tokens, not ids"),
+        ("cut_word", lambda w, v: [0], "Return tokens, not ids"),
         (
             "encode_pair",
             lambda a, b: (["[CLS]", *a, "[SEP]", *b], [0] * (len(a) + 2) + [1] * len(b)),
@@ -213,9 +213,9 @@ def numbered(segments: Function) -> Function:
         (
             "decode",
             lambda t: decode_with_replace([x.replace("##", "") for x in t]),
-            "a space stands there",
+            "there is a space in their place",
         ),
-        ("decode", lambda t: decode_with_replace(t, ""), "a space stands before punctuation"),
+        ("decode", lambda t: decode_with_replace(t, ""), "there is a space before punctuation"),
         ("decode", lambda t: decode_with_replace(t) + " ", "begins or ends with a space"),
         ("decode", lambda t: t, "one text is wanted"),
     ],

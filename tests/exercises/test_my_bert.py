@@ -355,12 +355,12 @@ def test_no_mistake_is_kept_or_used_and_the_board_says_which_part_has_one(
         said = words(verdict(lambda _: my_bert.load(), None))
         board = repr(my_bert.board())
         assert said.startswith(f"✗ {name}: ")
-        assert "Ours stands in" in said
+        assert "Ours is used" in said
         assert said.endswith(f" {ALL - 1} of {ALL} parts of your BERT are yours.")
         assert board.startswith(f"{ALL - 1} of {ALL} parts")
         assert [other for other in PARTS if f"✓ {other}" not in board] == [name]
         assert f" ! {name}" in board
-        assert f"\n! {name}: what stands in its file does not pass the check" in board
+        assert f"\n! {name}: what is in its file does not pass the check" in board
         assert my_bert.part(name) is OURS[name]
         planted += 1
     assert planted
@@ -448,7 +448,8 @@ def test_what_stands_outside_the_function_is_named_and_what_can_come_along_does(
     outside = "def my_gelu(x):\n    return x * half * (1 + torch.erf(x / 2**0.5))\n"
     told = words(verdict(check.gelu, cell(outside, torch=torch, half=0.5)))
     assert (
-        "not kept: my_gelu uses `half`, which stands outside the function: put it inside." in told
+        "not kept: my_gelu uses `half`, which is defined outside the function: put it inside."
+        in told
     )
     assert my_bert.board().headline.startswith("0 of")
     helped = "def half(x):\n    return x / TWO(2)\n\n\n" + outside.replace("half *", "half(1) *")
@@ -498,8 +499,8 @@ def test_nothing_of_the_folder_runs_before_it_is_loaded(place: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"def my_gelu(x)\n    return x\n", "line 1 of its file is no Python (expected ':')."),
-        (b"# gelu\nfor\n", "line 2 of its file is no Python"),
+        (b"def my_gelu(x)\n    return x\n", "line 1 of its file is not Python (expected ':')."),
+        (b"# gelu\nfor\n", "line 2 of its file is not Python"),
         (b"", "its file holds no function."),
         (b"# gelu\nx = 3\n", "its file holds no function."),
         (b"\xff\xfe\x00", "its file stops with UnicodeDecodeError"),
@@ -522,7 +523,7 @@ def test_a_spoiled_file_gets_a_line_and_ours_stands_in(
     assert told.startswith("✗ gelu: ")
     assert said in told
     assert told.endswith(
-        f"Ours stands in; check.gelu keeps a new one. 1 of {ALL} parts of your BERT are yours."
+        f"Ours is used; check.gelu keeps a new one. 1 of {ALL} parts of your BERT are yours."
     )
     solve("gelu")
     assert loaded() == f"2 of {ALL} parts of your BERT are yours."

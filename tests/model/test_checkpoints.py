@@ -380,7 +380,7 @@ def test_a_config_that_is_none(saved: Path, content: bytes, message: str) -> Non
             for wrong in (None, "1e-12", 0, -1e-12, float("nan"), float("inf"), True)
         ),
         ({"initializer_range": None}, "initializer_range is None; it must be a number"),
-        ({"bertedu": {"direction": "up"}}, "direction 'up' is none of"),
+        ({"bertedu": {"direction": "up"}}, "direction 'up' is not one of"),
         ({"bertedu": "yes"}, "makes no model: 'str' object has no"),
     ],
 )

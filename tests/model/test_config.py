@@ -80,7 +80,7 @@ def test_large_is_1024_wide_and_the_defaults_are_base() -> None:
         ({"dropout": 1.0}, r"dropout is 1\.0"),
         ({"dropout": -0.1}, r"dropout is -0\.1"),
         ({"dropout": float("nan")}, "dropout is nan"),
-        ({"direction": "backwards"}, "'backwards' is none of bidirectional, left-to-right, right"),
+        ({"direction": "backwards"}, "'backwards' is not one of bidirectional, left-to-right"),
         ({"norm": "rms"}, "'rms' is neither 'post' nor 'pre'"),
     ],
 )

@@ -230,7 +230,7 @@ def test_a_procedure_is_read_in_the_order_of_table_8() -> None:
     ["", "80", "80/10", "80/10/10/0", "80/10/20", "a/b/c", "-10/100/10", "80 /10/10", "8//92"],
 )
 def test_what_is_no_procedure_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="three whole percentages that add to 100"):
+    with pytest.raises(ValueError, match="three whole percentages that add up to 100"):
         read_procedure(text)
 
 
