@@ -53,7 +53,7 @@ const STYLE = `
 & .orange { border-color: var(--orange);
   background: color-mix(in srgb, var(--orange) 30%, transparent); }
 & .says { min-height: 2.9em; font-weight: 600; }
-& table { border-collapse: collapse; font-size: 18px; border: 0; }
+& table { border-collapse: collapse; font-size: 18px; border: 0; table-layout: auto; }
 & th, & td { text-align: right; padding: 3px 12px; border: 0; background: none; white-space: nowrap;
   font-variant-numeric: tabular-nums; max-width: none; }
 & th { font-weight: 600; border-bottom: 2px solid var(--line); }

@@ -911,6 +911,9 @@ def test_without_scripts_the_still_texts_stand_there(browser: Any, tmp_path: Any
     context.close()
 
 
+PARTS = ("th", "td", ".strip")
+
+
 def test_in_jupyterlab_toys_are_alive_and_keys_stay_inside(browser: Any, lab: Any) -> None:
     from test_notebooks_in_lab import open_and_run
 
@@ -918,12 +921,15 @@ def test_in_jupyterlab_toys_are_alive_and_keys_stay_inside(browser: Any, lab: An
         "from bertedu.analysis import play\nplay.longest_match('things')",
         "play.dice('The happy dog barked.')",
         "play.two_boxes('The war ended.', 'He signed a treaty.')",
+        "play.neighbors()",
     ]
     cells = [nbformat.v4.new_code_cell(source) for source in sources]
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=PYTHON), lab.root / "play.ipynb")
     page, asked, errors = open_and_run(browser, lab, "play.ipynb")
-    page.wait_for_function("document.querySelectorAll('.bertedu-play.alive').length === 3")
-    assert len(texts(page, ".bars > span")) == 4
+    page.wait_for_function("document.querySelectorAll('.bertedu-play.alive').length === 4")
+    assert page.locator(".bertedu-play >> nth=2").locator(".bars > span").count() == 4
+    name, number, strip = (page.locator(f".cells {one}").first.bounding_box() for one in PARTS)
+    assert name["x"] + 60 < number["x"] < strip["x"] - 40, "the style of Lab squeezes no column"
     page.click("text=step ▶")
     press(page, "ArrowRight")
     before = texts(page, ".tried .cell")
@@ -937,6 +943,6 @@ def test_in_jupyterlab_toys_are_alive_and_keys_stay_inside(browser: Any, lab: An
     found = page.evaluate(
         f"() => {{ const w = window.jupyterapp.shell.currentWidget.content; return {state}; }}"
     )
-    assert found == [3, 1]
+    assert found == [4, 1]
     assert (asked, errors) == ([], [])
     page.context.close()
