@@ -14,8 +14,10 @@ from collections.abc import Callable
 from typing import Any
 
 Say = Callable[[dict[str, Any]], None]
-# If a notebook replaces a function of these, our own judge might believe anything.
-WATCHED = "builtins contextlib copy inspect io math operator torch torch.nn.functional".split()
+# If a notebook replaces a function of these, our own judge might believe anything. Of torch, only what
+# compares: the rest changes by itself, such as manual_seed when the first optimizer is made.
+WATCHED = "builtins contextlib copy inspect io math operator".split()
+COMPARE = "allclose as_tensor equal isclose".split()
 
 
 def sign(key: str, text: str) -> str:
@@ -65,10 +67,9 @@ def watched() -> dict[str, Any]:
     import torch
 
     places = {name: vars(importlib.import_module(name)) for name in WATCHED}
+    places["torch"] = {name: getattr(torch, name) for name in COMPARE}
     places["torch.Tensor"] = dict(vars(torch.Tensor))
-    every = {f"{a}.{b}": f for a, place in places.items() for b, f in place.items() if callable(f)}
-    del every["torch.manual_seed"]  # torch wraps it itself when the first optimizer is made
-    return every
+    return {f"{a}.{b}": f for a, place in places.items() for b, f in place.items() if callable(f)}
 
 
 def verdict(check: Any, said: list[str], function: object, before: dict[str, Any]) -> str:
