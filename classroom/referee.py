@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 Say = Callable[[dict[str, Any]], None]
-# If a notebook replaces a function of these, our own judge might believe anything. Of torch, only what
-# compares: the rest changes by itself, such as manual_seed when the first optimizer is made.
+# If a notebook replaces a function of these, our own judge might believe anything. Of torch, only
+# what compares: the rest changes by itself, such as manual_seed when the first optimizer is made.
 WATCHED = "builtins contextlib copy inspect io math operator".split()
 COMPARE = "allclose as_tensor equal isclose".split()
 
