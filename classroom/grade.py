@@ -153,7 +153,7 @@ def watch(process: Any, limits: Limits, told: Path) -> str:
             with suppress(psutil.Error):  # gone meanwhile
                 family |= {*process.children(recursive=True)}
             if time.monotonic() > end:
-                return f"ran longer than {limits.minutes:g} minutes"
+                return f"ran longer than {limits.minutes:g} min"
             if sum(map(memory, family)) > limits.gigabytes * 1e9:
                 return f"took more than {limits.gigabytes:g} GB of memory"
             if told.stat().st_size > REPORT:

@@ -14,8 +14,10 @@ from collections.abc import Callable
 from typing import Any
 
 Say = Callable[[dict[str, Any]], None]
-# If a notebook replaces a function of these, our own judge might believe anything.
-WATCHED = "builtins contextlib copy inspect io math operator torch torch.nn.functional".split()
+# If a notebook replaces a function of these, our own judge might believe anything. Of torch, only
+# what compares: the rest changes by itself, such as manual_seed when the first optimizer is made.
+WATCHED = "builtins contextlib copy inspect io math operator".split()
+COMPARE = "allclose as_tensor equal isclose".split()
 
 
 def sign(key: str, text: str) -> str:
@@ -65,6 +67,7 @@ def watched() -> dict[str, Any]:
     import torch
 
     places = {name: vars(importlib.import_module(name)) for name in WATCHED}
+    places["torch"] = {name: getattr(torch, name) for name in COMPARE}
     places["torch.Tensor"] = dict(vars(torch.Tensor))
     return {f"{a}.{b}": f for a, place in places.items() for b, f in place.items() if callable(f)}
 

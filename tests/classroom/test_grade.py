@@ -53,6 +53,7 @@ def test_marks_are_those_of_our_judge(tiny_course: Path, tmp_path: Path) -> None
     forged.cells[7].outputs = tiny("join_heads", said="✓").cells[6].outputs
     save(forged, folder / "forged.ipynb")
     stops = with_cell("import os\nos._exit(0)", 5, *ANSWERS)
+    stops.cells[0].source += "\ntorch.optim.SGD([torch.ones(1)])"  # torch then changes itself
     stops.cells[4].source = stub("scores", *WRONG).replace("scores", "causal_mask")
     for number, cell in enumerate(stops.cells):
         cell.id = f"new-{number}"
@@ -75,7 +76,7 @@ def test_marks_are_those_of_our_judge(tiny_course: Path, tmp_path: Path) -> None
 
 
 HOSTILE = {  # cells that a solved notebook has besides, and what must come out
-    "loop": ("while True:\n    pass", 4, "scores", "ran longer than 0.3 minutes"),
+    "loop": ("while True:\n    pass", 4, "scores", "ran longer than 1 min"),
     "memory": ('x = b"x" * 10**10', 4, "scores", "took more than 2 GB"),
     "sys.exit": ("import sys\nsys.exit(3)", 1, "", ""),
     "exit": ("exit()", 1, "", ""),
@@ -107,11 +108,12 @@ def test_nothing_that_a_submission_does_harms_others_or_the_course(
     well.cells += [new_code_cell(stub("causal_mask", *ANSWERS["causal_mask"]))]  # once more, below
     save(well, tmp_path / "in" / "well.ipynb")
     before = {path: path.read_bytes() for path in Path(grading.ROOT, "exercises").glob("*.py")}
-    rows = grade(tmp_path / "in", tmp_path / "out.csv", [NAME], Limits(0.3, 2))
+    rows = grade(tmp_path / "in", tmp_path / "out.csv", [NAME], Limits(1, 2))
     assert before == {path: path.read_bytes() for path in before}
     for name, (_, _, solved, why) in HOSTILE.items():
         found = [check for check, mark in marks(rows, name).items() if mark == "solved"]
-        assert found == ([*ANSWERS] if solved == "" else [one for one in ANSWERS if one == solved])
+        wanted = [*ANSWERS] if solved == "" else [one for one in ANSWERS if one == solved]
+        assert found == wanted, (name, messages(rows, name))
         assert why in messages(rows, name)
     assert marks(rows, "well") == ALL
 
@@ -128,7 +130,7 @@ def test_limits_end_a_process_and_all_that_it_has_begun(tmp_path: Path) -> None:
     child = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
     reason, _ = watched(code, tmp_path, Limits(0.03, 4))
-    assert reason == "ran longer than 0.03 minutes"
+    assert reason == "ran longer than 0.03 min"
     left = [one for one in psutil.process_iter() if one.pid == int(pid.read_text())]
     assert all(one.status() == psutil.STATUS_ZOMBIE for one in left)
     much = "x = b'x' * 400_000_000\nwhile True: pass"
