@@ -124,7 +124,7 @@ function toy(root, data) {
     const times = `${counts.throws.toLocaleString("en")} throw${counts.throws > 1 ? "s" : ""}`;
     for (const name of [times, "counted", "share", "expected", "bar: share, mark: expected"])
       element(head, "th", { scope: "col" }, name);
-    head.lastChild.style.textAlign = "left";
+    head.lastChild.style.cssText = "text-align: left; white-space: normal";
     const rows = [["selected of all", all, counts.tokens, set.rate, "pink"],
       ...GROUPS.map((name, i) => [`${name} of these`, counts.groups[i], all, set.shares[i], LOOKS[i]])];
     for (const [name, part, whole, expected, color] of rows) {
@@ -134,7 +134,7 @@ function toy(root, data) {
       element(line, "td", {}, whole ? `${digits((100 * part) / whole, 1)} %` : "–");
       element(line, "td", {}, `${expected} %`);
       const place = element(element(line, "td"), "div");
-      place.style.cssText = "position: relative; width: 300px; height: 22px; background: var(--faint)";
+      place.style.cssText = "position: relative; width: clamp(60px, 16vw, 300px); height: 22px; background: var(--faint)";
       const ink = element(place, "div");
       ink.style.cssText = `height: 22px; width: ${whole ? (100 * part) / whole : 0}%; background: var(--${color})`;
       const mark = element(place, "div");

@@ -103,7 +103,8 @@ function toy(root, data) {
     if (event.key === "t" && !event.ctrlKey && !event.metaKey && !event.altKey) trains.click();
   });
   const says = element(root, "p", { class: "says", "aria-live": "polite" });
-  const wide = chart(root, "loss at the blanks of fresh sentences, nats; dashed: the exact limits", [760, 300],
+  const space = element(root, "div", { style: "max-width: 860px" });
+  const wide = chart(space, "loss at the blanks of fresh sentences, nats; dashed: the exact limits", [640, 260],
     { from: 0, to: MOST, marks: [0, 250, 500, 750, 1000] }, { from: 0.5, to: 4, marks: [1, 2, 3, 4] });
   const table = element(root, "table");
 
