@@ -11,11 +11,12 @@ from typing import Any
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 WORDS = 45  # of a paragraph that a slide shows; whole sentences, and the rest is in the notes
-ROWS = 8  # of a table
+FULL = 100  # words of a table or a list, if it has more than one row or item
 LINES = 19  # of code, or of what it prints, on one slide
 # Text up to an empty line; one inside a folded answer or a fenced block ends nothing.
 BLOCK = re.compile(r"(?:<details>.*?</details>|```.*?```|\S|\s(?!\s*\n)|\n(?!\s*\n))+", re.DOTALL)
 ANSWER = re.compile(r"<details><summary>(.*?)</summary>(.*?)</details>", re.DOTALL)
+ITEM = re.compile(r"\n(?=(?:[-*]|\d+\.) )")
 LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 END = r"(?:(?<=[.?!])|(?<=[.?!][)*”\"])|(?<=[.?!]\*\*))(?<!et al\.)(?<!e\.g\.)(?<!i\.e\.)"
 SENTENCE = re.compile(END + r"\s+(?=[^a-z])")
@@ -57,7 +58,7 @@ def pieces(cell: Any) -> Iterator[tuple[Any, str]]:
             if block.startswith("#") and "\n" not in block:
                 heading += block + "\n\n"
                 continue
-            for part in cut_table(block):
+            for part in parts_of(block):
                 yield new_markdown_cell(heading + shortened(part)), teacher_notes(part)
                 heading = ""
         if heading:
@@ -91,12 +92,19 @@ def cut_lines(text: str) -> list[str]:
     return [*parts, "\n".join(lines)] if any(map(str.strip, lines)) else parts
 
 
-def cut_table(block: str) -> list[str]:
-    """Cut a table of more than ROWS rows into tables with the same head; leave other text whole."""
-    head, rows = block.split("\n")[:2], block.split("\n")[2:]
-    if not block.startswith("|") or len(rows) <= ROWS:
-        return [block]
-    return ["\n".join(head + rows[at : at + ROWS]) for at in range(0, len(rows), ROWS)]
+def parts_of(block: str) -> list[str]:
+    """Cut a long list, or a long table into some with the same head; leave other text whole."""
+    if block.startswith("|"):
+        first, second, *items = block.split("\n")
+        head = f"{first}\n{second}\n"
+    else:
+        head, items = "", [block] if "<details" in block else ITEM.split(block)
+    parts: list[list[str]] = [[]]
+    for item in items:
+        if parts[-1] and len(" ".join([*parts[-1], item]).split()) > FULL:
+            parts.append([])
+        parts[-1].append(item)
+    return [head + "\n".join(part) for part in parts]
 
 
 def shortened(block: str) -> str:
@@ -104,8 +112,7 @@ def shortened(block: str) -> str:
     if re.match(r"\*\*\d+\. |\||```|\$\$|<", block):  # an exercise is shown whole, as tables are
         return block
     text, answers = re.match(r"(.*?)((?:<details>.*)?)$", block, re.DOTALL).groups()  # type: ignore[union-attr]
-    items = re.split(r"\n(?=(?:[-*]|\d+\.) )", text.strip())
-    return "\n".join(map(lead, items)) + "\n" * bool(answers) + answers
+    return "\n".join(map(lead, ITEM.split(text.strip()))) + "\n" * bool(answers) + answers
 
 
 def lead(text: str) -> str:

@@ -8,7 +8,17 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from classroom import pages
-from classroom.slides import LINES, ROWS, WORDS, cut_lines, deck, lead, pieces, teacher_notes
+from classroom.slides import (
+    FULL,
+    LINES,
+    WORDS,
+    cut_lines,
+    deck,
+    lead,
+    parts_of,
+    pieces,
+    teacher_notes,
+)
 
 PICTURE = '<img alt="Two &quot;bars&quot;." src="data:image/png;base64,iVBORw0KGgo=">'
 LONG = "See [it](02_embeddings.ipynb#x). Why so? " + "It has words. " * WORDS + "The end."
@@ -90,10 +100,15 @@ def test_a_long_cell_is_cut_and_no_line_is_lost() -> None:
     assert len(cut_lines("\n".join(lines))[0].split("\n")) == LINES - 4
 
 
-def test_a_long_table_is_cut_and_each_part_has_the_head() -> None:
-    head, rows = ["| a |", "|---|"], [f"| {i} |" for i in range(ROWS + 1)]
-    parts = [one.source.split("\n") for one, _ in pieces(new_markdown_cell("\n".join(head + rows)))]
-    assert parts == [head + rows[:ROWS], head + rows[ROWS:]]
+def test_a_long_table_or_list_is_cut_and_each_part_of_a_table_has_the_head() -> None:
+    head, row = ["| a |", "|---|"], "| " + "word " * (FULL // 4) + "|"
+    table, items = [row] * 4, [f"- {'word ' * (FULL // 4)}{i}" for i in range(5)]
+    assert parts_of("\n".join(head + table)) == [
+        "\n".join(head + table[:3]),
+        "\n".join(head + table[3:]),
+    ]
+    assert parts_of("\n".join(items)) == ["\n".join(items[i : i + 3]) for i in (0, 3)]
+    assert parts_of(LONG) == [LONG]
 
 
 def test_long_prose_is_cut_after_a_sentence_and_whole_in_the_notes(notebook: Any) -> None:
