@@ -105,10 +105,6 @@ BOTH, LEFT, RIGHT = (
     tuple(f"same-question/{variant}-{seed}" for seed in SEEDS)
     for variant in ("no-nsp", "mlm-ltr", "mlm-rtl")
 )
-# Next words on the same text: as many of them as the others are asked for, and every one
-SOME, EVERY = (
-    tuple(f"same-question/{variant}-{seed}" for seed in SEEDS) for variant in ("ltr-some", "ltr")
-)
 PAIR = tuple(f"{left}+{right}" for left, right in zip(LEFT, RIGHT, strict=True))
 NARROW = "same-question/mlm-ltr-L4H80-0+same-question/mlm-rtl-L4H80-0"
 SIZES = {
@@ -139,8 +135,6 @@ GRIDS = {
             Variant("both sides", BOTH, "fine-tuned" + MEAN),
             Variant("left alone", LEFT, "fine-tuned" + MEAN),
             Variant("right alone", RIGHT, "fine-tuned" + MEAN),
-            Variant("left alone, some next words", SOME, "fine-tuned" + MEAN),
-            Variant("left alone, every next word", EVERY, "fine-tuned" + MEAN),
             Variant("left alone + BiLSTM", LEFT, "fine-tuned + BiLSTM" + MEAN),
             Variant("left and right", PAIR, "fine-tuned" + MEAN),
             # pre-trained once: their intervals take the luck of a run from the rows above
