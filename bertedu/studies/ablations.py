@@ -111,12 +111,16 @@ LONGER = {  # the last with a recipe of its own: see data/README.md
     "L4 H256, longer": "bert-mini",
 }
 PROCEDURES = ("80/10/10", "100/0/0", "80/0/20", "80/20/0", "0/20/80", "0/0/100")
-MASKED = {procedure: f"masking-{procedure.replace('/', '-')}" for procedure in PROCEDURES}
+# Three pre-trainings of each; the first run has no number
+MASKED = {
+    procedure: tuple(f"masking-{procedure.replace('/', '-')}{end}" for end in ("", "-1", "-2"))
+    for procedure in PROCEDURES
+}
 STEPS = tuple(range(1500, 10501, 1500))
 
 
-def _variants(checkpoints: dict[str, str], method: str = "fine-tuned") -> tuple[Variant, ...]:
-    return tuple(Variant(name, (folder,), method) for name, folder in checkpoints.items())
+def _masked(method: str) -> tuple[Variant, ...]:
+    return tuple(Variant(procedure, runs, method) for procedure, runs in MASKED.items())
 
 
 GRIDS = {
@@ -143,21 +147,21 @@ GRIDS = {
     ),
     "size": Grid(
         "layers and width (table 6), and three that have read five or six times as much",
-        _variants(SIZES | LONGER),
+        tuple(Variant(name, (folder,)) for name, folder in (SIZES | LONGER).items()),
         ("topic", "entities"),
         seeds=3,
     ),
     "masking": Grid(
         "what becomes of the selected words: MASK/SAME/RND (table 8)",
-        _variants(MASKED),
+        _masked("fine-tuned"),
         ("topic", "entities"),
-        seeds=3,
+        seeds=1,
     ),
     "masking-frozen": Grid(
         "the same, with the pre-trained model frozen (table 8, last column)",
-        _variants(MASKED, "features:last"),
+        _masked("features:last"),
         ("entities",),
-        seeds=3,
+        seeds=1,
     ),
     "steps": Grid(
         "the number of pre-training steps (figure 5)",
@@ -237,8 +241,8 @@ def ablate(
     ``jobs`` processes share the runs, one thread each if they are several. Of the grid, only
     ``tasks`` and the first ``seeds`` fine-tuning seeds are run, with baselines beside every task.
 
-    Raises CheckpointError, before anything is run, if a checkpoint is missing or unfinished;
-    SourceError if the data of a task cannot be loaded; TaskError if the grid has no such task or
+    Raises CheckpointError, before anything is run, if a checkpoint that is needed is missing or
+    unfinished; SourceError if the data of a task cannot be loaded; TaskError if the grid has no such task or
     seeds, or something was run with another recipe: a mean over two recipes would be of neither.
     """
     chosen = tuple(name for name in grid.tasks if tasks is None or name in tasks)
@@ -247,21 +251,20 @@ def ablate(
     if seeds and seeds > grid.seeds:
         raise TaskError(f"the grid has {grid.seeds} seeds: its table would not count more")
     grid = replace(grid, tasks=chosen, seeds=seeds or grid.seeds)
-    for name in sorted({cell.setup.model for cell in grid.cells()}):
-        pretrained_with(name)
-    record, loaded = RunRecord(folder, NAME), {}
-    for name in grid.tasks:
-        loaded[name], splits = _task(name)
-        record.add_baselines(loaded[name], splits, grid.examples)
-    missing = []
+    record, missing = RunRecord(folder, NAME), []
+    loaded = {name: _task(name) for name in grid.tasks}
     for cell in grid.cells():
-        if other := record.other_recipes(loaded[cell.task], cell.setup, cell.recipe):
+        if other := record.other_recipes(loaded[cell.task][0], cell.setup, cell.recipe):
             raise TaskError(
                 f"{cell.task}, {cell.setup.model} was run with another recipe (learning rate "
                 f"{other[0]['learning_rate']}): use another folder, --results FOLDER"
             )
-        if record.find(loaded[cell.task], cell.setup, cell.recipe, "score") is None:
+        if record.find(loaded[cell.task][0], cell.setup, cell.recipe, "score") is None:
             missing.append(cell)
+    for name in sorted({cell.setup.model for cell in missing}):
+        pretrained_with(name)
+    for task, splits in loaded.values():
+        record.add_baselines(task, splits, grid.examples)
     with tqdm(total=len(missing), desc="runs") as bar:
         for cell, row in _run_all(missing, folder, jobs):
             bar.update()
