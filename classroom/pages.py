@@ -29,12 +29,13 @@ PARTS = {
         "sphinx-revealjs",
         "_static/revealjs",
         ("*.map", "*.esm.js", "*.html", "plugin.js", "theme", "css")
-        + ("highlight", "markdown", "math", "search", "zoom"),
+        + ("highlight", "markdown", "math", "search"),
     ),
 }
 KEYS = (
     "Keys: **→** onward, **↓** down, **F** full screen, **S** notes for the speaker in a window of "
-    "their own, **Esc** all slides at once, **B** a dark screen."
+    "their own, **Esc** all slides at once, **B** a dark screen. **Alt** and a click enlarge what "
+    "lies there (on Linux **Ctrl**)."
 )
 TEMPLATES = str(Path(__file__).parent / "templates")
 VIEW = "application/vnd.jupyter.widget-view+json"

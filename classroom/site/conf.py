@@ -35,6 +35,9 @@ add_module_names = False
 html_theme = "sphinx_book_theme"
 html_static_path = [str(HERE / "static"), str(files("jupyter_server_mathjax") / "static")]
 html_css_files = ["site.css"]
+# a page opened as a file may not read the others: the search then shows titles alone
+no_summary = 'if (location.protocol == "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false'
+html_js_files = [(None, {"body": no_summary})]
 html_copy_source = False
 html_theme_options: dict[str, Any] = {"use_download_button": False, "show_toc_level": 2}
 # in a workflow of GitHub, every page links its notebook, there and on Binder
@@ -49,7 +52,7 @@ if repository := os.environ.get("GITHUB_REPOSITORY"):
         },
     }
 # MathJax 2, from the pages' own folder
-mathjax_path = "MathJax.js?config=TeX-AMS-MML_HTMLorML-full"
+mathjax_path = "MathJax.js?config=TeX-AMS-MML_HTMLorMML-full"
 mathjax2_config = {"messageStyle": "none"}
 
 

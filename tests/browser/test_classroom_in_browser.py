@@ -106,7 +106,7 @@ def test_nothing_is_asked_of_another_host_and_nothing_fails(opened: dict[str, An
 
 
 def test_formulas_are_drawn(opened: dict[str, Any]) -> None:
-    assert opened["03_self_attention"][0] >= 40
+    assert opened["03_self_attention"][0] >= (25 if opened["deck"] else 50)
     for name in NAMES:
         assert opened[name][1:] == (0, ""), name
 

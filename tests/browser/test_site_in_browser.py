@@ -1,5 +1,6 @@
 """The website in a real browser, opened as files and without a network."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,6 +14,8 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if built := os.environ.get("BERTEDU_SITE"):  # a site that was built before
+        return Path(built).resolve()
     for name in ("myst_nb", "sphinx_book_theme", "jupyter_server_mathjax"):
         pytest.importorskip(name, reason="make site installs what it needs")
     out = tmp_path_factory.mktemp("site") / "site"
@@ -46,7 +49,7 @@ def visit(site: Path, browser: Any) -> Iterator[Callable[[str], Any]]:
 def test_no_page_fails_asks_another_host_or_is_wider_than_the_window(
     site: Path, visit: Callable[[str], Any]
 ) -> None:
-    for path in sorted(site.rglob("*.html")):
+    for path in sorted(set(site.rglob("*.html")) - set(site.glob("_modules/**/*.html"))):
         page = visit(str(path.relative_to(site)))
         wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
         assert wide <= 0, f"{path.name} is {wide} pixels too wide"

@@ -57,6 +57,7 @@ def test_what_is_written_asks_nothing_of_another_host(notebook: Any, template: s
     addresses = {address for match in loaded for address in match if address}
     expected = {"mathjax/MathJax.js?config=TeX-AMS-MML_HTMLorMML-full,Safe", "02_embeddings.html"}
     ours = {"reveal/dist/reveal.css", "reveal/dist/reveal.js", "reveal/plugin/notes/notes.js"}
+    ours |= {"reveal/plugin/zoom/zoom.js"}
     assert {a for a in addresses if not a.startswith(("data:", "'data:"))} == (
         expected | ours if template == "deck" else expected
     )
