@@ -53,7 +53,12 @@ if repository := os.environ.get("GITHUB_REPOSITORY"):
     }
 # MathJax 2, from the pages' own folder
 mathjax_path = "MathJax.js?config=TeX-AMS-MML_HTMLorMML-full"
-mathjax2_config = {"messageStyle": "none"}
+mathjax2_config = {
+    "messageStyle": "none",
+    "tex2jax": {"processClass": "math"},
+    "HTML-CSS": {"availableFonts": [], "webFont": "STIX-Web", "imageFont": None},  # what lies there
+}
+myst_update_mathjax = False  # it would write the settings of MathJax 4
 
 
 def setup(app: Sphinx) -> None:

@@ -43,7 +43,7 @@ def visit(site: Path, browser: Any) -> Iterator[Callable[[str], Any]]:
     yield open_page
     context.close()
     assert errors == []
-    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:", "about:"))] == []
 
 
 def test_no_page_fails_asks_another_host_or_is_wider_than_the_window(
