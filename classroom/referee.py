@@ -20,6 +20,14 @@ WATCHED = "builtins contextlib copy inspect io math operator".split()
 COMPARE = "allclose as_tensor equal isclose".split()
 
 
+class Unkept(dict[int, list[Any]]):
+    """What IPython keeps of a notebook's output, which may be gigantic: nothing."""
+
+    def __missing__(self, count: int) -> list[Any]:
+        """Return a list that nobody holds."""
+        return []
+
+
 def sign(key: str, text: str) -> str:
     """Return the signature of a line; the key is known to `bertedu grade` and this process."""
     return hmac.new(key.encode(), text.encode(), "sha256").hexdigest()
@@ -95,6 +103,8 @@ def main() -> None:
     say, asked = speaker(task.pop("key")), task["asked"]
     checks, told = judges([check for _, check, _ in asked])
     shell = InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}))
+    assert shell.history_manager is not None
+    shell.history_manager.outputs = Unkept()
     before, judged = watched(), dict[str, object]()
     for count, (cell_id, source) in enumerate(task["cells"], start=1):
         say({"cell": count})
