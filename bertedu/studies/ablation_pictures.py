@@ -16,7 +16,7 @@ TABLE_5, TABLE_8 = pictures.paper_table("table_5"), pictures.paper_table("table_
 TABLE_6: dict[tuple[int, ...], dict[str, float]] = {
     tuple(map(int, size.split())): row for size, row in pictures.paper_table("table_6").items()
 }
-BASELINES = {"majority": "always the same", "word counts": "counted words"}
+BASELINES = {"majority": "always the same", "word counts": "word-count baseline"}
 
 
 def results(grid: str) -> dict[tuple[str, str], Row]:
@@ -158,7 +158,7 @@ def size_plot(sizes: Mapping[str, int], tasks: Mapping[str, str], title: str, al
         axes.axhline(score, color=GREEN, linestyle="--")
         # where the widest gap begins, so that no interval crosses the words
         free, _ = max(pairwise(sorted(x)), key=lambda gap: gap[1] / gap[0])
-        note(axes, "counted words", (free, score), (8, -5), GREEN, va="top")
+        note(axes, BASELINES["word counts"], (free, score), (8, -5), GREEN, va="top")
         axes.margins(y=0.14)  # room for the names
         axes.set(xscale="log", xlabel="parameters, millions")
         axes.set_xticks(x, [f"{value:.1f}" for value in x])

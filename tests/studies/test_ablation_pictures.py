@@ -105,7 +105,7 @@ def test_scores_are_listed_best_first(folder: Path, capsys: pytest.CaptureFixtur
         "better",
         "BERT",
         "alike",
-        "counted words",
+        "word-count baseline",
         "worse",
         "always the same",
     ]
@@ -264,7 +264,7 @@ def test_no_interval_crosses_the_name_of_the_line(drawn: list[Figure]) -> None:
     sizes = {"L2 H128": 1_570_000, "L4 H128": 1_930_000, "L4 H256": 5_480_000, "L8 H256": 8_640_000}
     size_plot(sizes, {"topic": "Topics", "entities": "Names"}, "t", "a")
     for axes in drawn[0].axes:
-        (name,) = (text for text in axes.texts if text.get_text() == "counted words")
+        (name,) = (text for text in axes.texts if text.get_text() == "word-count baseline")
         box = name.get_window_extent()
         for line in (c for c in axes.collections if isinstance(c, LineCollection)):
             low, high = axes.transData.transform(line.get_segments()[0])
