@@ -238,7 +238,7 @@ def test_curves_go_through_the_steps_in_order(folder: Path, drawn: list[Figure])
     assert list(lines["both sides"].get_ydata()) == pytest.approx([31.5, 33, 42])
     assert list(lines["left alone"].get_ydata()) == pytest.approx([41.5, 43, 52])
     named = [text.get_text() for text in drawn[0].axes[0].texts]
-    assert named == ["always\nthe same", "counted\nwords"], "the curves are named in the legend"
+    assert named == ["always\nthe same", "word-count\nbaseline"], "the curves are named in the legend"
     legend = drawn[0].axes[0].get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["both sides", "left alone"]
@@ -264,7 +264,7 @@ def test_no_interval_crosses_the_name_of_the_line(drawn: list[Figure]) -> None:
     sizes = {"L2 H128": 1_570_000, "L4 H128": 1_930_000, "L4 H256": 5_480_000, "L8 H256": 8_640_000}
     size_plot(sizes, {"topic": "Topics", "entities": "Names"}, "t", "a")
     for axes in drawn[0].axes:
-        (name,) = (text for text in axes.texts if text.get_text() == "word-count baseline")
+        (name,) = (text for text in axes.texts if text.get_text() == "word-count\nbaseline")
         box = name.get_window_extent()
         for line in (c for c in axes.collections if isinstance(c, LineCollection)):
             low, high = axes.transData.transform(line.get_segments()[0])
