@@ -702,7 +702,7 @@ def test_the_house_does_not_grow() -> None:
     """Lines with blanks and docstrings: more of them is a decision, made here and explained."""
     assert python_lines("bertedu") <= 16_610
     assert python_lines("exercises") <= 7_940
-    assert sum(python_lines(f"classroom/{name}") for name in GRADING) <= 720
+    assert sum(python_lines(f"classroom/{name}") for name in GRADING) <= 730
 
 
 GRADING = "asked.py commands.py grade.py nbgrader.py progress.py quiz.py referee.py".split()
