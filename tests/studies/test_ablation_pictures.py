@@ -238,7 +238,7 @@ def test_curves_go_through_the_steps_in_order(folder: Path, drawn: list[Figure])
     assert list(lines["both sides"].get_ydata()) == pytest.approx([31.5, 33, 42])
     assert list(lines["left alone"].get_ydata()) == pytest.approx([41.5, 43, 52])
     named = [text.get_text() for text in drawn[0].axes[0].texts]
-    assert named == ["always\nthe same", "word-count\nbaseline"], "the curves are named in the legend"
+    assert named == ["always\nthe same", "word-count\nbaseline"]
     legend = drawn[0].axes[0].get_legend()
     assert legend is not None
     assert [text.get_text() for text in legend.get_texts()] == ["both sides", "left alone"]
