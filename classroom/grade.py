@@ -164,6 +164,7 @@ def watch(process: Any, limits: Limits, told: Path) -> str:
             with suppress(psutil.Error):
                 one.kill()
         process.wait()
+        psutil.wait_procs(family, timeout=1)
 
 
 def memory(process: Any) -> int:
