@@ -29,7 +29,7 @@ PARTS = {
         "sphinx-revealjs",
         "_static/revealjs",
         ("*.map", "*.esm.js", "*.html", "plugin.js", "theme", "css")
-        + ("highlight", "markdown", "math", "search"),
+        + ("highlight", "markdown", "math", "notes", "search"),
     ),
 }
 KEYS = (

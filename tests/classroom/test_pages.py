@@ -56,8 +56,7 @@ def test_what_is_written_asks_nothing_of_another_host(notebook: Any, template: s
     )
     addresses = {address for match in loaded for address in match if address}
     expected = {"mathjax/MathJax.js?config=TeX-AMS-MML_HTMLorMML-full,Safe", "02_embeddings.html"}
-    ours = {"reveal/dist/reveal.css", "reveal/dist/reveal.js", "reveal/plugin/notes/notes.js"}
-    ours |= {"reveal/plugin/zoom/zoom.js"}
+    ours = {"reveal/dist/reveal.css", "reveal/dist/reveal.js", "reveal/plugin/zoom/zoom.js"}
     assert {a for a in addresses if not a.startswith(("data:", "'data:"))} == (
         expected | ours if template == "deck" else expected
     )
@@ -174,7 +173,7 @@ def test_the_libraries_are_taken_along_without_what_is_not_needed(tmp_path: Path
         path.relative_to(tmp_path / "reveal").as_posix()
         for path in tmp_path.rglob("reveal/**/*.*s")
     }
-    assert {"dist/reveal.css", "dist/reveal.js", "plugin/notes/notes.js"} <= reveal
+    assert {"dist/reveal.css", "dist/reveal.js", "plugin/zoom/zoom.js"} <= reveal
     assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < 4_000_000
 
 

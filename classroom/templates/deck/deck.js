@@ -36,34 +36,70 @@ function fit(unit, room) {
 function cut(section) {
   const title = section.querySelector(TITLE) || section.parentNode.querySelector(TITLE);
   const units = [...section.children];
-  let page = section, left = HIGH, above = null, shrunk = false;
+  let page = section, left = HIGH, shown = [], shrunk = false;
   units.forEach((unit) => fit(unit, HIGH));
   units.forEach((unit, at) => {
-    const heading = above && above === page.lastElementChild && above.querySelector(".only-heading");
-    if (above && (heading || (unit.querySelector(`${PICTURE}, .bertedu-drawing`) && left > 420))) fit(unit, left);
+    const heading = page === section && shown.length === 1 && shown[0].querySelector(".only-heading");
+    const bends = left > 420 && unit.querySelector(`${PICTURE}, .bertedu-drawing`);
+    if (heading || (shown.length && bends)) fit(unit, left);
     // a last line or two is no slide of its own: make everything a little smaller, once
     const rest = units.slice(at), more = rest.reduce((sum, one) => sum + height(one), 0);
-    const all = [...page.querySelectorAll(":scope > .unit"), ...rest];
-    if (above && !shrunk && more > left && more < left + 90 && !all.some((one) => one.style.zoom < 1)) {
-      all.forEach((one) => scale(one, one.style.zoom * HIGH / (HIGH - left + more)));
-      left = HIGH;
-      all.slice(0, -rest.length).forEach((one) => { left -= height(one); });
+    if (shown.length && !shrunk && more > left && more < left + 90) {
+      const share = HIGH / (HIGH - left + more) - 0.005;
+      for (const one of [...shown, ...rest]) scale(one, one.style.zoom * share);
+      left = shown.reduce((sum, one) => sum - height(one), HIGH);
       shrunk = true;
     }
-    if (above && !heading && height(unit) > left + 1) {
+    if (shown.length && !heading && height(unit) > left + 1) {
       page.after(page = document.createElement("section"));
       const where = page.appendChild(document.createElement("p"));
       where.className = "where";
       if (title) where.append(...title.cloneNode(true).childNodes);
       left = HIGH - 40;
-      above = null;
+      shown = [];
     }
-    if (!above) unit.classList.remove("fragment");
+    if (!shown.length) {
+      unit.classList.remove("fragment");
+      fit(unit, left);
+    }
     if (page !== section) page.append(unit);
-    if (!above) fit(unit, left);
     left -= height(unit);
-    above = unit;
+    shown.push(unit);
   });
+}
+
+// Notes in a window of their own. (The plugin of reveal.js will not talk to a page from a file.)
+let notes = null;
+function openNotes() {
+  notes = open("", "notes", "width=900,height=700");
+  notes.document.body.innerHTML = "<p id=clock></p><h1 id=now></h1><div id=all></div><p id=next></p>";
+  notes.document.title = `Notes: ${document.title}`;
+  notes.document.body.style = "font: 22px/1.4 sans-serif; margin: 24px";
+  notes.onkeydown = ({key}) => {
+    if (["ArrowRight", "ArrowDown", "PageDown", " ", "n"].includes(key)) Reveal.next();
+    if (["ArrowLeft", "ArrowUp", "PageUp", "p"].includes(key)) Reveal.prev();
+  };
+  const begin = Date.now(), clock = notes.document.getElementById("clock");
+  notes.setInterval(() => {
+    const minutes = Math.floor((Date.now() - begin) / 60000);
+    clock.textContent = `${new Date().toTimeString().slice(0, 5)} · ${minutes} minutes`;
+  }, 1000);
+  tell();
+}
+
+function tell() {
+  if (!notes || notes.closed) return;
+  const at = (id) => notes.document.getElementById(id), slides = Reveal.getSlides();
+  const slide = Reveal.getCurrentSlide(), next = slides[slides.indexOf(slide) + 1];
+  const name = (one) => (one?.querySelector(`.where, ${TITLE}`)?.textContent || "").replace("¶", "");
+  at("now").textContent = name(slide);
+  at("next").textContent = next ? `Next: ${name(next) || next.textContent.trim().slice(0, 60)}` : "The end";
+  at("all").replaceChildren();
+  for (const aside of slide.querySelectorAll("aside.notes")) {
+    const told = at("all").appendChild(notes.document.createElement("div"));
+    told.innerHTML = aside.innerHTML;
+    if (aside.closest(".fragment:not(.visible)")) told.style.color = "#888"; // not on the slide yet
+  }
 }
 
 async function start() {
@@ -72,8 +108,10 @@ async function start() {
   document.body.classList.remove("cutting");
   await Reveal.initialize({
     width: 1280, height: 720, margin: 0, center: false, hash: true, transition: "none",
-    backgroundTransition: "none", slideNumber: "c/t", plugins: [RevealNotes, RevealZoom],
+    backgroundTransition: "none", slideNumber: "c/t", plugins: [RevealZoom],
   });
+  Reveal.addKeyBinding({keyCode: 83, key: "S", description: "Notes"}, openNotes);
+  for (const event of ["slidechanged", "fragmentshown", "fragmenthidden"]) Reveal.on(event, tell);
   document.body.classList.add("ready");
 }
 
