@@ -77,6 +77,9 @@ def test_formulas_are_drawn(visit: Callable[[str], Any]) -> None:
         "n => document.querySelectorAll('.math .MathJax, .math .mjx-chtml').length >= n", arg=count
     )
     assert page.locator(".MathJax_Error, merror, .mjx-merror").count() == 0
+    # a formula stands on the line, as the letters beside it do
+    shown = page.locator("li:has(strong:text-is('query')) .math").first
+    assert shown.evaluate("(node) => getComputedStyle(node).display") == "inline"
 
 
 def test_a_toy_reacts(visit: Callable[[str], Any]) -> None:
