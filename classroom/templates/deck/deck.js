@@ -40,11 +40,13 @@ function cut(section) {
   units.forEach((unit) => fit(unit, HIGH));
   units.forEach((unit, at) => {
     const heading = page === section && shown.length === 1 && shown[0].querySelector(".only-heading");
-    const bends = left > 420 && unit.querySelector(`${PICTURE}, .bertedu-drawing`);
+    const bends = left > (unit.querySelector(".bertedu-drawing") ? 260 : 480)
+      && unit.querySelector(`${PICTURE}, .bertedu-drawing`);
     if (heading || (shown.length && bends)) fit(unit, left);
     // a last line or two is no slide of its own: make everything a little smaller, once
     const rest = units.slice(at), more = rest.reduce((sum, one) => sum + height(one), 0);
-    if (shown.length && !shrunk && more > left && more < left + 90) {
+    const small = [...shown, ...rest].some((one) => one.querySelector("pre[style*=font-size]"));
+    if (shown.length && !shrunk && !small && more > left && more < left + 90) {
       const share = HIGH / (HIGH - left + more) - 0.005;
       for (const one of [...shown, ...rest]) scale(one, one.style.zoom * share);
       left = shown.reduce((sum, one) => sum - height(one), HIGH);
