@@ -80,6 +80,7 @@ class BertvizView:
             "const d3 = scope.d3, $ = window.jQuery.noConflict(true);\n"
             f"root.innerHTML = {for_script(self._body)};\n"
             'root.style.cssText = "background: white; color: black; overflow-x: auto";\n'
+            "root.onkeydown = (event) => event.stopPropagation();\n"  # x would cut the cell
             f"{self._script}\n}})();\n</script>"
         )
 
