@@ -46,6 +46,11 @@ def speaker(key: str) -> Say:
     return say
 
 
+def our_modules() -> list[str]:
+    """Return the names of the course's modules that are loaded."""
+    return [n for n in sys.modules if n.split(".")[0] in ("bertedu", "exercises", "experiments")]
+
+
 def judges(names: list[str]) -> tuple[dict[str, Any], list[str]]:
     """Return the checks of these names, with all they need at hand, and the list that they fill.
 
@@ -55,17 +60,14 @@ def judges(names: list[str]) -> tuple[dict[str, Any], list[str]]:
     known = importlib.import_module("exercises.check").KNOWN
     judge = importlib.import_module("exercises.judge")
     judge.KEEPERS.clear()
-    ours, said = (
-        [n for n in sys.modules if n.split(".")[0] in ("bertedu", "exercises")],
-        list[str](),
-    )
+    ours, said = our_modules(), list[str]()
     for module in (sys.modules[name] for name in ours):
         vars(module)["print"] = said.append
     for thing in (known[name] for name in names):
         thing(thing.right if callable(thing.right) else thing.solution[-1])
         if callable(thing.right):
             judge.mistakes_of(thing)
-    for name in [n for n in sys.modules if n.split(".")[0] in ("bertedu", "exercises")]:
+    for name in our_modules():
         del sys.modules[name]
     return {name: known[name] for name in names}, said
 

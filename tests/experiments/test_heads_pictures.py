@@ -8,8 +8,9 @@ import torch
 from bertedu.analysis.attention_heads import PATTERNS
 from bertedu.analysis.probes import RELATIONS
 from bertedu.results.files import write_csv
-from bertedu.studies import heads_pictures as heads_report
-from bertedu.studies.heads_pictures import (
+from bertedu.studies.verdicts import say
+from experiments import heads_pictures as heads_report
+from experiments.heads_pictures import (
     by_head,
     head_bars,
     interval_of,
@@ -20,7 +21,6 @@ from bertedu.studies.heads_pictures import (
     relation_plot,
     results,
 )
-from bertedu.studies.verdicts import say
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """What one score does not tell: which piece should carry the tag, and what of new entities?
 
-``python -m bertedu.studies.tag_placement`` fine-tunes bert-L4H128 on `entities` with the tag on
+``python -m experiments.tag_placement`` fine-tunes bert-L4H128 on `entities` with the tag on
 the first piece of a word, on the last, or on every piece; and, on all training examples, splits the
 counts of entities by type and by whether training has met the entity. It writes a row for each run
 to `data/results/tagging.csv`, and does not repeat what is there. Notebook 11 shows the results.
@@ -211,7 +211,7 @@ def estimate(
     if not chosen or not groups:
         raise TaskError(
             f"{path} has no {part or 'such'} result of {' '.join(wanted)}: run `python -m "
-            "bertedu.studies.tag_placement`"
+            "experiments.tag_placement`"
         )
     sources = np.array([int(word) for word in rows[0][groups[0]].split()])
     runs = [np.sum([unpack(row[name]) for name in groups], axis=0) for row in chosen]

@@ -14,8 +14,9 @@ from bertedu.pretraining.evaluation import score_pairs
 from bertedu.pretraining.next_sentence import encode_documents
 from bertedu.results.bootstrap import ratio_intervals
 from bertedu.results.files import read_csv
-from bertedu.studies import head_study as heads_study
-from bertedu.studies.head_study import (
+from bertedu.text.corpus import Document
+from experiments import head_study as heads_study
+from experiments.head_study import (
     answers_kept,
     heads_changed,
     one_blank_each,
@@ -23,7 +24,6 @@ from bertedu.studies.head_study import (
     study,
     summarize,
 )
-from bertedu.text.corpus import Document
 
 LINE = "The old ship of Dover was in a bay. The ship was found by John and the men of Hull."
 DOCUMENTS = [Document(str(i), "ours", f"{LINE} It was {i}. {LINE}") for i in range(9)]

@@ -3,7 +3,7 @@
 Small models of both directions learn the toy language, five seeds each, and write; the language
 tells exactly which texts are sentences. BERT is given the lengths of true ones. And ltr-L4H128,
 nothing fine-tuned, chooses among the endings of `next`, and names a `topic` after 0, 1 and 4
-examples in its prompt. ``python -m bertedu.studies.writing`` adds to `writing.csv` and
+examples in its prompt. ``python -m experiments.writing`` adds to `writing.csv` and
 `zero_shot.csv` what they lack, a quarter of an hour in all.
 """
 
@@ -27,10 +27,10 @@ from bertedu.model.variants import generation as g
 from bertedu.pretraining.toy import BATCH, train_toy
 from bertedu.results.bootstrap import Floats, draw_texts, interval
 from bertedu.results.files import Row
-from bertedu.studies.after_bert import add_missing
 from bertedu.studies.columns import with_interval
 from bertedu.text.tokenization import CLS_ID, MASK_ID, PAD_ID, SEP_ID, SPECIAL_TOKENS
 from bertedu.text.toy_language import ToyLanguage
+from experiments.after_bert import add_missing
 
 STEPS, TEXTS, LONGEST = 1500, 500, 10
 TRUE, LTR, APPENDED = "the language itself", "left to right", "BERT, [MASK] appended"

@@ -10,8 +10,9 @@ import tiny_finetuning as tiny
 from bertedu.finetuning.collation import Item
 from bertedu.finetuning.question_answering import QuestionAnswering
 from bertedu.finetuning.record import RunRecord
-from bertedu.studies import question_order as module
-from bertedu.studies.question_order import (
+from bertedu.text.fast_tokenizer import load_tokenizer
+from experiments import question_order as module
+from experiments.question_order import (
     LONGEST,
     NAME,
     ORDERS,
@@ -21,7 +22,6 @@ from bertedu.studies.question_order import (
     run_study,
     task_of,
 )
-from bertedu.text.fast_tokenizer import load_tokenizer
 
 
 def marked(item: Item, text: str) -> str:

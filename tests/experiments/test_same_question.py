@@ -8,7 +8,8 @@ from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import DIRECTIONS, BertConfig
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.results.bootstrap import interval_over_runs, run_spread, verdict_of
-from bertedu.studies.same_question import (
+from bertedu.text.tokenization import SEP_ID, UNK_ID
+from experiments.same_question import (
     ALL,
     BOTH,
     KINDS,
@@ -24,7 +25,6 @@ from bertedu.studies.same_question import (
     neighbors_of,
     score_rows,
 )
-from bertedu.text.tokenization import SEP_ID, UNK_ID
 
 SIZE = 40
 

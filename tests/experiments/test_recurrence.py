@@ -6,8 +6,10 @@ import torch
 
 from bertedu.model.evaluating import evaluating
 from bertedu.results.files import read_csv
-from bertedu.studies import recurrence
-from bertedu.studies.recurrence import (
+from bertedu.text.sources import shipped
+from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID
+from experiments import recurrence
+from experiments.recurrence import (
     ASKED,
     FIRST,
     KEYS,
@@ -26,8 +28,6 @@ from bertedu.studies.recurrence import (
     train_translator,
     value_losses,
 )
-from bertedu.text.sources import shipped
-from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID
 
 ROWS = read_csv(shipped("results") / "recurrence.csv")
 

@@ -1,6 +1,6 @@
 """After BERT, another question: six ideas on the toy language, where the best answer is known.
 
-``python -m bertedu.studies.objectives`` adds to `data/results/objectives.csv` what it lacks; some
+``python -m experiments.objectives`` adds to `data/results/objectives.csv` what it lacks; some
 10 minutes on one core. Each seed draws weights, batches and blanks; held-out texts never change.
 """
 
@@ -21,11 +21,11 @@ from bertedu.model.variants.distillation import distillation_loss, every_second_
 from bertedu.model.variants.electra import DETECTOR_WEIGHT, Electra
 from bertedu.model.variants.xlnet import XLNet
 from bertedu.results.files import Row
-from bertedu.studies import toy_readers as toy
-from bertedu.studies.after_bert import study
-from bertedu.studies.toy_readers import CONFIG, RATE, TASKS, excess, few, row, text, train
 from bertedu.text.tokenization import MASK_ID, PAD_ID
 from bertedu.text.toy_blanks import mutual_information, pair_posterior
+from experiments import toy_readers as toy
+from experiments.after_bert import study
+from experiments.toy_readers import CONFIG, RATE, TASKS, excess, few, row, text, train
 
 MANY = 10 * toy.FEW
 PASSED, NO_HEAD = toy.weights(CONFIG, RATE), toy.weights(CONFIG, 0)  # weights a token goes through

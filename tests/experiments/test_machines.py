@@ -4,10 +4,10 @@ import torch
 
 from bertedu.model.bert import BertForPreTraining
 from bertedu.results.files import read_csv
-from bertedu.studies import machines
-from bertedu.studies.machines import ARMS, BACK, FIRST, HOW, NAMES, WORDS, echo_texts, name_texts
 from bertedu.text.sources import shipped
 from bertedu.text.tokenization import CLS_ID, MASK_ID
+from experiments import machines
+from experiments.machines import ARMS, BACK, FIRST, HOW, NAMES, WORDS, echo_texts, name_texts
 
 
 def dice(seed: int = 0) -> torch.Generator:

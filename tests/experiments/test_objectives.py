@@ -7,9 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from bertedu.results.files import read_csv
-from bertedu.studies import objectives, toy_readers
-from bertedu.studies.objectives import STUDIES, pairs, two_blanks
-from bertedu.studies.toy_readers import (
+from bertedu.text.sources import shipped
+from bertedu.text.tokenization import MASK_ID
+from bertedu.text.toy_blanks import blank_posteriors
+from experiments import objectives, toy_readers
+from experiments.objectives import STUDIES, pairs, two_blanks
+from experiments.toy_readers import (
     FIRST,
     HELD_OUT,
     LANGUAGE,
@@ -20,9 +23,6 @@ from bertedu.studies.toy_readers import (
     text,
     topics,
 )
-from bertedu.text.sources import shipped
-from bertedu.text.tokenization import MASK_ID
-from bertedu.text.toy_blanks import blank_posteriors
 
 ROWS = read_csv(shipped("results") / "objectives.csv")
 

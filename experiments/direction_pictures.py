@@ -6,9 +6,9 @@ import numpy as np
 
 from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, note, style
 from bertedu.studies.pictures import committed, headed_panels, name_rows
-from bertedu.studies.recall import READERS, lengths_of
-from bertedu.studies.same_question import BOTH, LEFT, PAIR, RIGHT
 from bertedu.studies.verdicts import Ends
+from experiments.recall import READERS, lengths_of
+from experiments.same_question import BOTH, LEFT, PAIR, RIGHT
 
 SAME_QUESTION = {BOTH: BLUE, PAIR: GREEN, LEFT: ORANGE, RIGHT: ORANGE}
 WIDTHS = (13, 10, 7, 5, 3)

@@ -11,12 +11,12 @@ from bertedu.model.variants.generation import ending_score
 from bertedu.pretraining import toy
 from bertedu.pretraining.toy import toy_ids, train_toy
 from bertedu.results.files import read_csv
-from bertedu.studies import writing
-from bertedu.studies.writing import score_endings, score_texts
 from bertedu.text.fast_tokenizer import load_tokenizer
 from bertedu.text.sources import shipped
 from bertedu.text.tokenization import SEP_ID
 from bertedu.text.toy_language import ToyLanguage
+from experiments import writing
+from experiments.writing import score_endings, score_texts
 
 
 def test_texts_are_scored_by_hand() -> None:

@@ -3,8 +3,8 @@
 import pytest
 from matplotlib.figure import Figure
 
-from bertedu.studies import direction_pictures
-from bertedu.studies.direction_pictures import less_loss, recall_plot, same_question_plot
+from experiments import direction_pictures
+from experiments.direction_pictures import less_loss, recall_plot, same_question_plot
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 A list of words, a blank, and a place: "frog lamp tree ___ second" asks for *lamp*. Where the blank
 stands decides what a reader of one side has seen: the list, the place, or both. The XOR word is
 smaller still: two bits, and between them their exclusive or. All texts are drawn anew for every
-step, so nothing can be learned by heart. ``python -m bertedu.studies.recall`` adds the runs that
+step, so nothing can be learned by heart. ``python -m experiments.recall`` adds the runs that
 `data/results/recall.csv` lacks, a row for each run and length of the list.
 """
 

@@ -1,6 +1,6 @@
 """Must an answer's reader know the question before it reads the text? (paper, section 5.1, (b))
 
-``python -m bertedu.studies.question_order`` fine-tunes the models of `same_question` to mark the
+``python -m experiments.question_order`` fine-tunes the models of `same_question` to mark the
 answer among three short texts: once with the question first, once with the question last. Each is
 scored twice, on the test as it is and with the questions exchanged among the texts, where reading
 the question cannot help. Runs that `data/results/question_order.csv` has are not made again.

@@ -1,6 +1,6 @@
 """Another machine: ALBERT, BigBird and ModernBERT, each beside the BERT that it changes.
 
-``python -m bertedu.studies.machines`` adds to `data/results/machines.csv` what it lacks; ten
+``python -m experiments.machines`` adds to `data/results/machines.csv` what it lacks; ten
 minutes of one core in all.
 """
 
@@ -22,9 +22,9 @@ from bertedu.model.variants.rotary import modern_bert
 from bertedu.pretraining.masking import mask_tokens
 from bertedu.pretraining.toy import MASK_RATE, held_out_questions, toy_losses
 from bertedu.results.files import Row
-from bertedu.studies.after_bert import study
-from bertedu.studies.toy_readers import FIRST, LANGUAGE, text, train
 from bertedu.text.tokenization import CLS_ID, MASK_ID, PAD_ID
+from experiments.after_bert import study
+from experiments.toy_readers import FIRST, LANGUAGE, text, train
 
 NAMES, WORDS, BACK, WINDOW, LAYERS = 8, 16, 3, 2, 2
 LENGTH, TIMES = 32, (1, 2, 4)  # tokens of a text to train on, and how many times that is scored

@@ -18,8 +18,8 @@ from bertedu.finetuning.kinds import Answer
 from bertedu.finetuning.tagging import Tagging
 from bertedu.finetuning.training import History, Hyperparameters
 from bertedu.results.files import read_csv
-from bertedu.studies import tag_placement as study
-from bertedu.studies.tag_placement import (
+from experiments import tag_placement as study
+from experiments.tag_placement import (
     MET,
     PIECES,
     Pieces,

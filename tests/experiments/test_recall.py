@@ -9,8 +9,10 @@ import torch
 from torch.nn import functional as F
 
 from bertedu.results.files import read_csv
-from bertedu.studies import recall
-from bertedu.studies.recall import (
+from bertedu.text.sources import shipped
+from bertedu.text.tokenization import CLS_ID, MASK_ID, SEP_ID
+from experiments import recall
+from experiments.recall import (
     FIRST_PLACE,
     FIRST_WORD,
     LAYOUTS,
@@ -23,8 +25,6 @@ from bertedu.studies.recall import (
     score_recall,
     train_recall,
 )
-from bertedu.text.sources import shipped
-from bertedu.text.tokenization import CLS_ID, MASK_ID, SEP_ID
 
 
 def test_an_answer_is_the_word_at_the_place() -> None:

@@ -4,7 +4,7 @@
 against two GRUs of as many parameters. *Memory*: pairs of a key and a value, cut into segments;
 only an earlier pair with its key tells a value. *Steps*: the longest chain of operations that wait
 for each other, and time as a ratio, in one run.
-``python -m bertedu.studies.recurrence`` adds to `data/results/recurrence.csv` what it lacks; 12
+``python -m experiments.recurrence`` adds to `data/results/recurrence.csv` what it lacks; 12
 minutes of one core in all.
 """
 
@@ -26,9 +26,9 @@ from bertedu.model.evaluating import evaluating
 from bertedu.model.variants.seq2seq import Recurrent, Transformer, translate
 from bertedu.model.variants.transformer_xl import TransformerXL
 from bertedu.results.files import Row
-from bertedu.studies.after_bert import Runs, study
-from bertedu.studies.toy_readers import FIRST, train
 from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID
+from experiments.after_bert import Runs, study
+from experiments.toy_readers import FIRST, train
 
 WORDS, LONGEST = 16, 12  # of a language, and of a text
 PAIRS, KEYS, TRAINED = 8, 8, 4  # of a segment; as many values; segments in training, at most

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from bertedu.results.files import Row, read_csv, write_csv
-from bertedu.studies import after_bert
-from bertedu.studies.after_bert import add_missing, findings, findings_table, per_seed
+from experiments import after_bert
+from experiments.after_bert import add_missing, findings, findings_table, per_seed
 
 FOUND = {notebook: findings(notebook) for notebook in (17, 18)}
 

@@ -4,7 +4,7 @@ Three kinds of model were pre-trained on the same batches, with the same blanks 
 one sees both sides of a blank, one the left, one the right. Each is asked for the same held-out
 words, one blank at a time, and so is a pair: left and right, joined. The blanks are sorted by what
 tells them, which is counted in the training text and asked of no model.
-``python -m bertedu.studies.same_question`` writes both tables that notebook 13 shows.
+``python -m experiments.same_question`` writes both tables that notebook 13 shows.
 """
 
 from collections.abc import Mapping, Sequence

@@ -19,7 +19,7 @@ def results(model: str, statistic: str) -> list[Row]:
     """Return the rows of one statistic in `heads.csv`; raises ValueError if there are none."""
     missing = (
         f"no {statistic!r} of {model!r} in heads.csv: run "
-        f"`python -m bertedu.studies.head_study --model {model}`"
+        f"`python -m experiments.head_study --model {model}`"
     )
     return pictures.committed("heads", missing, model=model, statistic=statistic)
 

@@ -1,7 +1,7 @@
 """The study of notebook 15: what heads and layers do on held-out text, and what that is worth.
 
-    python -m bertedu.studies.head_study                    # the two directions, and MiniLM
-    python -m bertedu.studies.head_study --model bert-mini  # any checkpoint, by name or folder
+    python -m experiments.head_study                    # the two directions, and MiniLM
+    python -m experiments.head_study --model bert-mini  # any checkpoint, by name or folder
 
 Writes ``data/results/heads.csv``. What stands there is not measured again. Intervals (95 %) draw
 whole documents: how far other texts might differ, not other training runs.
