@@ -101,6 +101,9 @@ BOTH, LEFT, RIGHT = (
     for variant in ("no-nsp", "mlm-ltr", "mlm-rtl")
 )
 PAIR = tuple(f"{left}+{right}" for left, right in zip(LEFT, RIGHT, strict=True))
+# Asked for the next word, at as many places as the three above are asked for hidden ones. Foretold:
+# on entities as good as "left alone"; on topic a little better, for no [MASK] hides what it reads.
+NEXT = tuple(f"same-question/ltr-some-{seed}" for seed in SEEDS)
 NARROW = "same-question/mlm-ltr-L4H80-0+same-question/mlm-rtl-L4H80-0"
 SIZES = {
     name: f"size-{name.replace(' ', '')}" for name in ("L2 H128", "L4 H128", "L4 H256", "L8 H256")
