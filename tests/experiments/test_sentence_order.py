@@ -8,6 +8,8 @@ import torch
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
 from bertedu.pretraining.next_sentence import IS_NEXT, NOT_NEXT, Pair
+from bertedu.results.files import read_csv
+from bertedu.text.sources import shipped
 from experiments import sentence_order as module
 
 CONFIG = BertConfig(50, 32, 1, 2, 64, 16, 2, 0.0)
@@ -64,3 +66,11 @@ def test_the_model_that_is_asked_for_the_order_learns_it(monkeypatch: pytest.Mon
 
     assert right("SOP")["swapped"] > 0.95
     assert right("as it is")["swapped"] < 0.8
+
+
+def test_the_committed_rows_are_of_three_trainings_of_each_question() -> None:
+    rows = read_csv(shipped("results") / "sentence_order.csv")
+    for question, seeds in (*((name, 3) for name in module.QUESTIONS), (module.START, 1)):
+        found = {(r["seed"], r["kind"]) for r in rows if r["judge"] == question}
+        assert len(found) == 6 * seeds
+    assert not any(row["commit"].endswith("+") for row in rows)
