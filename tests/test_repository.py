@@ -705,11 +705,11 @@ def python_lines(name: str) -> int:
 def test_the_house_does_not_grow() -> None:
     """Lines with blanks and docstrings: more of them is a decision, made here and explained.
 
-    Of the exercises, the parts of a learner's own BERT are 710, and what came after BERT 523.
+    Of the exercises, the parts of a learner's own BERT are 711, and what came after BERT 523.
     """
     assert python_lines("bertedu") <= 13_738
     assert python_lines("experiments") <= 2_365
-    assert python_lines("exercises") <= 7_728
+    assert python_lines("exercises") <= 7_729
     assert python_lines("classroom") <= 1_508
 
 
