@@ -380,7 +380,8 @@ function drawMachine(root, bert, data) {
   field.oninput = compute;
   new ResizeObserver(repaint).observe(stage);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
-  new MutationObserver(repaint).observe(document.body, { attributeFilter: ["data-jp-theme-light"] });
+  new MutationObserver(repaint).observe(document.documentElement, // JupyterLab's theme, the site's
+    { attributeFilter: ["data-jp-theme-light", "data-theme"], subtree: true });
   compute();
   return { state, go, change, bert };
 }
