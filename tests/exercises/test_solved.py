@@ -81,7 +81,7 @@ def with_yours(text: str, yours: list[str]) -> str:
     kept = [name for name in my_bert.EXERCISES if name in yours]
     none = f"Its {ALL} parts are still the course's; each one you solve becomes your own."
     some = f"{len(kept)} of its {ALL} parts are yours: {', '.join(kept)}. The rest are ours."
-    some = f"All {ALL} of its parts are yours." if len(kept) == ALL else some
+    some = {0: none, ALL: f"All {ALL} of its parts are yours."}.get(len(kept), some)
     legend = "✓ yours" + ", · still ours" * (len(kept) < ALL)
     text = text.replace(none, some).replace("· still ours", legend)
     return text.replace(f"0 of {ALL} parts", f"{len(kept)} of {ALL} parts")
