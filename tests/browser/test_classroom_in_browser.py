@@ -139,6 +139,8 @@ def test_a_toy_works_on_a_slide_and_on_a_page(browser: Any, written: Path) -> No
     before = toy.inner_html()
     toy.locator("input[type=range]").first.press("ArrowRight")
     assert toy.inner_html() != before
+    one.page.wait_for_selector(".bertedu-machine h3", state="attached", timeout=60_000)
+    assert one.page.locator(".bertedu-machine section").count() == 0  # to reveal.js, a slide
     one.context.close()
     assert one.wrong == []
 
