@@ -20,7 +20,7 @@ from tqdm import tqdm
 from traitlets.config import Config
 
 from classroom import slides
-from exercises.glossary import NOTEBOOKS
+from classroom.glossary import NOTEBOOKS
 
 # What is taken along: its folder; the package that brings it, where in it, and what stays there.
 PARTS = {

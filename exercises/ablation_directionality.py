@@ -35,8 +35,7 @@ def _check(ids: Tensor) -> None:
 @cache
 def _bert(direction: Direction, seed: int) -> Bert:
     """Return a small BERT whose random weights are large: whatever it reads, it shows."""
-    with torch.random.fork_rng(devices=[]):  # nobody's chance is disturbed
-        torch.manual_seed(seed)
+    with judge.undisturbed(seed):
         return Bert(replace(_CONFIG, direction=direction)).eval().requires_grad_(False)
 
 
@@ -164,7 +163,6 @@ def _tell_reach(inputs: Inputs, mine: list[list[bool]], right: list[list[bool]])
 
 
 REACH = Exercise(
-    name="reach",
     asks="(states, ids (1, S), new_id) -> bool (S, S): [i, j], does state i move with token j? "
     "states takes ids (B, S) to hidden states (B, S, D); a move is more than 1e-4",
     right=right_reach,
@@ -230,7 +228,6 @@ def _together_cases() -> Iterator[Inputs]:
 
 
 TOGETHER = Exercise(
-    name="together",
     asks="(states, ids, i, j, k, new_id) -> (D,): h(jk) - h(j) - h(k) + h, at state i",
     right=right_together,
     cases=_together_cases,
@@ -295,7 +292,6 @@ def _read_ends(answer: Any, *_: Any) -> list[float]:
 
 
 DIFFERENCE_INTERVAL = Exercise(
-    name="difference_interval",
     asks="(ours (n,), theirs (n,), draws (R, n)) -> (low, high), a paired 95 % bootstrap interval",
     right=right_difference_interval,
     cases=_interval_cases,
@@ -395,8 +391,7 @@ def _embedding(ids: Tensor) -> Tensor:
 
 @cache
 def _parts() -> tuple[nn.LSTM, nn.Conv1d]:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(16)
+    with judge.undisturbed(seed=16):
         lstm = nn.LSTM(SIZE, SIZE, batch_first=True).requires_grad_(False)
         return lstm, nn.Conv1d(SIZE, SIZE, kernel_size=3).requires_grad_(False)
 
@@ -420,10 +415,8 @@ def right_look_ahead_test(states: States) -> bool:
 
 
 LOOK_AHEAD_TEST = TestExercise(
-    name="look_ahead_test",
     asks="(states) -> bool, true if no state depends on what follows it. states takes ids (B, S), "
     "from 5 to 99, S up to 32, to hidden states (B, S, D)",
-    argument="states",
     thing="reader",
     start="ids = torch.randint(5, 100, (8, 32)): what comes out of states(ids) for the first "
     "tokens, and what if the last ones are others, or cut off?",

@@ -27,17 +27,15 @@ def right_perplexity(losses: Sequence[float], words: Sequence[int]) -> float:
     return math.exp(total / sum(words))
 
 
-def _perplexity_cases() -> list[Inputs]:
+def _perplexity_cases() -> Iterator[Inputs]:
     dice = random.Random(14)
-    cases: list[Inputs] = [([2.0], [1]), ([2.0], [3]), ([1.0, 3.0], [3, 1]), ([0.5, 2.5], [2, 2])]
+    yield from (([2.0], [1]), ([2.0], [3]), ([1.0, 3.0], [3, 1]), ([0.5, 2.5], [2, 2]))
     for batches in [2] * 14 + [3] * 14 + [4] * 14 + [6] * 14:
         losses = [dice.randrange(5, 61) / 10 for _ in range(batches)]
-        cases.append((losses, [dice.randint(1, 15) for _ in range(batches)]))
-    return cases
+        yield losses, [dice.randint(1, 15) for _ in range(batches)]
 
 
 PERPLEXITY = Exercise(
-    name="perplexity",
     moved=anything_moved,
     asks="(losses, words) -> float: lists of a mean loss and a word count a batch. Right is "
     "exp(total loss / total words)",
@@ -106,7 +104,6 @@ def _corrupt_cases() -> Iterator[Inputs]:
 
 
 CORRUPT = Exercise(
-    name="corrupt",
     asks="(ids, selected, coin, random_ids, mask_share, same_share, mask_id) -> ids. The tensors "
     "are (B, S). Of the selected tokens, those with coin < mask_share become mask_id, the next "
     "same_share stay, and the rest take the id in random_ids",
@@ -173,7 +170,6 @@ def _crossing_cases() -> Iterator[Inputs]:
 
 
 CROSSING = Exercise(
-    name="crossing",
     moved=anything_moved,
     asks="(steps, ours, theirs) -> int or None: from when on ours stays above theirs",
     right=right_crossing,
@@ -260,10 +256,8 @@ _OWN_RECIPE = {"learning_rate": 1e-3, "batch_size": 16, "epochs": 6, "train_exam
 
 
 FAIR = TestExercise(
-    name="fair",
     asks="(rows) -> bool, true if the variants can be compared. rows is a list of dictionaries, "
     "one a run, with the columns of check.play_record()",
-    argument="rows",
     thing="record",
     start='a list for each row["variant"]: of each of its runs a tuple of all that must be the '
     "same. Two variants are comparable if their lists are the same, once sorted.",

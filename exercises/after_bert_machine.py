@@ -10,13 +10,12 @@ from bertedu.model.attention import SelfAttention
 from bertedu.model.config import BertConfig
 from bertedu.model.variants.seq2seq import cross_attention
 from bertedu.model.variants.transformer_xl import remember
-from exercises.judge import Exercise, Inputs, like, named, parts, shaped
+from exercises.judge import Exercise, Inputs, like, named, parts, shaped, undisturbed
 
 
 def _layer(size: int, heads: int, plain: bool = False) -> SelfAttention:
     """Make the four maps of attention; plain ones leave everything as it is."""
-    with torch.random.fork_rng(devices=[]):  # nobody's chance is disturbed
-        torch.manual_seed(size)
+    with undisturbed(seed=size):
         layer = SelfAttention(BertConfig(10, size, 1, heads, 4 * size, dropout=0.0))
         for part in (layer.query, layer.key, layer.value, layer.output):
             if plain:
@@ -48,7 +47,6 @@ def _weights_shape(attention: SelfAttention, x: Tensor, source: Tensor, _: Tenso
 
 
 CROSS_ATTENTION = Exercise(
-    name="cross_attention",
     asks="(attention, x (B, T, H), source (B, S, H), mask (B, 1, 1, S)) -> (mixed (B, T, H), "
     "weights (B, A, T, S)). attention is a SelfAttention, mask is true at real words of the source",
     right=cross_attention,
@@ -110,7 +108,6 @@ def _difference(_: Inputs, mine: Any, right: Any) -> str:
 
 
 REMEMBER = Exercise(
-    name="remember",
     asks="(old (B, M, H), new (B, S, H), size) -> the last size states of both, (B, up to size, "
     "H), through which no gradient flows",
     right=remember,

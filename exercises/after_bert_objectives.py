@@ -75,7 +75,6 @@ def _replaced_cases() -> Iterator[Inputs]:
 
 
 REPLACED = Exercise(
-    name="replaced",
     asks="(original, sampled, selected), all (B, S) -> (ids, labels): what the detector reads, and "
     "for every word whether it is another than the original",
     right=replaced,
@@ -123,12 +122,10 @@ def _soft_cases() -> Iterator[Inputs]:
 
 
 SOFT_TARGETS = Exercise(
-    name="soft_targets",
     asks="(student (n, V), teacher (n, V), temperature) -> scalar, the mean over n of "
     "KL(teacher || student) of the softened chances, times temperature squared",
     right=right_soft_targets,
     cases=_soft_cases,
-    read=judge.number,
     tried="100 random cases, from one place to 4, at temperatures 1 and 2.",
     start="told = (teacher / temperature).softmax(-1); then the mean of ln told - ln ours, each "
     "word weighed by told.",

@@ -1,5 +1,7 @@
 """Exercises of notebook 17: from scores to the next token, and the score of an ending."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -15,22 +17,18 @@ def right_next_token(scores: Tensor, temperature: float, top_k: int) -> Tensor:
     return (kept / temperature).softmax(-1)
 
 
-def _token_cases() -> list[Inputs]:
+def _token_cases() -> Iterator[Inputs]:
     generator = torch.Generator().manual_seed(17)
-    cases: list[Inputs] = [
-        (torch.tensor([1.0, 3.0]), 2.0, 2),
-        (torch.tensor([1.0, 3.0, 2.0]), 1.0, 2),
-        (torch.tensor([-1.0, -3.0, -2.0]), 1.0, 1),
-    ]
+    yield torch.tensor([1.0, 3.0]), 2.0, 2
+    yield torch.tensor([1.0, 3.0, 2.0]), 1.0, 2
+    yield torch.tensor([-1.0, -3.0, -2.0]), 1.0, 1
     for size in (4, 6, 9, 20):
         for temperature, top_k in ((1.0, size), (0.5, size), (1.0, 2), (0.7, 3), (3.0, size - 1)):
             scores = torch.randperm(4 * size, generator=generator)[:size] / 4 - 2  # no two alike
-            cases.append((scores, temperature, top_k))
-    return cases
+            yield scores, temperature, top_k
 
 
 NEXT_TOKEN = Exercise(
-    name="next_token",
     asks="(scores (V,), temperature, top_k) -> (V,) chances that add up to 1",
     right=right_next_token,
     cases=_token_cases,
@@ -69,26 +67,21 @@ def right_ending_score(scores: Tensor, ids: Tensor, start: int, per_token: bool)
     return each.mean() if per_token else each.sum()
 
 
-def _ending_cases() -> list[Inputs]:
+def _ending_cases() -> Iterator[Inputs]:
     generator = torch.Generator().manual_seed(18)
-    cases: list[Inputs] = [
-        (torch.tensor([[1.0, 3.0], [2.0, 0.0]]), torch.tensor([0, 1]), 1, False),
-    ]
+    yield torch.tensor([[1.0, 3.0], [2.0, 0.0]]), torch.tensor([0, 1]), 1, False
     for length, start, words in ((3, 2, 2), (3, 1, 3), (5, 3, 4), (8, 2, 6), (9, 6, 12)):
         for per_token in (False, True):
             scores = torch.randn(length, words, generator=generator).mul(20).round() / 10
             ids = torch.randint(words, (length,), generator=generator)
-            cases.append((scores, ids, start, per_token))
-    return cases
+            yield scores, ids, start, per_token
 
 
 ENDING_SCORE = Exercise(
-    name="ending_score",
     asks="(scores (S, V), ids (S,), start, per_token) -> log probability of ids[start:], or its "
     "mean over these tokens",
     right=right_ending_score,
     cases=_ending_cases,
-    read=judge.number,
     tried="11 endings of 1 to 6 tokens, whole and per token.",
     start="log_softmax makes log chances of each row. Which row foretells ids[start]?",
     solution=(right_ending_score, ending_score),

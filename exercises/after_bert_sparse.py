@@ -45,7 +45,6 @@ def _tell_mask(_: Inputs, mine: list[list[bool]], right: list[list[bool]]) -> st
 
 
 WINDOW_MASK = Exercise(
-    name="window_mask",
     asks="(length S, window, global_tokens, drawn (S, r)) -> bool (S, S): [i, j], may i see j? "
     "window neighbors on each side, itself, the first global_tokens, and its drawn keys",
     right=right_window_mask,
@@ -88,7 +87,6 @@ def _rotate_cases() -> Iterator[Inputs]:
 
 
 ROTATE = Exercise(
-    name="rotate",
     asks="x (S, d), a vector for each place -> (S, d): numbers 2k and 2k + 1 of place m are turned "
     "by the angle m * 10000 ** (-2k / d)",
     right=rotate,

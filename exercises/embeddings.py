@@ -26,17 +26,14 @@ def right_lookup(ids: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
     return one_hot, one_hot @ table
 
 
-def _lookup_cases() -> list[Inputs]:
+def _lookup_cases() -> Iterator[Inputs]:
     generator = torch.Generator().manual_seed(1)
     sizes = [(1, 2, 1)] * 10 + [(1, 3, 2)] * 20 + [(3, 4, 3)] * 30 + [(7, 9, 5)] * 20
-    return [
-        (torch.randint(vocab, (length,), generator=generator), _halves(generator, vocab, size))
-        for length, vocab, size in sizes
-    ]
+    for length, vocab, size in sizes:
+        yield torch.randint(vocab, (length,), generator=generator), _halves(generator, vocab, size)
 
 
 LOOKUP = Exercise(
-    name="lookup",
     asks="(ids (S,), table (V, H)) -> (one_hot (S, V), vectors (S, H))",
     right=right_lookup,
     cases=_lookup_cases,
@@ -81,7 +78,6 @@ def _norm_cases() -> Iterator[Inputs]:
 
 
 LAYER_NORM = Exercise(
-    name="layer_norm",
     asks="(x (S, H), scale (H,), shift (H,), eps) -> (S, H)",
     right=right_layer_norm,
     cases=_norm_cases,
@@ -133,7 +129,6 @@ def _segment_cases() -> list[Inputs]:
 
 
 SEGMENT_IDS = Exercise(
-    name="segment_ids",
     asks="(tokens) -> list of 0 and 1, 0 for A and for padding, 1 for B",
     right=right_segment_ids,
     cases=_segment_cases,
@@ -181,7 +176,6 @@ def _restarted(segment_ids: Tensor) -> Tensor:
 
 
 INPUT_SUM = Exercise(
-    name="input_sum",
     asks="(ids (B, S), segment_ids (B, S), token (V, H), segment (2, H), position (P, H), P >= S) "
     "-> (B, S, H), before the norm",
     right=right_input_sum,
@@ -244,7 +238,6 @@ def right_layer_parameters(hidden: int, inner: int) -> int:
 
 
 LAYER_PARAMETERS = Exercise(
-    name="layer_parameters",
     asks="(hidden, inner) -> int, the numbers that one encoder layer learns",
     right=right_layer_parameters,
     cases=lambda: [
@@ -318,11 +311,9 @@ def right_embedding_test(embed: Embed) -> bool:
 
 
 EMBEDDING_TEST = TestExercise(
-    name="embedding_test",
     asks="(embed) -> bool, true if it is a right input layer. "
     "embed(ids, segment_ids, token, segment, position, eps) returns the sum of the three lookups "
     "after a layer norm without scale and shift, (B, S, H)",
-    argument="embed",
     thing="input layer",
     start="two ids, three small tables, and the sum and the layer norm done by hand.",
     right=(("by looking up rows", right_embed), ("by one-hot products", _by_products)),

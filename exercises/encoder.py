@@ -1,7 +1,7 @@
 """The exercises of notebook 04: GELU, feed-forward, two layers, pooler, counting, word vectors."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from bertedu.model.config import BertConfig
 from bertedu.model.encoder import EncoderLayer, FeedForward
 from bertedu.model.heads import Pooler
 from exercises import judge
-from exercises.judge import Exercise, Inputs, drawer, like, named, number, shaped, whole
+from exercises.judge import Exercise, Inputs, drawer, like, named, shaped, whole
 from exercises.museum import TestExercise
 
 Map = Callable[[Tensor], Tensor]  # (S, H) -> (S, H)
@@ -25,12 +25,11 @@ def right_gelu(x: Tensor) -> Tensor:
     return x * below
 
 
-def _gelu_cases() -> list[Inputs]:
+def _gelu_cases() -> Iterator[Inputs]:
     draw = drawer(1)
-    cases: list[Inputs] = [(torch.tensor([v]),) for v in (1.0, -1.0, 0.0, 2.0, -2.5, 0.5, -0.7)]
+    yield from ((torch.tensor([v]),) for v in (1.0, -1.0, 0.0, 2.0, -2.5, 0.5, -0.7))
     for shape in ((3,), (2, 4), (2, 3, 16)):
-        cases += [(draw(*shape) * 1.5,) for _ in range(20)]
-    return cases
+        yield from ((draw(*shape) * 1.5,) for _ in range(20))
 
 
 # GELU and ReLU are close, and the tanh form is closer still: what is compared is the distance
@@ -52,7 +51,6 @@ def _gelu_difference(inputs: Inputs, mine: Any, right: Any) -> str:
 
 
 GELU = Exercise(
-    name="gelu",
     asks="(x of any shape) -> the same shape: the exact GELU",
     right=right_gelu,
     cases=_gelu_cases,
@@ -85,18 +83,15 @@ def right_feed_forward(x: Tensor, W1: Tensor, b1: Tensor, W2: Tensor, b2: Tensor
     return hidden @ W2.T + b2
 
 
-def _feed_forward_cases() -> list[Inputs]:
+def _feed_forward_cases() -> Iterator[Inputs]:
     """Square ones among them, in which a forgotten transpose raises no error."""
     draw = drawer(2)
-    return [
-        (draw(rows, size), draw(inner, size), draw(inner), draw(size, inner), draw(size))
-        for rows, size, inner in ((1, 1, 1), (1, 2, 2), (2, 2, 2), (2, 2, 8), (3, 4, 16))
-        for _ in range(20)
-    ]
+    for rows, size, inner in ((1, 1, 1), (1, 2, 2), (2, 2, 2), (2, 2, 8), (3, 4, 16)):
+        for _ in range(20):
+            yield draw(rows, size), draw(inner, size), draw(inner), draw(size, inner), draw(size)
 
 
 FEED_FORWARD = Exercise(
-    name="feed_forward",
     asks="(x (S, H), W1 (inner, H), b1, W2 (H, inner), b2) -> (S, H), with GELU between",
     right=right_feed_forward,
     cases=_feed_forward_cases,
@@ -137,13 +132,10 @@ def _parts(length: int, size: int, draw: Callable[..., Tensor]) -> Inputs:
     )
 
 
-def _layer_cases() -> list[Inputs]:
+def _layer_cases() -> Iterator[Inputs]:
     draw = drawer(3)
-    return [
-        (draw(length, size), *_parts(length, size, draw))
-        for length, size in ((1, 2), (1, 3), (2, 2), (2, 4), (5, 8))
-        for _ in range(12)
-    ]
+    for length, size in ((1, 2), (1, 3), (2, 2), (2, 4), (5, 8)):
+        yield from ((draw(length, size), *_parts(length, size, draw)) for _ in range(12))
 
 
 def right_post_norm_layer(
@@ -163,7 +155,6 @@ def right_pre_norm_layer(
 
 
 POST_NORM_LAYER = Exercise(
-    name="post_norm_layer",
     asks="(x (S, H), attention, feed_forward, norm_1, norm_2) -> (S, H), BERT's order",
     right=right_post_norm_layer,
     cases=_layer_cases,
@@ -194,7 +185,6 @@ POST_NORM_LAYER = Exercise(
 )
 
 PRE_NORM_LAYER = Exercise(
-    name="pre_norm_layer",
     asks="(x (S, H), attention, feed_forward, norm_1, norm_2) -> (S, H), norms first",
     right=right_pre_norm_layer,
     cases=_layer_cases,
@@ -208,8 +198,7 @@ PRE_NORM_LAYER = Exercise(
       that is BERT's own order. Pre-norm normalizes what f reads: x + f(norm(x)).
     | = right_post_norm_layer
     ✗ the residual starts from the normalized x.
-      x = norm(x) came first, so the sum adds norm(x). Keep the raw x for the sum: x +
-      f(norm(x)).
+      x = norm(x) came first, so the sum adds norm(x). Keep the raw x for the sum: x + f(norm(x)).
     | x + attention => norm_1(x) + attention && y + feed => norm_2(y) + feed
     ✗ the residual around attention is missing.
       x + attention(norm_1(x)): without x, the input is gone after one layer.
@@ -227,17 +216,14 @@ def right_pooler(states: Tensor, W: Tensor, b: Tensor) -> Tensor:
     return torch.tanh(states[:, 0] @ W.T + b)
 
 
-def _pooler_cases() -> list[Inputs]:
+def _pooler_cases() -> Iterator[Inputs]:
     draw = drawer(6)
-    return [
-        (draw(rows, length, size), draw(size, size), draw(size))
-        for rows, length, size in ((1, 1, 1), (1, 2, 2), (2, 2, 2), (2, 3, 2), (3, 5, 4))
-        for _ in range(20)
-    ]
+    for rows, length, size in ((1, 1, 1), (1, 2, 2), (2, 2, 2), (2, 3, 2), (3, 5, 4)):
+        for _ in range(20):
+            yield draw(rows, length, size), draw(size, size), draw(size)
 
 
 POOLER = Exercise(
-    name="pooler",
     asks="(states (B, S, H), W (H, H), b (H,)) -> C (B, H): tanh of a linear map of [CLS]'s state",
     right=right_pooler,
     cases=_pooler_cases,
@@ -279,7 +265,6 @@ def right_layer_flops(length: int, hidden: int) -> int:
 
 
 LAYER_FLOPS = Exercise(
-    name="layer_flops",
     asks="(length, hidden) -> FLOPs of one layer's matrix products; inner is 4·hidden",
     right=right_layer_flops,
     cases=lambda: [
@@ -320,11 +305,9 @@ def _cosine_cases() -> list[Inputs]:
 
 
 COSINE = Exercise(
-    name="cosine",
     asks="(a (H,), b (H,)) -> scalar, the cosine of the angle between them",
     right=right_cosine,
     cases=_cosine_cases,
-    read=number,
     tried="61 pairs of vectors, short and long.",
     start="the dot product a @ b. What makes it larger when the direction is the same?",
     mistakes="""
@@ -361,7 +344,6 @@ def _word_cases() -> list[Inputs]:
 
 
 WORD_VECTOR = Exercise(
-    name="word_vector",
     asks="(states (L + 1, S, H), tokens, word, layer) -> (H,), the word's own vector",
     right=right_word_vector,
     cases=_word_cases,
@@ -413,7 +395,6 @@ class _Packaged(nn.Module):
         self.layer = EncoderLayer(BertConfig(1, 8, 1, 2, 32, dropout=0.0))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(S, 8) -> (S, 8)."""
         return self.layer(x[None], None)[0][0]  # type: ignore[no-any-return]
 
 
@@ -435,10 +416,8 @@ def right_layer_test(make_layer: Callable[[], nn.Module]) -> bool:
 
 
 LAYER_TEST = TestExercise(
-    name="layer_test",
     asks="(make_layer) -> bool, true if it is a right post-norm layer. make_layer() gives a fresh "
     "module on (S, 8)",
-    argument="make_layer",
     thing="layer",
     start="layer = make_layer(); set the weight and bias of every nn.Linear in layer.modules() to "
     "zero. What must layer(x) be now?",

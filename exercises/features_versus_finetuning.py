@@ -10,7 +10,7 @@ from bertedu.model.bert import Bert
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ScalarMix
 from bertedu.model.features import LayerFeatures
-from exercises.judge import Exercise, Inputs, drawer, named, number, offered, shaped
+from exercises.judge import Exercise, Inputs, drawer, named, offered, shaped
 from exercises.museum import TestExercise
 
 
@@ -27,7 +27,6 @@ def _mix_cases() -> Iterator[Inputs]:
 
 
 LAYER_MIX = Exercise(
-    name="layer_mix",
     asks="(states (layers, S, H), weights (layers,), scale) -> (S, H): ELMo's learned sum of "
     "layers",
     right=right_layer_mix,
@@ -66,7 +65,6 @@ def _concat_cases() -> Iterator[Inputs]:
 
 
 CONCAT_LAYERS = Exercise(
-    name="concat_layers",
     asks="(hidden_states, L + 1 of (S, H), count) -> (S, count * H)",
     right=right_concat_layers,
     cases=_concat_cases,
@@ -128,11 +126,9 @@ def right_trainable(model: nn.Module) -> int:
 
 
 TRAINABLE = Exercise(
-    name="trainable",
     asks="model -> how many of its numbers an optimizer moves",
     right=right_trainable,
     cases=_models,
-    read=number,
     moved=_moves_otherwise,
     tried="7 models: frozen in part, as a whole, not at all; with tied weights and running means.",
     start="for p in model.parameters(): p.requires_grad says whether it moves, p.numel() how many.",
@@ -192,10 +188,8 @@ def right_feature_test(extract: Extract) -> bool:
 
 
 FEATURE_TEST = TestExercise(
-    name="feature_test",
     asks="(extract) -> bool, true if it is right. extract(bert, ids, segment_ids, padding_mask) "
     "returns the mean second-to-last state of the real tokens, (B, H)",
-    argument="extract",
     thing="extractor",
     start="bert = check.play_bert() and two texts, one of them padded; then call extract twice.",
     right=(("with torch.no_grad()", right_extract), ("with LayerFeatures", _extract_by_layers)),

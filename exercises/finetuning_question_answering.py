@@ -5,7 +5,7 @@ import random
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from itertools import pairwise
 from typing import Any
@@ -19,7 +19,7 @@ from bertedu.finetuning.examples import Question
 from bertedu.finetuning.metrics import normalize_answer
 from bertedu.finetuning.question_answering import answer_place, best_span, context_places
 from bertedu.text.fast_tokenizer import load_tokenizer
-from exercises.judge import Exercise, Inputs, number, read_parts, read_whole, read_wholes
+from exercises.judge import Exercise, Inputs, read_parts, read_whole, read_wholes
 from exercises.museum import TestExercise
 
 Span = tuple[int, int]
@@ -62,7 +62,6 @@ def _read_places(answer: Any, *_: Any) -> Span:
 
 
 BEST_SPAN = Exercise(
-    name="best_span",
     asks="(start (S,), end (S,), places, longest) -> (first, last), the pair of places with the "
     "highest start[first] + end[last]; at most longest tokens",
     right=right_best_span,
@@ -102,27 +101,23 @@ def right_word_f1(found: str, answer: str) -> float:
     return 2 * precision * recall / (precision + recall) if same else 0.0
 
 
-def _f1_cases() -> list[Inputs]:
+def _f1_cases() -> Iterator[Inputs]:
     told = (
         "lake/lake; lake/river; old lake/lake; The lake/lake; Lake/lake; lake./lake; "
         "lake lake/lake; lake/lake lake; /lake; lake/; /; the/a; the/lake; theater/ater; "
         "lake of salt/salt of lake; lake lake salt/lake salt salt; ten-mile lake/ten mile lake"
     )
-    cases: list[Inputs] = [tuple(pair.split("/")) for pair in told.split("; ")]
+    yield from (tuple(pair.split("/")) for pair in told.split("; "))
     dice = random.Random(14)
     words = ["lake", "Lake", "salt", "of", "the", "An", "old,", "(ice)", "ice", "North"]
     for most in [2] * 20 + [4] * 40 + [7] * 40:
-        texts = (" ".join(dice.choices(words, k=dice.randint(1, most))) for _ in range(2))
-        cases.append(tuple(texts))
-    return cases
+        yield tuple(" ".join(dice.choices(words, k=dice.randint(1, most))) for _ in range(2))
 
 
 WORD_F1 = Exercise(
-    name="word_f1",
     asks="(found, answer) -> float: F1 of the words of two answers, once normalized",
     right=right_word_f1,
     cases=_f1_cases,
-    read=number,
     tried="117 pairs of answers, empty ones, repeated words, articles and punctuation among them.",
     start="normalize_answer(found).split(), and the same of answer; then Counter(…) & Counter(…).",
     solution=(metrics.word_f1, right_word_f1),
@@ -156,17 +151,13 @@ def right_windows(length: int, room: int, stride: int) -> list[int]:
     return starts
 
 
-def _window_cases() -> list[Inputs]:
-    sizes = [(4, 1), (5, 2), (8, 3), (10, 4), (12, 2), (20, 9)]  # stride is below half the room
-    return [
-        (length, room, stride)
-        for room, stride in sizes
-        for length in (1, room - 1, room, room + 1, 2 * room - stride, 2 * room, 5 * room + 1)
-    ]
+def _window_cases() -> Iterator[Inputs]:
+    for room, stride in ((4, 1), (5, 2), (8, 3), (10, 4), (12, 2), (20, 9)):  # below half the room
+        for length in (1, room - 1, room, room + 1, 2 * room - stride, 2 * room, 5 * room + 1):
+            yield length, room, stride
 
 
 WINDOWS = Exercise(
-    name="windows",
     asks="(length, room, stride) -> starts of windows that share stride tokens",
     right=right_windows,
     cases=_window_cases,
@@ -255,10 +246,8 @@ def right_mark_test(mark: Marker) -> bool:
 
 
 MARK_TEST = TestExercise(
-    name="mark_test",
     asks="a test, (mark) -> bool, true if it marks answers correctly. mark(context, answer, "
     "start, room, stride) returns (offsets, place) for each window",
-    argument="mark",
     thing="marker",
     start="a text with an accent and an emoji, in which a name occurs twice; then look at each "
     "(offsets, place) of mark(context, answer, start, 8, 3).",
@@ -352,10 +341,8 @@ def right_score_test(score: Scorer) -> bool:
 
 
 SCORE_TEST = TestExercise(
-    name="score_test",
     asks="a test, (score) -> bool, true if it scores as SQuAD's authors do. score(found, answers) "
     "returns (exact match, F1); answers is empty if there is none",
-    argument="score",
     thing="scorer",
     start="cases whose scores you know: score(“the Lake.”, [“lake”]) is (1, 1).",
     right=(("by hand", _score), ("with squad_scores", _by_squad)),

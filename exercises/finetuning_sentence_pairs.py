@@ -35,16 +35,15 @@ def right_choice_rows(beginning: Pieces, endings: list[Pieces]) -> tuple[list[An
     return tokens, segments, mask
 
 
-def _rows_cases() -> list[Inputs]:
+def _rows_cases() -> Iterator[Inputs]:
     dice = random.Random(20)
     words = "the dog ##s bark ##ed at night and we slept .".split()
-    cases: list[Inputs] = [(["dogs"], [["bark"], ["do", "not"]])]
+    yield ["dogs"], [["bark"], ["do", "not"]]
     for choices, most in [(2, 2)] * 15 + [(3, 3)] * 15 + [(4, 4)] * 15 + [(4, 6)] * 15:
         sizes = [dice.randint(1, most) for _ in range(choices)]
         sizes[dice.randrange(choices)] = most + 1  # never all alike: something is padded
         beginning = dice.choices(words, k=dice.randint(1, most))
-        cases.append((beginning, [dice.choices(words, k=size) for size in sizes]))
-    return cases
+        yield beginning, [dice.choices(words, k=size) for size in sizes]
 
 
 def _read_rows(answer: Any, beginning: Pieces, endings: list[Pieces]) -> list[list[list[Any]]]:
@@ -78,7 +77,6 @@ def _rows_difference(inputs: Inputs, mine: Any, right: Any) -> str:
 
 
 CHOICE_ROWS = Exercise(
-    name="choice_rows",
     moved=judge.anything_moved,
     asks="(beginning, endings) -> (tokens, segments, mask), a row for each ending: [CLS] beginning "
     "[SEP] ending [SEP], padded on the right with [PAD]; segment 1 for the ending and its [SEP]; "
@@ -121,13 +119,11 @@ def right_choice_head(
     return scores, scores.softmax(dim=-1)
 
 
-def _head_cases() -> list[Inputs]:
+def _head_cases() -> Iterator[Inputs]:
     draw = judge.drawer(21)
     sizes = [(1, 2, 1)] * 10 + [(2, 2, 2)] * 20 + [(2, 3, 4)] * 30 + [(3, 4, 5)] * 30
-    return [
-        (draw(examples * choices, size), draw(size), draw() + 0.3, choices)
-        for examples, choices, size in sizes + [(5, 4, 8)] * 10
-    ]
+    for examples, choices, size in sizes + [(5, 4, 8)] * 10:
+        yield draw(examples * choices, size), draw(size), draw() + 0.3, choices
 
 
 def _head_shape(c: Tensor, weight: Tensor, bias: Tensor, choices: int) -> tuple[int, int]:
@@ -135,7 +131,6 @@ def _head_shape(c: Tensor, weight: Tensor, bias: Tensor, choices: int) -> tuple[
 
 
 CHOICE_HEAD = Exercise(
-    name="choice_head",
     asks="(c (B*N, H), weight (H,), bias (), choices N) -> (scores, shares), both (B, N)",
     right=right_choice_head,
     cases=_head_cases,
@@ -178,11 +173,9 @@ def _loss_cases() -> Iterator[Inputs]:
 
 
 CHOICE_LOSS = Exercise(
-    name="choice_loss",
     asks="(scores (B, N), labels (B,)) -> scalar, the mean cross-entropy in nats",
     right=right_choice_loss,
     cases=_loss_cases,
-    read=judge.number,
     tried="120 random cases, 1 to 7 examples of 2 to 4 choices.",
     start="scores.log_softmax(dim=-1), N numbers per example; then the right choice's, and their "
     "mean.",
@@ -267,11 +260,9 @@ def right_choice_data_test(builder: Builder) -> bool:
 
 
 CHOICE_DATA_TEST = TestExercise(
-    name="choice_data_test",
     asks="(builder) -> bool, true if it builds right multiple choice. builder(articles, seed) gets "
     "a list of (split, topic, sentences) and returns a dictionary of lists of (beginning, endings, "
     "label), by split",
-    argument="builder",
     thing="builder",
     start="articles of two splits and two topics, four in each, in which every id occurs once; "
     'then look at each example of builder(articles, seed)["train"] and ["test"].',

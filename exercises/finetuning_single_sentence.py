@@ -26,7 +26,6 @@ def _shares_cases() -> list[Inputs]:
 
 
 CLASS_SHARES = Exercise(
-    name="class_shares",
     asks="(c (B, H), weight (K, H), bias (K,)) -> (B, K), a share for each class",
     right=right_class_shares,
     cases=_shares_cases,
@@ -71,11 +70,9 @@ def _f1_cases() -> Iterator[Inputs]:
 
 
 MACRO_F1 = Exercise(
-    name="macro_f1",
     asks="(true, found, classes) -> float, the mean F1 of the classes",
     right=right_macro_f1,
     cases=_f1_cases,
-    read=number,
     tried="90 random cases, two classes to four; some classes are never named, or not there.",
     start="a loop over range(classes): count the right answers, the answers, the true ones.",
     solution=(Classification.metrics, right_macro_f1),
@@ -111,7 +108,6 @@ def _choose_cases() -> Iterator[Inputs]:
 
 
 CHOOSE = Exercise(
-    name="choose",
     asks="(dev, test) -> (number of the run, score to report)",
     right=right_choose,
     cases=_choose_cases,
@@ -161,7 +157,6 @@ def _leak_cases() -> Iterator[Inputs]:
 
 
 LEAKED = Exercise(
-    name="leaked",
     asks="(train, test) -> places in test of texts that are in train as well",
     right=right_leaked,
     cases=_leak_cases,
@@ -242,10 +237,8 @@ def right_accuracy_test(evaluate: Callable[[Any, Examples, int], float]) -> bool
 
 
 ACCURACY_TEST = TestExercise(
-    name="accuracy_test",
     asks="(evaluate) -> bool, true if it computes accuracy. evaluate(model, examples, batch_size) "
     "gets (text, label) pairs",
-    argument="evaluate",
     thing="scoring function",
     start="a few (text, label) pairs of which you know how many check.PlayModel() gets right: it "
     "answers with the number of words modulo 2.",

@@ -1,7 +1,7 @@
 """The exercises of notebook 11: targets of pieces, the head, entities, their F1, and a test."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -60,7 +60,6 @@ def _read_targets(answer: Any, word_ids: WordIds, *_: Any) -> list[int]:
 
 
 ALIGN = Exercise(
-    name="align",
     asks="(word_ids, tags) -> targets. word_ids has a word number for each piece, None for [CLS], "
     "[SEP] and [PAD]; tags a number for each word. The first piece of a word gets its tag, all "
     "else -100",
@@ -105,7 +104,6 @@ def _share_cases() -> list[Inputs]:
 
 
 TAG_SHARES = Exercise(
-    name="tag_shares",
     asks="(hidden (S, H), weight (K, H), bias (K,)) -> (S, K), a softmax at each token",
     right=right_tag_shares,
     cases=_share_cases,
@@ -163,7 +161,6 @@ def _read_spans(answer: Any, *_: Any) -> list[Any]:
 
 
 ENTITIES = Exercise(
-    name="entities",
     asks="(tags) -> [(type, start, end), …]; an I- that continues nothing is no entity",
     right=right_entities,
     cases=_entity_cases,
@@ -204,11 +201,11 @@ def right_entity_f1(truth: Sentences, found: Sentences) -> float:
     return 2 * right / (said + there) if said + there else 0.0
 
 
-def _f1_cases() -> list[Inputs]:
+def _f1_cases() -> Iterator[Inputs]:
     """Truth as a person would tag, without an I- that lacks its B-; answers as a model may."""
     dice = random.Random(24)
     pieces = [[f"B-{kind}", f"I-{kind}"][:size] for kind in TYPES for size in (1, 2)]
-    cases: list[Inputs] = [([["O", "O"]], [["O", "O"]])]
+    yield [["O", "O"]], [["O", "O"]]
     for sentences, size in [(1, 2)] * 20 + [(2, 3)] * 40 + [(2, 5)] * 40 + [(4, 7)] * 40:
         chosen = [dice.choices([["O"]] * 6 + pieces, k=size) for _ in range(sentences)]
         truth = [[*chain(*some)][:size] for some in chosen]
@@ -216,8 +213,7 @@ def _f1_cases() -> list[Inputs]:
             [tag if dice.random() < 0.7 else dice.choice(ALL_TAGS) for tag in tags]
             for tags in truth
         ]
-        cases.append((truth, found))
-    return cases
+        yield truth, found
 
 
 def _averaged(truth: Sentences, found: Sentences) -> float:
@@ -232,12 +228,10 @@ _strict = partial(metrics.f1_score, mode="strict", scheme=IOB2, zero_division=0)
 _lenient = partial(metrics.f1_score, zero_division=0)
 
 ENTITY_F1 = Exercise(
-    name="entity_f1",
     asks="(truth, found) -> float, both lists of sentences, a sentence a list of tags: F1 over all "
     "sentences together, 0 if there is no entity at all",
     right=right_entity_f1,
     cases=_f1_cases,
-    read=judge.number,
     tried="141 random cases, from one sentence to 4; wrong types, wrong ends, nothing at all.",
     start="three counts, right, found and there, and a loop over the sentences that adds to them.",
     solution=(Tagging.outcomes, Tagging.metrics, right_entity_f1),
@@ -302,11 +296,9 @@ def right_tagging_test(scorer: Scorer) -> bool:
 
 
 TAGGING_TEST = TestExercise(
-    name="tagging_test",
     asks="(scorer) -> bool, true if it counts entity F1 correctly. scorer(sentences) gets "
     "(word_ids, truth, found) for each sentence: the word number of each piece, the tag of each "
     "word, and the answer of each piece",
-    argument="scorer",
     thing="scorer",
     start="two sentences, each (word_ids, truth, found), and their F1 counted by hand.",
     right=(

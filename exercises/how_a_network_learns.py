@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from exercises.judge import Exercise, Inputs, drawer, like, named, number, shaped
+from exercises.judge import Exercise, Inputs, drawer, like, named, shaped
 
 
 def right_slope(f: Callable[[float], float], w: float, h: float) -> float:
@@ -25,11 +25,9 @@ def _slope_cases() -> list[Inputs]:
 
 
 SLOPE = Exercise(
-    name="slope",
     asks="(f, w, h) -> float, the slope of f at w, from f at w - h and at w + h",
     right=right_slope,
     cases=_slope_cases,
-    read=number,
     tried="three functions at four points each, with steps of 0.5 and of 0.25.",
     start="f(w + h) - f(w - h): how much the function rises between the two points.",
     mistakes="""
@@ -66,7 +64,6 @@ def _step_cases() -> Iterator[Inputs]:
 
 
 DESCENT_STEP = Exercise(
-    name="descent_step",
     asks="(w (n,), gradient (n,), rate) -> (n,), the parameters after one step",
     right=right_descent_step,
     cases=_step_cases,
@@ -122,7 +119,6 @@ def _loop_cases() -> Iterator[Inputs]:
 
 
 TRAINING_LOOP = Exercise(
-    name="training_loop",
     asks="(layer, x (N, 2), y (N,), rate, steps) -> the loss before each step, a list of numbers",
     right=right_training_loop,
     cases=_loop_cases,

@@ -83,34 +83,48 @@ def anything_moved(now: Any, before: Any) -> bool:
     )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Registered:
     """What is called with the learner's function, as `check.NAME(my_NAME)`."""
 
-    name: str
     asks: str  # arguments and result, as help(check.NAME) shows them
     start: str  # how to begin
+    name: str = ""  # else that of our own answer, without its right_
+    solution: tuple[Any, ...] = ()  # the pieces to show, else the right function; a test first
 
     def __post_init__(self) -> None:
         """Register it under its name."""
-        object.__setattr__(self, "__doc__", f"Check `{self.name}`: {self.asks}")
-        KNOWN[self.name] = self
+        name = self.name or self.ours.__name__.removeprefix("right_")
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "__doc__", f"Check `{name}`: {self.asks}")
+        KNOWN[name] = self
+
+    @property
+    def ours(self) -> Function:
+        """Our own answer: of a test, the first piece that is shown."""
+        return self.solution[0]  # type: ignore[no-any-return]
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The names of the function's arguments; what the package may leave out is none."""
+        every = inspect.signature(self.ours).parameters.values()
+        return tuple(one.name for one in every if one.default is one.empty)
 
     def __repr__(self) -> str:
         """Say how to use it."""
         return f"check.{self.name}(my_{self.name}): {self.asks}"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Exercise(Registered):
     """All that is needed to judge a function and to explain the verdict."""
 
     right: Function  # the names of its arguments are those of the exercise
     cases: Callable[[], Iterable[Inputs]]  # smallest first, the same at every call
-    read: Function  # (answer, *inputs) -> plain lists and numbers; or raises UnreadableError
     tried: str  # what a right function has passed
     mistakes: str  # see exercises/patch.py
-    solution: tuple[Any, ...] = ()  # the pieces to show; else the right function
+    # (answer, *inputs) -> plain lists and numbers, or raises UnreadableError; if None, `number`
+    read: Function | None = None
     in_place: str = "Work on a copy: x = x.clone()."
     differ: Callable[[Inputs, Any, Any], str] | None = None  # a better "Yours gives …"
     first_part: int | None = None  # of a pair, the result that the other one follows from
@@ -130,10 +144,9 @@ class Exercise(Registered):
         return function if passed and callable(function) else self.right
 
     @property
-    def arguments(self) -> tuple[str, ...]:
-        """The names of the function's arguments; what the package may leave out is none."""
-        every = inspect.signature(self.right).parameters.values()
-        return tuple(one.name for one in every if one.default is one.empty)
+    def ours(self) -> Function:
+        """The right function."""
+        return self.right
 
 
 def whose(name: str, yours: bool) -> str:
@@ -306,16 +319,15 @@ def _call(exercise: Exercise, function: Function, inputs: Inputs) -> Outcome:
     parts = answer if isinstance(answer, tuple) and answer else (answer,)
     if all(part is None or part is Ellipsis for part in parts):
         printed = bool(said.getvalue().strip())
-        return Outcome(nothing=True, unreadable=_NOTHING, printed=printed, changed=changed)
+        none = "your function returned None here. Does every path end in a return?"
+        return Outcome(nothing=True, unreadable=none, printed=printed, changed=changed)
     try:
-        return Outcome(exercise.read(without_numpy(answer), *inputs), changed=changed)
+        read = exercise.read or number
+        return Outcome(read(without_numpy(answer), *inputs), changed=changed)
     except UnreadableError as error:
         return Outcome(unreadable=str(error), changed=changed)
     except Exception:  # an answer so odd that reading it fails
         return Outcome(unreadable=f"your function returned {_a(answer)}.", changed=changed)
-
-
-_NOTHING = "your function returned None here. Does every path end in a return?"
 
 
 def _same_mistake(

@@ -72,7 +72,6 @@ def _masking_difference(inputs: Inputs, mine: Any, right: Any) -> str:
 
 
 MASKING = Exercise(
-    name="masking",
     asks="(ids, chance, group, words) -> (masked_ids, selected), all (B, S). Selected are words "
     "(ids from 5 on) with chance < 0.15; of these, group < 0.8 become [MASK], 0.8 <= group < 0.9 "
     "take the id in words, and the rest stay",
@@ -130,12 +129,10 @@ def _mlm_cases() -> Iterator[Inputs]:
 
 
 MLM_LOSS = Exercise(
-    name="mlm_loss",
     asks="(logits (B, S, V), labels (B, S), selected (B, S)) -> scalar, the mean cross-entropy in "
     "nats over the selected positions",
     right=right_mlm_loss,
     cases=_mlm_cases,
-    read=judge.number,
     tried="120 random cases, from one token to 4 rows of 9. Only selected positions count, "
     "and each counts the same.",
     start="logits[selected], which is (n, V): the rows to score, and no others.",
@@ -191,10 +188,8 @@ def right_loss_test(loss_function: Callable[[Tensor, Tensor, Tensor], Tensor]) -
 
 
 LOSS_TEST = TestExercise(
-    name="loss_test",
     asks="(loss_function) -> bool, true if it is a right MLM loss. The test is run on three right "
     "losses and on the broken ones of the bug museum",
-    argument="loss_function",
     thing="loss",
     start="a small example: logits, labels and selected, and the loss worked out by hand.",
     right=(
@@ -238,23 +233,20 @@ def right_unigram_loss(counts: Tensor, labels: Tensor) -> Tensor:
     return -share[labels].log().mean()
 
 
-def _unigram_cases() -> list[Inputs]:
+def _unigram_cases() -> Iterator[Inputs]:
     generator = torch.Generator().manual_seed(7)
-    cases: list[Inputs] = [(torch.tensor([3, 0]), torch.tensor([1]))]  # a word never counted
+    yield torch.tensor([3, 0]), torch.tensor([1])  # a word never counted
     for vocab, size in [(2, 1)] * 19 + [(3, 2)] * 30 + [(5, 4)] * 30 + [(12, 30)] * 20:
         counts = torch.randint(0, 6, (vocab,), generator=generator)
         counts[int(torch.randint(vocab, (1,), generator=generator))] += 2
-        cases.append((counts, torch.randint(vocab, (size,), generator=generator)))
-    return cases
+        yield counts, torch.randint(vocab, (size,), generator=generator)
 
 
 UNIGRAM_LOSS = Exercise(
-    name="unigram_loss",
     asks="(counts (V,), labels (n,)) -> scalar, the mean of -ln P(label), with P = (counts + 1) / "
     "(sum of counts + V)",
     right=right_unigram_loss,
     cases=_unigram_cases,
-    read=judge.number,
     tried="100 random cases, with words that were never counted.",
     start="share = (counts + 1) / …, which must sum to 1; then -ln of the labels' shares.",
     in_place="counts += 1 writes into the caller's counts. counts + 1 makes new ones.",
@@ -289,11 +281,9 @@ def _accuracy_cases() -> Iterator[Inputs]:
 
 
 ACCURACY = Exercise(
-    name="accuracy",
     asks="(logits (n, V), labels (n,)) -> float, the share of right answers",
     right=right_accuracy,
     cases=_accuracy_cases,
-    read=judge.number,
     tried="100 random cases, from one position to nine.",
     start="logits.argmax(dim=-1), the best word at each position.",
     solution=(sum_by_pair, right_accuracy),

@@ -12,7 +12,7 @@ from exercises import judge
 from exercises.judge import Mistake, Registered, UnreadableError, make_mistakes
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class TestExercise(Registered):
     """Write a test that accepts every right function and refuses every exhibit.
 
@@ -22,13 +22,11 @@ class TestExercise(Registered):
 
     __test__ = False  # pytest: this is no test of ours
 
-    argument: str  # the one argument of the learner's test
     thing: str  # what is tested, in the singular
     right: tuple[tuple[str, Any], ...]  # how it is written, and itself
     museum: str
     refuses_all: str  # the likely reason why a test refuses everything
     refuses_right: str  # the likely reason why it refuses a right one
-    solution: tuple[Any, ...]  # a test of ours
 
     def __call__(self, function: object) -> None:
         """Print the verdict on a learner's test."""
@@ -38,12 +36,12 @@ class TestExercise(Registered):
 @cache
 def exhibits(one: TestExercise) -> tuple[Mistake, ...]:
     """Make the broken functions of a museum."""
-    return make_mistakes(one.museum, one.right[0][1], one.solution[0].__module__)
+    return make_mistakes(one.museum, one.right[0][1], one.ours.__module__)
 
 
 def judge_test(one: TestExercise, function: object) -> str:
     """Show every function to the learner's test, and say what it got wrong."""
-    if complaint := judge.cannot_call(one.name, (one.argument,), one.start, function):
+    if complaint := judge.cannot_call(one.name, one.arguments, one.start, function):
         return complaint
     assert callable(function)
     museum = exhibits(one)

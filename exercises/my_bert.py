@@ -313,9 +313,10 @@ def build(
     usable, every = _usable(), len(EXERCISES)
     yours = [name for name in usable if name in EXERCISES]
     said = f"{len(yours)} of its {every} parts {'is' if len(yours) == 1 else 'are'} yours: "
-    said += f"{', '.join(yours)}. The rest is ours."
+    said += f"{', '.join(yours)}. The rest are ours."
     if len(yours) in (0, every):
-        said = f"All its {every} parts are {'yours' if yours else 'ours'}."
+        none = f"Its {every} parts are still the course's; each one you solve becomes your own."
+        said = f"All {every} of its parts are yours." if yours else none
     ideas = ideas or Ideas()
     on = ["rotate"] * ideas.rotary + ["window_mask"] * (ideas.window is not None)
     on += ["next_token"] * (model.config.direction == "left-to-right")

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from bertedu.pretraining.next_sentence import IS_NEXT, NOT_NEXT, EncodedDocument, make_pairs
 from bertedu.pretraining.objective import pretraining_loss
-from exercises.judge import Exercise, Inputs, anything_moved, number, parts, read_whole, read_wholes
+from exercises.judge import Exercise, Inputs, anything_moved, parts, read_whole, read_wholes
 from exercises.museum import TestExercise
 
 Sentences = list[list[int]]
@@ -42,7 +42,6 @@ def _pair_cases() -> Iterator[Inputs]:
 
 
 PAIR = Exercise(
-    name="pair",
     moved=anything_moved,
     asks="(sentences, start, split, end, other, coin) -> (a, b, label, go_on)",
     right=right_pair,
@@ -93,11 +92,9 @@ def _nsp_cases() -> Iterator[Inputs]:
 
 
 NSP_LOSS = Exercise(
-    name="nsp_loss",
     asks="(scores (B, 2), labels (B,)) -> scalar, the mean cross-entropy; label 0 is IsNext",
     right=right_nsp_loss,
     cases=_nsp_cases,
-    read=number,
     tried="120 random cases, from one pair to 8; batches of one label, too.",
     start="scores.log_softmax(dim=-1), two numbers per pair; then the label's, and their mean.",
     solution=(pretraining_loss, right_nsp_loss),
@@ -140,9 +137,7 @@ def right_nsp_loss_test(loss_function: Loss) -> bool:
 
 
 NSP_LOSS_TEST = TestExercise(
-    name="nsp_loss_test",
     asks="a test, (loss_function) -> bool, true if it is a right NSP loss",
-    argument="loss_function",
     thing="loss",
     start="a small example: scores (B, 2) and labels (B,), and the loss worked out by hand.",
     right=(("with log_softmax", right_nsp_loss), ("with F.cross_entropy", F.cross_entropy)),
@@ -184,22 +179,18 @@ def right_majority(labels: Tensor) -> float:
     return max(share, 1 - share)
 
 
-def _majority_cases() -> list[Inputs]:
+def _majority_cases() -> Iterator[Inputs]:
     generator = torch.Generator().manual_seed(11)
     chances = torch.rand(100, generator=generator)
     sizes = 4 * [1] + 16 * [2] + 20 * [3] + 30 * [5] + 30 * [9]
-    return [
-        ((torch.rand(size, generator=generator) < chance).long(),)
-        for size, chance in zip(sizes, chances, strict=True)
-    ]
+    for size, chance in zip(sizes, chances, strict=True):
+        yield ((torch.rand(size, generator=generator) < chance).long(),)
 
 
 MAJORITY = Exercise(
-    name="majority",
     asks="(labels (N,)) -> float, the accuracy of always giving the more frequent answer",
     right=right_majority,
     cases=_majority_cases,
-    read=number,
     tried="100 random cases, from one label to 9. Either label may be the more frequent one.",
     start="the share of labels that are 1. What if it is below one half?",
     mistakes="""
@@ -213,8 +204,7 @@ MAJORITY = Exercise(
       that is the answer to give. Return how often it is right: the share of labels that equal it.
     | max(share, 1 - share) => int(share > 0.5)
     ✗ every label is counted as a different one.
-      a Counter or set over a tensor takes every element for a different one. Count
-      labels.tolist().
+      a Counter or set over a tensor takes every element for a different one. Count labels.tolist().
     | max(share, 1 - share) => 1 / len(labels)
     """,
 )
@@ -235,11 +225,9 @@ def _ranking_cases() -> Iterator[Inputs]:
 
 
 RANKING = Exercise(
-    name="ranking",
     asks="(real (N,), wrong (N,)) -> float: how often real[i] > wrong[i]; a tie is half",
     right=right_ranking,
     cases=_ranking_cases,
-    read=number,
     tried="100 random cases, from one pair to 7, a third of them ties.",
     start="real > wrong, which is (N,). Then the ties, real == wrong.",
     mistakes="""
@@ -316,10 +304,8 @@ def right_pair_test(builder: Builder) -> bool:
 
 
 PAIR_TEST = TestExercise(
-    name="pair_test",
     asks="a test, (builder) -> bool, true if it builds right pairs. builder(documents, seed) takes "
     "a list of (source, sentences) and returns a list of (a, b, label)",
-    argument="builder",
     thing="builder",
     start="four documents of two sources, in which every id occurs once; then look at each of "
     "builder(documents, seed).",

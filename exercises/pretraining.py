@@ -2,6 +2,7 @@
 
 import copy
 import random
+from collections.abc import Iterator
 from functools import partial
 from typing import Any, Self
 
@@ -29,12 +30,10 @@ def _rate_cases() -> list[Inputs]:
 
 
 LEARNING_RATE = Exercise(
-    name="learning_rate",
     asks="(step, steps, warmup, peak) -> float: up in a line, then down in a line. Step counts "
     "from 0; the rate of the last warm-up step is peak, that of steps would be 0",
     right=right_learning_rate,
     cases=_rate_cases,
-    read=number,
     tried="every step of 6 runs, from 3 steps to 50. It reaches peak and never goes above.",
     start="rise = (step + 1) / warmup. What is the line that is 1 at step warmup, and 0 at steps?",
     solution=(Recipe.learning_rate_at, right_learning_rate),
@@ -73,16 +72,15 @@ def right_clip(gradients: Gradients, max_norm: float) -> Gradients:
     return [g * scale for g in gradients]
 
 
-def _clip_cases() -> list[Inputs]:
+def _clip_cases() -> Iterator[Inputs]:
     whole = partial(torch.randint, generator=torch.Generator().manual_seed(9))
-    cases: list[Inputs] = [([torch.tensor([3.0]), torch.tensor([-4.0])], 2.5)]
+    yield [torch.tensor([3.0]), torch.tensor([-4.0])], 2.5
     sizes: list[list[tuple[int, ...]]] = [[(1,), (1,)], [(2,), (1,)], [(2,), (2,), (1,)]]
     for shapes in [*sizes, [(2, 2), (3,)], [(4, 5), (5,), (5, 4), (4,)]]:
         for i in range(16):
             signs = [whole(0, 2, shape) * 2 - 1 for shape in shapes]
             gradients = [sign * whole(1, 7, sign.shape) / 2 for sign in signs]
-            cases.append((gradients, (0.5, 1.0, 2.0, 5.0, 20.0)[i % 5]))
-    return cases
+            yield gradients, (0.5, 1.0, 2.0, 5.0, 20.0)[i % 5]
 
 
 def _read_clip(answer: Any, gradients: Gradients, max_norm: float) -> list[Any]:
@@ -98,7 +96,6 @@ def _read_clip(answer: Any, gradients: Gradients, max_norm: float) -> list[Any]:
 
 
 CLIP = Exercise(
-    name="clip",
     moved=judge.anything_moved,
     asks="(gradients, max_norm) -> list of tensors, whose common norm is at most max_norm",
     right=right_clip,
@@ -144,7 +141,7 @@ def right_adamw(
     return weight, m, v
 
 
-def _adamw_cases() -> list[Inputs]:
+def _adamw_cases() -> Iterator[Inputs]:
     """First steps that can be done by hand, a gradient of 0, a tiny one, then later steps."""
     generator = torch.Generator().manual_seed(10)
 
@@ -153,11 +150,9 @@ def _adamw_cases() -> list[Inputs]:
         return sign * torch.randint(low, 9, (size,), generator=generator).float()
 
     zero = torch.zeros(1)
-    cases: list[Inputs] = [
-        (zero + 1, zero + 2, zero, zero, 1, 0.1, 0.5),
-        (zero + 1, zero, zero, zero, 1, 0.1, 0.5),
-        (zero, zero + 0.001, zero, zero, 1, 1.0, 0.0),
-    ]
+    yield zero + 1, zero + 2, zero, zero, 1, 0.1, 0.5
+    yield zero + 1, zero, zero, zero, 1, 0.1, 0.5
+    yield zero, zero + 0.001, zero, zero, 1, 1.0, 0.0
     for size, ts in ((1, (1, 2, 3)), (2, (1, 2, 3, 5, 10)), (6, (1, 2, 10, 100))):
         for t in ts:
             for rate, decay in ((0.1, 0.5), (1.0, 0.1), (0.5, 0.5), (1.0, 0.0)):
@@ -165,8 +160,7 @@ def _adamw_cases() -> list[Inputs]:
                 for now in range(1, t):
                     _, m, v = right_adamw(weight, whole(2, size), m, v, now, rate, decay)
                 m, v = m.round(decimals=3), v.round(decimals=3)
-                cases.append((weight, whole(2, size), m, v, t, rate, decay))
-    return cases
+                yield weight, whole(2, size), m, v, t, rate, decay
 
 
 _read_adamw = parts("weight, m, v", like("weight"), like("m"), like("v"))
@@ -179,7 +173,6 @@ def _averages_first(answer: Any, *inputs: Any) -> tuple[list[Any], list[Any]]:
 
 
 ADAMW = Exercise(
-    name="adamw",
     asks="(weight, gradient, m, v, t, rate, decay) -> (weight, m, v); t counts from 1. Right is "
     "one step of torch.optim.AdamW with betas 0.9 and 0.999 and eps 1e-8",
     right=right_adamw,
@@ -227,19 +220,18 @@ def right_training_cost(
     return hours, hours * price
 
 
-def _cost_cases() -> list[Inputs]:
+def _cost_cases() -> Iterator[Inputs]:
     pick = random.Random(11).choice
-    cases: list[Inputs] = [(10**6, 3 * 10**6, 10**10, 0.4, 4.0)]
+    yield 10**6, 3 * 10**6, 10**10, 0.4, 4.0
     for scale in [1] * 13 + [10] * 13 + [100] * 13:
         parameters, tokens = pick((1, 2, 4, 11)) * scale * 10**6, pick((5, 7, 12)) * scale * 10**7
         speed = pick((1, 2, 5)) * scale * 10**11
-        cases.append((parameters, tokens, speed, pick((0.2, 0.25, 0.4, 0.8)), pick((0.3, 2.0))))
+        yield parameters, tokens, speed, pick((0.2, 0.25, 0.4, 0.8)), pick((0.3, 2.0))
     # BERT-base, by the paper's numbers: 128,000 tokens a batch, 1,000,000 times
-    return [*cases, (110 * 10**6, 128 * 10**9, 10**15, 0.4, 2.5)]
+    yield 110 * 10**6, 128 * 10**9, 10**15, 0.4, 2.5
 
 
 TRAINING_COST = Exercise(
-    name="training_cost",
     asks="(parameters, tokens, operations_per_second, share, price) -> (hours, money). Count 6 "
     "operations per parameter and token, at share of the chip's best speed",
     right=right_training_cost,
@@ -350,11 +342,9 @@ def right_resume_test(trainer: type[Any]) -> bool:
 
 
 RESUME_TEST = TestExercise(
-    name="resume_test",
     asks="(trainer) -> bool, true if its runs resume exactly. trainer is a class: trainer() starts "
     "a run, .step() does a step, .save() returns a state, trainer.load(state) goes on from it, "
     ".weights() returns a copy of the weights",
-    argument="trainer",
     thing="trainer",
     start="whole = trainer(), and some steps without a break. A run that is saved halfway must end "
     "with the same weights.",

@@ -28,7 +28,6 @@ def _rollout_cases() -> list[Inputs]:
 
 
 ROLLOUT = Exercise(
-    name="rollout",
     asks="weights (L, A, S, S) -> (S, S): attention followed through all layers",
     right=heads.rollout,
     cases=_rollout_cases,
@@ -78,7 +77,6 @@ def _find_cases() -> list[Inputs]:
 
 
 FIND_HEAD = Exercise(
-    name="find_head",
     asks="(weights, queries, keys) -> (layer, head): the head that finds a relation best",
     right=right_find_head,
     cases=_find_cases,
@@ -124,7 +122,6 @@ def _refute_cases() -> Iterator[Inputs]:
 
 
 REFUTES = Exercise(
-    name="refutes",
     asks="(own, new, before, after) -> bool: does this refute that the attention is why?",
     right=right_refutes,
     cases=_refute_cases,
@@ -182,9 +179,7 @@ def right_rollout_test(rollout: Rollout) -> bool:
 
 
 ROLLOUT_TEST = TestExercise(
-    name="rollout_test",
     asks="a test, (rollout) -> bool: it is shown right rollouts and broken ones",
-    argument="rollout",
     thing="rollout",
     start="make weights (2, 2, 3, 3) whose rows sum to 1, work the answer out with loops, compare.",
     right=(("with matrices", heads.rollout), ("with loops", by_loops)),

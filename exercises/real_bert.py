@@ -12,7 +12,7 @@ from bertedu.model.bert import Bert
 from bertedu.model.checkpoints import load_weights
 from bertedu.model.config import BertConfig
 from bertedu.model.hugging_face import hugging_face_name
-from exercises.judge import Exercise, Inputs, UnreadableError, kind_of, offered, whole
+from exercises.judge import Exercise, Inputs, UnreadableError, kind_of, offered, undisturbed, whole
 from exercises.museum import TestExercise
 
 # vocabulary, size, layers, heads, inner size, longest text
@@ -60,7 +60,6 @@ def _read_name(answer: Any, *_: Any) -> str:
 
 
 OUR_NAME = Exercise(
-    name="our_name",
     asks="(theirs) -> ours, the name of a tensor of the encoder",
     right=right_our_name,
     cases=_name_cases,
@@ -110,7 +109,6 @@ def _gap_cases() -> list[Inputs]:
 
 
 FIRST_WRONG = Exercise(
-    name="first_wrong",
     asks="(gaps, tolerance) -> int, the first rung that is wrong, or -1",
     right=right_first_wrong,
     cases=_gap_cases,
@@ -146,8 +144,7 @@ def published_bert(seed: int = 0) -> tuple[Tensors, Callable[..., Tensor]]:
     The second is ``right(ids, segment_ids) -> C``, (B, S), (B, S) -> (B, 8), for ids below 30,
     segments 0 and 1 and at most 12 tokens. As after real training, no number in the tensors is 0.
     """
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(seed)
+    with undisturbed(seed), torch.no_grad():
         bert = Bert(PLAY).eval()
         for parameter in bert.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.5)
@@ -193,9 +190,7 @@ def right_loader_test(loader: Callable[[Tensors], Bert]) -> bool:
 
 
 LOADER_TEST = TestExercise(
-    name="loader_test",
     asks="(loader) -> bool, a test of functions that make a `Bert` of published tensors",
-    argument="loader",
     thing="loader",
     start="tensors, right = check.published_bert(), and random ids of shape (4, 12).",
     right=(("as a loop over the parameters", _by_hand), ("with load_weights", right_loader)),

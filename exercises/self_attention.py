@@ -38,16 +38,14 @@ def right_scores(query: Tensor, key: Tensor) -> Tensor:
     return query @ key.T
 
 
-def _scores_cases() -> list[Inputs]:
+def _scores_cases() -> Iterator[Inputs]:
     generator = torch.Generator().manual_seed(11)
     sizes = ((1, 1, 2), (1, 2, 2), (2, 2, 2), (2, 3, 2), (3, 3, 4), (3, 4, 5))
-    return [
-        (_grid(generator, n, d), _grid(generator, m, d)) for n, m, d in sizes for _ in range(20)
-    ]
+    for n, m, d in sizes:
+        yield from ((_grid(generator, n, d), _grid(generator, m, d)) for _ in range(20))
 
 
 SCORES = Exercise(
-    name="scores",
     asks="(query (n, d), key (m, d)) -> (n, m), all dot products, not scaled",
     right=right_scores,
     cases=_scores_cases,
@@ -109,7 +107,6 @@ class _ByHand(Exercise):
 
 
 SOFTMAX = _ByHand(
-    name="softmax",
     asks="(scores (n, m)) -> weights (n, m): rows sum to 1, even for scores of 1000",
     right=right_softmax,
     cases=_softmax_cases,
@@ -177,7 +174,6 @@ def _attention_difference(inputs: Inputs, mine: Any, right: Any) -> str:
 
 
 ATTENTION = Exercise(
-    name="attention",
     asks="(query, key, value (S, d), mask (S, S)) -> (mixed (S, d), weights (S, S)). mask is bool, "
     "true where a query (row) may see a key (column)",
     right=right_attention,
@@ -238,7 +234,6 @@ def _numbered(*shape: int) -> Tensor:
 
 
 SPLIT_HEADS = Exercise(
-    name="split_heads",
     asks="(x (B, S, H), heads) -> (B, A, S, d); head a holds numbers a·d to a·d + d - 1",
     right=right_split_heads,
     cases=lambda: [(_numbered(b, s, a * d), a) for b, a, s, d in HEAD_SHAPES],
@@ -257,7 +252,6 @@ SPLIT_HEADS = Exercise(
     """,
 )
 JOIN_HEADS = Exercise(
-    name="join_heads",
     asks="(x (B, A, S, d)) -> (B, S, H), which undoes split_heads",
     right=right_join_heads,
     cases=lambda: [(_numbered(*shape),) for shape in HEAD_SHAPES],
@@ -292,7 +286,6 @@ def _read_mask(answer: Any, length: int) -> tuple[str, list[Any]]:
 
 
 CAUSAL_MASK = Exercise(
-    name="causal_mask",
     asks="(length) -> bool (S, S): true where row i may see column j, that is j <= i",
     right=right_causal_mask,
     cases=lambda: [(length,) for length in range(1, 9)],
@@ -367,10 +360,8 @@ def right_leak_test(layer: Layer) -> bool:
 
 
 LEAK_TEST = TestExercise(
-    name="leak_test",
     asks="(layer) -> bool, true if it is a right attention. layer(x (S, H), real (S,), direction, "
     "dropout=0.0) returns mixed (S, H), weights (S, S)",
-    argument="layer",
     thing="attention",
     start='layer(x, real, "left-to-right") before and after you change the last word of x.',
     right=(

@@ -9,7 +9,7 @@ from torch import Tensor
 from bertedu.analysis.fill import fill_blanks
 from bertedu.model.attention import attention_mask
 from bertedu.model.config import DIRECTIONS
-from exercises.judge import Exercise, Inputs, number, parts, read_wholes, shaped
+from exercises.judge import Exercise, Inputs, parts, read_wholes, shaped
 
 
 def right_top_words(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -27,7 +27,6 @@ def _top_cases() -> Iterator[Inputs]:
 
 
 TOP_WORDS = Exercise(
-    name="top_words",
     asks="(logits (V,), k) -> (ids (k,), probabilities (k,)), most likely first",
     right=right_top_words,
     cases=_top_cases,
@@ -67,11 +66,9 @@ def right_chance(vocab_size: int) -> float:
 
 
 CHANCE = Exercise(
-    name="chance",
     asks="(vocab_size) -> float, the loss of guessing evenly, in nats",
     right=right_chance,
     cases=lambda: [(size,) for size in (2, 3, 5, 10, 100, 8192, 30522)],
-    read=number,
     tried="7 vocabularies, from 2 words to the 30,522 of the published BERT.",
     start="the probability that an even guess gives the right word. The loss is -ln of it.",
     mistakes="""
@@ -98,15 +95,9 @@ def right_which_can_see(position: int, length: int, direction: str) -> set[int]:
 
 
 WHICH_CAN_SEE = Exercise(
-    name="which_can_see",
     asks="(position, length, direction) -> set of positions that a token may look at",
     right=right_which_can_see,
-    cases=lambda: [
-        (position, length, direction)
-        for length in range(1, 7)
-        for position in range(length)
-        for direction in DIRECTIONS
-    ],
+    cases=lambda: [(p, n, d) for n in range(1, 7) for p in range(n) for d in DIRECTIONS],
     read=lambda answer, *_: sorted({*read_wholes(answer, things="positions", thing="a position")}),
     differ=lambda inputs, mine, right: f"Yours gives {set(mine)}; it should give {set(right)}.",
     tried="every position of every length up to 6, in three directions.",

@@ -14,7 +14,7 @@ from bertedu.text.tokenization import (
     best_merge,
     longest_first,
 )
-from exercises.judge import Exercise, Inputs, UnreadableError, number, parts, read_wholes, whole
+from exercises.judge import Exercise, Inputs, UnreadableError, parts, read_wholes, whole
 
 Words = list[tuple[list[str], int]]  # each word as its pieces, with how often it occurs
 
@@ -53,11 +53,9 @@ def _score_cases() -> Iterator[Inputs]:
 
 
 PAIR_SCORE = Exercise(
-    name="pair_score",
     asks="(words, left, right) -> float; words is a list of (pieces, count)",
     right=right_pair_score,
     cases=_score_cases,
-    read=number,
     tried="90 random vocabularies of one to three words.",
     start="three counts: left, right, and right directly after left. Each word counts as often "
     "as it occurs.",
@@ -99,7 +97,6 @@ def _merge_cases() -> Iterator[Inputs]:
 
 
 MERGE_PIECES = Exercise(
-    name="merge_pieces",
     asks="(pieces, left, right) -> pieces with every such pair joined",
     right=right_merge_pieces,
     cases=_merge_cases,
@@ -160,7 +157,6 @@ def _cut_cases() -> Iterator[Inputs]:
 
 
 CUT_WORD = Exercise(
-    name="cut_word",
     asks='(word, vocab) -> pieces, the longest match first, or ["[UNK]"]',
     right=right_cut_word,
     cases=_cut_cases,
@@ -214,7 +210,6 @@ def _pair_cases() -> list[Inputs]:
 
 
 ENCODE_PAIR = Exercise(
-    name="encode_pair",
     asks="(first, second) -> (tokens, segment_ids) of two lists of tokens",
     right=right_encode_pair,
     cases=_pair_cases,
@@ -310,7 +305,6 @@ def _read_text(answer: Any, *_: Any) -> str:
 
 
 DECODE = Exercise(
-    name="decode",
     asks="(tokens) -> text: pieces joined, special tokens left out",
     right=right_decode,
     cases=lambda: [(text.split(),) for text in _TEXTS],

@@ -214,7 +214,8 @@ function drawMachine(root, bert, data) {
   back.onclick = () => go(-1);
   next.onclick = () => go(1);
   const where = make(walk, "span", { class: "soft" });
-  const stage = make(right, "section", { class: "stage", tabindex: "0", "aria-label": "the step" });
+  const stage = make(right, "div", // a section would be a slide of its own to reveal.js
+    { class: "stage", role: "region", tabindex: "0", "aria-label": "the step" });
   const told = make(stage, "div", { "aria-live": "polite" });
   const board = make(stage, "div");
   const pointing = make(right, "p", { class: "own framed" });
@@ -380,7 +381,8 @@ function drawMachine(root, bert, data) {
   field.oninput = compute;
   new ResizeObserver(repaint).observe(stage);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
-  new MutationObserver(repaint).observe(document.body, { attributeFilter: ["data-jp-theme-light"] });
+  new MutationObserver(repaint).observe(document.documentElement, // JupyterLab's theme, the site's
+    { attributeFilter: ["data-jp-theme-light", "data-theme"], subtree: true });
   compute();
   return { state, go, change, bert };
 }

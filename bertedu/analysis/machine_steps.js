@@ -28,7 +28,7 @@ const STEPS = [
     },
   },
   {
-    part: "input", name: "three sums",
+    part: "input", name: "embedding sum",
     title: () => "Which piece, in which text, where: three vectors, added",
     says: (c) => `Row ${c.ids[c.token]} of the token table, row ${c.segments[c.token]} of the `
       + `segment table, row ${c.token} of the position table; ${c.H} numbers each.`,

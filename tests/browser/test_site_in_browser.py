@@ -100,6 +100,17 @@ def test_the_machine_computes_with_weights_that_lie_beside_the_page(
     page.wait_for_selector(".bertedu-machine h3", state="attached", timeout=60_000)
 
 
+def test_the_machine_is_painted_anew_when_the_theme_changes(visit: Callable[[str], Any]) -> None:
+    page = visit("notebooks/04_encoder.html")
+    page.locator(".bertedu-machine button", has_text="embedding sum").click(timeout=60_000)
+    pixels = "document.querySelector('.bertedu-machine .strips canvas').toDataURL()"
+    before = page.evaluate(pixels)
+    page.locator(".theme-switch-button").first.click()
+    page.locator(".dropdown-menu.show").get_by_text("Dark").click()
+    assert page.locator("html[data-theme=dark]").count() == 1
+    page.wait_for_function(f"(before) => {pixels} !== before", arg=before)
+
+
 def test_a_link_to_the_glossary_lands_on_its_entry(visit: Callable[[str], Any]) -> None:
     page = visit("notebooks/03_self_attention.html")
     page.locator(".bd-article a[href*='glossary.html#']", has_text="softmax").first.click()

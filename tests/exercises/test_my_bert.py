@@ -145,7 +145,7 @@ def test_with_the_weights_of_bert_mini_it_fills_a_blank_as_bert_mini_does(
 ) -> None:
     model, tokenizer = bertedu.load("bert-mini")
     mine = my_bert.build("bert-mini")
-    assert capsys.readouterr().out == f"Your BERT. All its {ALL} parts are yours.\n"
+    assert capsys.readouterr().out == f"Your BERT. All {ALL} of its parts are yours.\n"
     text = "Café owners, I ask the ___ to pass this bill in [MASK]."
     here, there = mine.fill(text), fill_blanks(model, tokenizer, text)
     assert [[g.word for g in some] for some in here] == [[g.word for g in some] for some in there]
@@ -229,7 +229,8 @@ def test_where_nothing_is_solved_ours_is_used(place: Path, model: BertForPreTrai
     assert repr(my_bert.board()).count("·") == ALL + 1  # and once where it is explained
     vocab = [*SPECIAL_TOKENS, *map(str, range(8187))]
     said = verdict(lambda _: my_bert.build(model, vocab) and None, None)
-    assert said == f"Your BERT. All its {ALL} parts are ours.\n"
+    none = f"Its {ALL} parts are still the course's; each one you solve becomes your own."
+    assert said == f"Your BERT. {none}\n"
     assert verdict(named_part, None).startswith("gelu: ours, until")
     assert apart(my_bert.build(model, vocab), model) < 1e-5
 
@@ -241,7 +242,7 @@ def named_part(_: None) -> None:
 def test_one_part_alone_is_used_and_named(model: BertForPreTraining) -> None:
     solve("gelu")
     said = verdict(lambda _: my_bert.build("bert-L2H128") and None, None)
-    assert said == f"Your BERT. 1 of its {ALL} parts is yours: gelu. The rest is ours.\n"
+    assert said == f"Your BERT. 1 of its {ALL} parts is yours: gelu. The rest are ours.\n"
     assert verdict(named_part, None) == "gelu: yours\n"
     assert my_bert.part("gelu").__name__ == "my_gelu"
 

@@ -79,10 +79,11 @@ def with_yours(text: str, yours: list[str]) -> str:
         text = text.replace(f"· {name} ", f"✓ {name} ")
         text = text.replace(f"Switched on: {name}, ours", f"Switched on: {name}, yours")
     kept = [name for name in my_bert.EXERCISES if name in yours]
-    some = f"{len(kept)} of its {ALL} parts are yours: {', '.join(kept)}. The rest is ours."
-    some = f"All its {ALL} parts are yours." if len(kept) == ALL else some
+    none = f"Its {ALL} parts are still the course's; each one you solve becomes your own."
+    some = f"{len(kept)} of its {ALL} parts are yours: {', '.join(kept)}. The rest are ours."
+    some = {0: none, ALL: f"All {ALL} of its parts are yours."}.get(len(kept), some)
     legend = "✓ yours" + ", · still ours" * (len(kept) < ALL)
-    text = text.replace(f"All its {ALL} parts are ours.", some).replace("· still ours", legend)
+    text = text.replace(none, some).replace("· still ours", legend)
     return text.replace(f"0 of {ALL} parts", f"{len(kept)} of {ALL} parts")
 
 

@@ -17,7 +17,7 @@ function fit(unit, room) {
   scale(unit, 1);
   for (const pre of unit.querySelectorAll(".jp-RenderedText pre")) {
     pre.style = "";
-    const share = 0.99 * pre.clientWidth / pre.scrollWidth;
+    const share = 0.995 * pre.clientWidth / pre.scrollWidth;
     if (share < 0.98) pre.style.fontSize = TYPE * Math.max(share, LEAST) + "px";
     if (share < LEAST) pre.style.whiteSpace = "pre-wrap";
   }
@@ -47,8 +47,11 @@ function cut(section) {
     const rest = units.slice(at), more = rest.reduce((sum, one) => sum + height(one), 0);
     const small = [...shown, ...rest].some((one) => one.querySelector("pre[style*=font-size]"));
     if (shown.length && !shrunk && !small && more > left && more < left + 90) {
-      const share = HIGH / (HIGH - left + more) - 0.005;
-      for (const one of [...shown, ...rest]) scale(one, one.style.zoom * share);
+      const all = [...shown, ...rest], total = () => all.reduce((sum, one) => sum + height(one), 0);
+      const space = left + total() - more;
+      all.forEach((one) => one.classList.add("tight")); // first, lines closer together
+      const share = Math.min(1, space / total() - 0.005);
+      for (const one of all) scale(one, one.style.zoom * share);
       left = shown.reduce((sum, one) => sum - height(one), HIGH);
       shrunk = true;
     }

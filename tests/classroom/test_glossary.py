@@ -9,7 +9,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from exercises.glossary import EVERYDAY, FIRST_MET, NOTEBOOKS, first_use, linked, located
+from classroom.glossary import EVERYDAY, FIRST_MET, NOTEBOOKS, first_use, linked, located
 
 TEXT = (NOTEBOOKS / "glossary.md").read_text(encoding="utf-8")
 ENTRIES = dict(entry.split("\n", 1) for entry in re.split("^## ", TEXT, flags=re.MULTILINE)[1:])
@@ -33,7 +33,7 @@ def test_no_term_is_defined_by_itself(term: str) -> None:
 
 
 def test_every_term_is_where_its_entry_says_and_a_moved_one_is_noticed() -> None:
-    """Not up to date? `python -m exercises.glossary` looks the sections up again."""
+    """Not up to date? `python -m classroom.glossary` looks the sections up again."""
     assert len(FIRST_MET.findall(TEXT)) == len(ENTRIES)
     assert located(TEXT) == TEXT
     with pytest.raises(ValueError, match="'perplexity' does not occur in notebook 01"):

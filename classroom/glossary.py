@@ -1,6 +1,6 @@
 """Links between the notebooks and their glossary.
 
-`python -m exercises.glossary notebooks/a1_*.ipynb` writes into the glossary where each term is
+`python -m classroom.glossary notebooks/a1_*.ipynb` writes into the glossary where each term is
 first met, and links the first use of each term in the notebooks named.
 """
 
