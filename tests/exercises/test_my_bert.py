@@ -25,7 +25,7 @@ from bertedu.model.variants.rotary import modern_bert
 from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.toy import toy_ids, toy_losses, toy_questions
-from bertedu.text.tokenization import SPECIAL_TOKENS
+from bertedu.text.tokenization import SEP_ID, SPECIAL_TOKENS
 from bertedu.text.toy_language import ToyLanguage
 from exercises import check, my_bert
 from exercises.assembly import MyBert
@@ -317,6 +317,12 @@ def test_it_writes_what_the_package_writes() -> None:
     the = tokenizer.token_to_id("the")
     mine.part.next_token = lambda scores, *_: torch.eye(len(scores))[the]  # it is the part's turn
     assert mine.write("The river", 2) == "the river the the"
+    offered: list[Tensor] = []
+    mine.part.next_token = lambda scores, *_: offered.append(scores) or torch.eye(len(scores))[the]
+    mine.write("The river", 1)
+    # Of the special tokens only [SEP], the end, may be drawn; that is not for the part to see to.
+    assert offered[0][:5].isfinite().tolist() == [i == SEP_ID for i in range(5)]
+    assert offered[0][5:].isfinite().all()
     with pytest.raises(ValueError, match="only a left-to-right model writes"):
         my_bert.build("bert-L2H128").write("the", 1)
 
