@@ -705,10 +705,11 @@ def python_lines(name: str) -> int:
 def test_the_house_does_not_grow() -> None:
     """Lines with blanks and docstrings: more of them is a decision, made here and explained.
 
-    The exercises grew by the ideas of notebooks 17 and 18 that a learner's own BERT switches on.
+    The exercises grew by the ideas of notebooks 17 and 18 that a learner's own BERT switches on,
+    the experiments by ERNIE on real text.
     """
     assert python_lines("bertedu") <= 13_738
-    assert python_lines("experiments") <= 2_365
+    assert python_lines("experiments") <= 2_528
     assert python_lines("exercises") <= 8_005
     assert python_lines("classroom") <= 1_410
 
