@@ -708,7 +708,7 @@ def test_the_house_does_not_grow() -> None:
     Of the exercises, the parts of a learner's own BERT are 711, and what came after BERT 523.
     """
     assert python_lines("bertedu") <= 13_741
-    assert python_lines("experiments") <= 2_449
+    assert python_lines("experiments") <= 2_612
     assert python_lines("exercises") <= 7_729
     assert python_lines("classroom") <= 1_508
 
