@@ -117,7 +117,7 @@ def loss_of(model: BertForPreTraining, text: Tensor, arm: str, dice: torch.Gener
     return nats + asked if arm == CAPITALS else nats
 
 
-def told(model: BertForPreTraining, text: Tensor) -> dict[str, float]:
+def capital_accuracy(model: BertForPreTraining, text: Tensor) -> dict[str, float]:
     """Return the share of capitals told right, and that of always saying that there is none."""
     hidden, selected = hide(text, CAPITALS, torch.Generator().manual_seed(0))
     with evaluating(model):
@@ -154,7 +154,7 @@ def run(arm: str, seed: int) -> Iterator[Row]:
         train(model, partial(loss_of, model, read("train"), arm), seed, STEPS, PEAK)
     tuned = [tagged(model.bert, TUNINGS * seed + number) for number in range(TUNINGS)]
     values = {name: float(np.mean([scores[name] for scores in tuned])) for name in MEASURES}
-    values |= told(model, read("dev")) if arm == CAPITALS else {}
+    values |= capital_accuracy(model, read("dev")) if arm == CAPITALS else {}
     yield from ({"measure": name, "value": round(value, 5)} for name, value in values.items())
 
 

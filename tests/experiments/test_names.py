@@ -20,11 +20,11 @@ from experiments.names import (
     SINGLE,
     TOKENIZER,
     WHOLE,
+    capital_accuracy,
     capitals,
     hide,
     loss_of,
     phrases,
-    told,
     windows,
 )
 from experiments.tag_placement import look_up
@@ -172,7 +172,7 @@ def test_the_head_is_scored_on_what_is_asked() -> None:
     with torch.no_grad():
         model.nsp.classifier.weight.zero_()
         model.nsp.classifier.bias.copy_(torch.tensor([1.0, 0.0]))  # always says: no capital
-    scores = told(model, rows)
+    scores = capital_accuracy(model, rows)
     asked = rows[2][rows[2] != NO_TARGET]
     assert scores["capitals, always lower case"] == pytest.approx(
         (asked == 0).float().mean().item()
@@ -181,7 +181,7 @@ def test_the_head_is_scored_on_what_is_asked() -> None:
     assert min(split) <= scores["capitals, always lower case"] <= max(split)
     with torch.no_grad():
         model.nsp.classifier.bias.copy_(torch.tensor([0.0, 1.0]))
-    turned = told(model, rows)
+    turned = capital_accuracy(model, rows)
     for name in ("capitals, visible", "capitals, hidden"):
         assert turned[name] == pytest.approx(1 - scores[name])
 
@@ -208,6 +208,23 @@ def test_who_marks_what_training_marked_finds_known_names_and_no_new_ones(
         )
         scores = names.tagged(tiny().bert, 0)
         assert scores == {"F1": pytest.approx(f1), "known names": 1, "new names": new}
+
+
+def test_a_model_is_trained_on_training_articles_and_capitals_are_scored_on_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    of = {"train": toy_rows(), "dev": toy_rows()[:, :5]}
+    trained: list[torch.Tensor] = []
+    monkeypatch.setattr(names, "load_checkpoint", lambda _: tiny())
+    monkeypatch.setattr(names, "read", of.__getitem__)  # fails for test articles
+    monkeypatch.setattr(names, "train", lambda _, loss, *__: trained.append(loss.args[1]))
+    monkeypatch.setattr(names, "tagged", lambda *_: dict.fromkeys(names.MEASURES, 0.5))
+    scored: list[torch.Tensor] = []
+    monkeypatch.setattr(names, "capital_accuracy", lambda _, text: scored.append(text) or {})
+    for arm in ARMS:
+        list(names.run(arm, 0))
+    assert [text is of["train"] for text in trained] == [True] * 3  # all but the first arm
+    assert [text is of["dev"] for text in scored] == [True]
 
 
 def test_every_arm_was_run_with_three_seeds() -> None:

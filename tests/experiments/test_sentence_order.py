@@ -55,9 +55,14 @@ def test_the_loss_is_that_of_the_labels_and_reads_the_order() -> None:
 
 
 def test_the_model_that_is_asked_for_the_order_learns_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = pairs()
+    made, splits = pairs(), list[str]()
+
+    def pairs_of(split: str) -> tuple[dict[str, list[Pair]], torch.Tensor]:
+        splits.append(split)
+        return made, torch.arange(40) // 4
+
     monkeypatch.setattr(module, "load_named", lambda name: (BertForPreTraining(CONFIG), None))
-    monkeypatch.setattr(module, "pairs_of", lambda split: (made, torch.arange(40) // 4))
+    monkeypatch.setattr(module, "pairs_of", pairs_of)
     monkeypatch.setattr(module, "STEPS", 60)
     monkeypatch.setattr(module, "RATE", 3e-3)
 
@@ -65,7 +70,17 @@ def test_the_model_that_is_asked_for_the_order_learns_it(monkeypatch: pytest.Mon
         return {row["kind"]: row["ranked_right"] for row in module.run(question, 0)}
 
     assert right("SOP")["swapped"] > 0.95
+    assert splits == ["train", "test"]
     assert right("as it is")["swapped"] < 0.8
+    assert splits[2:] == ["test"]
+
+
+def test_pairs_are_of_the_articles_of_one_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "DEFAULT_CORPORA", ("encyclopedia",))
+    monkeypatch.setattr(module, "spoil_pairs", lambda documents, _: documents)
+    for split in ("train", "test"):
+        documents = module.pairs_of.__wrapped__(split)
+        assert {document.split for document in documents} == {split}
 
 
 def test_the_committed_rows_are_of_three_trainings_of_each_question() -> None:
