@@ -67,6 +67,10 @@ def test_the_front_page_leads_to_every_notebook(visit: Callable[[str], Any]) -> 
 def test_the_search_finds_attention(visit: Callable[[str], Any]) -> None:
     page = visit("search.html?q=attention")
     page.wait_for_selector("#search-results li a[href*='03_self_attention']", state="attached")
+    assert page.locator("#search-results li a").count() > 3
+    page = visit("search.html?q=zyzzyva")  # what the course does not speak of
+    page.get_by_text("did not match any documents").wait_for()
+    assert page.locator("#search-results li a").count() == 0
 
 
 def test_formulas_are_drawn(visit: Callable[[str], Any]) -> None:
@@ -87,17 +91,28 @@ def test_a_toy_reacts(visit: Callable[[str], Any]) -> None:
     toy = page.locator(".bertedu-play.alive:has(input[type=text], textarea)").first
     toy.wait_for()
     before = toy.inner_text()
-    toy.locator("input[type=text], textarea").first.fill("unbelievable tokenizers")
+    toy.locator("input[type=text], textarea").first.fill("ab 4")
     page.wait_for_function(
         "([toy, before]) => toy.innerText !== before", arg=[toy.element_handle(), before]
     )
+    # one pair of letters is left to join: four times together, and each four times
+    assert "q ##u" in before
+    assert "q ##u" not in toy.inner_text()
+    assert "a ##b\t4\t4 · 4\t0.250" in toy.inner_text()
 
 
 def test_the_machine_computes_with_weights_that_lie_beside_the_page(
     visit: Callable[[str], Any],
 ) -> None:
     page = visit("notebooks/04_encoder.html")
-    page.wait_for_selector(".bertedu-machine h3", state="attached", timeout=60_000)
+    machine = page.locator(".bertedu-machine")
+    machine.locator("h3").wait_for(state="attached", timeout=60_000)
+    machine.locator("button", has_text="embedding sum").click()
+    pixels = "document.querySelector('.bertedu-machine .strips canvas').toDataURL()"
+    of_one = page.evaluate(pixels)
+    machine.locator("input[type=text]").first.fill("the [MASK] sings")  # other words, other numbers
+    page.wait_for_function(f"(before) => {pixels} !== before", arg=of_one)
+    assert "no weights" not in machine.inner_text()
 
 
 def test_the_machine_is_painted_anew_when_the_theme_changes(visit: Callable[[str], Any]) -> None:
