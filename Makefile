@@ -139,5 +139,5 @@ site:  ## the course as a website in build/site: search, exercises, the package'
 
 clean:  ## remove caches and build/; .venv and data/ stay
 	@rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	@find bertedu classroom exercises tests benchmarks notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} + 2>/dev/null || true
+	@find bertedu classroom exercises experiments workshop tests benchmarks notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} + 2>/dev/null || true
 	@echo "clean: caches and build/ are gone. To start anew, remove .venv as well."

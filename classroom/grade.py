@@ -27,7 +27,7 @@ from classroom.asked import saved_verdicts as saved
 from classroom.referee import sign
 
 ROOT = Path(__file__).parents[1]
-CODE = ("bertedu", "classroom", "exercises", "experiments")
+CODE = ("bertedu", "classroom", "exercises", "experiments", "workshop")
 WORDS = {"✓": "solved", "✗": "wrong", "…": "open"}  # best first; else "not judged"
 ORDER = [*WORDS.values(), "not judged"]
 REPORT = 1_000_000  # bytes; what a referee says takes some thousand

@@ -110,7 +110,7 @@ def contents(notebooks: dict[str, Any], deck: bool) -> str:
 
 def write(folder: Path, deck: bool = False) -> None:
     """Write every notebook, the glossary, the reading list and a table of contents to a folder."""
-    from bertedu.analysis import play
+    from workshop import play
 
     for part in PARTS if deck else ("mathjax",):
         take_along(part, folder)

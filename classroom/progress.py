@@ -60,7 +60,7 @@ def what_next(path: Path, one: Asked) -> str:
 
 def kept_parts() -> str:
     """Say which parts of the learner's own BERT are kept."""
-    from exercises import my_bert  # loads torch, which takes seconds
+    from workshop import my_bert  # loads torch, which takes seconds
 
     kept = [name for name in my_bert.EXERCISES if (my_bert.folder() / f"{name}.py").is_file()]
     lacks = [name for name in my_bert.EXERCISES if name not in kept]

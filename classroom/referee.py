@@ -48,7 +48,8 @@ def speaker(key: str) -> Say:
 
 def our_modules() -> list[str]:
     """Return the names of the course's modules that are loaded."""
-    return [n for n in sys.modules if n.split(".")[0] in ("bertedu", "exercises", "experiments")]
+    ours = ("bertedu", "exercises", "experiments", "workshop")
+    return [n for n in sys.modules if n.split(".")[0] in ours]
 
 
 def judges(names: list[str]) -> tuple[dict[str, Any], list[str]]:

@@ -597,7 +597,10 @@ def describe_error(name: str, error: BaseException) -> tuple[str, str]:
 _EXERCISES, _INSTALLED = Path(__file__).parent, Path(torch.__file__).parents[1]
 _NOT_THEIRS = tuple(
     str(folder.resolve()) + os.sep
-    for folder in (Path(os.__file__).parent, _INSTALLED, _EXERCISES, _EXERCISES.parent / "bertedu")
+    for folder in (
+        *(Path(os.__file__).parent, _INSTALLED, _EXERCISES),
+        *(_EXERCISES.parent / "bertedu", _EXERCISES.parent / "workshop"),
+    )
 )
 
 

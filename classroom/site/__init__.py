@@ -17,7 +17,7 @@ EXERCISE = re.compile(r"^\*\*(\d+)\. (.+) \((★[★☆]*), (\d+) minutes?\)\.?\
 GLOSSARY_LINK = re.compile(r"\[([^\]]+)\]\(glossary\.md#[^)]*\)")
 WIDGET = "application/vnd.jupyter.widget-view+json"
 # What learners call, though it is no room of the package.
-MET = ("bertedu", "exercises.check", "exercises.my_bert")
+MET = ("bertedu", "exercises.check", "workshop.my_bert")
 ROOMS = tuple(
     f"bertedu.{room}"
     for room in "text model model.variants pretraining finetuning analysis studies results".split()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from sphinx.cmd.build import build_main
 
-from bertedu.analysis import play
 from classroom.site import ROOT, prepare
+from workshop import play
 
 
 def main() -> int:

@@ -6,9 +6,9 @@ import pytest
 from tiny_course import ANSWERS, NAME, bertedu, save, tiny
 
 from classroom.asked import asked_in, course
-from exercises import my_bert
 from exercises.check import KNOWN
 from exercises.judge import pieces_of
+from workshop import my_bert
 
 
 def test_every_exercise_has_a_heading_with_stars_and_its_own_check() -> None:

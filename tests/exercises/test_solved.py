@@ -18,8 +18,9 @@ from nbclient import NotebookClient
 from nbval_tolerance import alike
 from verdicts import verdict, words
 
-from exercises import check, my_bert
+from exercises import check
 from exercises.judge import KNOWN, pieces_of
+from workshop import my_bert
 
 pytestmark = pytest.mark.nightly
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
@@ -115,7 +116,7 @@ def test_a_notebook_runs_with_the_learners_own_functions(path: Path, parts: Path
 def test_then_every_exercise_is_solved_and_every_part_is_the_learners() -> None:
     asked = [name for path in NOTEBOOKS for name in stubs(nbformat.read(path, 4).cells)]
     assert sorted(asked) == sorted(name for name, thing in KNOWN.items() if pieces_of(thing))
-    later = "from exercises import my_bert; my_bert.load(); print(my_bert.board())"
+    later = "from workshop import my_bert; my_bert.load(); print(my_bert.board())"
     board = subprocess.run([sys.executable, "-c", later], capture_output=True, text=True).stdout
     assert board.startswith(f"{ALL} of {ALL} parts of your BERT are yours.\n" * 2 + "01 "), board
     assert board.count("✓ ") == ALL + 1

@@ -27,11 +27,12 @@ from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.toy import toy_ids, toy_losses, toy_questions
 from bertedu.text.tokenization import SEP_ID, SPECIAL_TOKENS
 from bertedu.text.toy_language import ToyLanguage
-from exercises import check, my_bert
-from exercises.assembly import MyBert
+from exercises import check
 from exercises.judge import mistakes_of
-from exercises.my_bert import EXERCISES, OURS, SWITCHED, Ideas, Rows
 from exercises.patch import read_mistakes
+from workshop import my_bert
+from workshop.assembly import MyBert
+from workshop.my_bert import EXERCISES, OURS, SWITCHED, Ideas, Rows
 
 PARTS = list(EXERCISES)
 ALL = len(PARTS)

@@ -166,7 +166,7 @@ function softmax(scores) {
 
 // -- the model
 
-// `file` has config, vocab, shapes and base64, as bertedu/analysis/machine.py writes them.
+// `file` has config, vocab, shapes and base64, as workshop/machine.py writes them.
 function openBert({ config, vocab, shapes, base64 }) {
   const tensors = readTensors(base64, shapes);
   const { heads, layers, eps, direction } = config;

@@ -13,7 +13,6 @@ import torch
 
 from bertedu.analysis.attention_view import SCRIPT, attend, for_script
 from bertedu.analysis.leak import beyond_sum, states_of
-from bertedu.analysis.machine import write_tensors, write_weights
 from bertedu.finetuning.encoders import load_encoder
 from bertedu.finetuning.saving import FineTuned, say_answer
 from bertedu.model.config import ONE_WAY
@@ -26,6 +25,7 @@ from bertedu.pretraining.recipe import scheduled_rate
 from bertedu.text.fast_tokenizer import load_tokenizer, load_vocabulary
 from bertedu.text.tokenization import WordPiece, piece_name, train_wordpiece
 from bertedu.text.toy_language import ToyLanguage
+from workshop.machine import write_tensors, write_weights
 
 SHARED = Path(__file__).with_suffix(".js")
 BERT = SHARED.with_name("bert.js")

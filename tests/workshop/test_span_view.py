@@ -6,14 +6,6 @@ from html.parser import HTMLParser
 import pytest
 import torch
 
-from bertedu.analysis import span_view as module
-from bertedu.analysis.span_view import (
-    SpanView,
-    TextPiece,
-    question_browser,
-    question_html,
-    span_view,
-)
 from bertedu.finetuning.examples import Question
 from bertedu.finetuning.kinds import Answer, Classification
 from bertedu.finetuning.question_answering import QuestionAnswering, context_places
@@ -22,6 +14,14 @@ from bertedu.model.bert import Bert
 from bertedu.model.config import BertConfig
 from bertedu.model.features import BertFeatures
 from bertedu.text.fast_tokenizer import load_tokenizer
+from workshop import span_view as module
+from workshop.span_view import (
+    SpanView,
+    TextPiece,
+    question_browser,
+    question_html,
+    span_view,
+)
 
 TOKENIZER = load_tokenizer()
 TEXT = "Zoë <b>met</b> Al & Mira at a café in Kraków. "

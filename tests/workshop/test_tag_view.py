@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from bertedu.analysis.tag_view import TaggedText, tag_examples
 from bertedu.finetuning.examples import Tagged
+from workshop.tag_view import TaggedText, tag_examples
 
 TYPES = ("PLACE", "PERSON", "LIFE")
 WORDS = ("Mira", "Okonjo", "fed", "<geese>", "near", "Lake", "Vättern", "&", "Ume", ".")

@@ -13,13 +13,13 @@ import torch
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 
-from bertedu.analysis import schematics
-from bertedu.analysis.schematics import WIDTH, Drawing, input_sum, you_are_here
 from bertedu.analysis.views import BLUE
 from bertedu.model.attention import attention_mask
 from bertedu.model.config import Direction
 from bertedu.text.fast_tokenizer import load_vocabulary
 from bertedu.text.tokenization import WordPiece
+from workshop import schematics
+from workshop.schematics import WIDTH, Drawing, input_sum, you_are_here
 
 SVG = "{http://www.w3.org/2000/svg}"
 NOTEBOOKS = sorted(

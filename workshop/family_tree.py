@@ -1,7 +1,7 @@
 """The family of BERT as a dated drawing: what came before it, and what came after."""
 
-from bertedu.analysis.schematics import Drawing
 from bertedu.analysis.views import BLUE, ORANGE
+from workshop.schematics import Drawing
 
 COLUMNS = ("to 2017", "2018", "2019, to June", "2019, from July", "2020", "2024")
 FAMILY = {  # name -> first on arXiv (seq2seq: its first version), column, row, notebook

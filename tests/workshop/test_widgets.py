@@ -11,9 +11,15 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from nbconvert import HTMLExporter
 
-from bertedu.analysis import widgets as own
 from bertedu.analysis.fill import Guess, ask_readers, blank_logits, fill_blanks
-from bertedu.analysis.widgets import (
+from bertedu.model.bert import BertForPreTraining
+from bertedu.model.config import BertConfig
+from bertedu.model.elmo import ElmoForPreTraining
+from bertedu.text.corpus import Document
+from bertedu.text.fast_tokenizer import fast_tokenizer
+from bertedu.text.tokenization import SPECIAL_TOKENS
+from workshop import widgets as own
+from workshop.widgets import (
     bars_html,
     beat_bert,
     columns_html,
@@ -21,12 +27,6 @@ from bertedu.analysis.widgets import (
     make_puzzles,
     reader_bars,
 )
-from bertedu.model.bert import BertForPreTraining
-from bertedu.model.config import BertConfig
-from bertedu.model.elmo import ElmoForPreTraining
-from bertedu.text.corpus import Document
-from bertedu.text.fast_tokenizer import fast_tokenizer
-from bertedu.text.tokenization import SPECIAL_TOKENS
 
 NOTEBOOK = Path(__file__).parent.parent.parent / "notebooks" / "00_start_here.ipynb"
 WORDS = ["the", "a", "old", "dog", "cat", "bird", "barked", "purred", "sang", "in", "near", "big"]

@@ -32,7 +32,6 @@ from bertedu.model.config import BertConfig
 from bertedu.pretraining import next_sentence
 from bertedu.results.files import write_atomically
 from bertedu.text import tokenization
-from exercises.assembly import Ideas, MyBert, Rows
 from exercises.judge import (
     KEEPERS,
     KNOWN,
@@ -44,6 +43,7 @@ from exercises.judge import (
     undisturbed,
     whose,
 )
+from workshop.assembly import Ideas, MyBert, Rows
 
 __all__ = ["IDEAS", "PARTS", "Ideas", "Rows", "board", "build", "folder", "load", "part"]
 

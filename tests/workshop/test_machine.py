@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import torch
 
-from bertedu.analysis import machine
-from bertedu.analysis.machine import HERE, Machine, write_weights
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import save_checkpoint
 from bertedu.model.config import BertConfig
 from bertedu.text.fast_tokenizer import load_vocabulary, save_tokenizer
+from workshop import machine
+from workshop.machine import HERE, Machine, write_weights
 
 CONFIG = BertConfig(8192, 16, 2, 2, 32, 64, initializer_range=0.3)
 
@@ -133,7 +133,7 @@ def test_the_lines_of_python_stand_in_the_package() -> None:
     shown = re.findall(r"python: \[\s*([^\s,]+),\s*(.*?)\],\n", steps, re.DOTALL)
     assert len(shown) == steps.count("python:") == steps.count("title:") == 14
     for file, text in shown:
-        path = HERE.parent / names.get(file, file.strip('"'))
+        path = HERE.parent / "bertedu" / names.get(file, file.strip('"'))
         code = path.read_text(encoding="utf-8").splitlines()
         lines = [line.split("  #")[0].strip() for line in code]
         quoted = re.findall(r"\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'", text)

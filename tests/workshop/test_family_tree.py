@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from test_schematics import misplaced, strong, tree
 
-from bertedu.analysis.family_tree import COLUMNS, FAMILY, family_tree, left, middle, right
+from workshop.family_tree import COLUMNS, FAMILY, family_tree, left, middle, right
 
 
 def test_every_word_has_its_place() -> None:

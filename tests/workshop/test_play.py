@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 import torch
 
-from bertedu.analysis import play
-from bertedu.analysis.play import TOYS, Playground
 from bertedu.finetuning.encoders import load_encoder
 from bertedu.finetuning.kinds import Classification
 from bertedu.finetuning.saving import FineTuned
@@ -21,6 +19,8 @@ from bertedu.pretraining.recipe import scheduled_rate
 from bertedu.text.fast_tokenizer import load_vocabulary
 from bertedu.text.tokenization import WordPiece, train_wordpiece
 from bertedu.text.toy_language import ToyLanguage
+from workshop import play
+from workshop.play import TOYS, Playground
 
 FRESH = [["the", "dog", "barked"], ["a", "cat", "slept"]]
 EXACT = {"right only": 1.05, "both": 0.74, "left only": 1.2, "chance": 3.9}

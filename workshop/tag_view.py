@@ -4,9 +4,9 @@ import html
 from collections.abc import Sequence
 
 from bertedu.analysis.views import BLUE, GREEN, ORANGE
-from bertedu.analysis.widgets import Playable, show_one
 from bertedu.finetuning.examples import Tagged
 from bertedu.finetuning.tagging import entities
+from workshop.widgets import Playable, show_one
 
 # a color and a line under the words, so that types differ in black and white, too
 _LOOKS = ((BLUE, "solid"), (ORANGE, "dashed"), (GREEN, "double"), ("#555555", "dotted"))

@@ -10,12 +10,12 @@ import torch
 from tokenizers import Tokenizer
 
 from bertedu.analysis.views import BLUE, ORANGE
-from bertedu.analysis.widgets import Playable, show_one
 from bertedu.finetuning.collation import MAX_LENGTH
 from bertedu.finetuning.examples import Question
 from bertedu.finetuning.kinds import Answer
 from bertedu.finetuning.question_answering import QuestionAnswering, context_places
 from bertedu.finetuning.training import TaskModel, score_items
+from workshop.widgets import Playable, show_one
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""What a learner builds and plays with: a BERT of your own parts, toys, drawings, the machine."""
