@@ -132,6 +132,7 @@ GRIDS = {
         (
             Variant("both sides", BOTH, "fine-tuned" + MEAN),
             Variant("left alone", LEFT, "fine-tuned" + MEAN),
+            Variant("left alone, next words", NEXT, "fine-tuned" + MEAN),
             Variant("right alone", RIGHT, "fine-tuned" + MEAN),
             Variant("left alone + BiLSTM", LEFT, "fine-tuned + BiLSTM" + MEAN),
             Variant("left and right", PAIR, "fine-tuned" + MEAN),
