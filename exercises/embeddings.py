@@ -100,10 +100,6 @@ LAYER_NORM = Exercise(
       dim=0. Then a token's vector would depend on its neighbors. Each row is normalized by itself:
       dim=-1.
     | mean(-1, => mean(0,
-    ✗ the means are subtracted along the wrong axis: keepdim is missing.
-      x.mean(-1) is (S,), and is lined up with the columns. keepdim=True makes it (S, 1), and it is
-      lined up with the rows.
-    | .mean(-1, keepdim=True) => .mean(-1)
     """,
 )
 
@@ -195,9 +191,6 @@ INPUT_SUM = Exercise(
       position counts through the whole input, from [CLS] to the last [SEP], without a break. It is
       the segment vector that says which sentence a token is in.
     | torch.arange(length) => _restarted(segment_ids)
-    ✗ positions are counted from 1.
-      [CLS] is at position 0: use position[:S], or torch.arange(S).
-    | torch.arange(length) => torch.arange(1, length + 1)
     """,
 )
 
@@ -211,9 +204,6 @@ SINUSOIDS = Exercise(
     tried="9 tables, up to 12 positions and 12 columns.",
     start="torch.zeros(length, size), and two loops: over positions p and over even columns 2k.",
     mistakes="""
-    ✗ sine and cosine are swapped.
-      even columns are sines, odd ones cosines. At position 0, a row is 0, 1, 0, 1, …
-    | angle.sin(), angle.cos() => angle.cos(), angle.sin()
     ✗ all sines come first, then all cosines.
       torch.cat instead of torch.stack. Both orders exist: tensor2tensor and fairseq concatenate,
       the paper (Vaswani et al., 2017, section 3.5) and we interleave. A model does not care, for it
@@ -258,9 +248,6 @@ LAYER_PARAMETERS = Exercise(
       one layer norm instead of two, or a scale without a shift. There is a norm after attention
       and one after the feed-forward part, and each has H scales and H shifts.
     | 2 * 2 * => 2 *
-    ✗ only half of the feed-forward part is counted.
-      it is two maps: from H to inner, and back from inner to H.
-    | + (inner * hidden + hidden) =>
     ✗ attention has only three maps here: its output map is missing.
       query, key, value, and a fourth that mixes what the heads found.
     | 4 * (hidden => 3 * (hidden

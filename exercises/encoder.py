@@ -64,9 +64,6 @@ GELU = Exercise(
       it is no bug: Google's code for BERT has it. But it is off by up to 0.0005. The exact GELU is
       x·Φ(x) with torch.erf.
     | x * below => F.gelu(x, approximate="tanh")
-    ✗ this is Φ(x) alone: the x before it is missing.
-      Φ(x) says how much of x gets through. Multiply: x * Φ(x).
-    | x * below => below
     ✗ Φ lacks its 1/2, so the result is twice too large.
       1 + erf runs from 0 to 2, but a probability from 0 to 1: 0.5 * (1 + torch.erf(…)).
     | 0.5 * =>
@@ -111,9 +108,6 @@ FEED_FORWARD = Exercise(
       nn.Linear keeps a weight as (out, in), one row per output: multiply by W1.T and W2.T. In
       the square cases the shapes fit either way, and only the numbers tell.
     | .T =>
-    ✗ the input is added to the output.
-      the residual belongs to the layer, not to the feed-forward: return f(x) alone.
-    | return => return x +
     """,
 )
 
@@ -164,9 +158,6 @@ POST_NORM_LAYER = Exercise(
     in_place="x += … writes into the caller's x. Write x = x + …",
     solution=(EncoderLayer, right_post_norm_layer),
     mistakes="""
-    ✗ the residual around attention is missing.
-      norm_1(attention(x)) forgets x itself. Add first: norm_1(x + attention(x)).
-    | x + attention => attention
     ✗ the residual around feed-forward is missing.
       norm_2(y + feed_forward(y)). (graykode/nlp-tutorial leaves it out, and no shape shows it.)
     | y + feed => feed
@@ -177,10 +168,6 @@ POST_NORM_LAYER = Exercise(
       after the first step, go on with y: norm_2(y + feed_forward(y)). With x, attention's result
       reaches the output only through feed-forward.
     | y + feed => x + feed
-    ✗ a norm is missing.
-      two norms in each layer: norm_1 after the first sum, norm_2 after the second.
-    | norm_1( => (
-    | norm_2( => (
     """,
 )
 
@@ -203,10 +190,6 @@ PRE_NORM_LAYER = Exercise(
     ✗ the residual around attention is missing.
       x + attention(norm_1(x)): without x, the input is gone after one layer.
     | x + attention => attention
-    ✗ a norm is missing.
-      attention reads norm_1(x), feed-forward reads norm_2(y).
-    | norm_1( => (
-    | norm_2( => (
     """,
 )
 
@@ -235,23 +218,13 @@ POOLER = Exercise(
     ✗ the tanh is missing.
       without it C is only a linear map. torch.tanh brings every number into the range from -1 to 1.
     | torch.tanh(states[:, 0] @ W.T + b) => states[:, 0] @ W.T + b
-    ✗ this is the state of the first row, not of the first token.
-      states[0] is a whole sentence. The first token of every row: states[:, 0].
-    | states[:, 0] => states[0, : len(states)]
-    | states[:, 0] => states[0, 0].expand(len(states), -1)
     ✗ all tokens are averaged.
       that makes sentence vectors, too, and notebook 16 does it. BERT's pooler reads [CLS] alone:
       states[:, 0].
     | states[:, 0] => states.mean(1)
-    ✗ the last token is taken, not the first.
-      that is [SEP], or padding. [CLS] comes first: states[:, 0].
-    | [:, 0] => [:, -1]
     ✗ the weights are used the wrong way around.
       nn.Linear keeps a weight as (out, in): multiply by W.T.
     | W.T => W
-    ✗ the bias is missing.
-      nn.Linear adds b at the end: … @ W.T + b.
-    | + b =>
     """,
 )
 
@@ -285,9 +258,6 @@ LAYER_FLOPS = Exercise(
     ✗ attention has three maps in your count, not four.
       query, key, value, and the output map that joins the heads: 4 · 2·S·H².
     | 4 * ( => 3 * (
-    ✗ one map of the feed-forward is missing.
-      there are two, there and back: H → 4H and 4H → H, 2·S·H·4H each.
-    | forward = 2 * => forward =
     """,
 )
 
@@ -362,9 +332,6 @@ WORD_VECTOR = Exercise(
     ✗ the layer is one too low.
       states[0] is the input of layer 1, states[1] its output: states[layer].
     | [layer, => [layer - 1,
-    ✗ the last layer is taken, whichever layer was given.
-      states[-1] is the last one. Take states[layer].
-    | [layer, => [-1,
     """,
 )
 

@@ -41,13 +41,9 @@ SLOPE = Exercise(
       on a curve the slope changes with every step. Go as far to the left as to the right:
       f(w + h) - f(w - h), over 2h.
     | (f(w + h) - f(w - h)) / (2 * h) => (f(w + h) - f(w)) / h
-    | (f(w + h) - f(w - h)) / (2 * h) => (f(w) - f(w - h)) / h
     ✗ this is how much f rises, not how much it rises for each unit of w.
       divide by the distance from w - h to w + h, which is 2h.
     | / (2 * h) =>
-    ✗ the sign is wrong.
-      a slope is positive where f rises to the right: f(w + h) comes first.
-    | f(w + h) - f(w - h) => f(w - h) - f(w + h)
     """,
 )
 
@@ -78,16 +74,9 @@ DESCENT_STEP = Exercise(
     ✗ the learning rate is missing.
       a slope says which way and how steep, not how far. Use rate * gradient.
     | rate * gradient => gradient
-    ✗ all parameters move equally far.
-      you use only the sign of the gradient. Where the loss is steeper, the step must be longer.
-    | rate * gradient => rate * gradient.sign()
     ✗ this is the step, not the parameters after it.
       return w minus the step.
-    | w - rate * gradient => -rate * gradient
     | w - rate * gradient => rate * gradient
-    ✗ w is made smaller by the rate before the gradient is subtracted.
-      the rate belongs to the gradient: w - rate * gradient.
-    | w - rate * gradient => rate * (w - gradient)
     """,
 )
 
@@ -135,14 +124,5 @@ TRAINING_LOOP = Exercise(
     ✗ softmax is applied twice.
       F.cross_entropy takes logits, and applies softmax itself. Give it layer(x) as it is.
     | layer(x), y => layer(x).softmax(-1), y
-    ✗ this is the sum of the losses, not their mean.
-      then a larger batch would make larger steps. F.cross_entropy takes the mean by default.
-    | layer(x), y => layer(x), y, reduction="sum"
-    ✗ these are the losses after each step: the first one is missing.
-      record the loss that you called backward() on.
-    | losses.append(loss.item()) => losses.append(F.cross_entropy(layer(x), y).item())
-    ✗ the loss rises: each step goes uphill.
-      call loss.backward(), not (-loss).backward(), and leave out maximize=True.
-    | loss.backward() => (-loss).backward()
     """,
 )

@@ -93,12 +93,7 @@ MASKING = Exercise(
     | & (ids >= len(SPECIAL_TOKENS)) =>
     ✗ 80 % of all tokens become [MASK], not 80 % of the selected ones.
       group < 0.8 alone is not enough. Only selected tokens may change: selected & (group < 0.8).
-    | selected & => (ids >= 5) &
     | selected & (group < 0.8) => group < 0.8
-    ✗ every selected token becomes [MASK]: that is 100/0/0.
-      group is not used (or chance is used in its place). A model that only ever predicts at [MASK]
-      is lost when fine-tuning shows it none: mask only where group < 0.8.
-    | selected & (group < 0.8) => selected && group >= 0.8 => group >= 1
     ✗ no selected word is kept: that is 80/20/0.
       an else may be too wide. Random is 0.8 <= group < 0.9; from 0.9 on, the word stays.
     | group < 0.9 => group < 1
@@ -144,10 +139,6 @@ MLM_LOSS = Exercise(
       selected is not used; or it comes after the mean, where it cancels (as it once did in d2l-en).
       Pick positions first: logits[selected], labels[selected].
     | logits[selected], labels[selected] => logits.flatten(0, 1), labels.flatten()
-    ✗ every position but padding is scored.
-      ignore_index=0 leaves out padding only. Words that were not selected can be read in the
-      input: pick logits[selected], labels[selected].
-    | logits[selected], labels[selected] => logits.flatten(0, 1), labels.flatten(), ignore_index=0
     ✗ the zeros of unselected positions are counted in the mean.
       (loss * selected).mean() divides by all B·S positions, so the loss looks several times better
       than it is. Divide by selected.sum().
@@ -156,9 +147,6 @@ MLM_LOSS = Exercise(
       reduction="sum", or a missing division: twice the batch would mean twice the loss.
       Divide by selected.sum().
     | labels[selected]) => labels[selected], reduction="sum")
-    ✗ softmax is applied twice.
-      F.cross_entropy applies softmax itself: give it the logits as they are.
-    | logits[selected] => logits[selected].softmax(-1)
     """,
 )
 

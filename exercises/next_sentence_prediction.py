@@ -62,9 +62,6 @@ PAIR = Exercise(
     ✗ the labels are swapped.
       IsNext is 0 and NotNext is 1, in the order of the paper's classifier.
     | b, IS_NEXT => b, NOT_NEXT && other, NOT_NEXT => other, IS_NEXT
-    ✗ B follows A in the document although the label says NotNext.
-      other is not used. With label 1, B is other.
-    | other, NOT_NEXT => b, NOT_NEXT
     ✗ the walk always goes on at end, so displaced sentences are lost.
       if B is other, sentences[split:end] have not been used: go on at split.
     | NOT_NEXT, split => NOT_NEXT, end
@@ -105,7 +102,6 @@ NSP_LOSS = Exercise(
       at 50 % (issue 32).
     | -log_share[torch.arange(len(labels)), labels].mean() =>
       F.nll_loss(log_share, labels, ignore_index=0)
-    | .mean() => .mul(labels).mean()
     ✗ the labels do not pick one score for each pair.
       [:, labels] takes these columns of every pair, [labels] takes whole rows. Pair by pair:
       log_share[torch.arange(len(labels)), labels].
@@ -113,12 +109,6 @@ NSP_LOSS = Exercise(
     ✗ the logarithm is missing.
       this is a mean of probabilities. The loss is the mean of -ln P(label).
     | log_softmax => softmax
-    ✗ softmax is missing: scores are treated as log probabilities.
-      -scores[label] is no probability. Take scores.log_softmax(-1), or F.cross_entropy.
-    | .log_softmax(dim=-1) =>
-    ✗ softmax is applied twice.
-      F.cross_entropy does its own softmax: give it the scores as they are.
-    | scores.log => scores.softmax(-1).log
     """,
 )
 
@@ -162,13 +152,6 @@ NSP_LOSS_TEST = TestExercise(
     ✗ softmax over the batch: lets the pairs of a batch share out one unit (dim=0).
       score two pairs together and apart: the mean must agree.
     | dim=-1 => dim=0
-    ✗ weights after the mean: multiplies the mean by the labels, so a real pair makes the batch
-    lighter.
-      a batch with a real pair and even scores must give ln 2.
-    | .mean() => .mean() * labels.float().mean()
-    ✗ mean over 2B: divides by both columns of all pairs.
-      even scores must give ln 2 = 0.693, not half of it.
-    | .mean() => .mean() / 2
     """,
 )
 
@@ -197,9 +180,6 @@ MAJORITY = Exercise(
     ✗ this is the share of NotNext (1).
       if IsNext is more frequent, you would always answer that: max(share, 1 - share).
     | max(share, 1 - share) => share
-    ✗ this is the share of IsNext (0).
-      if NotNext is more frequent, you would always answer that: max(share, 1 - share).
-    | max(share, 1 - share) => 1 - share
     ✗ this is the more frequent label itself.
       that is the answer to give. Return how often it is right: the share of labels that equal it.
     | max(share, 1 - share) => int(share > 0.5)
@@ -241,10 +221,6 @@ RANKING = Exercise(
     ✗ ties are left out of the count.
       they belong to the N pairs: a tie is one half, and divide by N.
     | points.mean() => points[real != wrong].mean()
-    ✗ every real pair is compared with every wrong one.
-      the pairs belong together, with the same A: compare real[i] with wrong[i], N times.
-    | real > => real[:, None] > && real == => real[:, None] ==
-    | real > => real[:, None] > && + 0.5 * (real == wrong).float() =>
     """,
 )
 

@@ -41,23 +41,14 @@ LEARNING_RATE = Exercise(
     ✗ there is no warm-up.
       nothing rises. Adam's averages of the first steps know little, so these steps must be small:
       (step + 1) / warmup while that is less than 1.
-    | min(rise, fall) => fall
     | min(rise, fall) => (1 - step / steps)
     ✗ the fall is measured from step 0, not from the end of warm-up.
       (steps - step) / steps is below 1 when warm-up ends, so the rate jumps. Divide by
       steps - warmup. (Google's own BERT jumps, by 1 %: its warm-up is that short.)
     | (steps - warmup) => steps
-    | min(rise, fall) => (rise if step < warmup else 1 - step / steps)
     ✗ the rate of step 0 is 0: the first step changes nothing.
       step / warmup. Steps count from 0, so rise with step + 1.
     | (step + 1) => step
-    ✗ one step, at step = warmup, is above peak.
-      step <= warmup where step < warmup is wanted; min(rise, fall) needs no if.
-    | min(rise, fall) => (rise if step <= warmup else fall)
-    ✗ peak is not a factor of the whole rate.
-      rise and fall are shares of peak, between 0 and 1: peak * min(rise, fall).
-    | peak * min(rise, fall) => min(rise, fall)
-    | peak * min(rise, fall) => min(peak, rise, fall)
     """,
 )
 
@@ -110,16 +101,10 @@ CLIP = Exercise(
       the norm is taken inside the loop. One norm of all tensors together, and one factor for all,
       or the direction of the step changes.
     | g * scale => g * (max_norm / g.norm()).clamp(max=1)
-    ✗ each number is clipped by itself.
-      clamp bends the direction of the step. Multiply all numbers by one factor, max_norm / norm.
-    | g * scale => g.clamp(-max_norm, max_norm)
     ✗ the norms of the tensors are added up.
       lengths in different directions do not add: add up the squares of the norms, then take the
       root.
     | g.square().sum().item() for g in gradients) ** 0.5 => g.norm().item() for g in gradients)
-    ✗ the root is missing: this is the norm squared.
-      take the root of the sum of squares, ** 0.5.
-    | ** 0.5 =>
     ✗ small gradients are scaled up.
       the if is missing. Near the end gradients should be small: scale only if norm is above
       max_norm, or by min(1, max_norm / norm).
@@ -198,12 +183,6 @@ ADAMW = Exercise(
       after one step m is a tenth of the gradient: m / (1 - 0.9**t), v / (1 - 0.999**t). (Google's
       own BERT left this out; torch's AdamW does not.)
     | m / (1 - 0.9**t) => m && v / (1 - 0.999**t) => v
-    ✗ v averages the gradient, not its square.
-      v is the average of gradient**2: what counts is how large it is, not its sign.
-    | gradient**2 => gradient
-    ✗ the averages keep little of the old and take most of the new.
-      0.9 belongs to the old m and 0.1 to the gradient, 0.999 to the old v and 0.001 to the square.
-    | 0.9 * m + 0.1 => 0.1 * m + 0.9 && 0.999 * v + 0.001 => 0.001 * v + 0.999
     """,
 )
 
@@ -249,9 +228,6 @@ TRAINING_COST = Exercise(
     ✗ these are seconds, not hours.
       operations divided by operations per second are seconds. Divide by 3600.
     | seconds / 3600 => seconds
-    ✗ share is not used.
-      no training reaches what the data sheet says: the chip does operations_per_second * share.
-    | * share =>
     ✗ share makes the training shorter.
       the smaller share is, the longer it takes: divide by it.
     | * share => / share

@@ -127,12 +127,10 @@ SOFTMAX = _ByHand(
       without it .sum(dim=-1) has shape (n,), which torch lays along a row: every *column* is
       divided by another row's sum, and where n is not m it does not fit. .sum(dim=-1, keepdim=True)
       has shape (n, 1), one number for each row.
-    | sum(dim=-1, keepdim=True) => sum(dim=-1)
     | sum(dim=-1, keepdim=True) => sum(dim=-1) && - scores.amax(dim=-1, keepdim=True) =>
     ✗ columns sum to 1, rows do not.
       the sum runs over the queries (dim=0). Each query shares out one unit over the keys: dim=-1.
     | dim=-1 => dim=0
-    | sum(dim=-1 => sum(dim=0 && - scores.amax(dim=-1, keepdim=True) =>
     """,
 )
 
@@ -188,10 +186,6 @@ ATTENTION = Exercise(
     "masked_fill_ does not.",
     solution=(attention_weights, scaled_dot_product_attention, right_attention),
     mistakes="""
-    ✗ rows of your weights do not sum to 1; columns do.
-      softmax over the queries (dim=-2). Each *query* shares out one unit of attention over the
-      keys: dim=-1.
-    | dim=-1 => dim=-2
     ✗ the scores are not scaled.
       they must be divided by the square root of d = query.shape[-1]; otherwise long vectors make
       softmax choose one key and ignore the rest.
@@ -203,9 +197,6 @@ ATTENTION = Exercise(
     ✗ the mask is inverted: what should be hidden is seen, and the rest is hidden.
       here True means *may see*. Fill where it is False: masked_fill(~mask, …).
     | ~mask => mask
-    ✗ the mask is not used: every query sees every key.
-      scores.masked_fill(…) returns a new tensor. Did you keep it?
-    | .masked_fill(~mask, -torch.inf) =>
     """,
 )
 
@@ -299,10 +290,6 @@ CAUSAL_MASK = Exercise(
     "and below the diagonal.",
     solution=(attention_mask, right_causal_mask),
     mistakes="""
-    ✗ the mask is transposed: each token sees itself and what comes *later*.
-      triu where tril is needed. A row is a query and a column is a key, and no column to the right
-      of the diagonal may be True.
-    | tril => triu
     ✗ the diagonal is hidden: no token sees itself, and the first sees nothing at all.
       tril(-1), or < where <= is needed. A row without a single True has nothing to share its
       attention among.
@@ -391,9 +378,6 @@ LEAK_TEST = TestExercise(
     ✗ a mask applied too late: multiplies by the mask after softmax.
       rows of weights must sum to 1 under a one-sided direction, too.
     | masked_fill(~mask, LOWEST).softmax(-1) => softmax(-1) * mask
-    ✗ a mask of zeros: gives hidden keys a score of 0, not of minus infinity.
-      change the last word: under "left-to-right" no earlier row of mixed may move.
-    | LOWEST => 0
     ✗ a diagonal off by one: lets each word see the next one.
       change a word: under "left-to-right" the row just before it must not move.
     | real, direction) => real, direction, further=1)

@@ -35,7 +35,6 @@ TOP_WORDS = Exercise(
         shaped("ids", lambda logits, k: (k,)),
         shaped("probabilities", lambda logits, k: (k,)),
     ),
-    first_part=0,
     tried="100 random cases, from 2 words to 12.",
     start="logits.softmax(-1): the probabilities of all words. Then the k highest.",
     solution=(fill_blanks, right_top_words),
@@ -50,12 +49,6 @@ TOP_WORDS = Exercise(
     ✗ these are logits, not probabilities.
       softmax is missing: logits.softmax(-1).
     | .softmax(-1) =>
-    ✗ these are the least likely words.
-      sorting puts the lowest first: descending=True, or largest=True in topk.
-    | topk(k) => topk(k, largest=False)
-    ✗ the right words in the wrong order: the best comes last.
-      they are sorted in ascending order. Reverse both with .flip(0), or sort with descending=True.
-    | .indices => .indices.flip(0)
     """,
 )
 
@@ -108,23 +101,12 @@ WHICH_CAN_SEE = Exercise(
       a token's own position is among those it may look at. Without it the first word, read from
       left to right, would see nothing at all.
     | position + 1 => position && position, length)) => position + 1, length))
-    | )) => )) - {position}
     ✗ in one of the two directions, a token cannot see itself.
       range(position) stops before position, and range(position + 1, length) starts after it. Each
       token sees itself in all three directions.
     | position + 1 => position
-    | position, length)) => position + 1, length))
     ✗ left-to-right and right-to-left are swapped.
       reading from left to right, a token has seen what stands to its left: positions 0 to its own.
     | "left => "LEFT && "right-to-left => "left-to-right && "LEFT-to-right => "right-to-left
-    ✗ one position too many: the next word can be seen.
-      a model that sees the next word need not predict it. Left-to-right is range(position + 1),
-      right-to-left is range(position, length).
-    | position + 1 => position + 2 && (position, length) => (max(position - 1, 0), length)
-    | position + 1 => position + 2
-    | (position, length) => (max(position - 1, 0), length)
-    ✗ every token sees everything, whatever the direction.
-      only bidirectional does. Look at direction.
-    | (position + 1) => (length) && (position, length) => (length)
     """,
 )

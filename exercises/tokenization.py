@@ -116,10 +116,6 @@ MERGE_PIECES = Exercise(
     ✗ the right piece is still there after the merge.
       two pieces become one: skip right, i += 2.
     | else: => if True:
-    ✗ the last piece of a word is missing.
-      a loop over pairs ends one piece early. The last piece has no right neighbor, and must be
-      copied all the same.
-    | return joined => return joined[:-1] if joined[-1] == pieces[-1] else joined
     """,
 )
 
@@ -179,19 +175,10 @@ CUT_WORD = Exercise(
     ✗ the rest of the word is looked up without ##.
       a piece that does not begin the word is in vocab with ##: look up "##" + word[start:end] as
       soon as start > 0.
-    | if piece in => if word[start:end] in
     | ("##" if start else "") + =>
-    ✗ the right pieces, but their ## are missing.
-      return the pieces as they stand in vocab, with ##. Without it one cannot tell where a
-      word begins.
-    | append(piece) => append(word[start:end])
     ✗ the known part of an unknown word is kept, and [UNK] is put after it.
       a word that is known in part is unknown: return ["[UNK]"] alone.
     | return ["[UNK]"] => return [*pieces, "[UNK]"]
-    ✗ all that is left of the word is never tried as one piece.
-      range(len(word) - 1, …) begins one too low: word[start:end] stops before end, so begin with
-      len(word).
-    | range(len(word), => range(len(word) - 1,
     """,
 )
 
@@ -222,9 +209,6 @@ ENCODE_PAIR = Exercise(
     ✗ there is no [SEP] at the end.
       each segment ends with its own [SEP]: [CLS] A [SEP] B [SEP].
     | *second, "[SEP]" => *second && (len(second) + 1) => len(second)
-    ✗ there is no [SEP] between the two.
-      each segment ends with its own [SEP]: [CLS] A [SEP] B [SEP].
-    | *first, "[SEP]" => *first && (first) + 2 => (first) + 1
     ✗ the first [SEP] has segment 1.
       it ends the first segment and belongs to it: 0.
     | (first) + 2 => (first) + 1 && (second) + 1 => (second) + 2
@@ -258,7 +242,6 @@ TRUNCATE = Exercise(
     ✗ each text gets half of the room, even if the other needs less.
       what a short text leaves free belongs to the longer one.
     | = lambda a, b, room: (min(a, room // 2), min(b, room // 2))
-    | = lambda a, b, room: (min(a, room // 2), min(b, room - room // 2))
     ✗ each text alone fits, but not both together.
       the room is for both together: a + b must not be larger than room.
     | = lambda a, b, room: (min(a, room), min(b, room))
@@ -314,9 +297,6 @@ DECODE = Exercise(
     'a new one. " ".join at the end.',
     solution=(WordPiece.decode, right_decode),
     mistakes="""
-    ✗ the ## are still there.
-      ## means "glue me to the piece before me". (tokenizers once printed them, too: its issue 145.)
-    | words and token.startswith("##") => False
     ✗ the ## are gone, and so is what they said: there is a space in their place.
       ## is not dirt to be wiped off. It says that no space goes here.
     | words[-1] += token => words.append(token && .removeprefix("##") => .removeprefix("##"))
@@ -328,8 +308,5 @@ DECODE = Exercise(
     ✗ there is a space before punctuation.
       take away the space before each of . , ! and ?
     | ".,!?" => ""
-    ✗ the text begins or ends with a space.
-      join words with " ".join, or trim the ends with .strip().
-    | return text => return text + " "
     """,
 )

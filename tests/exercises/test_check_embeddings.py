@@ -62,12 +62,10 @@ def sum_by_the_package(ids: Tensor, segs: Tensor, *tables: Tensor) -> Tensor:
 
 
 def waves(
-    even: Callable[[float], float] = math.sin,
-    odd: Callable[[float], float] = math.cos,
     angle: Callable[[int, int, int], float] = lambda p, c, h: p / 10000 ** (2 * (c // 2) / h),
 ) -> Any:
     return lambda length, size: [
-        [(odd if c % 2 else even)(angle(p, c, size)) for c in range(size)] for p in range(length)
+        [(math.sin, math.cos)[c % 2](angle(p, c, size)) for c in range(size)] for p in range(length)
     ]
 
 
@@ -151,10 +149,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ("segment_ids", lambda tokens: right_segment_ids(tokens)[1:], "is wanted here"),
     ("input_sum", lambda i, s, t, e, p: t[i] + p[: i.shape[1]], "the segment vectors are missing"),
     ("input_sum", lambda i, s, t, e, p: t[i] + e[s], "the position vectors are missing"),
-    ("input_sum", lambda i, s, t, e, p: t[i] + e[s] + p[1 : i.shape[1] + 1], "counted from 1"),
     ("input_sum", lambda i, s, t, e, p: torch.cat([t[i], e[s]], -1), "is wanted here"),
-    ("sinusoids", waves(math.cos, math.sin), "sine and cosine are swapped"),
-    ("sinusoids", waves(angle=lambda p, c, h: p / 10000 ** (c / h)), "a rate of its own"),
+    ("sinusoids", waves(lambda p, c, h: p / 10000 ** (c / h)), "a rate of its own"),
     ("layer_parameters", lambda h, i: 4 * h * h + 2 * h * i + 4 * h, "the biases are missing"),
     ("layer_parameters", lambda h, i: counted_by_building(h, i) - 2 * h, "2·H are missing"),
     ("layer_parameters", lambda h, i: counted_by_building(h, i) + 0.5, "a whole number is wanted"),

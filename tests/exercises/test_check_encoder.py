@@ -15,7 +15,7 @@ from bertedu.model.config import BertConfig
 from bertedu.model.encoder import EncoderLayer, FeedForward
 from bertedu.model.heads import Pooler
 from exercises import check
-from exercises.encoder import LAYER_TEST, right_feed_forward, right_layer_flops
+from exercises.encoder import LAYER_TEST, right_layer_flops
 from exercises.museum import exhibits
 
 
@@ -142,12 +142,9 @@ PLANTED: list[tuple[str, Callable[..., Any], str]] = [
     ("gelu", lambda x: x * 3 + 1, "67 of 67 cases come out wrong"),
     ("feed_forward", lambda x, A, a, B, b: F.linear(F.linear(x, A, a), B, b), "no activation"),
     ("pooler", lambda states, W, b: F.linear(states, W, b)[:, 0], "the tanh is missing"),
-    ("pooler", lambda states, W, b: F.linear(states, W, b).tanh()[:, -1], "the last token"),
     ("feed_forward", lambda x, A, a, B, b: F.gelu(x @ A + a) @ B + b, "the wrong way around"),
-    ("feed_forward", lambda *args: args[0] + right_feed_forward(*args), "added to the output"),
     ("post_norm_layer", lambda x, a, f, n, m: m(f(n(x + a(x)))), "feed-forward is missing"),
     ("post_norm_layer", pre_in_two_names, "this is pre-norm"),
-    ("post_norm_layer", lambda x, a, f, n, m: m((y := x + a(x)) + f(y)), "a norm is missing"),
     ("post_norm_layer", in_place, "changes x in place"),
     ("post_norm_layer", lambda x, *parts: x * 3 + 1, "60 of 60 cases come out wrong"),
     ("pre_norm_layer", post_in_two_names, "this is post-norm"),

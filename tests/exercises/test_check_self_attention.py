@@ -186,7 +186,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("causal_mask", compared(lambda i, j: j < i), "the diagonal is hidden"),
     ("causal_mask", compared(lambda i, j: j > i), "True and False are swapped"),
     ("causal_mask", lambda n: torch.tril(torch.ones(n, n)), "the right pattern, but in floats"),
-    ("causal_mask", lambda n: torch.triu(torch.ones(n, n)), "what comes *later*. (There is more"),
+    ("causal_mask", lambda n: 1 - torch.ones(n, n).tril(), "are swapped. (There is more"),
     ("causal_mask", lambda n: torch.ones(n).bool(), "has shape (1,); (1, 1) is wanted"),
     ("causal_mask", lambda n: torch.ones(n, n) * 1j, "your mask is complex"),
 ]
@@ -231,7 +231,7 @@ def wants_the_same_bits(layer: Any) -> bool:
     ("test", "said", "not_said"),
     [
         (knows_one_leak, "pytorchic-bert: returns the weights as dropout", "VTongTV"),
-        (knows_one_leak, "a copied line", "a mask of zeros"),
+        (knows_one_leak, "a copied line", "a mask applied too late"),
         (wants_the_same_bits, "your test refuses a right attention", "got past"),
     ],
 )

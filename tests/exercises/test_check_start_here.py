@@ -70,12 +70,6 @@ def test_the_reference_sees_what_the_model_sees(direction: Direction) -> None:
         assert right_which_can_see(position, 5, direction) == seen
 
 
-def worst_with_logits(logits: Tensor, k: int) -> Any:
-    """Two mistakes: the ids come first."""
-    ids = logits.argsort()[:k]
-    return ids, logits[ids]
-
-
 def logits_in_place(logits: Tensor, k: int) -> Any:
     logits -= logits.max()
     return right_top_words(logits, k)
@@ -84,7 +78,6 @@ def logits_in_place(logits: Tensor, k: int) -> Any:
 PLANTED: list[tuple[str, Callable[..., Any], str]] = [
     ("top_words", lambda x, k: tuple(x.softmax(-1).topk(k)), "are in the wrong order"),
     ("top_words", lambda x, k: x.topk(k)[::-1], "these are logits, not probabilities"),
-    ("top_words", worst_with_logits, "least likely words. (There is more, but this comes first.)"),
     ("top_words", logits_in_place, "changes logits in place"),
     ("top_words", lambda x, k: right_top_words(x, k)[0], "return two things: ids, probabilities"),
     ("top_words", lambda x, k: right_top_words(x, len(x)), "ids has shape (2,); (1,) is wanted"),
@@ -93,8 +86,6 @@ PLANTED: list[tuple[str, Callable[..., Any], str]] = [
     ("chance", lambda v: "ln V", "returned the str 'ln V'; one number is wanted"),
     ("chance", lambda v: math.log(v) + 1, "7 of 7 cases come out wrong"),
     ("which_can_see", lambda *a: seen_by_asking(*a)[:-1] or [0], "cases come out wrong"),
-    ("which_can_see", lambda *a: {*seen_as_range(*a)} - {a[0]}, "a token cannot see itself"),
-    ("which_can_see", lambda p, n, d: range(n), "everything, whatever the direction"),
     (
         "which_can_see",
         lambda p, n, d: [j <= p for j in range(n)],

@@ -184,11 +184,6 @@ def numbered(segments: Function) -> Function:
         ("merge_pieces", merged(lambda a, b: a + b[2:], step=1), "the right piece is still there"),
         ("merge_pieces", lambda p, a, b: " ".join(p), "a list of tokens is wanted"),
         ("cut_word", lambda w, v: cut_by(min, w, v), "the shortest piece is taken"),
-        (
-            "cut_word",
-            lambda w, v: [piece.removeprefix("##") for piece in right_cut_word(w, v)],
-            "their ## are missing",
-        ),
         ("cut_word", lambda w, v: [0], "Return tokens, not ids"),
         (
             "encode_pair",
@@ -216,7 +211,6 @@ def numbered(segments: Function) -> Function:
             "there is a space in their place",
         ),
         ("decode", lambda t: decode_with_replace(t, ""), "there is a space before punctuation"),
-        ("decode", lambda t: decode_with_replace(t) + " ", "begins or ends with a space"),
         ("decode", lambda t: t, "one text is wanted"),
     ],
 )
