@@ -78,9 +78,6 @@ ALIGN = Exercise(
       that teaches the model that the end of every name is no name. Write -100: no target.
     | NO_TARGET => 0
     | word is None or word == before => word is None else 0 if word == before
-    ✗ [CLS], [SEP] and padding get 0, which is the tag O.
-      they are no words. Write -100 where the word number is None.
-    | NO_TARGET if word is None or => 0 if word is None else NO_TARGET if
     ✗ the tags are handed out in turn, so a word without a piece moves all that follow.
       some words leave no piece (an invisible character, say). Ask word_ids which word it is:
       tags[word].
@@ -169,9 +166,6 @@ ENTITIES = Exercise(
     start="start = None, and a loop over the tags. What ends an open entity, what begins one?",
     solution=(tagging.entities, right_entities),
     mistakes="""
-    ✗ end is the last word itself.
-      end is the word after the last, as in a slice: words[start:end]. Add 1.
-    | start, i)) => start, i - 1))
     ✗ an I- that continues nothing begins an entity.
       that is the older, lenient way to count. Here only a B- begins an entity.
     | tag.startswith("B-") => start is None and tag != "O"
@@ -244,17 +238,10 @@ ENTITY_F1 = Exercise(
       a sentence of one entity would count as much as one of five. Add up the three counts first,
       divide once.
     | = _averaged
-    ✗ an I- that continues nothing counts as an entity.
-      only B- begins one, as in exercise 1.
-    | = _lenient
     ✗ entities of different sentences are taken for one another.
       ('PLACE', 0, 1) of two sentences are two. Count sentence by sentence, or put the number of the
       sentence into the tuple.
     | zip(truth, found, strict=True) => [(sum(truth, []), sum(found, []))]
-    ✗ nothing found and nothing there does not give 0.
-      where nothing is, and nothing was found, F1 is 0.0, as in seqeval.
-    | else 0.0 => else 1.0
-    | if said + there else 0.0 =>
     """,
 )
 
