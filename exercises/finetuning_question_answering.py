@@ -153,15 +153,16 @@ WINDOWS = Exercise(
     start="starts = [0], and a while: does the last window reach the end of the text?",
     solution=(right_windows, truncating),
     mistakes="""
+    ✗ stride is taken for the step.
+      here stride is what two windows *share*; the step is room - stride. (The paper's code calls
+      the step doc_stride: read the manual.)
+    | room - stride => stride
     ✗ the windows share nothing.
       an answer across an edge would be cut in two in both. The step is room - stride.
     | room - stride => room
     ✗ windows start where the rest of the text has already been read.
       stop as soon as a window reaches the end: start + room >= length.
     | return starts => return list(range(0, length, room - stride))
-    ✗ the end of the text is in no window.
-      the last window may be shorter than room, but it is needed.
-    | return starts => return [s for s in starts if s + room <= length] or [0]
     """,
 )
 
