@@ -185,15 +185,6 @@ REACH = Exercise(
       the same sum in another order differs in the seventh digit. A move is more than 1e-4:
       (…).abs() > 1e-4; or torch.isclose with atol=1e-4, since its own is 1e-8.
     | 1e-4 => 0
-    | (states(changed)[0] - before).abs().amax(dim=-1) > 1e-4 =>
-      ~torch.isclose(states(changed)[0], before).all(dim=-1)
-    ✗ nothing ever moves.
-      the states are compared with themselves: changed = ids makes no copy, so that both change.
-      changed = ids.clone().
-    | ids.clone() => ids && - before => - states(ids)[0]
-    ✗ a state that only goes down does not count.
-      a change has a sign: .abs() before you compare.
-    | .abs() =>
     """,
 )
 
@@ -245,15 +236,6 @@ TOGETHER = Exercise(
     ✗ the single changes are not taken away: this is all that j and k do.
       only what goes *beyond* the two alone: take away h(j) - h and h(k) - h.
     | - state(j) - state(k) + state() => - state()
-    ✗ this is what one of the two does once the other is replaced.
-      take away what it does alone, too. (If all four terms are there: is ids itself changed on the
-      way? Then h is not the unchanged state any more: ids.clone().)
-    | - state(k) + state() =>
-    | - state(j) - state(k) + state() => - state(k)
-    ✗ this is always zero.
-      all four are the same state. Either ids is changed itself (changed = ids makes no copy:
-      ids.clone()), or the changed copy never goes into states.
-    | ids.clone() => ids
     ✗ this is another state's.
       i is the state that is looked at, j and k are the tokens that are replaced: states(…)[0, i].
     | [0, i] => [0, j]
@@ -304,9 +286,6 @@ DIFFERENCE_INTERVAL = Exercise(
       an example that is hard for one is often hard for the other. Ask both the *same* draw, and
       that much of chance falls out: (ours - theirs)[draws].
     | (ours - theirs)[draws] => (ours[draws] - theirs[draws.flip(0)])
-    ✗ it is theirs minus ours.
-      a difference above 0 shall mean that ours is better: ours - theirs.
-    | ours - theirs => theirs - ours
     ✗ 5 % are cut off at each end, so 90 % are left.
       95 % in the middle leave 2.5 % on either side: 0.025 and 0.975.
     | 0.025, 0.975 => 0.05, 0.95
@@ -343,13 +322,6 @@ CLAIM = Exercise(
     tried="37 intervals: above 0, below it, around it, and with an end at 0.",
     start="if low > 0: … Then which end tells that the whole interval is below 0?",
     mistakes="""
-    ✗ 'supported' and 'contradicted' are swapped.
-      the interval is that of ours - theirs: above 0, ours is better.
-    | low > than => HIGH && high < than => low > than && HIGH => high < than
-    ✗ only the middle of the interval is looked at.
-      by chance alone it is nearly always on one side of 0. With 0 anywhere between the ends, and
-      not only in the middle, both are open. Ask the ends: low > 0, high < 0.
-    | low > than => low + high > 0 && high < than => low + high < 0
     ✗ an end at 0 is not undecided for you.
       0 means no difference, and that has not been ruled out: > and <, not >= and <=.
     | low > => low >= && high < => high <=

@@ -41,7 +41,6 @@ PERPLEXITY = Exercise(
     "exp(total loss / total words)",
     right=right_perplexity,
     cases=_perplexity_cases,
-    read=lambda answer, *_: min(judge.number(answer), 1e30),  # 32 bits end there: all the same
     tried="60 cases, of one to six batches with 1 to 15 hidden words each.",
     start="the total loss: a batch of 3 words with mean loss 2.0 has 6.0 in all. Then divide by "
     "the number of all words; exp comes last.",
@@ -56,14 +55,10 @@ PERPLEXITY = Exercise(
       this is a mean of perplexities, and one bad batch outweighs all others there. Take the mean of
       the losses, then exp, once.
     | loss * count => math.exp(loss) * count && math.exp(total / sum(words)) => total / sum(words)
-    | math.exp(total / sum(words)) => sum(map(math.exp, losses)) / len(losses)
     ✗ this is the loss: exp is missing.
       perplexity is exp(mean loss): among how many words, all equally likely, one would have to
       guess.
     | math.exp(total / sum(words)) => total / sum(words)
-    ✗ this is exp of a sum, not of a mean.
-      twice the text would square the perplexity. Divide by sum(words) before exp.
-    | total / sum(words) => total
     """,
 )
 
@@ -128,16 +123,6 @@ CORRUPT = Exercise(
     ✗ mask_share of all tokens become [MASK], not of the selected ones.
       coin < mask_share alone. Only selected tokens may change: selected & (coin < mask_share).
     | selected & (coin => (coin
-    | selected & (coin < => (coin <
-    ✗ tokens that were not selected turn into random ones.
-      an else that is too wide. Random is selected & (coin >= mask_share + same_share); everything
-      else keeps its id.
-    | selected & (coin >= => (coin >=
-    ✗ a coin that falls on a threshold goes to the wrong group.
-      <= where < is wanted, or > for >=. A coin may be exactly 0.0: with mask_share 0 nothing may be
-      masked.
-    | coin < => coin <=
-    | coin < => coin <= && (coin >= => (coin > mask_share) & (coin >=
     """,
 )
 
@@ -191,9 +176,6 @@ CROSSING = Exercise(
     ✗ a tie counts as above.
       >= where > is wanted: equal scores show no difference.
     | our <= their => our < their
-    ✗ where ours does not stay above, the answer is not None.
-      after the loop, nothing found is None: no number says never.
-    | return found => return found or -1
     """,
 )
 

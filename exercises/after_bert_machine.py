@@ -61,24 +61,12 @@ CROSS_ATTENTION = Exercise(
       that is self-attention once more. Only the query is the writer's; keys and values are made of
       what was read: attention.key(source), attention.mix(weights, source).
     | attention.key(source) => attention.key(x) && mix(weights, source) => mix(weights, x)
-    | attention.key(source) => attention.key(x) && mix(weights, source) => mix(weights, x) &&
-      key, mask) => key)
-    ✗ the source asks, and the writer answers.
-      turned around. A row of the weights belongs to a word that is written: attention.query(x),
-      attention.key(source).
-    | attention.query(x) => attention.query(source) && attention.key(source) => attention.key(x) &&
-      mix(weights, source) => mix(weights, x)
-    | attention.query(x) => attention.query(source) && attention.key(source) => attention.key(x) &&
-      mix(weights, source) => mix(weights, x) && key, mask) => key)
     ✗ the right weights, but they mix the writer's own values.
       the answer must bring something from the source: attention.mix(weights, source).
     | mix(weights, source) => mix(weights, x)
     ✗ padding of the source is asked as if it were a word.
       the mask is not used. It belongs to attention_weights, which hides a key before softmax.
     | key, mask) => key)
-    ✗ the weights of padding are set to 0 after softmax, so a row with padding does not sum to 1.
-      the padding has taken its share by then. Give the mask to attention_weights.
-    | key, mask) => key) * mask
     """,
 )
 
@@ -126,12 +114,6 @@ REMEMBER = Exercise(
       in Python -0 is 0, so both[:, -0:] is all of it. Count from the front: start at
       max(0, length - size).
     | max(0, both.shape[1] - size) => -size
-    ✗ the first states are kept, not the last.
-      what stands just before the next segment is at the end of both.
-    | max(0, both.shape[1] - size) : => :size
-    ✗ old and new are in the wrong order.
-      places run on from old to new: torch.cat([old, new], dim=1).
-    | [old, new] => [new, old]
     ✗ only the new segment is kept, though the memory has room for more.
       with a memory longer than a segment some of the old states stay: join first, then cut.
     | torch.cat([old, new], dim=1) => new

@@ -41,9 +41,6 @@ ORDER_MASK = Exercise(
       its loss would fall to 0 and nothing be learned. A query sees what was read *before*: <, not
       <=.
     | turn[None, :] < turn[:, None] => turn[None, :] <= turn[:, None]
-    ✗ the content stream does not see its own word.
-      later places must find that word somewhere: it is in the content stream. <=, not <.
-    | turn[None, :] <= turn[:, None] => turn[None, :] < turn[:, None]
     ✗ rows and columns are swapped.
       a row is who looks, a column who is looked at: turn[None, :] <= turn[:, None].
     | turn[None, :] <= turn[:, None], turn[None, :] < turn[:, None] => turn[:, None] <=
@@ -52,13 +49,6 @@ ORDER_MASK = Exercise(
       order[0] is the place that is read first. When place i is read stands where order holds i:
       turn = order.argsort().
     | order.argsort() => order
-    ✗ order is not looked at: this reads from left to right.
-      compare the turns of two places, not the places.
-    | order.argsort() => torch.arange(len(order))
-    ✗ content and query are swapped.
-      return content first: the one that sees its own word.
-    | turn[None, :] <= turn[:, None], turn[None, :] < turn[:, None] => turn[None, :] <
-      turn[:, None], turn[None, :] <= turn[:, None]
     """,
 )
 
@@ -85,24 +75,16 @@ REPLACED = Exercise(
     start="ids = torch.where(selected, …, …): samples where a word was selected.",
     in_place="original[selected] = … writes into the original, and labels still need it. "
     "torch.where makes a copy.",
-    first_part=0,
     mistakes="""
     ✗ a sample that happens to be the original counts as replaced.
       the detector could not know better than to be wrong there. Compare words: ids != original.
     | ids != original => selected
-    ✗ samples stand everywhere, not only where words were selected.
-      torch.where(selected, sampled, original).
-    | torch.where(selected, sampled, original) => sampled
     ✗ the labels are turned round: true where a word is the original.
       here true means replaced: != and not ==.
     | ids != original => ids == original
     ✗ places that were not selected are called replaced.
       sampled differs from original there, too, but was not put in: compare ids with original.
     | ids != original => sampled != original
-    ✗ nothing is ever replaced.
-      ids is compared with itself. Is ids the original, written into? torch.where makes a copy.
-    | ids != original => ids != ids
-    | torch.where(selected, sampled, original) => original
     """,
 )
 
@@ -141,14 +123,5 @@ SOFT_TARGETS = Exercise(
       sum over the words of a place, then the mean over places: .sum(-1).mean();
       F.kl_div needs reduction="batchmean".
     | .sum(-1).mean() => .mean()
-    ✗ this is the cross-entropy: the teacher's own entropy is still in it.
-      its gradient is the same, but it is not 0 when both agree: theirs - ours.
-    | (theirs - ours) => (-ours)
-    ✗ only one of the two is softened.
-      divide both scores by the temperature.
-    | ((x / temperature).log_softmax(-1) for x in (student, teacher)) => student.log_softmax(-1),
-      (teacher / temperature).log_softmax(-1)
-    | told = (teacher / temperature) => told = teacher && for x in (student, teacher) => if x is
-      student else x.log_softmax(-1) for x in (student, teacher)
     """,
 )

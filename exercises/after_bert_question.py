@@ -38,9 +38,6 @@ NEXT_TOKEN = Exercise(
     in_place="masked_fill makes a copy; scores[…] = does not: scores = scores.clone().",
     solution=(right_next_token, next_token),
     mistakes="""
-    ✗ a low temperature makes the chances more alike, a high one less.
-      scores are divided by the temperature: at 0.5 every distance doubles.
-    | kept / temperature => kept * temperature
     ✗ your chances do not add up to 1: the temperature divides chances.
       it divides the scores; softmax comes after.
     | (kept / temperature).softmax(-1) => kept.softmax(-1) / temperature
@@ -50,12 +47,6 @@ NEXT_TOKEN = Exercise(
     ✗ your chances do not add up to 1: what the others had is lost.
       cut first, then softmax, so that those who stay share out all of it.
     | (kept / temperature).softmax(-1) => (scores / temperature).softmax(-1) * (scores >= worst)
-    ✗ one token too few stays.
-      the lowest of the top k is one of them: only what is below it goes.
-    | scores < worst => scores <= worst
-    ✗ top_k changes nothing.
-      softmax must see what is left, not the scores as they came.
-    | kept / temperature => scores / temperature
     """,
 )
 
@@ -92,17 +83,8 @@ ENDING_SCORE = Exercise(
     ✗ chances are added where their logarithms should be.
       the chance of two tokens is a product; logarithms make a sum of it: log_softmax.
     | log_softmax => softmax
-    ✗ scores are added as they came.
-      a score means something beside the other scores of its row only: log_softmax first.
-    | .log_softmax(-1) =>
-    ✗ the beginning is scored, too.
-      it is given, and the same for each ending: only the tokens from start on.
-    | scores[start - 1 : -1] => scores[:-1] && ids[start:, None] => ids[1:, None]
     ✗ it is a loss: the sign is turned.
       a log probability is 0 or below, and the likelier ending has the higher one.
     | chances.gather => -chances.gather
-    ✗ per_token changes nothing.
-      with per_token the sum is divided by the number of tokens of the ending.
-    | each.mean() if per_token else each.sum() => each.sum()
     """,
 )

@@ -56,22 +56,12 @@ WINDOW_MASK = Exercise(
     "column stand.",
     solution=(right_window_mask, sparse_mask),
     mistakes="""
-    ✗ each token sees one neighbor too few on each side.
-      as many neighbors as window says, and a window of 0 leaves the token itself: <= window.
-    | <= window => < window
     ✗ each token sees all that follows it.
       place[:, None] - place is negative for what follows: .abs() before you compare.
     | .abs() <=  => <=
-    | (place[:, None] - place).abs() <= window => place[:, None] - place <= window
     ✗ global tokens see all, but nobody sees them.
       a row is who sees, a column is who is seen. Global tokens are both: mask[:, :global_tokens].
     | mask[:, :global_tokens] = True => pass
-    ✗ global tokens are seen by all, but see only their neighbors.
-      they could not collect anything. Their rows are True, too: mask[:global_tokens].
-    | mask[:global_tokens] = True => pass
-    ✗ rows and columns of the random keys are swapped.
-      row i of drawn names the keys of query i: mask[place[:, None], drawn].
-    | mask[place[:, None], drawn] => mask[drawn, place[:, None]]
     ✗ the random keys of one token are given to all.
       mask[:, drawn] fills whole columns. Each row has keys of its own: mask[place[:, None], drawn].
     | mask[place[:, None], drawn] => mask[:, drawn]
@@ -104,19 +94,8 @@ ROTATE = Exercise(
     ✗ the turned numbers come back in another order: first halves of all pairs, then second halves.
       2k and 2k + 1 stay neighbors: torch.stack((new_a, new_b), dim=-1).flatten(-2).
     | torch.stack(turned, dim=-1).flatten(-2) => torch.cat(turned, dim=-1)
-    ✗ all pairs turn equally fast.
-      then two places that are a full turn apart look alike. Pair k turns by m * 10000 ** (-2k / d).
-    | * rate => * rate[:1]
     ✗ the vectors get longer or shorter: this is no turn.
       one of the four products has the other sign: a cos t - b sin t, a sin t + b cos t.
     | - b * angle.sin() => + b * angle.sin()
-    | a * angle.sin() + b => a * angle.sin() - b
-    ✗ it turns the other way.
-      two vectors turned so have the same scores as ours; but Su et al. turn with +m, from the first
-      number toward the second.
-    | [:, None] * rate => [:, None] * -rate
-    ✗ the first place is turned, too.
-      places count from 0: the first vector stays as it is.
-    | [:, None] * rate => [:, None].add(1) * rate
     """,
 )

@@ -75,15 +75,9 @@ BEST_SPAN = Exercise(
       the best start and the best end, each by itself, need not fit together. Try pairs: first <=
       last.
     | first <= last < first + longest and =>
-    ✗ the best start and the best end of all tokens are taken, question included.
-      each argmax knows neither of the other nor of places. Try pairs of places with first <= last.
-    | in places => in range(len(start)) && first <= last < first + longest and =>
     ✗ answers of any length are let through.
       longest is not used: last < first + longest.
     | < first + longest =>
-    ✗ an answer may be one token too long.
-      from first to last are last - first + 1 tokens: last < first + longest.
-    | < first + longest => <= first + longest
     ✗ first and last count from the start of the text, not of the input.
       these are numbers in places, not tokens. Token k of the text is places[k].
     | return found => return found[0] - places[0], found[1] - places[0]
@@ -124,21 +118,14 @@ WORD_F1 = Exercise(
     mistakes="""
     ✗ a repeated word counts once.
       sets forget how often. Counter(mine) & Counter(right) keeps the smaller count.
-    | sum((Counter(mine) & Counter(right)).values()) => len(set(mine) & set(right))
     | normalize_answer(found).split() => set(normalize_answer(found).split()) &&
       normalize_answer(answer).split() => set(normalize_answer(answer).split())
     ✗ a repeated word counts as shared each time, though the other answer has it once.
       `word in right` does not use the word up. Counter(mine) & Counter(right) does.
     | sum((Counter(mine) & Counter(right)).values()) => sum(word in right for word in mine)
-    ✗ nothing is normalized.
-      “The lake.” and “lake” are the same answer: normalize_answer both first.
-    | normalize_answer(found) => found && normalize_answer(answer) => answer
     ✗ two empty answers get 0.
       where there is no answer, it is right to say nothing: 1 if both are empty.
     | float(mine == right) => 0.0
-    ✗ this is the plain mean of precision and recall.
-      F1 is the harmonic mean: 2 · precision · recall / (precision + recall).
-    | 2 * precision * recall / (precision + recall) => (precision + recall) / 2
     """,
 )
 
@@ -176,12 +163,6 @@ WINDOWS = Exercise(
     ✗ windows start where the rest of the text has already been read.
       stop as soon as a window reaches the end: start + room >= length.
     | return starts => return list(range(0, length, room - stride))
-    ✗ there is one window too many when the last one just reaches the end.
-      with start + room == length everything has been read: <, not <=.
-    | < length => <= length
-    ✗ the end of the text is in no window.
-      the last window may be shorter than room, but it is needed.
-    | return starts => return [s for s in starts if s + room <= length] or [0]
     """,
 )
 

@@ -92,12 +92,6 @@ CHOICE_ROWS = Exercise(
     "padding.",
     solution=(MultipleChoice.encode, collate, right_choice_rows),
     mistakes="""
-    ✗ the ending comes before the beginning.
-      segment A is the beginning, B the ending: [CLS] beginning [SEP] ending [SEP].
-    | (first + second + => (["[CLS]"] + second + first[1:] +
-    ✗ the segments are all 0.
-      the ending and its [SEP] are segment 1.
-    | [1] * len(second) => [0] * len(second)
     ✗ the first [SEP] is in segment 1.
       it belongs to the beginning, which it ends: 0.
     | [0] * len(first) + [1] * len(second) => [0] * (len(first) - 1) + [1] * (len(second) + 1)
@@ -146,15 +140,9 @@ CHOICE_HEAD = Exercise(
     ✗ softmax runs over the examples.
       dim=0 are the examples. The choices of *one* example compete: dim=-1.
     | dim=-1 => dim=0
-    ✗ each choice has a sigmoid of its own.
-      then all four could be likely at once. One of them is right: softmax over the choices.
-    | softmax(dim=-1) => sigmoid()
     ✗ the bias is missing.
       the shares are the same without it, but the score is c · weight + bias.
     | + bias =>
-    ✗ the scores are softmaxed already.
-      return the bare scores first, then the shares.
-    | return scores, => return scores.softmax(-1),
     """,
 )
 
@@ -184,9 +172,6 @@ CHOICE_LOSS = Exercise(
     ✗ softmax runs over the examples.
       dim=0 are the examples. The choices of one example share out 1: dim=-1.
     | dim=-1 => dim=0
-    ✗ this is the sum over the examples, not their mean.
-      twice the batch would mean twice the loss: divide by B.
-    | .mean() => .sum()
     ✗ the labels do not pick one score for each example.
       [:, labels] takes these columns of every example. One by one:
       log_shares[torch.arange(len(labels)), labels].

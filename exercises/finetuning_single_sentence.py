@@ -43,10 +43,6 @@ CLASS_SHARES = Exercise(
     ✗ the bias is forgotten.
       add bias, (K,), to the scores before softmax.
     | + bias =>
-    ✗ each class is judged by itself.
-      sigmoid answers "this one, yes or no?" for each class, and the answers need not sum to 1. Here
-      one of the classes is right: softmax.
-    | softmax(dim=-1) => sigmoid()
     """,
 )
 
@@ -80,9 +76,6 @@ MACRO_F1 = Exercise(
     ✗ this is accuracy.
       count for each class by itself, then take the mean over the classes.
     | += 2 * right / (named + there) if named + there else 0 => += right && / classes => / len(true)
-    ✗ this is the mean precision.
-      recall is missing: F1 = 2·P·R / (P + R), class by class.
-    | 2 * right / (named + there) if named + there => right / named if named
     ✗ classes that do not occur in true are left out.
       a class may still be named, wrongly: go over range(classes), and divide by classes.
     | range(classes) => set(true) && / classes => / len(set(true))
@@ -125,9 +118,6 @@ CHOOSE = Exercise(
     ✗ of runs that are equally good on dev, the one that is better on test wins.
       test has no say, not even here: take the first.
     | dev[run] => (dev[run], test[run])
-    ✗ of runs that are equally good on dev, the last wins.
-      take the first, as max and argmax do.
-    | dev[run] => (dev[run], run)
     """,
 )
 
@@ -170,9 +160,6 @@ LEAKED = Exercise(
     ✗ copies with other spaces get away.
       split and join: " ".join(text.lower().split()).
     | _plain(text) => text.lower()
-    ✗ copies with other capitals get away.
-      lower-case both sides: the model does not see capitals either.
-    | _plain(text) => text.split()
     ✗ texts that only contain a training text, or are part of one, are taken for copies.
       a leak is the whole text: compare for equality, not with `in` between two strings.
     | _plain(text) in seen => any(one in _plain(text) for one in seen)

@@ -78,9 +78,6 @@ ALIGN = Exercise(
       that teaches the model that the end of every name is no name. Write -100: no target.
     | NO_TARGET => 0
     | word is None or word == before => word is None else 0 if word == before
-    ✗ [CLS], [SEP] and padding get 0, which is the tag O.
-      they are no words. Write -100 where the word number is None.
-    | NO_TARGET if word is None or => 0 if word is None else NO_TARGET if
     ✗ the tags are handed out in turn, so a word without a piece moves all that follow.
       some words leave no piece (an invisible character, say). Ask word_ids which word it is:
       tags[word].
@@ -169,9 +166,6 @@ ENTITIES = Exercise(
     start="start = None, and a loop over the tags. What ends an open entity, what begins one?",
     solution=(tagging.entities, right_entities),
     mistakes="""
-    ✗ end is the last word itself.
-      end is the word after the last, as in a slice: words[start:end]. Add 1.
-    | start, i)) => start, i - 1))
     ✗ an I- that continues nothing begins an entity.
       that is the older, lenient way to count. Here only a B- begins an entity.
     | tag.startswith("B-") => start is None and tag != "O"
@@ -225,7 +219,6 @@ _untyped = patched(
     right_entity_f1, "set(right_entities(some)) => {span[1:] for span in right_entities(some)}", {}
 )
 _strict = partial(metrics.f1_score, mode="strict", scheme=IOB2, zero_division=0)
-_lenient = partial(metrics.f1_score, zero_division=0)
 
 ENTITY_F1 = Exercise(
     asks="(truth, found) -> float, both lists of sentences, a sentence a list of tags: F1 over all "
@@ -244,17 +237,10 @@ ENTITY_F1 = Exercise(
       a sentence of one entity would count as much as one of five. Add up the three counts first,
       divide once.
     | = _averaged
-    ✗ an I- that continues nothing counts as an entity.
-      only B- begins one, as in exercise 1.
-    | = _lenient
     ✗ entities of different sentences are taken for one another.
       ('PLACE', 0, 1) of two sentences are two. Count sentence by sentence, or put the number of the
       sentence into the tuple.
     | zip(truth, found, strict=True) => [(sum(truth, []), sum(found, []))]
-    ✗ nothing found and nothing there does not give 0.
-      where nothing is, and nothing was found, F1 is 0.0, as in seqeval.
-    | else 0.0 => else 1.0
-    | if said + there else 0.0 =>
     """,
 )
 
@@ -324,7 +310,7 @@ TAGGING_TEST = TestExercise(
     | right_entity_f1 => metrics.accuracy_score
     ✗ I- after O: takes an I- that continues nothing for an entity.
       answer O I-PLACE: nothing was found, so it must cost no precision.
-    | right_entity_f1 => _lenient
+    | right_entity_f1(truth, found) => metrics.f1_score(truth, found, zero_division=0)
     ✗ types ignored: counts a place taken for a person as right.
       answer B-PERSON for a B-PLACE: none of that is right.
     | right_entity_f1 => _untyped

@@ -47,9 +47,6 @@ ROLLOUT = Exercise(
       the last layer's rows ask the layer below it: flow = step @ flow, and the first layer stands
       to the right.
     | step @ flow => flow @ step
-    ✗ the layers are averaged, not multiplied.
-      a token reads a mixture of mixtures: that is a matrix product.
-    | return flow => return steps.mean(0)
     """,
 )
 
@@ -87,9 +84,6 @@ FIND_HEAD = Exercise(
     ✗ you count layers and heads from 0.
       the paper and this course count from 1: add 1 to both.
     | layer + 1, head + 1 => layer, head
-    ✗ layer and head have changed places.
-      return layer, head.
-    | layer + 1, head + 1 => head + 1, layer + 1
     ✗ queries and keys have changed places.
       weights[layer, head, query] is the row of one query; argmax runs along it.
     | weights.argmax(dim=-1) => weights.argmax(dim=-2)
@@ -142,16 +136,6 @@ REFUTES = Exercise(
       what leaves one key arrives at another, so the differences of a row sum to twice what moved:
       0.5 * (own - new).abs().sum(-1).
     | moved > 0.5 => 2 * moved > 0.5
-    ✗ nothing is ever a refutation for you.
-      three ways lead there. A mean over single weights, not over rows: sum over keys (dim=-1)
-      first. Differences that cancel, since each row sums to 1 before and after: .abs(). Or equal
-      probabilities asked for, where the same word is meant: argmax.
-    | heads.total_variation(own, new) => 0.5 * (own - new).abs()
-    | heads.total_variation(own, new) => 0.5 * (own - new).sum(-1)
-    | before.argmax() == after.argmax() => torch.equal(before, after)
-    ✗ one query that looks elsewhere is enough for you.
-      the claim is about the layer: take the mean over queries and heads, not the largest.
-    | .mean() => .max()
     """,
 )
 

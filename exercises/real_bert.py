@@ -68,9 +68,6 @@ OUR_NAME = Exercise(
     start='one .replace for each row of the table, and .removeprefix("bert.").',
     solution=(hugging_face_name, right_our_name),
     mistakes=r"""
-    ✗ gamma and beta are swapped.
-      gamma is what is multiplied, our weight; beta is what is added, our bias.
-    | gamma => GAMMA && beta => gamma && GAMMA => beta
     ✗ old names stay as they are.
       gamma is weight, and beta is bias: files of 2018 still have them.
     | (r"\.gamma$", ".weight"), => && (r"\.beta$", ".bias"), =>
@@ -81,9 +78,6 @@ OUR_NAME = Exercise(
     ✗ the output of attention ends up in the feed-forward part.
       attention.output.dense contains output.dense: replace the longer name first.
     | "attention.output") => "attention.feed_forward.output")
-    ✗ both layer norms of a layer get one name.
-      then one of the two overwrites the other: attention_norm and feed_forward_norm.
-    | feed_forward_norm => attention_norm
     """,
 )
 
@@ -119,7 +113,6 @@ FIRST_WRONG = Exercise(
     ✗ this is the rung with the largest gap.
       an early mistake grows from layer to layer, so the largest gap comes late. The first one that
       is too large is where to look.
-    | in enumerate(gaps) => in [max(enumerate(gaps), key=lambda pair: pair[1])]
     | not gap <= tolerance => gap == max(gaps)
     ✗ rungs are counted from 1.
       the embeddings are rung 0.
@@ -127,9 +120,6 @@ FIRST_WRONG = Exercise(
     ✗ a NaN counts as right.
       every comparison with NaN is False, gap > tolerance too. Ask `not gap <= tolerance`.
     | not gap <= tolerance => gap > tolerance
-    ✗ a ladder without a wrong rung does not give -1.
-      after the loop: return -1.
-    | return -1 => return 0
     """,
 )
 

@@ -82,7 +82,7 @@ def no_mask(attention: SelfAttention, x: Tensor, source: Tensor, mask: Tensor) -
 
 
 def itself(attention: SelfAttention, x: Tensor, source: Tensor, mask: Tensor) -> Any:
-    return attention(x, None, return_weights=True)
+    return cross_attention(attention, x, x, mask)
 
 
 def with_gradient(old: Tensor, new: Tensor, size: int) -> Tensor:

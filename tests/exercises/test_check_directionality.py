@@ -144,7 +144,6 @@ REACHES: list[tuple[Wrong, str]] = [
     (lambda s, ids, new: reach_in_one_batch(s, ids, new).T, "the table is transposed"),
     (piled_on_ids, "the changes pile up"),
     (rows_of(lambda a, b, j: (a != b)[0].any(dim=-1)), "rounding counts as a move"),
-    (rows_of(lambda a, b, j: ((a - b)[0] > 1e-4).any(-1)), "a state that only goes down"),
     (rows_of(lambda a, b, j: (a - b)[0].abs().amax(-1)), "True and False are wanted. How far"),
     (lambda s, ids, new: right_reach(s, ids, new).any(), "has shape (); (2, 2) is wanted"),
     (lambda s, ids, new: s(ids[0]), "ids must be (batch, length), not (2,)"),
@@ -186,22 +185,12 @@ def test_a_pair_cannot_join_both_sides_and_bert_does() -> None:
     assert one_side[16:].abs().max() < 1e-5
 
 
-def base_too_late(s: States, ids: Tensor, i: int, j: int, k: int, new: int) -> Tensor:
-    ids[0, j] = new
-    first = s(ids)[0, i]
-    ids[0, k] = new
-    second = both = s(ids)[0, i]
-    return both - first - second + s(ids)[0, i]
-
-
 def of_all(s: States, ids: Tensor, i: int, j: int, k: int, new: int) -> Tensor:
     return torch.stack([right_together(s, ids, at, j, k, new) for at in range(ids.shape[1])])
 
 
 TOGETHERS: list[tuple[Wrong, str]] = [
     (lambda *a: right_together(*a) - a[0](a[1])[0, a[2]], "the unchanged state is missing"),
-    (base_too_late, "what one of the two does once the other is replaced"),
-    (lambda s, ids, i, j, k, new: 0 * s(ids)[0, i], "this is always zero"),
     (lambda *a: of_all(*a)[a[3]], "this is another state's"),
     (lambda *a: right_together(*a)[:2], "(3,) is wanted here"),
     (lambda *a: 3 * right_together(*a), "cases come out wrong"),
@@ -229,7 +218,6 @@ INTERVALS: list[tuple[Wrong, str]] = [
         lambda o, t, d: right_difference_interval(o, t, torch.randint(len(o), d.shape)),
         "draws random numbers of its own",
     ),
-    (lambda o, t, d: interval_by_numpy(t, o, d), "it is theirs minus ours"),
     (lambda o, t, d: np.quantile((o - t)[d].mean(1).numpy(), [0.05, 0.95]), "5 % are cut off at"),
     (lambda o, t, d: np.quantile((o - t)[d].numpy(), [0.025, 0.975]), "quantiles of single"),
     (lambda o, t, d: (o - t)[d].mean(dim=1).quantile(2.5), "stopped with RuntimeError"),
@@ -249,8 +237,6 @@ def claim_by_inside(low: float, high: float) -> str:
 
 
 CLAIMS: list[tuple[Wrong, str]] = [
-    (lambda a, b: verdict_of(-b, -a), "are swapped"),
-    (lambda a, b: verdict_of((a + b) / 2, (a + b) / 2), "only the middle of the interval"),
     (lambda a, b: verdict_of(b, a), "the wrong end is asked"),
     (lambda a, b: verdict_of(round(a, 2), round(b, 2)), "cases come out wrong"),
     (lambda a, b: a > 0, "your function returned False; one of 'supported'"),

@@ -74,7 +74,6 @@ def upside_down(w: Tensor) -> Tensor:
         ("rollout", lambda w: w, "is wanted here"),
         ("rollout", lambda w: w.mul_(2), "changes weights in place"),
         ("rollout", lambda w: w.mean((0, 1)) * 7 + 1, "cases come out wrong"),
-        ("find_head", lambda w, q, k: find_by_loops(w, q, k)[::-1], "layer and head have changed"),
         ("find_head", lambda w, q, k: find_by_loops(w.mT, q, k), "queries and keys have changed"),
         ("find_head", lambda w, q, k: 3, "return two things"),
         ("refutes", lambda o, n, b, a: (o - n).abs().sum(-1).mean() > 0.5

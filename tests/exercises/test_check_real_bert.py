@@ -49,7 +49,6 @@ def test_a_mistake_written_in_another_way_is_named() -> None:
         ("our_name", lambda name: by_replacing(name, 2), "old names stay"),
         ("our_name", lambda name: [name], "one name, a str, is wanted"),
         ("first_wrong", lambda gaps, tolerance: gaps.index(max(gaps)), "the largest gap"),
-        ("first_wrong", lambda *given: max(0, int(first_above(*given))), "does not give -1"),
         ("first_wrong", lambda gaps, tolerance: 0.5, "a whole number is wanted"),
     ]:
         assert_named(getattr(check, name), name, wrong, text)

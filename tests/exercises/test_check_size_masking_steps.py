@@ -98,16 +98,14 @@ def perplexity_in_place(losses: list[float], words: list[int]) -> float:
     return math.exp(sum(losses) / sum(words))
 
 
-def fates(
-    hidden: Callable[..., Any], stays: Callable[..., Any], of: Callable[..., Any] = lambda s: s
-) -> Callable[..., Any]:
+def fates(stays: Callable[..., Any], of: Callable[..., Any] = lambda s: s) -> Callable[..., Any]:
     """As learners write it: if hidden, elif stays, else random; of what is selected."""
 
     def f(
         ids: Tensor, selected: Tensor, coin: Tensor, random_ids: Tensor, m: float, s: float, k: int
     ) -> Any:
         rest = torch.where(stays(coin, m, s), ids, random_ids)
-        return torch.where(of(selected), torch.where(hidden(coin, m, s), k, rest), ids)
+        return torch.where(of(selected), torch.where(coin < m, k, rest), ids)
 
     return f
 
@@ -140,16 +138,12 @@ def first_above(steps: list[int], ours: list[float], theirs: list[float]) -> Any
     return None
 
 
-def below(c: Tensor, m: float, s: float) -> Any:
-    return c < m
-
-
 @pytest.mark.parametrize(
     ("exercise", "f"),
     [
         (PERPLEXITY, perplexity_by_product),
         (PERPLEXITY, lambda x, n: np.exp(np.average(x, weights=n))),
-        (CORRUPT, fates(below, lambda c, m, s: c < m + s)),
+        (CORRUPT, fates(lambda c, m, s: c < m + s)),
         (CROSSING, crossing_by_all),
         (CROSSING, crossing_in_torch),
     ],
@@ -165,28 +159,17 @@ def test_right_answers_pass(exercise: Any, f: Callable[..., Any]) -> None:
         ("perplexity", lambda x, n: torch.tensor(x).mean().exp(), "every batch counts the same"),
         ("perplexity", lambda x, n: np.average(np.exp(x), weights=n), "exp comes before the mean"),
         ("perplexity", lambda x, n: np.average(x, weights=n), "this is the loss: exp is missing"),
-        (
-            "perplexity",
-            lambda x, n: (torch.tensor(x) * torch.tensor(n)).sum().exp(),  # inf for larger ones
-            "this is exp of a sum, not of a mean",
-        ),
         ("perplexity", perplexity_in_place, "changes losses in place"),
-        ("corrupt", fates(below, lambda c, m, s: c >= m + s), "SAME and RND are exchanged"),
-        ("corrupt", fates(below, lambda c, m, s: c < s), "random begins at same_share, not at"),
+        ("corrupt", fates(lambda c, m, s: c >= m + s), "SAME and RND are exchanged"),
+        ("corrupt", fates(lambda c, m, s: c < s), "random begins at same_share, not at"),
         (
             "corrupt",
-            fates(below, lambda c, m, s: c < m + s, lambda selected: selected | ~selected),
+            fates(lambda c, m, s: c < m + s, lambda selected: selected | ~selected),
             "mask_share of all tokens become [MASK]",
-        ),
-        (
-            "corrupt",
-            fates(lambda c, m, s: c <= m, lambda c, m, s: c < m + s),
-            "a coin that falls on a threshold goes to the wrong group",
         ),
         ("corrupt", corrupt_in_place, "changes ids in place. "),
         ("corrupt", lambda *x: right_corrupt(*x).float(), "must stay whole numbers"),
         ("crossing", first_above, "this is the first step above, though ours falls back later"),
-        ("crossing", lambda s, a, b: crossing_by_all(s, a, b) or -1, "the answer is not None"),
     ],
 )
 def test_wrong_answers_are_told_why(name: str, wrong: Callable[..., Any], text: str) -> None:
