@@ -1,1 +1,1 @@
-"""What a learner builds and plays with: a BERT of your own parts, toys, drawings, the machine."""
+"""What a learner builds and plays with: a BERT of their own parts, toys, drawings, the machine."""
