@@ -143,6 +143,9 @@ CHOICE_HEAD = Exercise(
     ✗ the bias is missing.
       the shares are the same without it, but the score is c · weight + bias.
     | + bias =>
+    ✗ the scores are softmaxed already.
+      return the bare scores first, then the shares.
+    | return scores, => return scores.softmax(-1),
     """,
 )
 

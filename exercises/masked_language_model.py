@@ -147,6 +147,9 @@ MLM_LOSS = Exercise(
       reduction="sum", or a missing division: twice the batch would mean twice the loss.
       Divide by selected.sum().
     | labels[selected]) => labels[selected], reduction="sum")
+    ✗ softmax is applied twice.
+      F.cross_entropy applies softmax itself: give it the logits as they are.
+    | logits[selected] => logits[selected].softmax(-1)
     """,
 )
 

@@ -109,6 +109,9 @@ NSP_LOSS = Exercise(
     ✗ the logarithm is missing.
       this is a mean of probabilities. The loss is the mean of -ln P(label).
     | log_softmax => softmax
+    ✗ softmax is applied twice.
+      F.cross_entropy does its own softmax: give it the scores as they are.
+    | scores.log => scores.softmax(-1).log
     """,
 )
 

@@ -197,6 +197,9 @@ ATTENTION = Exercise(
     ✗ the mask is inverted: what should be hidden is seen, and the rest is hidden.
       here True means *may see*. Fill where it is False: masked_fill(~mask, …).
     | ~mask => mask
+    ✗ the mask is not used: every query sees every key.
+      scores.masked_fill(…) returns a new tensor. Did you keep it?
+    | .masked_fill(~mask, -torch.inf) =>
     """,
 )
 

@@ -89,6 +89,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("mlm_loss", d2l, "d2l-en"),
     ("mlm_loss", lambda x, y, chosen: (each(x, y) * chosen).mean(), "zeros of unselected"),
     ("mlm_loss", lambda x, y, chosen: each(x, y)[chosen].sum(), "the sum over the selected"),
+    ("mlm_loss", lambda x, y, chosen: each(x.softmax(-1), y)[chosen].mean(), "applied twice"),
     ("mlm_loss", lambda x, y, chosen: each(x, y)[chosen].tolist(), "one number is wanted"),
     ("unigram_loss", lambda c, y: -(c / c.sum())[y].log().mean(), "there is no smoothing"),
     ("unigram_loss", lambda c, y: -((c + 1) / c.sum())[y].log().mean(), "V is missing below"),

@@ -187,6 +187,7 @@ def nsp_in_place(scores: Tensor, labels: Tensor) -> Tensor:
         ("pair", lambda *x: right_pair(*x) if x[-1] < 0.5 else None, "every path end in a return"),
         ("nsp_loss", lambda x, y: F.cross_entropy(x, y, ignore_index=0), "real pairs are not coun"),
         ("nsp_loss", lambda x, y: F.nll_loss(x.softmax(-1), y), "the logarithm is missing"),
+        ("nsp_loss", lambda x, y: F.cross_entropy(x.softmax(1), y), "softmax is applied twice"),
         ("nsp_loss", nsp_in_place, "changes scores in place"),
         ("nsp_loss", lambda x, y: F.cross_entropy(x, y, reduction="none"), "one number is wanted"),
         ("nsp_loss", lambda x, y: F.cross_entropy(x, y.float()), "stopped with RuntimeError"),

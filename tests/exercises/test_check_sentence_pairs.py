@@ -143,6 +143,7 @@ def test_right_choice_losses_pass(f: Callable[..., Any]) -> None:
         ("choice_head", lambda c, w, b, n: shared((c @ w + b).view(n, -1).T), "are mixed"),
         ("choice_head", lambda c, w, b, n: shared((c @ w + b).view(-1, n), 0), "over the examples"),
         ("choice_head", lambda c, w, b, n: shared((c @ w).view(-1, n)), "the bias is missing"),
+        ("choice_head", lambda c, w, b, n: (folded_first(c, w, b, n)[1],) * 2, "are softmaxed"),
         ("choice_head", lambda c, w, b, n: shared((c @ w + b)[None]), "scores has shape (1, 4)"),
         ("choice_head", lambda c, w, b, n: shared((c.mul_(w).sum(-1) + b).view(-1, n)),
          "changes c in place"),
