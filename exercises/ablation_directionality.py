@@ -411,14 +411,6 @@ LOOK_AHEAD_TEST = TestExercise(
     ✗ a diagonal off by one: lets each token see the next one.
       look at the state just before the token that you replace, not only at far ones.
     | tril() => tril(1)
-    ✗ a copied line: uses the mask of right to left.
-      replace the *last* token and look at the states before it: that a state does not move with an
-      earlier token proves nothing.
-    | tril => triu
-    ✗ a first token that sees all: [CLS] stands for the whole text, so its row of the mask was
-    opened; from there the next layer takes what follows to every state.
-      replace the last token, and look at every state before it, the first included.
-    | square.tril() => square.tril() | (torch.arange(length) == 0)[:, None]
     ✗ a mask too weak: adds -8 to the scores where minus infinity is wanted, so a little of each
     later token comes through.
       compare with a small tolerance, 1e-4, and replace several tokens: a large tolerance is a hole

@@ -269,9 +269,6 @@ FAIR = TestExercise(
     got the default.
       compare learning_rate.
     | = _set({"learning_rate": 1e-4}, variant="L2 H128")
-    ✗ a run that looked unfinished: one run alone was given more epochs.
-      compare every run, not the first one of each variant.
-    | = _set({"epochs": 10}, variant="L4 H128", task="entities", seed=2)
     ✗ a run that diverged: its row was left out, so the mean of this variant is one without its
     worst run.
       compare the seeds task by task: on the other task seed 3 is there.
@@ -280,11 +277,6 @@ FAIR = TestExercise(
     double.
       count the rows or compare sorted lists: a set holds a seed once.
     | = _replaced(lambda row: [row, row | {"score": 0.7}], variant="L2 H128", task="topic", seed=1)
-    ✗ a row under the wrong task: a slip of the paste: one task has a run too many, the other one
-    too few.
-      compare pairs of task and seed: the number of rows is right, and so are all tasks and all
-      seeds.
-    | = _set({"task": "entities"}, variant="L4 H128", task="topic", seed=3)
     ✗ dev taken for test: one variant's scores come from the split on which its best epoch was
     chosen.
       compare split.

@@ -209,26 +209,15 @@ FEATURE_TEST = TestExercise(
     ✗ the last layer: it reads hidden_states[-1].
       compute the mean yourself from bert(…).hidden_states[-2], in eval mode.
     | [-2] => [-1]
-    ✗ one layer too low: it counts as if the list began with layer 1; but the embedding comes first.
-      compute the mean yourself from bert(…).hidden_states[-2], in eval mode.
-    | [-2] => [-3]
     ✗ padding averaged in: the mean runs over all places, so a text changes with the length of its
     neighbors.
       pad the same text further: nothing may change.
     | (states * real).sum(dim=1) / real.sum(dim=1) => states.mean(dim=1)
-    ✗ divided by the padded length: padding is set to zero, but it is still counted in the mean.
-      pad the same text further: nothing may change.
-    | .sum(dim=1) / real.sum(dim=1) => .mean(dim=1)
     ✗ segments not passed on: every token is taken for one of segment A.
       give it segments of both kinds: with other segments the result must change.
     | (ids, segment_ids => (ids, None
     ✗ mask not passed on: attention reads the padding, even where the mean leaves it out.
       put another word where padding is: nothing may change.
     | (ids, segment_ids, padding_mask) => (ids, segment_ids)
-    ✗ mask and segments swapped: transformers takes the mask second and segments third, our Bert the
-    other way round.
-      give it segments of both kinds, and compare with your own mean.
-    | (ids, segment_ids, padding_mask) => (ids, padding_mask.long(),
-      padding_mask.bool() | (segment_ids > 0))
     """,
 )

@@ -248,9 +248,6 @@ MARK_TEST = TestExercise(
     ✗ first place: marks the first place where the answer's words occur, not the one wanted.
       take a text with the answer's words in it twice, and ask for the second.
     | end, found => start = context.index(answer); end, found
-    ✗ end before start: returns (last, first).
-      take an answer of two words: first <= last.
-    | inside[0], inside[-1] => inside[-1], inside[0]
     ✗ one too far: returns the token after the answer as its last.
       compare context[offsets[first][0] : offsets[last][1]] with the answer.
     | inside[-1] => inside[-1] + 1
@@ -264,10 +261,6 @@ MARK_TEST = TestExercise(
     edges.
       compare neighbors: the first `stride` offsets of a window are the last of the one before.
     | right_windows(len(spans), room, stride) => range(0, len(spans), room)
-    ✗ lost end: leaves out the last window unless it is full.
-      put the answer at the end of a long text: some window must mark it.
-    | right_windows(len(spans), room, stride) =>
-      range(0, max(len(spans) - room, 0) + 1, room - stride)
     """,
 )
 
@@ -342,12 +335,6 @@ SCORE_TEST = TestExercise(
     ✗ articles: counts “the” and “a” as words.
       compare “the lake” with “lake”.
     | re.sub(r"\b(a|an|the)\b", " ", text) => text
-    ✗ punctuation: takes “lake.” and “lake” for different words.
-      compare “lake.” with “lake”.
-    | if c not in string.punctuation =>
-    ✗ capitals: takes “Lake” and “lake” for different words.
-      compare “Lake” with “lake”.
-    | .lower() =>
     ✗ silence: gives 0 for saying nothing where there is no answer.
       score “” against no answers at all: 1 and 1.
     | float(not found), float(not found) => 0.0, 0.0
