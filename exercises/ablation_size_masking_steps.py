@@ -5,7 +5,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import torch
@@ -86,16 +86,15 @@ def _corrupt_cases() -> Iterator[Inputs]:
     generator = torch.Generator().manual_seed(8)
     whole = partial(torch.randint, generator=generator)
     quarters = ((0.5, 0.25), (0.25, 0.5), (0.25, 0.25), (0.5, 0.0), (0.0, 0.75), (0.75, 0.25))
-    for count, shape in ((10, (1, 1)), (8, (1, 2)), (4, (1, 3)), (3, (2, 6)), (2, (4, 16))):
-        for number in range(count):
-            for shares in (*TABLE_8, *quarters):
-                special = whole(0, 10, shape) < 2
-                ids = torch.where(special, whole(0, WORDS - 1, shape), whole(WORDS, 13, shape))
-                selected = (whole(0, 10, shape) < 7) & ~special
-                # eighths fall on quarters; what lies half an eighth above, on nothing in table 8
-                coin = (whole(0, 8, shape) + 0.5 * (shares in TABLE_8)) / 8
-                mask_id = 103 if number % 2 else MASK_ID
-                yield ids, selected, coin, whole(WORDS, 13, shape), *shares, mask_id
+    shapes = [(1, 1)] * 10 + [(1, 2)] * 8 + [(1, 3)] * 4 + [(2, 6)] * 3 + [(4, 16)] * 2
+    for shape, shares in product(shapes, (*TABLE_8, *quarters)):
+        special = whole(0, 10, shape) < 2
+        ids = torch.where(special, whole(0, WORDS - 1, shape), whole(WORDS, 13, shape))
+        selected = (whole(0, 10, shape) < 7) & ~special
+        # eighths fall on quarters; what lies half an eighth above, on nothing in table 8
+        coin = (whole(0, 8, shape) + 0.5 * (shares in TABLE_8)) / 8
+        mask_id = MASK_ID if shares in TABLE_8 else 103
+        yield ids, selected, coin, whole(WORDS, 13, shape), *shares, mask_id
 
 
 CORRUPT = Exercise(

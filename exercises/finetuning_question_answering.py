@@ -36,22 +36,14 @@ def right_best_span(start: Tensor, end: Tensor, places: Sequence[int], longest: 
     return found
 
 
-def _span_cases() -> list[Inputs]:
-    generator, dice = torch.Generator().manual_seed(13), random.Random(13)
-    cases: list[Inputs] = []
-    for wanted, fewest, most in ((20, 2, 2), (60, 3, 4), (120, 5, 8)):
-        while len(cases) < wanted:
-            begins, size = dice.randint(2, 4), dice.randint(fewest, most)
-            length = begins + size + 1  # the question in front, [SEP] behind
-            start, end = torch.randn(2, length, generator=generator).mul(20).round() / 10
-            longest = dice.randint(2, size)
-            places = list(range(begins, begins + size))
-            sums = sorted(
-                float(start[i] + end[j]) for i in places for j in places if i <= j < i + longest
-            )
-            if sums[-1] - sums[-2] > 0.15:  # no two spans are equally good
-                cases.append((start, end, places, longest))
-    return cases
+def _span_cases() -> Iterator[Inputs]:
+    """With two decimals, so that in no case two spans are the best (a test makes sure)."""
+    generator, dice = torch.Generator().manual_seed(21), random.Random(13)
+    for fewest, most in [(2, 2)] * 20 + [(3, 4)] * 40 + [(5, 8)] * 60:
+        begins, size = dice.randint(2, 4), dice.randint(fewest, most)
+        length = begins + size + 1  # the question in front, [SEP] behind
+        start, end = torch.randn(2, length, generator=generator).mul(200).round() / 100
+        yield start, end, list(range(begins, begins + size)), dice.randint(2, size)
 
 
 def _read_places(answer: Any, *_: Any) -> Span:

@@ -211,9 +211,6 @@ LOSS_TEST = TestExercise(
     itself.
       a model that is sure and right (logit 20) must get a loss near 0.
     | logits[selected] => logits[selected].softmax(-1)
-    ✗ many first versions: return the sum, not the mean.
-      select more than one position: equal logits must give ln V, however many there are.
-    | labels[selected]) => labels[selected], reduction="sum")
     """,
 )
 

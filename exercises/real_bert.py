@@ -3,7 +3,7 @@
 import random
 import re
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -12,7 +12,7 @@ from bertedu.model.bert import Bert
 from bertedu.model.checkpoints import load_weights
 from bertedu.model.config import BertConfig
 from bertedu.model.hugging_face import hugging_face_name
-from exercises.judge import Exercise, Inputs, UnreadableError, kind_of, offered, undisturbed, whole
+from exercises.judge import Exercise, Inputs, offered, read_str, undisturbed, whole
 from exercises.museum import TestExercise
 
 # vocabulary, size, layers, heads, inner size, longest text
@@ -52,18 +52,11 @@ def _name_cases() -> list[Inputs]:
     return [(name,) for name in sorted(names, key=lambda name: (len(name), name))]
 
 
-def _read_name(answer: Any, *_: Any) -> str:
-    if not isinstance(answer, str):
-        came = kind_of(answer)
-        raise UnreadableError(f"your function returned {came}; one name, a str, is wanted.")
-    return answer
-
-
 OUR_NAME = Exercise(
     asks="(theirs) -> ours, the name of a tensor of the encoder",
     right=right_our_name,
     cases=_name_cases,
-    read=_read_name,
+    read=partial(read_str, wanted="one name, a str,"),
     tried="every name of a two-layer encoder: old and new, with and without bert., layer 11 too.",
     start='one .replace for each row of the table, and .removeprefix("bert.").',
     solution=(hugging_face_name, right_our_name),

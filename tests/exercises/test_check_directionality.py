@@ -246,8 +246,8 @@ CLAIMS: list[tuple[Wrong, str]] = [
 
 
 RIGHT: list[tuple[str, Wrong, str]] = [
-    ("reach", reach_in_one_batch, "23 cases"),
-    ("reach", reach_by_closeness, "23 cases"),
+    ("reach", reach_in_one_batch, "21 cases"),
+    ("reach", reach_by_closeness, "21 cases"),
     ("together", together_in_one_batch, "19 cases"),
     ("together", together_step_by_step, "19 cases"),
     ("together", lambda s, x, i, j, k, new: right_together(s, x, i, k, j, new), "19 cases"),
@@ -299,7 +299,7 @@ def test_right_readers_are_what_they_are_called() -> None:
         table = right_reach(states, IDS, 99)
         back[how.split()[-1]] = {i - j for i, j in table.nonzero().tolist()}
     everything = set(range(12))
-    assert back == {"mask": everything, "LSTM": everything, "left": {0, 1, 2}, "positions": {0}}
+    assert back == {"mask": everything, "LSTM": everything, "positions": {0}}
 
 
 def test_the_museum_is_as_described() -> None:
@@ -352,7 +352,7 @@ def by_cutting(states: States) -> bool:
 def test_good_look_ahead_tests_pass(t: Wrong) -> None:
     text = words(verdict(check.look_ahead_test, t))
     assert text.startswith(
-        "✓ look_ahead_test: accepts 4 right readers, catches 6 broken ones (VTongTV/"
+        "✓ look_ahead_test: accepts 3 right readers, catches 6 broken ones (VTongTV/"
     )
 
 
@@ -398,7 +398,7 @@ def wants_all_before(states: States) -> bool:
 
 def to_the_last_bit(states: States) -> bool:
     """Equal bit by bit, which sums in another order are not."""
-    ids = torch.randint(5, 100, (8, LONGEST), generator=torch.Generator().manual_seed(1))
+    ids = torch.randint(5, 100, (8, LONGEST))
     return all(torch.equal(states(ids[:, :n]), states(ids)[:, :n]) for n in range(1, LONGEST))
 
 
@@ -408,7 +408,7 @@ def to_the_last_bit(states: States) -> bool:
         (lambda states: True, "6 of 6 broken readers got past your test"),
         (lambda states: states(IDS).shape == (1, 12, 16), "6 of 6 broken readers got past"),
         (lambda states: False, "refuses every reader, right ones included"),
-        (wants_all_before, "refuses a right reader, one written as a convolution"),
+        (wants_all_before, "refuses a right reader, one written as an embedding"),
         (to_the_last_bit, "refuses a right reader"),
         (lambda states: states(IDS[0]), "stopped with ValueError: ids must be (batch, length)"),
         (lambda states: states(IDS), "True or False is wanted"),
