@@ -324,8 +324,5 @@ EMBEDDING_TEST = TestExercise(
     ✗ codertimo/BERT-pytorch, issue 53: adds sines instead of the learned position table.
       change row 1 of position: the vector at position 1 must move.
     | position[: ids.shape[1]] => sinusoidal_positions(*position.shape)[: ids.shape[1]]
-    ✗ many first versions: let positions start again in segment B.
-      put the same word into A and B; their positions must differ.
-    | position[: ids.shape[1]] => position[_restarted(segment_ids)]
     """,
 )

@@ -89,27 +89,21 @@ CONCAT_LAYERS = Exercise(
 )
 
 
-def _frozen(part: nn.Module) -> nn.Module:
-    return part.requires_grad_(False)
-
-
 def _models() -> list[Inputs]:
     with torch.random.fork_rng(devices=[]):  # nobody's chance is disturbed
         half, table, decoder = nn.Linear(3, 2), nn.Embedding(7, 3), nn.Linear(3, 7)
         half.bias.requires_grad_(False)
         decoder.weight = table.weight
-        frozen = _frozen(nn.Sequential(nn.Embedding(9, 4), nn.LayerNorm(4)))
         described: tuple[tuple[Any, ...], ...] = (
             ("one linear layer 2 → 3", nn.Linear(2, 3)),
-            ("a frozen linear layer 4 → 4, and a new one 4 → 2", _frozen(nn.Linear(4, 4)),
-             nn.Linear(4, 2)),
+            ("a frozen linear layer 4 → 4, and a new one 4 → 2",
+             nn.Linear(4, 4).requires_grad_(False), nn.Linear(4, 2)),
             ("one linear layer 3 → 2 whose bias alone is frozen", half),
             ("a batch norm of 5, with its running means, and a linear layer 5 → 2",
              nn.BatchNorm1d(5), nn.Linear(5, 2)),
             ("an embedding table 7 × 3 and a decoder tied to it", table, decoder),
-            ("a frozen linear layer 3 → 3, and nothing else", _frozen(nn.Linear(3, 3))),
-            ("a frozen table 9 × 4 in a frozen stack, an LSTM 4 → 3, a linear layer 3 → 5",
-             frozen, nn.LSTM(4, 3), nn.Linear(3, 5)),
+            ("a frozen linear layer 3 → 3, and nothing else",
+             nn.Linear(3, 3).requires_grad_(False)),
         )  # fmt: skip
         return [(named(name, nn.ModuleList(parts)),) for name, *parts in described]
 
@@ -130,7 +124,7 @@ TRAINABLE = Exercise(
     right=right_trainable,
     cases=_models,
     moved=_moves_otherwise,
-    tried="7 models: frozen in part, as a whole, not at all; with tied weights and running means.",
+    tried="6 models: frozen in part, as a whole, not at all; with tied weights and running means.",
     start="for p in model.parameters(): p.requires_grad says whether it moves, p.numel() how many.",
     in_place="it changes requires_grad; counting must leave the model as it is.",
     solution=(right_trainable, LayerFeatures),
@@ -209,26 +203,15 @@ FEATURE_TEST = TestExercise(
     ✗ the last layer: it reads hidden_states[-1].
       compute the mean yourself from bert(…).hidden_states[-2], in eval mode.
     | [-2] => [-1]
-    ✗ one layer too low: it counts as if the list began with layer 1; but the embedding comes first.
-      compute the mean yourself from bert(…).hidden_states[-2], in eval mode.
-    | [-2] => [-3]
     ✗ padding averaged in: the mean runs over all places, so a text changes with the length of its
     neighbors.
       pad the same text further: nothing may change.
     | (states * real).sum(dim=1) / real.sum(dim=1) => states.mean(dim=1)
-    ✗ divided by the padded length: padding is set to zero, but it is still counted in the mean.
-      pad the same text further: nothing may change.
-    | .sum(dim=1) / real.sum(dim=1) => .mean(dim=1)
     ✗ segments not passed on: every token is taken for one of segment A.
       give it segments of both kinds: with other segments the result must change.
     | (ids, segment_ids => (ids, None
     ✗ mask not passed on: attention reads the padding, even where the mean leaves it out.
       put another word where padding is: nothing may change.
     | (ids, segment_ids, padding_mask) => (ids, segment_ids)
-    ✗ mask and segments swapped: transformers takes the mask second and segments third, our Bert the
-    other way round.
-      give it segments of both kinds, and compare with your own mean.
-    | (ids, segment_ids, padding_mask) => (ids, padding_mask.long(),
-      padding_mask.bool() | (segment_ids > 0))
     """,
 )

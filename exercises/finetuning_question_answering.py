@@ -36,22 +36,14 @@ def right_best_span(start: Tensor, end: Tensor, places: Sequence[int], longest: 
     return found
 
 
-def _span_cases() -> list[Inputs]:
-    generator, dice = torch.Generator().manual_seed(13), random.Random(13)
-    cases: list[Inputs] = []
-    for wanted, fewest, most in ((20, 2, 2), (60, 3, 4), (120, 5, 8)):
-        while len(cases) < wanted:
-            begins, size = dice.randint(2, 4), dice.randint(fewest, most)
-            length = begins + size + 1  # the question in front, [SEP] behind
-            start, end = torch.randn(2, length, generator=generator).mul(20).round() / 10
-            longest = dice.randint(2, size)
-            places = list(range(begins, begins + size))
-            sums = sorted(
-                float(start[i] + end[j]) for i in places for j in places if i <= j < i + longest
-            )
-            if sums[-1] - sums[-2] > 0.15:  # no two spans are equally good
-                cases.append((start, end, places, longest))
-    return cases
+def _span_cases() -> Iterator[Inputs]:
+    """With two decimals, so that in no case two spans are the best (a test makes sure)."""
+    generator, dice = torch.Generator().manual_seed(21), random.Random(13)
+    for fewest, most in [(2, 2)] * 20 + [(3, 4)] * 40 + [(5, 8)] * 60:
+        begins, size = dice.randint(2, 4), dice.randint(fewest, most)
+        length = begins + size + 1  # the question in front, [SEP] behind
+        start, end = torch.randn(2, length, generator=generator).mul(200).round() / 100
+        yield start, end, list(range(begins, begins + size)), dice.randint(2, size)
 
 
 def _read_places(answer: Any, *_: Any) -> Span:
@@ -248,9 +240,6 @@ MARK_TEST = TestExercise(
     ✗ first place: marks the first place where the answer's words occur, not the one wanted.
       take a text with the answer's words in it twice, and ask for the second.
     | end, found => start = context.index(answer); end, found
-    ✗ end before start: returns (last, first).
-      take an answer of two words: first <= last.
-    | inside[0], inside[-1] => inside[-1], inside[0]
     ✗ one too far: returns the token after the answer as its last.
       compare context[offsets[first][0] : offsets[last][1]] with the answer.
     | inside[-1] => inside[-1] + 1
@@ -264,10 +253,6 @@ MARK_TEST = TestExercise(
     edges.
       compare neighbors: the first `stride` offsets of a window are the last of the one before.
     | right_windows(len(spans), room, stride) => range(0, len(spans), room)
-    ✗ lost end: leaves out the last window unless it is full.
-      put the answer at the end of a long text: some window must mark it.
-    | right_windows(len(spans), room, stride) =>
-      range(0, max(len(spans) - room, 0) + 1, room - stride)
     """,
 )
 
@@ -342,12 +327,6 @@ SCORE_TEST = TestExercise(
     ✗ articles: counts “the” and “a” as words.
       compare “the lake” with “lake”.
     | re.sub(r"\b(a|an|the)\b", " ", text) => text
-    ✗ punctuation: takes “lake.” and “lake” for different words.
-      compare “lake.” with “lake”.
-    | if c not in string.punctuation =>
-    ✗ capitals: takes “Lake” and “lake” for different words.
-      compare “Lake” with “lake”.
-    | .lower() =>
     ✗ silence: gives 0 for saying nothing where there is no answer.
       score “” against no answers at all: 1 and 1.
     | float(not found), float(not found) => 0.0, 0.0

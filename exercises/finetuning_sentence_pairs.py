@@ -143,6 +143,9 @@ CHOICE_HEAD = Exercise(
     ✗ the bias is missing.
       the shares are the same without it, but the score is c · weight + bias.
     | + bias =>
+    ✗ the scores are softmaxed already.
+      return the bare scores first, then the shares.
+    | return scores, => return scores.softmax(-1),
     """,
 )
 
@@ -261,10 +264,6 @@ CHOICE_DATA_TEST = TestExercise(
     "first, or longest, by chance: build many, with several seeds.",
     solution=(right_choice_data_test,),
     museum="""
-    ✗ examples split, not articles: puts each example into train or test by a coin, so both hold
-    pieces of one article.
-      let the ids tell the article: no beginning in made["test"] may be of a train article.
-    | made[split] => made[dice.choice(("train", "test"))]
     ✗ test sentences as wrong endings in training: draws wrong endings from all articles; a sentence
     learned to be wrong comes again.
       look at all four endings, too: in made["train"] none may be of a test article.

@@ -255,12 +255,5 @@ ACCURACY_TEST = TestExercise(
     ✗ labels in another order: sorts the texts by length to save padding, and forgets the labels.
       give texts that are not sorted by length, with labels that differ.
     | _ in batch => _ in sorted(examples, key=lambda one: len(one[0]))[start : start + batch_size]
-    ✗ divides by full batches: divides by the number of batches times their size, even if the last
-    is not full.
-      use 7 examples in batches of 3, all right: the score must be 1.
-    | right / len(examples) => right / (math.ceil(len(examples) / batch_size) * batch_size)
-    ✗ one batch only: scores the first batch, and stops.
-      put the wrong answers after the first batch.
-    | range(0, len(examples), batch_size) => [0] && right / len(examples) => right / len(batch)
     """,
 )

@@ -497,6 +497,14 @@ def read_wholes(answer: Any, *_: Any, things: str, thing: str = "a whole number"
     return [read_whole(item, name="an item of your list", wanted=thing) for item in found]
 
 
+def read_str(answer: Any, *_: Any, wanted: str) -> str:
+    """Read a text."""
+    if not isinstance(answer, str):
+        came = kind_of(answer)
+        raise UnreadableError(f"your function returned {came}; {wanted} is wanted.")
+    return answer
+
+
 def read_ids(answer: Any, name: str, shape: Sequence[int]) -> Tensor:
     """Read a tensor of ids, and insist on whole numbers."""
     ids = read_tensor(answer, name, shape)

@@ -147,6 +147,9 @@ MLM_LOSS = Exercise(
       reduction="sum", or a missing division: twice the batch would mean twice the loss.
       Divide by selected.sum().
     | labels[selected]) => labels[selected], reduction="sum")
+    ✗ softmax is applied twice.
+      F.cross_entropy applies softmax itself: give it the logits as they are.
+    | logits[selected] => logits[selected].softmax(-1)
     """,
 )
 
@@ -208,9 +211,6 @@ LOSS_TEST = TestExercise(
     itself.
       a model that is sure and right (logit 20) must get a loss near 0.
     | logits[selected] => logits[selected].softmax(-1)
-    ✗ many first versions: return the sum, not the mean.
-      select more than one position: equal logits must give ln V, however many there are.
-    | labels[selected]) => labels[selected], reduction="sum")
     """,
 )
 

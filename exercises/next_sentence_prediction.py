@@ -109,6 +109,9 @@ NSP_LOSS = Exercise(
     ✗ the logarithm is missing.
       this is a mean of probabilities. The loss is the mean of -ln P(label).
     | log_softmax => softmax
+    ✗ softmax is applied twice.
+      F.cross_entropy does its own softmax: give it the scores as they are.
+    | scores.log => scores.softmax(-1).log
     """,
 )
 
@@ -298,9 +301,6 @@ PAIR_TEST = TestExercise(
     ✗ all IsNext: never makes a wrong pair.
       build a few dozen pairs: both labels must occur.
     | dice.random() < 0.5 => True
-    ✗ labels swapped: calls real pairs 1 and wrong ones 0.
-      with label 0, B must follow A in the document.
-    | [*b], label => [*b], 1 - label
     ✗ B from the same document: draws some of the wrong B from the document of A.
       give every document ids of its own: with label 1, B may hold none of the ids of A's document.
     | i != index and =>

@@ -182,9 +182,6 @@ ROLLOUT_TEST = TestExercise(
     ✗ not halved: A + I is used as it is.
       add up the rows.
     | 0.5 * =>
-    ✗ the last layer only: the layers below are forgotten.
-      change the first layer and see whether the result moves.
-    | return flow => return steps[-1]
     ✗ the first head only: the other heads are forgotten.
       change the second head and see whether the result moves.
     | .mean(dim=1) => [:, 0]

@@ -18,7 +18,7 @@ from bertedu.model.attention import (
 )
 from bertedu.model.config import DIRECTIONS
 from exercises import judge
-from exercises.judge import Exercise, Inputs, alike, like, parts, plain, read_tensor, shaped
+from exercises.judge import Exercise, Inputs, differing, like, parts, plain, read_tensor, shaped
 from exercises.museum import TestExercise
 from exercises.patch import patched
 
@@ -165,19 +165,13 @@ def _attention_cases() -> Iterator[Inputs]:
             yield *vectors, _mask(real, direction)
 
 
-def _attention_difference(inputs: Inputs, mine: Any, right: Any) -> str:
-    """Show the part that is wrong: the weights first, since the mixture follows from them."""
-    part, name = (0, "mixed") if alike(mine[1], right[1]) else (1, "weights")
-    return f"Your {name}: {plain(mine[part])}; it should be {plain(right[part])}."
-
-
 ATTENTION = Exercise(
     asks="(query, key, value (S, d), mask (S, S)) -> (mixed (S, d), weights (S, S)). mask is bool, "
     "true where a query (row) may see a key (column)",
     right=right_attention,
     cases=_attention_cases,
     read=parts("mixed, weights", like("mixed", 2), like("weights", 3)),
-    differ=_attention_difference,
+    differ=differing("mixed", "weights"),
     first_part=1,
     tried="200 random cases, with and without padding, in three directions.",
     start="scores = query @ key.T, divided by the square root of d; then hide, softmax, mix. Five "
@@ -197,6 +191,9 @@ ATTENTION = Exercise(
     ✗ the mask is inverted: what should be hidden is seen, and the rest is hidden.
       here True means *may see*. Fill where it is False: masked_fill(~mask, …).
     | ~mask => mask
+    ✗ the mask is not used: every query sees every key.
+      scores.masked_fill(…) returns a new tensor. Did you keep it?
+    | .masked_fill(~mask, -torch.inf) =>
     """,
 )
 

@@ -14,7 +14,7 @@ from bertedu.text.tokenization import (
     best_merge,
     longest_first,
 )
-from exercises.judge import Exercise, Inputs, UnreadableError, parts, read_wholes, whole
+from exercises.judge import Exercise, Inputs, UnreadableError, parts, read_str, read_wholes, whole
 
 Words = list[tuple[list[str], int]]  # each word as its pieces, with how often it occurs
 
@@ -271,9 +271,6 @@ _TEXTS = (
     "[CLS] dogs [SEP]",
     "dogs .",
     "a b ##c d",
-    "un ##aff ##able",
-    "[CLS] sing ##ers sing . [SEP]",
-    "well , dogs ! dogs ?",
     "[CLS] the [MASK] bark ##ed [SEP] [UNK] ran [SEP] [PAD] [PAD]",
     "c # is a language",
     "[CLS] no , we did n ##ot ! [SEP] did you ? [SEP] [PAD]",
@@ -281,18 +278,12 @@ _TEXTS = (
 )
 
 
-def _read_text(answer: Any, *_: Any) -> str:
-    if not isinstance(answer, str):
-        raise UnreadableError("your function did not return a str; one text is wanted.")
-    return answer
-
-
 DECODE = Exercise(
     asks="(tokens) -> text: pieces joined, special tokens left out",
     right=right_decode,
     cases=lambda: [(text.split(),) for text in _TEXTS],
-    read=_read_text,
-    tried="12 sequences, with all five special tokens and four kinds of punctuation.",
+    read=partial(read_str, wanted="one text"),
+    tried="9 sequences, with all five special tokens and four kinds of punctuation.",
     start="an empty list of words. A token with ## is glued to the last word; any other starts "
     'a new one. " ".join at the end.',
     solution=(WordPiece.decode, right_decode),

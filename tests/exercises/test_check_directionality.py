@@ -246,8 +246,8 @@ CLAIMS: list[tuple[Wrong, str]] = [
 
 
 RIGHT: list[tuple[str, Wrong, str]] = [
-    ("reach", reach_in_one_batch, "23 cases"),
-    ("reach", reach_by_closeness, "23 cases"),
+    ("reach", reach_in_one_batch, "21 cases"),
+    ("reach", reach_by_closeness, "21 cases"),
     ("together", together_in_one_batch, "19 cases"),
     ("together", together_step_by_step, "19 cases"),
     ("together", lambda s, x, i, j, k, new: right_together(s, x, i, k, j, new), "19 cases"),
@@ -299,7 +299,7 @@ def test_right_readers_are_what_they_are_called() -> None:
         table = right_reach(states, IDS, 99)
         back[how.split()[-1]] = {i - j for i, j in table.nonzero().tolist()}
     everything = set(range(12))
-    assert back == {"mask": everything, "LSTM": everything, "left": {0, 1, 2}, "positions": {0}}
+    assert back == {"mask": everything, "LSTM": everything, "positions": {0}}
 
 
 def test_the_museum_is_as_described() -> None:
@@ -315,8 +315,6 @@ def test_the_museum_is_as_described() -> None:
     by_name = {seen(exhibit): exhibit.wrong[0] for exhibit in exhibits(LOOK_AHEAD_TEST)}
     counted = by_name["positions counted from the end"]
     assert not torch.allclose(counted(IDS[:, :5]), counted(IDS)[:, :5], atol=0.01)
-    copied = right_reach(by_name["a copied line"], IDS, 99)
-    assert not copied.tril(-1).any()  # nothing of what came before
     weak, right = by_name["a mask too weak"], LOOK_AHEAD_TEST.right[0][1]
     assert 1e-3 < (weak(IDS) - right(IDS)).abs().max() < 0.2
 
@@ -354,13 +352,13 @@ def by_cutting(states: States) -> bool:
 def test_good_look_ahead_tests_pass(t: Wrong) -> None:
     text = words(verdict(check.look_ahead_test, t))
     assert text.startswith(
-        "✓ look_ahead_test: accepts 4 right readers, catches 8 broken ones (VTongTV/"
+        "✓ look_ahead_test: accepts 3 right readers, catches 6 broken ones (VTongTV/"
     )
 
 
 def last_one_only(states: States) -> bool:
     """All states are looked at, with too large a tolerance."""
-    ids = torch.randint(5, 100, (8, LONGEST))
+    ids = torch.randint(5, 100, (8, LONGEST), generator=torch.Generator().manual_seed(1))
     changed = ids.clone()
     changed[:, -1] = 5 + (ids[:, -1] + 12) % 95
     return torch.allclose(states(ids)[:, :-1], states(changed)[:, :-1], atol=0.06)
@@ -390,7 +388,7 @@ DISTINCT = torch.arange(5, 5 + LONGEST)[None]
 )
 def test_each_weakness_of_a_test_lets_its_own_exhibits_past(test: Wrong, past: set[str]) -> None:
     text = words(verdict(check.look_ahead_test, test))
-    assert text.startswith(f"✗ look_ahead_test: {len(past)} of 8 broken readers got past")
+    assert text.startswith(f"✗ look_ahead_test: {len(past)} of 6 broken readers got past")
     assert {seen(e) for e in exhibits(LOOK_AHEAD_TEST) if f"- {e.what} " in text} == past
 
 
@@ -407,10 +405,10 @@ def to_the_last_bit(states: States) -> bool:
 @pytest.mark.parametrize(
     ("t", "text"),
     [
-        (lambda states: True, "8 of 8 broken readers got past your test"),
-        (lambda states: states(IDS).shape == (1, 12, 16), "8 of 8 broken readers got past"),
+        (lambda states: True, "6 of 6 broken readers got past your test"),
+        (lambda states: states(IDS).shape == (1, 12, 16), "6 of 6 broken readers got past"),
         (lambda states: False, "refuses every reader, right ones included"),
-        (wants_all_before, "refuses a right reader, one written as a convolution"),
+        (wants_all_before, "refuses a right reader, one written as an embedding"),
         (to_the_last_bit, "refuses a right reader"),
         (lambda states: states(IDS[0]), "stopped with ValueError: ids must be (batch, length)"),
         (lambda states: states(IDS), "True or False is wanted"),

@@ -101,7 +101,7 @@ RIGHT: list[tuple[str, Callable[..., Any], str]] = [
     ("layer_flops", lambda S, H: torch.tensor(S * H * (24 * H + 4 * S)), "nine sizes"),
     ("cosine", lambda a, b: F.cosine_similarity(a, b, dim=0), "61 pairs"),
     ("cosine", cosine_by_loops, "61 pairs"),
-    ("word_vector", word_vector_by_loop, "40 words"),
+    ("word_vector", word_vector_by_loop, "24 words"),
     ("layer_test", by_zeroed_weights, "accepts 2 right layers, catches 4 broken ones"),
 ]
 

@@ -132,6 +132,13 @@ def test_wrong_answers_are_described(name: str, wrong: Any, text: str) -> None:
     assert_named(getattr(check, name), name, wrong, text)
 
 
+def test_one_span_is_the_best_in_every_case() -> None:
+    for start, end, places, longest in check.best_span.cases():
+        pairs = [(i, j) for i in places for j in places if i <= j < i + longest]
+        sums = sorted(float(start[i] + end[j]) for i, j in pairs)
+        assert sums[-1] - sums[-2] > 0.015
+
+
 # -- the two tests
 
 

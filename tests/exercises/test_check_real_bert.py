@@ -67,7 +67,6 @@ def test_nothing_in_the_played_tensors_is_zero() -> None:
     [
         (ROW, "pooled", "segment B forgotten"),
         (ROW[:, :6], "pooled", "a table cut to short texts"),
-        (ROW[:, :1], "pooled", "query and key, exchanged"),
         (ROW, "last", "a pooler from chance"),
     ],
 )

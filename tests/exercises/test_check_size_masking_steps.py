@@ -197,7 +197,7 @@ def run_by_run(rows: Record) -> bool:
 @pytest.mark.parametrize("t", [right_fair, run_by_run])
 def test_good_tests_of_fairness_pass(t: Callable[[Record], Any]) -> None:
     said = words(verdict(check.fair, t))
-    assert said.startswith("✓ fair: accepts 6 right records, catches 8 broken ones (two models")
+    assert said.startswith("✓ fair: accepts 6 right records, catches 6 broken ones (two models")
 
 
 def sets_by_variant(*names: str) -> Callable[[Record], bool]:
@@ -220,16 +220,10 @@ def got_past(t: Callable[[Record], Any]) -> set[str]:
 
 
 def test_the_obvious_test_misses_what_sets_cannot_see() -> None:
-    assert got_past(sets_by_variant(*SAME)) == {
-        "a run that diverged",
-        "a run made twice",
-        "a row under the wrong task",
-    }
+    assert got_past(sets_by_variant(*SAME)) == {"a run that diverged", "a run made twice"}
 
 
-@pytest.mark.parametrize(
-    "name", ["learning_rate", "epochs", "pretraining_tokens", "split", "tries"]
-)
+@pytest.mark.parametrize("name", ["learning_rate", "pretraining_tokens", "split", "tries"])
 def test_what_a_test_does_not_compare_gets_past_it(name: str) -> None:
     """One exhibit more for each column that is left out."""
     missed = got_past(sets_by_variant(*(n for n in SAME if n != name)))
