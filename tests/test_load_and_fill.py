@@ -365,8 +365,10 @@ def test_the_curve_goes_from_the_first_steps_to_the_last(record: dict[str, Any])
         assert "dev_mlm_loss" in curve[-1]
     first, second = record["init"]["curve"], record["curve"]
     assert first[0]["mlm_loss"] > 6 > 5 > first[-1]["mlm_loss"]
-    # what the second run was for; notebook 05 tells it
-    assert second[-1]["dev_mlm_loss"] < first[-1]["dev_mlm_loss"] - 1
+    # what the second run was for, positions that the first has never used; notebook 05 tells it
+    assert second[0]["mlm_loss"] > second[-1]["mlm_loss"] + 1
+    lengths = [run["recipe"]["phases"][-1]["length"] for run in (record["init"], record)]
+    assert lengths == [64, 128]
 
 
 BASELINES = ("chance", "unigram", "neighbors")
@@ -415,10 +417,10 @@ def test_pairs_are_judged_by_the_models_that_were_trained_to() -> None:
                 assert low <= value <= high
 
 
-def test_the_model_fills_two_blanks_in_five() -> None:
+def test_the_model_fills_nine_blanks_in_twenty() -> None:
     model = results()["bert-mini"]
     assert model["split"] == "test"
-    assert float(model["mlm_accuracy"]) >= 0.40
+    assert float(model["mlm_accuracy"]) >= 0.45
 
 
 def test_the_results_are_of_the_shipped_checkpoint(record: dict[str, Any]) -> None:
