@@ -150,7 +150,7 @@ GRIDS = {
         ("topic", "valence", "description", "next", "entities"),
     ),
     "size": Grid(
-        "layers and width (table 6), and three that have read five or six times as much",
+        "layers and width (table 6), and three that have read five times as much, or more",
         tuple(Variant(name, (folder,)) for name, folder in (SIZES | LONGER).items()),
         ("topic", "entities"),
         seeds=3,
