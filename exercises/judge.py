@@ -602,13 +602,10 @@ def describe_error(name: str, error: BaseException) -> tuple[str, str]:
 
 
 # Code that is not the learner's: Python's own, the installed packages, the course's.
-_EXERCISES, _INSTALLED = Path(__file__).parent, Path(torch.__file__).parents[1]
+_COURSE = [Path(__file__).parents[1] / name for name in ("bertedu", "exercises", "workshop")]
 _NOT_THEIRS = tuple(
     str(folder.resolve()) + os.sep
-    for folder in (
-        *(Path(os.__file__).parent, _INSTALLED, _EXERCISES),
-        *(_EXERCISES.parent / "bertedu", _EXERCISES.parent / "workshop"),
-    )
+    for folder in (Path(os.__file__).parent, Path(torch.__file__).parents[1], *_COURSE)
 )
 
 

@@ -248,7 +248,7 @@ def test_weak_tests_are_told_what_got_past(t: Callable[..., bool], past: list[st
     [
         (lambda trainer: False, "refuses every trainer, right ones included"),
         (one_step_too_many, "the two runs have not done the same number of steps"),
-        (looks_into_the_state, "refuses a right trainer, one written with a state in bytes"),
+        (looks_into_the_state, "refuses a right trainer, one written with torch.optim.AdamW"),
     ],
 )
 def test_tests_that_refuse_right_trainers_are_told_why(t: Callable[..., Any], text: str) -> None:
