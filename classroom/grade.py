@@ -24,10 +24,10 @@ from tqdm.auto import tqdm
 from bertedu.results.files import Row, read_csv, write_csv
 from classroom.asked import Asked, NotebookError, asked_in, course, read_cells, recognize
 from classroom.asked import saved_verdicts as saved
-from classroom.referee import sign
+from classroom.referee import COURSE, sign
 
 ROOT = Path(__file__).parents[1]
-CODE = ("bertedu", "classroom", "exercises", "experiments", "workshop")
+CODE = ("classroom", *COURSE)
 WORDS = {"✓": "solved", "✗": "wrong", "…": "open"}  # best first; else "not judged"
 ORDER = [*WORDS.values(), "not judged"]
 REPORT = 1_000_000  # bytes; what a referee says takes some thousand

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 Say = Callable[[dict[str, Any]], None]
+COURSE = ("bertedu", "exercises", "experiments", "workshop")  # what a notebook may import of ours
 # If a notebook replaces a function of these, our own judge might believe anything. Of torch, only
 # what compares: the rest changes by itself, such as manual_seed when the first optimizer is made.
 WATCHED = "builtins contextlib copy inspect io math operator".split()
@@ -48,8 +49,7 @@ def speaker(key: str) -> Say:
 
 def our_modules() -> list[str]:
     """Return the names of the course's modules that are loaded."""
-    ours = ("bertedu", "exercises", "experiments", "workshop")
-    return [n for n in sys.modules if n.split(".")[0] in ours]
+    return [n for n in sys.modules if n.split(".")[0] in COURSE]
 
 
 def judges(names: list[str]) -> tuple[dict[str, Any], list[str]]:

@@ -1,8 +1,7 @@
 """What you write is what runs: a function that passes its check becomes a part of your BERT.
 
-Import this module beside `check`: then a check keeps what passes it as text, one file per part, in
-`my_bert/` at the top of the clone, or where the environment variable BERTEDU_MY_BERT says. In a new
-kernel none of it runs until you call `load()`.
+Once imported, it keeps what passes, as text, one file per part: in `my_bert/` at the top of the
+clone, or where the environment variable BERTEDU_MY_BERT says. A new kernel runs it after `load()`.
 """
 
 import __future__

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,13 @@ HOSTILE = {  # cells that a solved notebook has besides, and what must come out
         *(1, "", ""),
     ),
 }
+
+
+def test_a_submission_gets_copies_of_every_folder_that_it_could_import() -> None:
+    """One that is forgotten is imported from the clone, where a submission may write."""
+    setup = tomllib.loads(Path(grading.ROOT, "pyproject.toml").read_text(encoding="utf-8"))
+    packages = setup["tool"]["setuptools"]["packages"]["find"]["include"]
+    assert {f"{name}*" for name in grading.CODE} == {*packages}
 
 
 @pytest.mark.nightly

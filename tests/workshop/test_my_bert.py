@@ -584,3 +584,15 @@ def test_the_board_is_a_table_with_a_row_for_each_notebook() -> None:
     assert shown.count("✓ gelu") == 1
     assert all(f" {name}</span>" in shown for name in PARTS)
     assert repr(my_bert.board()) == repr(my_bert.board())
+
+
+def test_an_error_inside_the_workshop_is_told_with_the_learners_line() -> None:
+    function = cell(
+        """
+        def my_cut_word(word, vocab):
+            return my_bert.part("nothing")
+        """,
+        my_bert=my_bert,
+    )
+    said = words(verdict(check.cut_word, function))
+    assert 'Line 2 of my_cut_word: return my_bert.part("nothing")' in said
