@@ -105,8 +105,12 @@ PAIR = tuple(f"{left}+{right}" for left, right in zip(LEFT, RIGHT, strict=True))
 # on entities as good as "left alone"; on topic a little better, for no [MASK] hides what it reads.
 NEXT = tuple(f"same-question/ltr-some-{seed}" for seed in SEEDS)
 NARROW = "same-question/mlm-ltr-L4H80-0+same-question/mlm-rtl-L4H80-0"
+# Each at the learning rate that was best for it on dev, of three: size_curves.csv
 SIZES = {
-    name: f"size-{name.replace(' ', '')}" for name in ("L2 H128", "L4 H128", "L4 H256", "L8 H256")
+    "L2 H128": "size-L2H128-2e-3",
+    "L4 H128": "size-L4H128-2e-3",
+    "L4 H256": "size-L4H256-1e-3",
+    "L8 H256": "size-L8H256-5e-4",
 }
 LONGER = {  # the last with a recipe of its own: see data/README.md
     "L2 H128, longer": "bert-L2H128",
