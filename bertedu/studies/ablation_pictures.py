@@ -151,8 +151,8 @@ def size_plot(sizes: Mapping[str, int], tasks: Mapping[str, str], title: str, al
         for number, (place, name) in enumerate(zip(x, sizes, strict=True)):
             value, low, high = pictures.score_of(rows[name, task])
             pictures.interval_bar(axes, place, (value, low, high), BLUE, upright=True)
-            # of two that are close, one name above and one below
-            end, shift = (low, -18) if number % 2 else (high, 8)
+            # of two that are close, one name above and one below; none on the baseline's line
+            end, shift = (high, 8) if number % 2 else (low, -18)
             note(axes, name, (place, end), (0, shift), "black", ha="center", fontsize=12)
         score = 100 * float(rows["word counts", task]["mean"])
         axes.axhline(score, color=GREEN, linestyle="--")

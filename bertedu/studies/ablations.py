@@ -105,9 +105,14 @@ PAIR = tuple(f"{left}+{right}" for left, right in zip(LEFT, RIGHT, strict=True))
 # on entities as good as "left alone"; on topic a little better, for no [MASK] hides what it reads.
 NEXT = tuple(f"same-question/ltr-some-{seed}" for seed in SEEDS)
 NARROW = "same-question/mlm-ltr-L4H80-0+same-question/mlm-rtl-L4H80-0"
+# Each at the learning rate that was best for it on dev, of three: size_curves.csv
 SIZES = {
-    name: f"size-{name.replace(' ', '')}" for name in ("L2 H128", "L4 H128", "L4 H256", "L8 H256")
+    "L2 H128": "size-L2H128-2e-3",
+    "L4 H128": "size-L4H128-2e-3",
+    "L4 H256": "size-L4H256-1e-3",
+    "L8 H256": "size-L8H256-5e-4",
 }
+AT_ONE_RATE = {"L8 H256 at 1e-3": "size-L8H256-1e-3"}  # the best rate of L4 H256
 LONGER = {  # the last with a recipe of its own: see data/README.md
     "L2 H128, longer": "bert-L2H128",
     "L4 H128, longer": "bert-L4H128",
@@ -151,7 +156,7 @@ GRIDS = {
     ),
     "size": Grid(
         "layers and width (table 6), and three that have read five times as much, or more",
-        tuple(Variant(name, (folder,)) for name, folder in (SIZES | LONGER).items()),
+        tuple(Variant(name, (run,)) for name, run in (SIZES | LONGER | AT_ONE_RATE).items()),
         ("topic", "entities"),
         seeds=3,
     ),

@@ -178,11 +178,11 @@ def test_two_runs_of_a_variant_are_compared_on_every_task(
 
 
 @pytest.mark.parametrize("grid", ["size", "masking", "steps"])
-def test_two_runs_of_one_recipe_are_not_told_apart(grid: str) -> None:
-    """What notebook 14 says before its verdicts, from the committed runs."""
+def test_of_twenty_pairs_of_one_recipe_at_most_one_is_told_apart(grid: str) -> None:
+    """What notebook 14 says before its verdicts, from the committed runs: 95 % intervals."""
     for some in same_recipe_intervals(GRIDS[grid]).values():
         assert len(some) >= 18
-        assert all(low < 0 < high for low, high in some)
+        assert sum(not low < 0 < high for low, high in some) <= len(some) / 20
 
 
 def test_luck_is_told_task_by_task_in_points(folder: Path) -> None:

@@ -27,6 +27,7 @@ from bertedu.studies.ablations import (
     FEATURES_RECIPE,
     GRIDS,
     NAME,
+    SIZES,
     Grid,
     Variant,
     ablate,
@@ -525,6 +526,17 @@ def test_the_committed_record_holds_the_whole_grid(name: str) -> None:
         assert key in made, f"{key}: run `bertedu ablate {name}`"
     steps = {row["pretraining_steps"] for row in book.rows() if row["method"] == "untrained"}
     assert steps <= {"0"}
+
+
+def test_a_size_stands_at_its_best_rate_with_a_worse_one_on_both_sides() -> None:
+    rows = read_csv(shipped("results") / "size_curves.csv")
+    on_dev = {r["run"]: float(r["dev_mlm_loss"]) for r in rows if r["dev_mlm_loss"]}  # at the end
+    for size, chosen in SIZES.items():
+        folder = f"size-{size.replace(' ', '')}-"
+        losses = {float(run.removeprefix(folder)): on_dev[run] for run in on_dev if folder in run}
+        rates, best = sorted(losses), min(losses, key=lambda rate: losses[rate])
+        assert float(chosen.removeprefix(folder)) == best, size
+        assert rates[0] < best < rates[-1], f"{size}: try a rate beyond {best}"
 
 
 def test_the_interval_knows_the_runs_of_both_whoever_is_named_first() -> None:
