@@ -155,7 +155,7 @@ GRIDS = {
         ("topic", "valence", "description", "next", "entities"),
     ),
     "size": Grid(
-        "layers and width (table 6), and three that have read five times as much, or more",
+        "layers and width (table 6), one at the rate of another, and three that have read more",
         tuple(Variant(name, (run,)) for name, run in (SIZES | LONGER | AT_ONE_RATE).items()),
         ("topic", "entities"),
         seeds=3,

@@ -260,11 +260,16 @@ def test_sizes_stand_at_their_parameters(folder: Path, drawn: list[Figure]) -> N
     ]
 
 
-def test_no_interval_crosses_the_name_of_the_line(drawn: list[Figure]) -> None:
+def test_no_interval_crosses_the_name_of_the_line_and_the_line_no_name(drawn: list[Figure]) -> None:
     sizes = {"L2 H128": 1_570_000, "L4 H128": 1_930_000, "L4 H256": 5_480_000, "L8 H256": 8_640_000}
     size_plot(sizes, {"topic": "Topics", "entities": "Names"}, "t", "a")
     for axes in drawn[0].axes:
         (name,) = (text for text in axes.texts if text.get_text() == "word-count\nbaseline")
+        (dashed,) = (line for line in axes.lines if line.get_linestyle() == "--")
+        _, height = dashed.get_transform().transform((0, float(dashed.get_ydata()[0])))
+        for text in axes.texts:
+            there = text.get_window_extent()
+            assert not there.y0 < height < there.y1, text.get_text()
         box = name.get_window_extent()
         for line in (c for c in axes.collections if isinstance(c, LineCollection)):
             low, high = axes.transData.transform(line.get_segments()[0])
