@@ -156,16 +156,6 @@ GRIDS = {
         ("topic", "valence", "description", "next", "answer", "entities"),
         seeds=1,
     ),
-    "longer": Grid(
-        "both sides and the left after four times the reading, pre-trained once",
-        (
-            *FIRST_ROWS,  # the luck of a run is theirs
-            Variant("both sides, longer", (LONG_BOTH,), TUNED),
-            Variant("left alone, longer", (LONG_LEFT,), TUNED),
-        ),
-        ("topic", "valence", "description", "next", "answer", "entities"),
-        seeds=1,
-    ),
     "pairs": Grid(
         "sentence pairs while pre-training, or none (the first two rows of table 5)",
         (Variant("BERT", (BERT,)), Variant("No NSP", ("no-nsp-L4H128",))),
@@ -197,6 +187,16 @@ GRIDS = {
             for step in STEPS
         ),
         ("topic", "entities"),
+        seeds=1,
+    ),
+    "longer": Grid(
+        "both sides and the left after four times the reading, pre-trained once",
+        (
+            *FIRST_ROWS,  # the luck of a run is theirs
+            Variant("both sides, longer", (LONG_BOTH,), TUNED),
+            Variant("left alone, longer", (LONG_LEFT,), TUNED),
+        ),
+        ("topic", "valence", "description", "next", "answer", "entities"),
         seeds=1,
     ),
     "quick": Grid(
