@@ -4,7 +4,8 @@ Three kinds of model were pre-trained on the same batches, with the same blanks 
 one sees both sides of a blank, one the left, one the right. Each is asked for the same held-out
 words, one blank at a time, and so is a pair: left and right, joined. The blanks are sorted by what
 tells them, which is counted in the training text and asked of no model.
-``python -m experiments.same_question`` writes both tables that notebook 13 shows.
+``python -m experiments.same_question`` writes both tables that notebook 13 shows, ``--longer`` the
+one of notebook 14: what four times the reading adds for both sides, and for the left alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,8 +28,9 @@ from bertedu.pretraining.counting import UnigramModel
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.texts import load_splits
 from bertedu.results.bootstrap import Floats, Ints, draw_texts, interval_over_runs, run_spread
-from bertedu.results.files import Row, write_csv
+from bertedu.results.files import Row, read_csv, write_csv
 from bertedu.results.origin import origin
+from bertedu.studies.ablations import LONG_BOTH, LONG_LEFT, pretrained_with
 from bertedu.studies.columns import with_interval
 from bertedu.text.fast_tokenizer import load_vocabulary
 from bertedu.text.tokenization import CLS_ID, MASK_ID, SEP_ID, SPECIAL_TOKENS
@@ -42,6 +44,7 @@ ALL = "all"  # any blanks, as they come
 BOTH, LEFT, RIGHT, PAIR = "both sides", "left alone", "right alone", "left and right, joined"
 RUNS = {BOTH: "no-nsp", LEFT: "mlm-ltr", RIGHT: "mlm-rtl"}  # data/checkpoints/same-question/
 SEEDS = (0, 1, 2)
+MARKS = range(6000, 42001, 6000)  # steps of the longer runs at which weights were kept
 Answers = dict[str, list[tuple[Floats, Floats]]]  # reader -> of each run, loss and right, (n,)
 
 
@@ -101,6 +104,12 @@ class Blanks:
     places: Ints
     documents: Ints  # numbers; blanks of one document are not independent
     kinds: list[str]
+
+    def of(self, kind: str) -> "Blanks":
+        """Return those of one kind."""
+        some = [number for number, name in enumerate(self.kinds) if name == kind]
+        sentences = [self.sentences[number] for number in some]
+        return Blanks(sentences, self.places[some], self.documents[some], [kind] * len(some))
 
 
 def neighbors_of(documents: Sequence[EncodedDocument]) -> tuple[Ints, Ints, Ints]:
@@ -237,9 +246,59 @@ def difference_rows(asked: Answers, blanks: Blanks) -> list[Row]:
     return rows
 
 
+def longer_rows(
+    short: Mapping[str, Floats],
+    marks: Mapping[int, Mapping[str, Floats]],
+    blanks: Blanks,
+    spread: tuple[float, int],
+) -> list[Row]:
+    """Return what the left alone pays more than both sides, at every mark of a longer reading.
+
+    ``short`` is reader -> loss at each blank, (n,), of a run of `BOTH` and one of `LEFT`; ``marks``
+    is step -> the same of a longer run of each. ``wider`` is how much more that gap is than the one
+    of the short runs. Every run is one pre-training: its luck is ``spread``, that of other runs.
+    """
+    draws = draw_texts(np.unique(blanks.documents, return_inverse=True)[1])
+    gap_of_short = short[LEFT] - short[BOTH]  # (n,)
+    rows: list[Row] = []
+    for step, long in marks.items():
+        gap = long[LEFT] - long[BOTH]
+        row: Row = {"step": step, "blanks": len(gap), "documents": len(set(blanks.documents))}
+        row |= {"both_loss": round(float(long[BOTH].mean()), 4)}
+        row |= {"left_loss": round(float(long[LEFT].mean()), 4)}
+        for name, value, runs in (("gap", gap, 2), ("wider", gap - gap_of_short, 4)):
+            drawn = [float(value[texts].mean()) for texts in draws]
+            ends = interval_over_runs(float(value.mean()), drawn, [1] * runs, spread)
+            row |= with_interval(name, float(value.mean()), ends)
+        rows.append(row)
+    return rows
+
+
+def score_longer(blanks: Blanks, prior: Tensor, shorter: Sequence[Row]) -> list[Row]:
+    """Score both longer runs where their weights were kept; ``shorter`` is `score_rows` of others.
+
+    Raises CheckpointError if a checkpoint is missing.
+    """
+
+    def losses(run: str) -> Floats:
+        return answer_blanks([load_checkpoint(find_checkpoint(run))], blanks, prior)[0]
+
+    short = {r: losses(f"same-question/{RUNS[r]}-0") for r in (BOTH, LEFT)}
+    long = {BOTH: LONG_BOTH, LEFT: LONG_LEFT}
+    marks = {s: {r: losses(f"{long[r]}/steps/{s:06d}") for r in long} for s in MARKS}
+    tokens = [
+        pretrained_with(f"{LONG_BOTH}/steps/{step:06d}")["pretraining_tokens"] for step in MARKS
+    ]
+    told = [row for row in shorter if row["told_by"] == ALL]
+    groups = [[float(r["loss"]) for r in told if r["reader"] == reader] for reader in RUNS]
+    rows = longer_rows(short, marks, blanks, run_spread(groups))
+    return [{"tokens": read} | row for read, row in zip(tokens, rows, strict=True)]
+
+
 def main(
     out: Annotated[Path, typer.Option(help="Folder of results.")] = Path("data/results"),
     per_kind: Annotated[int, typer.Option(help="Blanks of each kind.", min=1)] = PER_KIND,
+    longer: Annotated[bool, typer.Option("--longer", help="Four times the reading.")] = False,
 ) -> None:
     """Score all runs on the same held-out blanks; some minutes on one quiet core."""
     torch.set_num_threads(1)
@@ -248,6 +307,10 @@ def main(
     splits = load_splits(say=lambda _: None)
     prior = UnigramModel(splits["train"], size).log_share
     blanks = find_blanks(splits["test"], Neighbors(*neighbors_of(splits["train"]), size), per_kind)
+    if longer:
+        rows = score_longer(blanks.of(ALL), prior, read_csv(out / "same_question.csv"))
+        write_csv(out / "longer_reading.csv", [row | made for row in rows])
+        return
     asked = answer_all(load_runs(), blanks, prior)
     write_csv(out / "same_question.csv", [row | made for row in score_rows(asked, blanks)])
     differences = [row | made for row in difference_rows(asked, blanks)]

@@ -105,6 +105,9 @@ PAIR = tuple(f"{left}+{right}" for left, right in zip(LEFT, RIGHT, strict=True))
 # on entities as good as "left alone"; on topic a little better, for no [MASK] hides what it reads.
 NEXT = tuple(f"same-question/ltr-some-{seed}" for seed in SEEDS)
 NARROW = "same-question/mlm-ltr-L4H80-0+same-question/mlm-rtl-L4H80-0"
+TUNED = "fine-tuned" + MEAN
+# Four times the reading, one pre-training of each
+LONG_BOTH, LONG_LEFT = "same-question/no-nsp-long-0", "same-question/mlm-ltr-long-0"
 # Each at the learning rate that was best for it on dev, of three: size_curves.csv
 SIZES = {
     "L2 H128": "size-L2H128-2e-3",
@@ -131,18 +134,22 @@ def _masked(method: str) -> tuple[Variant, ...]:
     return tuple(Variant(procedure, runs, method) for procedure, runs in MASKED.items())
 
 
+FIRST_ROWS = (
+    Variant("both sides", BOTH, TUNED),
+    Variant("left alone", LEFT, TUNED),
+    Variant("left alone, next words", NEXT, TUNED),
+    Variant("right alone", RIGHT, TUNED),
+)
+
 GRIDS = {
     "direction": Grid(
         "what a token may see while pre-training (table 5): one question, several masks",
         (
-            Variant("both sides", BOTH, "fine-tuned" + MEAN),
-            Variant("left alone", LEFT, "fine-tuned" + MEAN),
-            Variant("left alone, next words", NEXT, "fine-tuned" + MEAN),
-            Variant("right alone", RIGHT, "fine-tuned" + MEAN),
+            *FIRST_ROWS,
             Variant("left alone + BiLSTM", LEFT, "fine-tuned + BiLSTM" + MEAN),
-            Variant("left and right", PAIR, "fine-tuned" + MEAN),
+            Variant("left and right", PAIR, TUNED),
             # pre-trained once: their intervals take the luck of a run from the rows above
-            Variant("left and right, narrow", (NARROW,), "fine-tuned" + MEAN),
+            Variant("left and right, narrow", (NARROW,), TUNED),
             Variant("ELMo", ("elmo-L4H128",), "features:sum of all" + MEAN),
             Variant("not pre-trained", BOTH, "untrained" + MEAN, patience=4),
         ),
@@ -180,6 +187,16 @@ GRIDS = {
             for step in STEPS
         ),
         ("topic", "entities"),
+        seeds=1,
+    ),
+    "longer": Grid(
+        "both sides and the left after four times the reading, pre-trained once",
+        (
+            *FIRST_ROWS,  # the luck of a run is theirs
+            Variant("both sides, longer", (LONG_BOTH,), TUNED),
+            Variant("left alone, longer", (LONG_LEFT,), TUNED),
+        ),
+        ("topic", "valence", "description", "next", "answer", "entities"),
         seeds=1,
     ),
     "quick": Grid(

@@ -8,12 +8,15 @@ from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import DIRECTIONS, BertConfig
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.results.bootstrap import interval_over_runs, run_spread, verdict_of
+from bertedu.results.files import read_csv
+from bertedu.text.sources import shipped
 from bertedu.text.tokenization import SEP_ID, UNK_ID
 from experiments.same_question import (
     ALL,
     BOTH,
     KINDS,
     LEFT,
+    MARKS,
     PAIR,
     RIGHT,
     Blanks,
@@ -22,6 +25,7 @@ from experiments.same_question import (
     difference_rows,
     find_blanks,
     join,
+    longer_rows,
     neighbors_of,
     score_rows,
 )
@@ -167,3 +171,40 @@ def test_spread_of_runs_is_pooled() -> None:
     assert spread == pytest.approx(((1 + 1 + 1 + 1 + 4) / 3) ** 0.5)
     with pytest.raises(ValueError, match="no recipe was run twice"):
         run_spread([[1.0], [2.0]])
+
+
+def test_a_gap_is_wider_by_what_the_longer_reading_adds_to_it() -> None:
+    blanks = Blanks([[7]] * 90, np.zeros(90, int), np.arange(90) // 3, [ALL] * 90)
+    dice = np.random.default_rng(0)
+    hard = dice.normal(4.0, 1.0, 90)  # of a blank, for every reader
+    short = {BOTH: hard, LEFT: hard + dice.normal(1.0, 0.2, 90)}
+    marks = {
+        1: {BOTH: hard - 0.5, LEFT: short[LEFT] - 0.5},  # both gain alike
+        2: {BOTH: hard - 0.5, LEFT: short[LEFT]},
+    }
+    alike, wider = longer_rows(short, marks, blanks, (0.01, 6))
+    assert alike["wider"] == pytest.approx(0, abs=1e-4)
+    assert verdict_of(alike["wider_low"], alike["wider_high"]) == "undecided"
+    assert wider["wider"] == pytest.approx(0.5, abs=1e-4)
+    assert wider["gap"] == pytest.approx(wider["left_loss"] - wider["both_loss"], abs=2e-4)
+    assert verdict_of(wider["wider_low"], wider["wider_high"]) == "supported"
+    _, unsure = longer_rows(short, marks, blanks, (0.3, 6))  # four runs of such luck
+    assert verdict_of(unsure["wider_low"], unsure["wider_high"]) == "undecided"
+    assert verdict_of(unsure["gap_low"], unsure["gap_high"]) == "supported"
+
+
+def test_blanks_of_one_kind() -> None:
+    blanks = Blanks([[5], [6, 7], [8]], np.array([0, 1, 0]), np.array([3, 4, 5]), ["a", "b", "a"])
+    some = blanks.of("b")
+    assert (some.sentences, some.places.tolist(), some.documents.tolist()) == ([[6, 7]], [1], [4])
+
+
+def test_the_committed_reading_is_of_all_marks() -> None:
+    rows = read_csv(shipped("results") / "longer_reading.csv")
+    assert [int(row["step"]) for row in rows] == [*MARKS]
+    for row in rows:
+        gap = float(row["left_loss"]) - float(row["both_loss"])
+        assert float(row["gap"]) == pytest.approx(gap, abs=2e-4)
+    tokens = [int(row["tokens"]) for row in rows]
+    assert tokens == sorted(tokens)
+    assert tokens[-1] > 80e6
