@@ -152,13 +152,13 @@ def size_plot(sizes: Mapping[str, int], tasks: Mapping[str, str], title: str, al
             value, low, high = pictures.score_of(rows[name, task])
             pictures.interval_bar(axes, place, (value, low, high), BLUE, upright=True)
             # of two that are close, one name above and one below; none on the baseline's line
-            end, shift = (high, 8) if number % 2 else (low, -18)
-            note(axes, name, (place, end), (0, shift), "black", ha="center", fontsize=12)
+            end, shift = (high, (6, 8)) if number % 2 else (low, (0, -18))
+            note(axes, name, (place, end), shift, "black", ha="center", fontsize=12)
         score = 100 * float(rows["word counts", task]["mean"])
         axes.axhline(score, color=GREEN, linestyle="--")
         # where the widest gap begins, so that no interval crosses the words
         free, _ = max(pairwise(sorted(x)), key=lambda gap: gap[1] / gap[0])
-        note(axes, "word-count\nbaseline", (free, score), (8, -5), GREEN, va="top")
+        note(axes, "word-count\nbaseline", (free, score), (32, -5), GREEN, va="top")
         axes.margins(y=0.14)  # room for the names
         axes.set(xscale="log", xlabel="parameters, millions")
         axes.set_xticks(x, [f"{value:.1f}" for value in x])

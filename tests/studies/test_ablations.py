@@ -533,7 +533,8 @@ def test_a_size_stands_at_its_best_rate_with_a_worse_one_on_both_sides() -> None
     on_dev = {r["run"]: float(r["dev_mlm_loss"]) for r in rows if r["dev_mlm_loss"]}  # at the end
     for size, chosen in SIZES.items():
         folder = f"size-{size.replace(' ', '')}-"
-        losses = {float(run.removeprefix(folder)): on_dev[run] for run in on_dev if folder in run}
+        tried = {run.removeprefix(folder): on_dev[run] for run in on_dev if folder in run}
+        losses = {float(rate): loss for rate, loss in tried.items() if rate.count("-") == 1}
         rates, best = sorted(losses), min(losses, key=lambda rate: losses[rate])
         assert float(chosen.removeprefix(folder)) == best, size
         assert rates[0] < best < rates[-1], f"{size}: try a rate beyond {best}"
