@@ -237,13 +237,19 @@ def difference_rows(asked: Answers, blanks: Blanks) -> list[Row]:
             sides += combinations(singly, 2)
         for (one, by_one), (other, by_other) in sides:
             gap = np.mean(by_other, axis=0) - np.mean(by_one, axis=0)  # (n,)
-            drawn = [float(gap[texts].mean()) for texts in draws]
             runs_of = (len(by_one), len(by_other))
-            low, high = interval_over_runs(float(gap.mean()), drawn, runs_of, spread)
             row: Row = {"one": one, "other": other, "told_by": kind}
-            row |= with_interval("less_loss", float(gap.mean()), (low, high))
-            rows.append(row)
+            rows.append(row | mean_columns("less_loss", gap, draws, runs_of, spread))
     return rows
+
+
+def mean_columns(
+    name: str, values: Floats, draws: Sequence[Ints], runs: Sequence[int], spread: tuple[float, int]
+) -> Row:
+    """Return the mean of (n,) values in nats, and its interval: see `interval_over_runs`."""
+    mean = float(values.mean())
+    drawn = [float(values[texts].mean()) for texts in draws]
+    return with_interval(name, mean, interval_over_runs(mean, drawn, runs, spread))
 
 
 def longer_rows(
@@ -254,9 +260,9 @@ def longer_rows(
 ) -> list[Row]:
     """Return what the left alone pays more than both sides, at every mark of a longer reading.
 
-    ``short`` is reader -> loss at each blank, (n,), of a run of `BOTH` and one of `LEFT`; ``marks``
-    is step -> the same of a longer run of each. ``wider`` is how much more that gap is than the one
-    of the short runs. Every run is one pre-training: its luck is ``spread``, that of other runs.
+    ``short`` is reader -> loss in nats at each blank, (n,), of a run of `BOTH` and one of `LEFT`;
+    ``marks`` is step -> the same of a longer run of each. ``wider`` is how much more that gap is
+    than that of the short runs. A run is one pre-training; its luck is ``spread``, that of others.
     """
     draws = draw_texts(np.unique(blanks.documents, return_inverse=True)[1])
     gap_of_short = short[LEFT] - short[BOTH]  # (n,)
@@ -266,11 +272,8 @@ def longer_rows(
         row: Row = {"step": step, "blanks": len(gap), "documents": len(set(blanks.documents))}
         row |= {"both_loss": round(float(long[BOTH].mean()), 4)}
         row |= {"left_loss": round(float(long[LEFT].mean()), 4)}
-        for name, value, runs in (("gap", gap, 2), ("wider", gap - gap_of_short, 4)):
-            drawn = [float(value[texts].mean()) for texts in draws]
-            ends = interval_over_runs(float(value.mean()), drawn, [1] * runs, spread)
-            row |= with_interval(name, float(value.mean()), ends)
-        rows.append(row)
+        row |= mean_columns("gap", gap, draws, (1, 1), spread)
+        rows.append(row | mean_columns("wider", gap - gap_of_short, draws, (1, 1, 1, 1), spread))
     return rows
 
 
@@ -286,13 +289,13 @@ def score_longer(blanks: Blanks, prior: Tensor, shorter: Sequence[Row]) -> list[
     short = {r: losses(f"same-question/{RUNS[r]}-0") for r in (BOTH, LEFT)}
     long = {BOTH: LONG_BOTH, LEFT: LONG_LEFT}
     marks = {s: {r: losses(f"{long[r]}/steps/{s:06d}") for r in long} for s in MARKS}
-    tokens = [
-        pretrained_with(f"{LONG_BOTH}/steps/{step:06d}")["pretraining_tokens"] for step in MARKS
-    ]
     told = [row for row in shorter if row["told_by"] == ALL]
     groups = [[float(r["loss"]) for r in told if r["reader"] == reader] for reader in RUNS]
     rows = longer_rows(short, marks, blanks, run_spread(groups))
-    return [{"tokens": read} | row for read, row in zip(tokens, rows, strict=True)]
+    read = [
+        pretrained_with(f"{LONG_BOTH}/steps/{step:06d}")["pretraining_tokens"] for step in MARKS
+    ]
+    return [{"tokens": tokens} | row for tokens, row in zip(read, rows, strict=True)]
 
 
 def main(
@@ -302,13 +305,16 @@ def main(
 ) -> None:
     """Score all runs on the same held-out blanks; some minutes on one quiet core."""
     torch.set_num_threads(1)
+    shorter = read_csv(out / "same_question.csv")
+    if longer and not shorter:
+        raise typer.BadParameter(f"{out} has no same_question.csv: run it without --longer first")
     made = origin()  # before it runs: the code may be edited meanwhile
     size = len(load_vocabulary())
     splits = load_splits(say=lambda _: None)
     prior = UnigramModel(splits["train"], size).log_share
     blanks = find_blanks(splits["test"], Neighbors(*neighbors_of(splits["train"]), size), per_kind)
     if longer:
-        rows = score_longer(blanks.of(ALL), prior, read_csv(out / "same_question.csv"))
+        rows = score_longer(blanks.of(ALL), prior, shorter)
         write_csv(out / "longer_reading.csv", [row | made for row in rows])
         return
     asked = answer_all(load_runs(), blanks, prior)
