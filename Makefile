@@ -17,7 +17,7 @@ CHECKS := env data lint types unit notebooks
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env course data weights lab test lint types unit nightly notebooks browser bench html slides site clean
+.PHONY: help env course data weights lab test lint types unit nightly notebooks portable browser bench html slides site clean
 
 help:  ## show this list
 	@echo "bertedu: BERT, taught by building it. Two commands: make lab, make test."
@@ -117,6 +117,16 @@ weights: course  ## fetch the published weights of notebook 16, 101 MB (then at 
 notebooks: env weights  ## run every notebook and compare each output with the committed one (nbval)
 	@if [ -z "$(NOTEBOOKS)" ]; then echo "notebooks: there is none in notebooks/ yet"; \
 	else $(ONE_THREAD) PYTHONPATH=tests$${PYTHONPATH:+:$$PYTHONPATH} $(PY) -m pytest -p nbval_tolerance -n $(JOBS) --dist loadfile --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg $(NOTEBOOKS); fi
+
+# Other processors, as far as this one can play them: PyTorch, oneDNN, MKL and OpenBLAS can be told to
+# compute as an older CPU does, and two threads add in another order than one.
+OLD_CPU := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_ENABLE_INSTRUCTIONS=SSE4_2 MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Nehalem
+AVX2_CPU := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 MKL_CBWR=AVX2 OPENBLAS_CORETYPE=Haswell
+portable: env weights  ## every notebook as other processors would compute it: old, AVX2, two threads
+	@failed=; for setting in "$(OLD_CPU)" "$(AVX2_CPU)" "OMP_NUM_THREADS=2"; do \
+	  echo "== notebooks with $$setting"; \
+	  env $$setting $(MAKE) --no-print-directory notebooks || failed="$$failed$$(printf '\n  %s' "$$setting")"; \
+	done; if [ -n "$$failed" ]; then echo "portable: outputs differ with$$failed"; exit 1; fi
 
 browser: env  ## every notebook in a real JupyterLab in Chromium, and the attention view by hand
 	@$(PY) -c 'import playwright' 2>/dev/null || \

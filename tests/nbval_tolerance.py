@@ -2,15 +2,20 @@
 
 What a network has learned differs in the fourth or fifth digit from one CPU to the next. A number
 with a point in it may be off by 5 in 10,000, and by one in its last digit if it has four digits or
-more. All else is compared sign by sign. Load it with ``-p nbval_tolerance``.
+more. A number and the blanks that pad it count as one thing: 100.0 stands where a blank and 99.9
+stood. All else is compared sign by sign. Load it with ``-p nbval_tolerance``.
 """
 
 import re
+from decimal import Decimal
 from typing import Any
 
 from nbval.plugin import IPyNbCell
 
-NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*\.\d+(?:e[+-]?\d+)?(?![\w.])")
+_WRITTEN = r"(?<![\w.])[-+−]?\d[\d,]*\.\d+(?:e[+-]?\d+)?(?![\w.])"
+NUMBER = re.compile(_WRITTEN)
+# in a table a wider number takes a blank before it (aligned to the right) or behind it
+PADDED = (re.compile(f" *{_WRITTEN}"), re.compile(f"{_WRITTEN} *"))
 RELATIVE = 5e-4
 
 
@@ -29,18 +34,33 @@ class Output(str):
 
 def alike(one: str, other: str) -> bool:
     """Whether two texts differ in the last digits of some numbers at most."""
-    if NUMBER.split(one) != NUMBER.split(other):
+    lines, others = one.split("\n"), other.split("\n")
+    return len(lines) == len(others) and all(map(_line_alike, lines, others))
+
+
+def _line_alike(one: str, other: str) -> bool:
+    numbers, others = NUMBER.findall(one), NUMBER.findall(other)
+    if len(numbers) != len(others) or not all(map(near, numbers, others)):
         return False
-    return all(map(near, NUMBER.findall(one), NUMBER.findall(other)))
+    return NUMBER.split(one) == NUMBER.split(other) or any(
+        field.split(one) == field.split(other)
+        and [*map(len, field.findall(one))] == [*map(len, field.findall(other))]
+        for field in PADDED
+    )
 
 
 def near(one: str, other: str) -> bool:
     """Whether two numbers are near, as they are written."""
-    a, b = (float(number.replace(",", "")) for number in (one, other))
-    longer, last = max(one, other, key=len), 0.0  # 99.9 is as near to 100.0 as 100.0 to 99.9
-    if "e" not in one + other and len(re.sub(r"\D", "", longer).lstrip("0")) >= 4:
-        last = 1.01 * 10.0 ** -len(longer.partition(".")[2])
-    return abs(a - b) <= max(RELATIVE * max(abs(a), abs(b)), last)
+    (a, place), (b, other_place) = map(_value_and_last_place, (one, other))
+    finer, larger = min(place, other_place), max(abs(a), abs(b))  # 99.9 has the place of 100.0
+    last = 1.01 * finer if larger >= 999.99 * finer else 0.0
+    return abs(a - b) <= max(RELATIVE * larger, last)
+
+
+def _value_and_last_place(number: str) -> tuple[float, float]:
+    """Return a number, and what one in its last digit is worth: 9.99e-5 -> 1e-7."""
+    written = Decimal(number.replace(",", "").replace("−", "-"))
+    return float(written), 10.0 ** int(written.as_tuple().exponent)
 
 
 def pytest_configure() -> None:

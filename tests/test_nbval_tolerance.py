@@ -18,6 +18,13 @@ from nbval_tolerance import alike
         ("1,234.56 nats", "1,234.57 nats"),
         ("2.0001e-05", "2.0000e-05"),
         ("gradient 99.9", "gradient 100.0"),  # one of them has four digits
+        ("     1.3   100.0   332.3\n", "     1.3    99.9   332.2\n"),  # and takes a blank's place
+        ("|100.0 |", "|99.9  |"),
+        ("100.0   7", "99.9    7"),
+        ("rate 9.99e-5", "rate 1.00e-4"),
+        ("  9.99e-05 nats", "  1.00e-04 nats"),
+        ("-0.0 0.0", " 0.0 0.0"),
+        ("+0.00 to +0.12", "-0.00 to +0.12"),
     ],
 )
 def test_last_digits_may_differ(one: str, other: str) -> None:
@@ -38,6 +45,14 @@ def test_last_digits_may_differ(one: str, other: str) -> None:
         ("3.385 3.385", "3.385"),
         ("-3.3852", "3.3852"),
         ("v1.2.3456", "v1.2.3457"),  # no number
+        ("a 100.0   332.3", "a  99.9    332.2"),  # one blank more than the digit leaves
+        ("a  99.9  b", "a 99.9   b"),  # a column moved, no number wider
+        ("a 50.00  2.50", "a 2.50  50.00"),  # two columns exchanged
+        ("a 1.25        ", "a        1.25 "),  # a number in another column
+        ("a 1.25\nb 2.50", "a 1.25"),  # a line lost
+        ("9.98e-5", "9.99e-5"),  # the third digit
+        ("99.8", "99.9"),
+        ("  5.5\nx", "  5.5 \nx"),
         ("2.01e-05", "2.02e-05"),
     ],
 )
