@@ -17,7 +17,7 @@ from bertedu.results.files import Row, read_csv, write_csv
 from bertedu.results.origin import origin
 
 SYSTEM = ("task", "model", "method", "train_examples")
-RECIPE = ("batch_size", "learning_rate", "epochs", "dropout", "patience")
+RECIPE = ("batch_size", "learning_rate", "epochs", "dropout", "patience", "min_steps")
 KEY = (*SYSTEM, *RECIPE, "seed")
 
 

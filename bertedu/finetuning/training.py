@@ -31,8 +31,10 @@ class Hyperparameters:
     """How to fine-tune. Our models are small and bear a ten times higher rate than the paper's.
 
     The paper's grid: batches of 16 or 32, learning rate 5e-5, 3e-5 or 2e-5, 2 to 4 epochs,
-    dropout 0.1 (appendix A.3). Ours were pre-trained without dropout and go on without. Training
-    ends early if dev has not improved for ``patience`` epochs.
+    dropout 0.1 (appendix A.3). Ours were pre-trained without dropout and go on without. Dev is
+    scored after every round: an epoch, or as many as hold ``min_steps`` steps, so that few labels
+    do not mean few steps. Training ends early if dev has not improved for ``patience`` rounds, and
+    at the latest after ``epochs`` rounds.
     """
 
     learning_rate: float = 3e-4
@@ -43,7 +45,12 @@ class Hyperparameters:
     clip_norm: float = 1.0
     dropout: float = 0.0
     patience: int = 2
+    min_steps: int = 0
     seed: int = 0
+
+    def epochs_in_round(self, items: int) -> int:
+        """Return how many epochs over so many items come before each look at dev."""
+        return max(1, math.ceil(self.min_steps / math.ceil(items / self.batch_size)))
 
     def learning_rate_at(self, step: int, steps: int) -> float:
         """Rise linearly during warm-up, then fall linearly to 0."""
@@ -87,8 +94,8 @@ class History:
     """What happened while training, and which epoch was kept."""
 
     losses: list[float] = field(default_factory=list)  # of each step
-    dev: list[float] = field(default_factory=list)  # the metric after each epoch
-    best_epoch: int = 0  # counted from 1; 0: before training
+    dev: list[float] = field(default_factory=list)  # the metric after each round
+    best_epoch: int = 0  # the round, counted from 1; 0: before training
     seconds: float = 0.0
 
 
@@ -124,7 +131,7 @@ def finetune(
     bfloat16: bool = False,
     progress: bool = True,
 ) -> History:
-    """Train in place; keep the weights of the epoch that was best on dev.
+    """Train in place; keep the weights of the round that was best on dev.
 
     All chance (order, dropout) comes from the recipe's seed; the head is drawn by whoever made
     ``model``. The test split is not needed here, and is not asked for. Raises FineTuningDiverged if
@@ -134,12 +141,14 @@ def finetune(
         raise TaskError("fine-tuning needs at least one training and one dev example")
     began, device = time.perf_counter(), next(model.parameters()).device
     optimizer = make_optimizer(model, recipe.weight_decay, ADAM_EPS)
-    steps = recipe.epochs * math.ceil(len(train_items) / recipe.batch_size)
+    epochs_in_round = recipe.epochs_in_round(len(train_items))
+    steps_in_round = epochs_in_round * math.ceil(len(train_items) / recipe.batch_size)
+    steps = recipe.epochs * steps_in_round
     history, best, best_state = History(), -math.inf, {}
     model.kept = kept_states(model.encoder)
     model.train()
     with tqdm(total=steps, desc="fine-tuning", unit="step", disable=not progress) as bar:
-        for epoch in range(recipe.epochs):
+        for epoch in range(recipe.epochs * epochs_in_round):
             for batch in training_batches(train_items, recipe.batch_size, recipe.seed, epoch):
                 step = len(history.losses)
                 torch.manual_seed(recipe.seed * 1_000_003 + step)  # dropout knows only the step
@@ -160,13 +169,15 @@ def finetune(
                 nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
                 optimizer.step()
                 bar.update()
-            mean = fmean(history.losses[-(steps // recipe.epochs) :])  # of this epoch
+            if (epoch + 1) % epochs_in_round:
+                continue
+            mean = fmean(history.losses[-steps_in_round:])
             history.dev.append(dev_metric(model, metric, dev_examples, dev_items, bfloat16))
             if history.dev[-1] > best:
-                best, history.best_epoch = history.dev[-1], epoch + 1
+                best, history.best_epoch = history.dev[-1], len(history.dev)
                 best_state = {name: value.clone() for name, value in model.state_dict().items()}
             bar.set_postfix_str(f"loss {mean:.3f}, dev {metric} {history.dev[-1]:.3f}")
-            if epoch + 1 - history.best_epoch >= recipe.patience:
+            if len(history.dev) - history.best_epoch >= recipe.patience:
                 break
     model.load_state_dict(best_state)
     model.eval()

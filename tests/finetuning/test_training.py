@@ -261,6 +261,18 @@ def test_it_stops_once_dev_has_not_improved_for_so_many_epochs(
     assert len(history.losses) == epochs * STEPS
 
 
+@pytest.mark.parametrize(("min_steps", "epochs_in_round"), [(0, 1), (3, 1), (4, 2), (7, 3)])
+def test_few_labels_do_not_mean_few_steps(
+    monkeypatch: pytest.MonkeyPatch, min_steps: int, epochs_in_round: int
+) -> None:
+    """Between two looks at dev lie whole epochs, and at least so many steps."""
+    script(monkeypatch, [0.5, 0.6, 0.4, 0.3, 0.9])
+    recipe = replace(RECIPE, epochs=5, patience=2, min_steps=min_steps)
+    _, history = train(tiny.keyword_task(sizes=SMALL), recipe)
+    assert history.dev == [0.5, 0.6, 0.4, 0.3]
+    assert len(history.losses) == 4 * epochs_in_round * STEPS
+
+
 def test_the_threshold_for_none_is_that_of_the_kept_weights(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
