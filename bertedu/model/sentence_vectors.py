@@ -21,9 +21,8 @@ def encode(
 
     It is the mean of the final states of the text's tokens, `[CLS]` and `[SEP]` included (Reimers
     and Gurevych 2019). Texts of like length meet in a batch, so that little is padded. What is
-    longer than the model's positions is cut. On a CPU, `bertedu.model.packing.pack` makes of a
-    model one that answers sooner. Raises TypeError if ``texts`` is one string, ValueError if
-    ``batch_size`` is below 1.
+    longer than the model's positions is cut. Raises TypeError if ``texts`` is one string,
+    ValueError if ``batch_size`` is below 1.
     """
     if isinstance(texts, str):
         raise TypeError("encode takes several texts, and got one str. Put it in a list: [text].")
