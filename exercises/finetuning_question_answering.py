@@ -70,6 +70,12 @@ BEST_SPAN = Exercise(
     ✗ answers of any length are let through.
       longest is not used: last < first + longest.
     | < first + longest =>
+    ✗ answers may be one token too long.
+      from first to last, both included, there are last - first + 1 tokens: last < first + longest.
+    | < first + longest => <= first + longest
+    ✗ answers of exactly longest tokens are left out.
+      from first to last, both included, there are last - first + 1 tokens: last < first + longest.
+    | < first + longest => < first + longest - 1
     ✗ first and last count from the start of the text, not of the input.
       these are numbers in places, not tokens. Token k of the text is places[k].
     | return found => return found[0] - places[0], found[1] - places[0]
@@ -195,6 +201,21 @@ def _mark_pieces(context: str, answer: str, start: int, room: int, stride: int) 
     return found
 
 
+def _but(change: Callable[[list[Window]], list[Window]]) -> Callable[[Marker], Marker]:
+    """Turn a right marker into one that a test of more than the rules may want."""
+    return lambda mark: lambda *inputs: change(mark(*inputs))
+
+
+def _one_marked(found: list[Window]) -> list[Window]:
+    """Leave the answer to the first of the windows that hold it."""
+    holding = [number for number, (_, place) in enumerate(found) if place]
+    return [(o, place if i in holding[:1] else None) for i, (o, place) in enumerate(found)]
+
+
+def _one_further(found: list[Window]) -> list[Window]:
+    return [(offsets, place and (place[0], place[1] + 1)) for offsets, place in found]
+
+
 def right_mark_test(mark: Marker) -> bool:
     """Say whether a marker is right, by asking for every word and every two words of a text."""
     context = "Zoë 🐶 met Al. Then Al, at a café, met Zoë again, and Al left"
@@ -228,9 +249,24 @@ MARK_TEST = TestExercise(
         ("by hand, with whole words as tokens", _mark_words),
         ("with the package, whose tokens are word pieces", _mark_pieces),
     ),
-    refuses_all="it returns False on every path, or takes last for the token after the answer.",
-    refuses_right="it asks for more than the rules. A token may be a word or a part of one, some "
-    "windows may mark the answer, and a window without it says None.",
+    refuses_all="it returns False on every path.",
+    refuses_right="it takes tokens for words. A token may be a part of a word, or a comma: look at "
+    "the text from the first token's begin to the last one's end.",
+    demands=(
+        (
+            "it takes last for the token after the answer. last is the answer's own last token.",
+            _but(_one_further),
+        ),
+        (
+            "it wants the answer in every window. A window that does not hold it says None.",
+            _but(lambda found: [(offsets, place) for offsets, place in found if place]),
+        ),
+        (
+            "it wants the answer in one window only. Windows overlap: each that holds the whole "
+            "answer marks it.",
+            _but(_one_marked),
+        ),
+    ),
     solution=(right_mark_test,),
     museum="""
     ✗ bytes: counts offsets in bytes, not in characters.

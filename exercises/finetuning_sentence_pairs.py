@@ -35,6 +35,15 @@ def right_choice_rows(beginning: Pieces, endings: list[Pieces]) -> tuple[list[An
     return tokens, segments, mask
 
 
+def _separated_last(beginning: Pieces, endings: list[Pieces]) -> tuple[list[Any], ...]:
+    """Pad before the last [SEP]; segments and mask go with the tokens."""
+    tokens, segments, mask = right_choice_rows(beginning, endings)
+    for part in (tokens, segments, mask):
+        for row, ending in zip(part, endings, strict=True):
+            row.append(row.pop(len(beginning) + 2 + len(ending)))
+    return tokens, segments, mask
+
+
 def _rows_cases() -> Iterator[Inputs]:
     dice = random.Random(20)
     words = "the dog ##s bark ##ed at night and we slept .".split()
@@ -101,6 +110,13 @@ CHOICE_ROWS = Exercise(
     ✗ the mask is 1 at padding, too: it is attended to.
       1 for what is text, [CLS] and [SEP] included; 0 for [PAD].
     | [1] * len(first + second) + [0] * padding => [1] * longest
+    ✗ segment 1 goes on to the end of the row.
+      it ends with the ending's [SEP]; padding belongs to no text, and gets 0.
+    | [1] * len(second) + [0] * padding => [1] * (len(second) + padding)
+    ✗ the last [SEP] comes after the padding.
+      [SEP] closes the text: [CLS] beginning [SEP] ending [SEP], and only then [PAD].
+    | first + second + ["[PAD]"] * padding => [*first, *second[:-1], *["[PAD]"] * padding, "[SEP]"]
+    | = _separated_last
     """,
 )
 

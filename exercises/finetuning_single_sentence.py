@@ -160,6 +160,13 @@ LEAKED = Exercise(
     ✗ copies with other spaces get away.
       split and join: " ".join(text.lower().split()).
     | _plain(text) => text.lower()
+    ✗ only spaces at the ends of a text are taken off.
+      strip() leaves two spaces between words as they are: " ".join(text.lower().split()).
+    | _plain(text) => text.lower().strip()
+    | _plain(text) => text.strip()
+    ✗ copies in other capitals get away.
+      lower-case both texts: " ".join(text.lower().split()).
+    | _plain(text) => " ".join(text.split())
     ✗ texts that only contain a training text, or are part of one, are taken for copies.
       a leak is the whole text: compare for equality, not with `in` between two strings.
     | _plain(text) in seen => any(one in _plain(text) for one in seen)
@@ -253,7 +260,8 @@ ACCURACY_TEST = TestExercise(
     | batch, strict=True)) => batch, strict=True)) / len(batch) && right / len(examples) =>
       right / math.ceil(len(examples) / batch_size)
     ✗ labels in another order: sorts the texts by length to save padding, and forgets the labels.
-      give texts that are not sorted by length, with labels that differ.
+      give examples that PlayModel gets all right, so that the score must be 1, and whose labels
+      read otherwise once the texts stand from short to long: “two words” (0) before “one” (1).
     | _ in batch => _ in sorted(examples, key=lambda one: len(one[0]))[start : start + batch_size]
     """,
 )

@@ -3,6 +3,7 @@
 import copy
 import io
 import re
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cache
@@ -27,10 +28,21 @@ class TestExercise(Registered):
     museum: str
     refuses_all: str  # the likely reason why a test refuses everything
     refuses_right: str  # the likely reason why it refuses a right one
+    # better reasons: what it may demand that no rule asks for, and what gives it that
+    demands: tuple[tuple[str, Callable[[Any], Any]], ...] = ()
 
     def __call__(self, function: object) -> None:
         """Print the verdict on a learner's test."""
         print(judge_test(self, function))
+
+
+def _accepts(function: Callable[..., Any], shown: Any) -> bool:
+    """Whether a learner's test takes this for right, without a word and without an error."""
+    with judge.undisturbed(seed=0):
+        try:
+            return judge.truth(function(shown))
+        except (Exception, SystemExit):
+            return False
 
 
 @cache
@@ -64,17 +76,15 @@ def judge_test(one: TestExercise, function: object) -> str:
             verdicts.append(judge.truth(answer))
         except UnreadableError as error:
             return judge.report(f"✗ {one.name}: {error}")
-    if not any(verdicts):
-        return judge.report(
-            f"✗ {one.name}: your test refuses every {one.thing}, right ones included.",
-            likely=one.refuses_all,
-        )
-    for (how, _), accepted in zip(one.right, verdicts, strict=False):
-        if not accepted:
-            return judge.report(
-                f"✗ {one.name}: your test refuses a right {one.thing}, one written {how}.",
-                likely=one.refuses_right,
-            )
+    for (how, right), accepted in zip(one.right, verdicts, strict=False):
+        if accepted:
+            continue
+        more = next((why for why, give in one.demands if _accepts(function, give(right))), "")
+        if not any(verdicts):
+            what = f"your test refuses every {one.thing}, right ones included."
+            return judge.report(f"✗ {one.name}: {what}", likely=more or one.refuses_all)
+        what = f"your test refuses a right {one.thing}, one written {how}."
+        return judge.report(f"✗ {one.name}: {what}", likely=more or one.refuses_right)
     passed = [bug for bug, v in zip(museum, verdicts[len(one.right) :], strict=True) if v]
     things = one.thing + ("es" if one.thing.endswith("s") else "s")
     if passed:

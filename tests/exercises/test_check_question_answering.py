@@ -116,6 +116,8 @@ def careless(found: str, answer: str) -> float:
     [
         ("best_span", two_argmax, "the end can come before the start"),
         ("best_span", lambda s, e, p, _: right_best_span(s, e, p, 99), "answers of any length"),
+        ("best_span", lambda *x: right_best_span(*x[:3], x[3] + 1), "be one token too long"),
+        ("best_span", lambda *x: right_best_span(*x[:3], x[3] - 1), "exactly longest tokens"),
         ("best_span", lambda *x: [float(i) for i in right_best_span(*x)], "first is a float; the"),
         ("best_span", lambda *x: right_best_span(*x)[0], "return two things: first, last"),
         ("best_span", masking, "your function changes start in place"),
@@ -159,9 +161,29 @@ def test_plain_text_shows_little() -> None:
     assert by_hand("a b c d e", "d e", 4, 1)[0][1] is None
 
 
+@pytest.mark.parametrize(
+    ("t", "text"),
+    [
+        (lambda found, at: all(place for _, place in found),
+         "every marker, right ones included. Likely: it wants the answer in every window."),
+        (lambda found, at: sum(place is not None for _, place in found) == 1,
+         "a right marker, one written by hand, with whole words as tokens. Likely: it wants the "
+         "answer in one window only."),
+        (lambda found, at: all(offsets[place[1] - 1][1] == at + 5 for offsets, place in found
+         if place), "a right marker, one written by hand, with whole words as tokens. Likely: it "
+         "takes last for the token after the answer."),
+    ],
+)  # fmt: skip
+def test_a_test_of_more_than_the_rules_is_told_which(t: Any, text: str) -> None:
+    context = "Zoë met Al. Then Al, at a café, met Zoë again, and Al left"
+    at = context.index("again")
+    assert text in words(verdict(check.mark_test, lambda m: t(m(context, "again", at, 8, 5), at)))
+
+
 def test_tests_that_refuse_right_ones_are_told_why() -> None:
     said = words(verdict(check.mark_test, lambda mark: len(mark("Zoë", "Zoë", 0, 9, 2)[0][0]) == 1))
     assert "refuses a right marker, one written with the package" in said
+    assert "it takes tokens for words" in said
     said = words(verdict(check.score_test, lambda score: score("lake", ["lake"])[0] == 100))
     assert "your test refuses every scorer, right ones included" in said
     assert "it returns False on every path, or expects percent" in said

@@ -57,6 +57,17 @@ def rows_in_place(beginning: list[str], endings: list[list[str]]) -> Any:
     return right_choice_rows(beginning, [ending[:-1] for ending in endings])
 
 
+def rows_by_numbers(beginning: list[str], endings: list[list[str]], closed: bool = True) -> Any:
+    """Segments read off the place alone, so that they go on; or [SEP] put at the very end."""
+    tokens, segments, mask = (list(map(list, part)) for part in rows_by_zip(beginning, endings))
+    begins, size = len(beginning) + 2, len(tokens[0])
+    if closed:
+        return tokens, [[int(place >= begins) for place in range(size)] for _ in tokens], mask
+    rows = [["[CLS]", *beginning, "[SEP]", *ending] for ending in endings]
+    rows = [[*row, *["[PAD]"] * (size - 1 - len(row)), "[SEP]"] for row in rows]
+    return rows, segments, mask
+
+
 def test_right_rows_pass() -> None:
     assert verdict(check.choice_rows, rows_by_zip).startswith("✓ choice_rows: 61 random cases")
 
@@ -135,6 +146,8 @@ def test_right_choice_losses_pass(f: Callable[..., Any]) -> None:
         ("choice_rows", rows_in_place, "changes endings in place. Smallest case"),
         ("choice_rows", lambda a, b: (rows_by_zip(a, b)[0], *[rows_by_zip(a, b)[2]] * 2),
          "Row 0 of your segments is 1 1 1 1 1 0; it should be 0 0 0 1 1 0"),
+        ("choice_rows", rows_by_numbers, "segment 1 goes on to the end of the row"),
+        ("choice_rows", lambda a, b: rows_by_numbers(a, b, False), "comes after the padding"),
         ("choice_rows", lambda a, b: right_choice_rows(a, b)[:2], "return three things"),
         ("choice_rows", lambda a, b: right_choice_rows(a, b[:1]), "has 1 and not 2 rows; each end"),
         ("choice_rows", lambda a, b: ("a", "b", "c"), "tokens is no list of rows"),

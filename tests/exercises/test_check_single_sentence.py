@@ -17,6 +17,11 @@ def sk_f1(true: Any, found: Any, classes: int, **how: Any) -> Any:
     return f1_score(true, found, **how)
 
 
+def leaks(train: list[str], test: list[str], plain: Any) -> list[int]:
+    known = [plain(text) for text in train]
+    return [place for place in range(len(test)) if plain(test[place]) in known]
+
+
 RIGHT: list[tuple[str, Any]] = [
     ("class_shares", lambda c, w, b: F.linear(c, w, b).softmax(1)),
     ("class_shares", lambda c, w, b: [F.softmax(w @ row + b, 0).tolist() for row in c]),
@@ -38,6 +43,9 @@ WRONG: list[tuple[str, Any, str]] = [
     ("choose", lambda dev, test: 3, "return two things"),
     ("choose", lambda dev, test: (0.5, 0.5), "a whole number is wanted"),
     ("leaked", lambda train, test: [i for i, t in enumerate(test) if t in train], "last space"),
+    ("leaked", lambda train, test: leaks(train, test, lambda t: t.lower().strip()), "at the ends"),
+    ("leaked", lambda train, test: leaks(train, test, lambda t: t.strip()), "at the ends"),
+    ("leaked", lambda train, test: leaks(train, test, str.split), "in other capitals get away"),
     (
         "leaked",
         lambda train, test: list(test),
@@ -54,6 +62,13 @@ def test_other_right_ways_pass(name: str, mine: Any) -> None:
 @pytest.mark.parametrize(("name", "wrong", "text"), WRONG)
 def test_a_mistake_written_in_another_way_is_named(name: str, wrong: Any, text: str) -> None:
     assert_named(getattr(check, name), name, wrong, text)
+
+
+def test_the_smallest_case_of_the_message_tells_labels_in_another_order() -> None:
+    small = [("two words", 0), ("one", 1)]
+    said = verdict(check.accuracy_test, lambda mine: mine(PlayModel(), small, 2) == 1)
+    assert said.startswith("✗")
+    assert "labels in another order" not in said
 
 
 def test_the_play_model_needs_eval() -> None:
