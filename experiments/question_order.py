@@ -89,17 +89,27 @@ def drawn_readers(folder: Path, task: Task) -> dict[str, BootstrapScores]:
     return {reader: scores for (reader, *_), scores in drawn.items()}
 
 
-def order_gain(folder: Path, reader: str) -> Interval:
+def order_gain(folder: Path, reader: str, reading: bool = False) -> Interval:
     """Return F1 with the question first minus last, with the 95 % interval (0 to 1).
 
-    Both orders start from the same checkpoints, so the luck of pre-training is mostly gone from the
-    difference: its spread is that of the differences, run by run, pooled over the readers.
+    With ``reading``, not of F1 but of what is lost when the questions are exchanged: how much more
+    a reader takes from a question that comes first. Both orders start from the same checkpoints, so
+    the luck of pre-training is mostly gone from the difference: its spread is that of the
+    differences, run by run, pooled over the readers.
     """
-    first, last = (drawn_readers(folder, task_of(order)) for order in ORDERS)
-    gaps = {name: np.subtract(first[name].scores, last[name].scores).tolist() for name in first}
-    gap = first[reader] - last[reader]
-    spread = run_spread(list(gaps.values()))
-    return gap.mean, *interval_over_runs(gap.mean, gap.draws, [len(gaps[reader])], spread)
+    terms = [(1, ORDERS[0], False), (-1, ORDERS[1], False)]
+    terms += [(-sign, order, True) for sign, order, _ in terms if reading]
+    drawn = [
+        (sign, drawn_readers(folder, task_of(order, exchanged))) for sign, order, exchanged in terms
+    ]
+    gaps = {
+        name: np.sum([sign * np.array(some[name].scores) for sign, some in drawn], axis=0)
+        for name in READERS
+    }
+    draws = np.sum([sign * some[reader].draws for sign, some in drawn], axis=0)
+    mean, runs = float(np.mean(gaps[reader])), [len(gaps[reader])]
+    spread = run_spread([some.tolist() for some in gaps.values()])
+    return mean, *interval_over_runs(mean, draws, runs, spread)
 
 
 def main(

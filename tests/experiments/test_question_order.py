@@ -84,4 +84,9 @@ def test_a_study_goes_on_and_its_record_gives_the_gain(
     value, low, high = order_gain(tmp_path, "one")
     assert value == pytest.approx(scores[0].mean - scores[1].mean)
     assert low <= value <= high
+    exchanged = [drawn_readers(tmp_path, task_of(order, True))["one"].mean for order in ORDERS]
+    reads = [scored.mean - other for scored, other in zip(scores, exchanged, strict=True)]
+    value, low, high = order_gain(tmp_path, "one", reading=True)
+    assert value == pytest.approx(reads[0] - reads[1])
+    assert low <= value <= high
     assert {row["reader"] for row in record.rows()} == {"one", "other"}
