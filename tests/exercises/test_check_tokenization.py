@@ -112,8 +112,10 @@ def truncate_other_convention(a: int, b: int, room: int) -> list[int]:
     return [a, b]
 
 
-def decode_with_replace(tokens: list[str], marks: str = ".,!?") -> str:
-    text = " ".join(token for token in tokens if token not in SPECIAL_TOKENS).replace(" ##", "")
+def decode_with_replace(
+    tokens: list[str], marks: str = ".,!?", special: tuple[str, ...] = SPECIAL_TOKENS
+) -> str:
+    text = " ".join(token for token in tokens if token not in special).replace(" ##", "")
     for mark in marks:
         text = text.replace(" " + mark, mark)
     return text
@@ -154,6 +156,19 @@ def test_right_answers_pass(name: str, f: Function) -> None:
 # -- wrong in other ways
 
 
+def score_once_a_word(words: Any, left: str, right: str) -> float:
+    a, b = (sum(p.count(one) * n for p, n in words) for one in (left, right))
+    inside = f" {left} {right} "
+    return sum(n for p, n in words if inside in f" {' '.join(p)} ") / a / b
+
+
+def merge_past_the_end(pieces: list[str], left: str, right: str) -> list[str]:
+    for i in range(len(pieces)):
+        if (pieces[i], pieces[i + 1]) == (left, right):
+            pieces[i : i + 2] = [left + right[2:]]
+    return pieces
+
+
 def merged(new: Function, step: int = 2) -> Function:
     def f(pieces: list[str], left: str, right: str) -> list[str]:
         done, i = [], 0
@@ -179,6 +194,8 @@ def numbered(segments: Function) -> Function:
             "every word is counted once",
         ),
         ("pair_score", lambda w, a, b: "high", "one number is wanted"),
+        ("pair_score", score_once_a_word, "a pair that stands twice in a word is counted once"),
+        ("merge_pieces", merge_past_the_end, "past the end of a list, a tuple or a string"),
         ("merge_pieces", merged(lambda a, b: a + b), "stays in the middle"),
         ("merge_pieces", merged(lambda a, b: a[-1] + b[-1]), "the ## of the left piece is lost"),
         ("merge_pieces", merged(lambda a, b: a + b[2:], step=1), "the right piece is still there"),
@@ -211,6 +228,12 @@ def numbered(segments: Function) -> Function:
             "there is a space in their place",
         ),
         ("decode", lambda t: decode_with_replace(t, ""), "there is a space before punctuation"),
+        ("decode", lambda t: decode_with_replace([x for x in t if x[0] != "["]), "even a bracket"),
+        (
+            "decode",
+            lambda t: decode_with_replace(t[t[0] == "[CLS]" :], special=("[SEP]",)),
+            "only some of the special tokens are left out",
+        ),
         ("decode", lambda t: t, "one text is wanted"),
     ],
 )
