@@ -11,7 +11,6 @@ from bertedu.text.tokenization import (
     SPECIAL_TOKENS,
     WordPiece,
     apply_merge,
-    best_merge,
     longest_first,
 )
 from exercises.judge import Exercise, Inputs, UnreadableError, parts, read_str, read_wholes, whole
@@ -60,7 +59,6 @@ PAIR_SCORE = Exercise(
     tried="*singing*, and 90 random vocabularies of one to three words.",
     start="three counts: left, right, and right directly after left. Each word counts as often "
     "as it occurs.",
-    solution=(right_pair_score, best_merge),
     mistakes="""
     ✗ this is the number of times that the pair occurs.
       that is how training chooses. The pair score divides it by count(left) · count(right).
