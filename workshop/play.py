@@ -89,7 +89,7 @@ def merge_stepper(counts: Mapping[str, int]) -> Playground:
     corpus = ", ".join(f"{word} {count}" for word, count in counts.items())
     made = " ".join(m.piece for m in merges)
     alt = f"Joining the most frequent pair makes of {corpus}, in this order: {made}."
-    still = "\n".join(f"{m.count:3} times  {m.left} {m.right} -> {m.piece}" for m in merges) or alt
+    still = "\n".join(f"{m.times:3} times  {m.left} {m.right} -> {m.piece}" for m in merges) or alt
     return Playground("merge_stepper", {"corpus": corpus, "min_count": min_count}, alt, still)
 
 

@@ -90,12 +90,12 @@ def split_words(characters: Iterable[Character]) -> list[list[Character]]:
 
 
 class Merge(NamedTuple):
-    """One step of training: `left` and `right`, met `count` times, become `piece`."""
+    """One step of training: `left` and `right`, met so many `times`, become `piece`."""
 
     left: str
     right: str
     piece: str
-    count: int
+    times: int
 
 
 def train_wordpiece(

@@ -227,7 +227,7 @@ def test_the_stepper_merges_as_the_package_does(show: Show) -> None:
             found = ask(page, "merges(x[0], x[1], false)", [corpus, least])
             _, merges = train_wordpiece(counts, 10**6, least)
             assert [(m["left"], m["right"], m["count"]) for m in found] == [
-                (m.left, m.right, m.count) for m in merges
+                (m.left, m.right, m.times) for m in merges
             ]
             found = ask(page, "merges(x[0], x[1], true)", [corpus, least])
             assert [[m["left"], m["right"]] for m in found] == by_ratio(counts, least)
@@ -250,11 +250,11 @@ def test_the_stepper_goes_forward_and_back_and_takes_other_words(show: Show) -> 
     press(page, "Home")
     best = merges[0]
     assert texts(page, "tr.best td")[0].split() == [best.left, best.right]
-    assert texts(page, "tr.best td")[-1] == f"{best.count}"
+    assert texts(page, "tr.best td")[-1] == f"{best.times}"
     page.fill("input", "hug ten")
     assert page.locator("input").first.get_attribute("aria-invalid") == "true"
     assert says(page).startswith("“hug ten” is not a word and how often")
-    assert texts(page, "tr.best td")[-1] == f"{best.count}"  # nothing is lost
+    assert texts(page, "tr.best td")[-1] == f"{best.times}"  # nothing is lost
     page.fill("input", "aab 3, ab 2")
     assert texts(page, ".words .cell") == ["3 ×", "a", "##a", "##b", "2 ×", "a", "##b"]
     slide(page, "seen at least", 6)
