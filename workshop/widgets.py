@@ -117,9 +117,7 @@ def fill_box(model: Readers, tokenizer: Tokenizer, text: str, top: int = 5) -> P
         """Return reader -> guesses for each blank; a model alone has no name."""
         pieces = len(tokenizer.encode(BLANK.sub("[MASK]", text)).ids)
         if pieces > room:
-            raise ValueError(
-                f"This text has {pieces} word pieces, and the model reads {room} at most. Shorten it."
-            )
+            raise ValueError(f"Too long: {pieces} word pieces, and the model reads {room} at most.")
         if isinstance(model, Mapping):
             answers = ask_readers(model, tokenizer, text, top)
         else:
