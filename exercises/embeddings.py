@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from bertedu.model.config import count_parameters
 from bertedu.model.embeddings import Embeddings, sinusoidal_positions
 from bertedu.text.tokenization import WordPiece
+from exercises.by_hand import ByHand
 from exercises.judge import Exercise, Inputs, like, parts, shaped, whole
 from exercises.museum import TestExercise
 
@@ -77,13 +78,16 @@ def _norm_cases() -> Iterator[Inputs]:
         yield x, scale, shift, (1e-12, 0.5)[number % 2]
 
 
-LAYER_NORM = Exercise(
+LAYER_NORM = ByHand(
     asks="(x (S, H), scale (H,), shift (H,), eps) -> (S, H)",
     right=right_layer_norm,
     cases=_norm_cases,
     read=like("your result"),
     tried="80 random inputs, from one row of 2 to 5 rows of 8, some with equal numbers.",
     start="x.mean(-1, keepdim=True), the mean of each row.",
+    without=("layer_norm", "batch_norm", "group_norm", "instance_norm"),
+    ready_made="PyTorch's norm did the work",
+    instead="Begin with x.mean(-1, keepdim=True), the mean of each row, and subtract it.",
     mistakes="""
     ✗ epsilon is outside the root, and the variance is divided by H - 1.
       x.std() + eps, as in the Annotated Transformer and in codertimo/BERT-pytorch (issue 30). Layer
@@ -100,6 +104,13 @@ LAYER_NORM = Exercise(
       dim=0. Then a token's vector would depend on its neighbors. Each row is normalized by itself:
       dim=-1.
     | mean(-1, => mean(0,
+    ✗ the means of the rows are lined up with the columns: keepdim=True is missing.
+      without it .mean(-1) has shape (S,), which torch lays along a row; where S is not H it does
+      not fit. .mean(-1, keepdim=True) has shape (S, 1), one number for each row.
+    | , keepdim=True =>
+    | , keepdim=True => && (centered**2).mean(-1) => x.var(-1, correction=0)
+    | x.mean(-1, keepdim=True) => x.mean(-1)
+    | (centered**2).mean(-1, keepdim=True) => (centered**2).mean(-1)
     """,
 )
 
@@ -191,6 +202,10 @@ INPUT_SUM = Exercise(
       position counts through the whole input, from [CLS] to the last [SEP], without a break. It is
       the segment vector that says which sentence a token is in.
     | torch.arange(length) => _restarted(segment_ids)
+    ✗ the row of position is chosen by the word, not by its place.
+      position[ids] looks up which word it is once more. Row 0 belongs to the first token, row 1 to
+      the next, whatever the words: position[:S], with S = ids.shape[1].
+    | position[torch.arange(length)] => position[ids]
     """,
 )
 
@@ -248,6 +263,10 @@ LAYER_PARAMETERS = Exercise(
       one layer norm instead of two, or a scale without a shift. There is a norm after attention
       and one after the feed-forward part, and each has H scales and H shifts.
     | 2 * 2 * => 2 *
+    ✗ 4·H are missing: the two layer norms are not counted.
+      there is a norm after attention and one after the feed-forward part, and each has H scales
+      and H shifts.
+    | + 2 * 2 * hidden =>
     ✗ attention has only three maps here: its output map is missing.
       query, key, value, and a fourth that mixes what the heads found.
     | 4 * (hidden => 3 * (hidden

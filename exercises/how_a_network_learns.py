@@ -119,7 +119,8 @@ TRAINING_LOOP = Exercise(
       backward() adds to what is there. Call optimizer.zero_grad() before it, in every step.
     | optimizer.zero_grad() =>
     ✗ the loss is the same at every step: the layer does not move.
-      step() must come after backward(), with no zero_grad() between the two.
+      backward() finds the gradients, step() uses them. Is one of the two missing, does step() come
+      first, or is zero_grad() between them?
     | loss.backward() => loss.backward(); optimizer.zero_grad()
     ✗ softmax is applied twice.
       F.cross_entropy takes logits, and applies softmax itself. Give it layer(x) as it is.

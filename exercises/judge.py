@@ -624,6 +624,11 @@ def _learners_line(error: BaseException) -> str:
 
 def hint(error: BaseException) -> str:
     """Say what an error of this type usually means."""
+    if isinstance(error, IndexError) and re.search("list|tuple|string", str(error)):
+        return (
+            "an index points past the end of a list, a tuple or a string. The last item has no "
+            "next one: how far does your loop go?"
+        )
     return next(text for kind, text in _HINTS if isinstance(error, kind))
 
 

@@ -11,7 +11,6 @@ from bertedu.text.tokenization import (
     SPECIAL_TOKENS,
     WordPiece,
     apply_merge,
-    best_merge,
     longest_first,
 )
 from exercises.judge import Exercise, Inputs, UnreadableError, parts, read_str, read_wholes, whole
@@ -43,6 +42,7 @@ def right_pair_score(words: Words, left: str, right: str) -> float:
 
 def _score_cases() -> Iterator[Inputs]:
     dice = random.Random(3)
+    yield [(["s", "##i", "##n", "##g", "##i", "##n", "##g"], 1)], "##i", "##n"
     for size, length in [(1, 3)] * 30 + [(2, 3)] * 30 + [(3, 5)] * 30:
         words = []
         for _ in range(size):
@@ -56,13 +56,12 @@ PAIR_SCORE = Exercise(
     asks="(words, left, right) -> float; words is a list of (pieces, count)",
     right=right_pair_score,
     cases=_score_cases,
-    tried="90 random vocabularies of one to three words.",
+    tried="*singing*, and 90 random vocabularies of one to three words.",
     start="three counts: left, right, and right directly after left. Each word counts as often "
     "as it occurs.",
-    solution=(right_pair_score, best_merge),
     mistakes="""
     ✗ this is the number of times that the pair occurs.
-      that is what BPE maximizes. WordPiece divides it by count(left) · count(right).
+      that is how training chooses. The pair score divides it by count(left) · count(right).
     | / (singles[left] * singles[right]) =>
     ✗ every word is counted once, however often it occurs.
       each word comes with a count; add that, not 1.
@@ -70,6 +69,12 @@ PAIR_SCORE = Exercise(
     ✗ the two pieces are counted although they are not neighbors.
       both in the same word is not enough: right must directly follow left.
     | neighbors.count((left, right)) => (left in pieces and right in pieces)
+    ✗ a pair that stands twice in a word is counted once.
+      *singing* has two: "in" says only whether the pair is there. Count every place in the word
+      where right directly follows left, and every place of a single piece, too.
+    | neighbors.count((left, right)) => ((left, right) in neighbors)
+    | neighbors.count((left, right)) => ((left, right) in neighbors) &&
+      in pieces: => in set(pieces):
     """,
 )
 
@@ -269,10 +274,12 @@ _TEXTS = (
     "sing ##er",
     "dogs bark",
     "[CLS] dogs [SEP]",
+    "[UNK] ran [PAD]",
     "dogs .",
     "a b ##c d",
     "[CLS] the [MASK] bark ##ed [SEP] [UNK] ran [SEP] [PAD] [PAD]",
     "c # is a language",
+    "see [ 1 ] .",
     "[CLS] no , we did n ##ot ! [SEP] did you ? [SEP] [PAD]",
     "it ' s the sing ##er ##s - a choir : all of them",
 )
@@ -283,7 +290,7 @@ DECODE = Exercise(
     right=right_decode,
     cases=lambda: [(text.split(),) for text in _TEXTS],
     read=partial(read_str, wanted="one text"),
-    tried="9 sequences, with all five special tokens and four kinds of punctuation.",
+    tried="11 sequences, with all five special tokens and four kinds of punctuation.",
     start="an empty list of words. A token with ## is glued to the last word; any other starts "
     'a new one. " ".join at the end.',
     solution=(WordPiece.decode, right_decode),
@@ -296,6 +303,17 @@ DECODE = Exercise(
     ✗ special tokens are still there.
       all five are left out: [PAD] [UNK] [CLS] [SEP] [MASK].
     | token in SPECIAL_TOKENS => False
+    ✗ only some of the special tokens are left out.
+      there are five, and none of them is a word of the text: [PAD] and [MASK], too, and [UNK],
+      because what it stood for is lost.
+    | SPECIAL_TOKENS => ("[CLS]", "[SEP]")
+    | SPECIAL_TOKENS => ("[CLS]", "[SEP]", "[PAD]")
+    | SPECIAL_TOKENS => ("[CLS]", "[SEP]", "[PAD]", "[MASK]")
+    | SPECIAL_TOKENS => ("[CLS]", "[SEP]", "[PAD]", "[UNK]")
+    ✗ every token that begins with [ is left out, even a bracket of the text.
+      [ is a word of its own, as in *see [ 1 ] .* Leave out exactly the five: token in
+      SPECIAL_TOKENS.
+    | token in SPECIAL_TOKENS => token.startswith("[")
     ✗ there is a space before punctuation.
       take away the space before each of . , ! and ?
     | ".,!?" => ""

@@ -87,8 +87,9 @@ def merge_stepper(counts: Mapping[str, int]) -> Playground:
     min_count = 2
     _, merges = train_wordpiece(counts, 10**6, min_count)
     corpus = ", ".join(f"{word} {count}" for word, count in counts.items())
-    alt = f"WordPiece makes of {corpus}, in this order: {' '.join(m.piece for m in merges)}."
-    still = "\n".join(f"{m.score:.3f}  {m.left} {m.right} -> {m.piece}" for m in merges) or alt
+    made = " ".join(m.piece for m in merges)
+    alt = f"Joining the most frequent pair makes of {corpus}, in this order: {made}."
+    still = "\n".join(f"{m.times:3} times  {m.left} {m.right} -> {m.piece}" for m in merges) or alt
     return Playground("merge_stepper", {"corpus": corpus, "min_count": min_count}, alt, still)
 
 

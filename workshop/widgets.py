@@ -110,9 +110,14 @@ def fill_box(model: Readers, tokenizer: Tokenizer, text: str, top: int = 5) -> P
     picture of the guesses for ``text`` stands there. Words that the model cannot read are named.
     """
     several = isinstance(model, Mapping)
+    models = list(model.values()) if isinstance(model, Mapping) else [model]
+    room = min(one.config.max_position_embeddings for one in models)
 
     def ask(text: str) -> list[dict[str, list[Guess]]]:
         """Return reader -> guesses for each blank; a model alone has no name."""
+        pieces = len(tokenizer.encode(BLANK.sub("[MASK]", text)).ids)
+        if pieces > room:
+            raise ValueError(f"Too long: {pieces} word pieces, and the model reads {room} at most.")
         if isinstance(model, Mapping):
             answers = ask_readers(model, tokenizer, text, top)
         else:

@@ -90,30 +90,28 @@ def split_words(characters: Iterable[Character]) -> list[list[Character]]:
 
 
 class Merge(NamedTuple):
-    """One step of training: `left` and `right` become `piece`."""
+    """One step of training: `left` and `right`, met so many `times`, become `piece`."""
 
     left: str
     right: str
     piece: str
-    score: float
+    times: int
 
 
 def train_wordpiece(
     word_counts: Mapping[str, int], vocab_size: int, min_count: int = 2
 ) -> tuple[list[str], list[Merge]]:
-    """Train a vocabulary by pair score; return it (special tokens first) and the merges in order.
+    """Train a vocabulary by counting; return it (special tokens first) and the merges in order.
 
-    Every word starts as characters. Each step joins the neighbors with the highest
+    Every word starts as characters. Each step joins the neighbors that are met most often, which
+    makes the text shorter by as many pieces; of equally frequent pairs the first in the alphabet.
+    A pair must be met `min_count` times.
 
-        score(a, b) = count(ab) / (count(a) · count(b))
-
-    that is, how much more often b follows a than two unrelated pieces would meet. Alone, the score
-    loves pairs seen once; so a pair must occur `min_count` times. Of equal scores the more frequent
-    pair wins, then the first in the alphabet.
-
-    Google never published its trainer. The library's, which made the vocabulary that our models
-    use (`train_vocabulary`), joins the most *frequent* pair, as BPE does. What makes both WordPiece
-    is how words are cut afterwards: longest match, not a replay of the merges.
+    That is byte-pair encoding. Google never published its trainer: Wu et al. (2016, section 4.1)
+    ask for the fewest pieces, and call their algorithm greedy and similar to it. The library's,
+    which made the vocabulary that our models use (`train_vocabulary`), joins the most frequent
+    pair, too. What makes all of them WordPiece is how words are cut afterwards: longest match, not
+    a replay of the merges.
 
     Raises ValueError if `vocab_size` cannot hold the special tokens and the single characters.
     """
@@ -138,19 +136,16 @@ def train_wordpiece(
 def best_merge(
     spelling: Mapping[str, list[str]], word_counts: Mapping[str, int], min_count: int
 ) -> Merge | None:
-    """Score all neighboring pieces and return the best pair, or None if there is none."""
-    singles, pairs = Counter[str](), Counter[tuple[str, str]]()
+    """Count all neighboring pieces and return the most frequent pair, or None if there is none."""
+    pairs = Counter[tuple[str, str]]()
     for word, pieces in spelling.items():
-        for piece in pieces:
-            singles[piece] += word_counts[word]
         for pair in itertools.pairwise(pieces):
             pairs[pair] += word_counts[word]
-    enough = {pair: count for pair, count in pairs.items() if count >= min_count}
-    scores = {(a, b): count / (singles[a] * singles[b]) for (a, b), count in enough.items()}
-    if not scores:
+    enough = [pair for pair, count in pairs.items() if count >= min_count]
+    if not enough:
         return None
-    a, b = min(scores, key=lambda pair: (-scores[pair], -pairs[pair], pair))
-    return Merge(a, b, a + b.removeprefix("##"), scores[a, b])
+    a, b = min(enough, key=lambda pair: (-pairs[pair], pair))
+    return Merge(a, b, a + b.removeprefix("##"), pairs[a, b])
 
 
 def apply_merge(pieces: Sequence[str], merge: Merge) -> list[str]:

@@ -4,6 +4,7 @@ import itertools
 import math
 import random
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,7 @@ from bertedu.finetuning.training import TaskModel, score_items
 from bertedu.model.loading import load_named
 from bertedu.pretraining.recipe import scheduled_rate
 from bertedu.text.fast_tokenizer import load_tokenizer, load_vocabulary
-from bertedu.text.tokenization import WordPiece, apply_merge, train_wordpiece
+from bertedu.text.tokenization import Merge, WordPiece, apply_merge, train_wordpiece
 from bertedu.text.toy_language import ToyLanguage
 from workshop import play
 
@@ -191,23 +192,25 @@ def test_longest_match_cuts_as_the_package_does(show: Show) -> None:
 # -- merge stepper
 
 
-def by_count(counts: dict[str, int]) -> list[tuple[str, str]]:
-    """The merges of BPE, as notebook 01 has them: the most frequent pair, then the alphabet."""
+def by_ratio(counts: dict[str, int], least: int) -> list[list[str]]:
+    """The merges by pair score, as notebook 01 has them: then by count, then by the alphabet."""
     spelling = {w: [w[0], *("##" + c for c in w[1:])] for w in counts}
-    merges = []
+    merges: list[list[str]] = []
     while True:
-        pairs: dict[tuple[str, str], int] = {}
+        singles, pairs = Counter[str](), Counter[tuple[str, str]]()
         for word, pieces in spelling.items():
+            for piece in pieces:
+                singles[piece] += counts[word]
             for pair in itertools.pairwise(pieces):
-                pairs[pair] = pairs.get(pair, 0) + counts[word]
-        enough = [pair for pair in pairs if pairs[pair] >= 2]
-        if not enough:
+                pairs[pair] += counts[word]
+        scores = {
+            (a, b): n / (singles[a] * singles[b]) for (a, b), n in pairs.items() if n >= least
+        }
+        if not scores:
             return merges
-        a, b = min(enough, key=lambda pair: (-pairs[pair], pair))
-        merges.append((a, b))
-        merge = train_wordpiece({"ab": 2}, 8)[1][0]._replace(
-            left=a, right=b, piece=a + b.removeprefix("##")
-        )
+        a, b = min(scores, key=lambda pair: (-scores[pair], -pairs[pair], pair))
+        merges.append([a, b])
+        merge = Merge(a, b, a + b.removeprefix("##"), 0)
         spelling = {word: apply_merge(pieces, merge) for word, pieces in spelling.items()}
 
 
@@ -223,12 +226,11 @@ def test_the_stepper_merges_as_the_package_does(show: Show) -> None:
             corpus = ", ".join(f"{word} {count}" for word, count in counts.items())
             found = ask(page, "merges(x[0], x[1], false)", [corpus, least])
             _, merges = train_wordpiece(counts, 10**6, least)
-            assert [(m["left"], m["right"], m["score"]) for m in found] == [
-                (m.left, m.right, m.score) for m in merges
+            assert [(m["left"], m["right"], m["count"]) for m in found] == [
+                (m.left, m.right, m.times) for m in merges
             ]
-            if least == 2:
-                found = ask(page, "merges(x, 2, true)", corpus)
-                assert [(m["left"], m["right"]) for m in found] == by_count(counts)
+            found = ask(page, "merges(x[0], x[1], true)", [corpus, least])
+            assert [[m["left"], m["right"]] for m in found] == by_ratio(counts, least)
 
 
 def test_the_stepper_goes_forward_and_back_and_takes_other_words(show: Show) -> None:
@@ -248,18 +250,20 @@ def test_the_stepper_goes_forward_and_back_and_takes_other_words(show: Show) -> 
     press(page, "Home")
     best = merges[0]
     assert texts(page, "tr.best td")[0].split() == [best.left, best.right]
-    assert texts(page, "tr.best td")[-1] == f"{best.score:.3f}"
+    assert texts(page, "tr.best td")[-1] == f"{best.times}"
     page.fill("input", "hug ten")
     assert page.locator("input").first.get_attribute("aria-invalid") == "true"
     assert says(page).startswith("“hug ten” is not a word and how often")
-    assert texts(page, "tr.best td")[-1] == f"{best.score:.3f}"  # nothing is lost
+    assert texts(page, "tr.best td")[-1] == f"{best.times}"  # nothing is lost
     page.fill("input", "aab 3, ab 2")
     assert texts(page, ".words .cell") == ["3 ×", "a", "##a", "##b", "2 ×", "a", "##b"]
     slide(page, "seen at least", 6)
     assert page.locator("[aria-disabled=true]").count() == 4  # nowhere to go
     assert says(page) == "No pair is frequent enough."
-    page.click("text=by count")
+    slide(page, "seen at least", 2)
+    page.click("text=by ratio")
     assert page.locator("[aria-pressed=true]").count() == 1
+    assert texts(page, "tr.best td")[1:] == ["3", "3 · 5", "0.200"]
 
 
 # -- three vectors

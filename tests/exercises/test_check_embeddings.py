@@ -92,7 +92,6 @@ def counted_from_the_package(hidden: int, inner: int) -> Tensor:
 RIGHT: list[tuple[str, Any]] = [
     ("lookup", lookup_by_loops),
     ("lookup", lookup_by_comparing),
-    ("layer_norm", norm_by_torch),
     ("layer_norm", norm_by_squares),
     ("segment_ids", segments_by_place),
     ("segment_ids", lambda tokens: torch.tensor(right_segment_ids(tokens)).float()),
@@ -132,6 +131,10 @@ def centered(x: Tensor) -> Tensor:
     return x - x.mean(1, keepdim=True)
 
 
+def norm_without_keepdim(x: Tensor, scale: Tensor, shift: Tensor, eps: float) -> Tensor:
+    return scale * (x - x.mean(1)) / (x.var(1, correction=0) + eps).sqrt() + shift
+
+
 def counted(tokens: list[str], including: bool) -> list[int]:
     return [tokens[: i + including].count("[SEP]") for i in range(len(tokens))]
 
@@ -143,16 +146,19 @@ WRONG: list[tuple[str, Any, str]] = [
     ("lookup", lambda i, t: t[i], "return two things: one_hot, vectors"),
     ("layer_norm", lambda x, a, b, e: a * centered(x) / (std(x) + e) + b, "root, and the variance"),
     ("layer_norm", lambda x, a, b, e: a * centered(x) / (std(x) ** 2 + e) ** 0.5 + b, "by H - 1"),
-    ("layer_norm", lambda x, *rest: norm_by_torch(x.mul_(2), *rest), "changes x in place"),
+    ("layer_norm", lambda x, *rest: norm_by_squares(x.mul_(2), *rest), "changes x in place"),
+    ("layer_norm", norm_without_keepdim, "keepdim=True is missing"),
     ("segment_ids", lambda tokens: counted(tokens, False), "a third segment"),
     ("segment_ids", lambda tokens: [min(n, 1) for n in counted(tokens, False)], "padding gets"),
     ("segment_ids", lambda tokens: right_segment_ids(tokens)[1:], "is wanted here"),
     ("input_sum", lambda i, s, t, e, p: t[i] + p[: i.shape[1]], "the segment vectors are missing"),
     ("input_sum", lambda i, s, t, e, p: t[i] + e[s], "the position vectors are missing"),
+    ("input_sum", lambda i, s, t, e, p: t[i] + e[s] + F.embedding(i, p), "chosen by the word"),
     ("input_sum", lambda i, s, t, e, p: torch.cat([t[i], e[s]], -1), "is wanted here"),
     ("sinusoids", waves(lambda p, c, h: p / 10000 ** (c / h)), "a rate of its own"),
     ("layer_parameters", lambda h, i: 4 * h * h + 2 * h * i + 4 * h, "the biases are missing"),
-    ("layer_parameters", lambda h, i: counted_by_building(h, i) - 2 * h, "2·H are missing"),
+    ("layer_parameters", lambda h, i: counted_by_building(h, i) - 2 * h, "s: 2·H are missing"),
+    ("layer_parameters", lambda h, i: 4 * h * h + 2 * h * i + 5 * h + i, "s: 4·H are missing"),
     ("layer_parameters", lambda h, i: counted_by_building(h, i) + 0.5, "a whole number is wanted"),
 ]
 
@@ -160,6 +166,20 @@ WRONG: list[tuple[str, Any, str]] = [
 @pytest.mark.parametrize(("name", "wrong", "text"), WRONG)
 def test_each_wrong_one_gets_its_own_message(name: str, wrong: Any, text: str) -> None:
     assert_named(getattr(check, name), name, wrong, text)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        norm_by_torch,
+        lambda x, a, b, e: torch.layer_norm(x, x.shape[1:], eps=e) * a + b,
+        lambda x, a, b, e: F.batch_norm(x.T, None, None, training=True, eps=e).T * a + b,
+    ],
+)
+def test_a_ready_made_norm_is_no_solution(f: Any) -> None:
+    said = words(verdict(check.layer_norm, f))
+    assert said.startswith("✗ layer_norm: right, but PyTorch's norm did the work.")
+    assert "Begin with x.mean(-1, keepdim=True)" in said
 
 
 def compared(embed: Any, eps: float) -> float:

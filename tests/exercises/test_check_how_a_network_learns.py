@@ -113,6 +113,7 @@ PLANTED: list[tuple[str, Callable[..., Any], str]] = [
     ("training_loop", loop("fbzs"), "the layer does not move"),
     ("training_loop", loop("zfsb"), "the layer does not move"),
     ("training_loop", loop("zfb"), "the layer does not move"),
+    ("training_loop", loop("zfs"), "Is one of the two missing"),
     ("training_loop", lambda *a: right_training_loop(*a)[1:], "is wanted here"),
 ]
 

@@ -393,7 +393,7 @@ def test_planted_mistake_is_caught(mistake: str, monkeypatch: pytest.MonkeyPatch
         assert_same(WordPiece(VOCABULARY), hand_picked_cases())
 
 
-# --- Training by pair score -----------------------------------------------------------------------
+# --- Training by counting -------------------------------------------------------------------------
 
 HUGS = {"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}
 
@@ -401,15 +401,16 @@ HUGS = {"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}
 def test_training_by_hand() -> None:
     vocab, merges = train_wordpiece(HUGS, 15)
     alphabet = ["##g", "##n", "##s", "##u", "b", "h", "p"]
-    assert vocab == [*SPECIAL_TOKENS, *alphabet, "##gs", "pu", "hu"]
-    # u and g meet 20 times, more than any other pair, but 36 u and 20 g would. The 5 s follow
-    # nothing but g. Then every pair with u scores 1/36; of them p and u meet most often.
-    assert [(m.left, m.right, m.piece) for m in merges] == [
-        ("##g", "##s", "##gs"),
-        ("p", "##u", "pu"),
-        ("h", "##u", "hu"),
+    assert vocab == [*SPECIAL_TOKENS, *alphabet, "##ug", "##un", "hug"]
+    # u and g meet in hug, pug and hugs, 10 + 5 + 5 times; u and n in pun and bun, 12 + 4. That
+    # leaves p with two pieces behind it, 5 and 12 times, and h with one, 10 + 5 times.
+    assert merges == [
+        ("##u", "##g", "##ug", 20),
+        ("##u", "##n", "##un", 16),
+        ("h", "##ug", "hug", 15),
     ]
-    assert [m.score for m in merges] == [5 / (20 * 5), 17 / (17 * 36), 15 / (15 * 19)]
+    # "z" comes last in the alphabet, and "##" before all letters
+    assert [m.piece for m in train_wordpiece({"zab": 2}, 100)[1]] == ["##ab", "zab"]
 
 
 def test_training_stops_when_every_word_is_one_piece() -> None:
@@ -424,7 +425,7 @@ def test_training_needs_a_pair_often_enough() -> None:
     _, merges = train_wordpiece({"zq": 1, "the": 5}, 100)
     assert {merge.piece for merge in merges}.isdisjoint({"zq"})
     _, merges = train_wordpiece({"zq": 1, "the": 5}, 100, min_count=1)
-    assert merges[0].piece == "zq"  # seen once, each letter seen once: the highest score there is
+    assert merges[-1].piece == "zq"
 
 
 def test_training_does_not_repeat_a_special_token() -> None:

@@ -98,7 +98,7 @@ def test_the_box_shows_the_guesses_of_every_blank() -> None:
     [
         ("the dog barked", "write ___ or [MASK]"),
         ("", "no blank"),
-        ("___ " + "dog " * 100, "position"),
+        ("___ " + "dog " * 100, "103 word pieces, and the model reads 64 at most"),
     ],
 )
 def test_the_box_explains_what_it_cannot_fill_and_recovers(text: str, message: str) -> None:

@@ -1,4 +1,4 @@
-// WordPiece training: score every pair of neighbors, join the best, and again.
+// Training a vocabulary: count every pair of neighbors, join the most frequent, and again.
 // data: corpus ("hug 10, pug 5"), min_count.
 
 const ROWS = 7; // of the table: the best pairs
@@ -24,8 +24,8 @@ function compare(a, b) {
 
 const add = (counter, key, count) => counter.set(key, (counter.get(key) ?? 0) + count);
 
-// All pairs, the best first: by score, then by count, then by the alphabet.
-function pairsOf(spelling, counts, byCount) {
+// All pairs, the best first: by count, or by the ratio and then by count; then by the alphabet.
+function pairsOf(spelling, counts, byRatio) {
   const singles = new Map(), together = new Map();
   for (const [word, pieces] of spelling) {
     for (const piece of pieces) add(singles, piece, counts.get(word));
@@ -35,7 +35,7 @@ function pairsOf(spelling, counts, byCount) {
   const pairs = [...together].map(([pair, count]) => {
     const [left, right] = pair.split("\0");
     const [a, b] = [singles.get(left), singles.get(right)];
-    return { left, right, count, a, b, score: byCount ? count : count / (a * b) };
+    return { left, right, count, a, b, score: byRatio ? count / (a * b) : count };
   });
   return pairs.sort((x, y) => y.score - x.score || y.count - x.count ||
     compare(x.left, y.left) || compare(x.right, y.right));
@@ -51,12 +51,12 @@ function join(pieces, { left, right }) {
 }
 
 // The whole training: a state before each merge, and one at the end.
-function train(counts, minCount, byCount) {
+function train(counts, minCount, byRatio) {
   let spelling = new Map([...counts.keys()].map((word) =>
     [word, [...word].map((c, i) => (i ? "##" : "") + c)]));
   const states = [];
   for (;;) {
-    const pairs = pairsOf(spelling, counts, byCount);
+    const pairs = pairsOf(spelling, counts, byRatio);
     const best = pairs.find(({ count }) => count >= minCount);
     states.push({ spelling, pairs, best });
     if (!best) return states;
@@ -65,13 +65,13 @@ function train(counts, minCount, byCount) {
 }
 
 function toy(root, data) {
-  const set = { minCount: data.min_count, byCount: false };
+  const set = { minCount: data.min_count, byRatio: false };
   let counts, states;
   const top = row(root);
   const input = field(top, "words and counts", data.corpus, read, 44);
   const middle = row(root);
   const walk = stepper(root, middle, show);
-  toggle(middle, "by count, as BPE", false, (on) => { set.byCount = on; read(); });
+  toggle(middle, "by ratio", false, (on) => { set.byRatio = on; read(); });
   slider(middle, "seen at least", { min: 1, max: 10, value: set.minCount, show: (n) => `${n} ×` },
     (n) => { set.minCount = n; read(); });
   const says = element(root, "p", { class: "says", "aria-live": "polite" });
@@ -85,7 +85,7 @@ function toy(root, data) {
     input.setAttribute("aria-invalid", typeof found === "string");
     if (typeof found === "string") return (says.textContent = found); // the last good one stays
     counts = found;
-    states = train(counts, set.minCount, set.byCount);
+    states = train(counts, set.minCount, set.byRatio);
     walk(states.length - 1);
   }
 
@@ -93,10 +93,10 @@ function toy(root, data) {
     const { spelling, pairs, best } = states[place];
     const last = states[place - 1]?.best;
     const made = last && last.left + last.right.replace(/^##/, "");
-    const number = (score) => (set.byCount ? `${score}` : score.toFixed(3));
     table.replaceChildren();
     const head = element(table, "tr");
-    for (const name of ["pair", "together", "each alone", "score"]) element(head, "th", { scope: "col" }, name);
+    const columns = ["pair", "together", ...(set.byRatio ? ["each alone", "ratio"] : [])];
+    for (const name of columns) element(head, "th", { scope: "col" }, name);
     // the pair that is joined next stays in sight, even below rarer ones
     const enough = pairs.filter(({ count }) => count >= set.minCount);
     const rare = pairs.filter(({ count }) => count < set.minCount);
@@ -107,13 +107,14 @@ function toy(root, data) {
         cell(name, piece, pair === best ? "orange" : "");
         name.append(" ");
       }
-      element(line, "td", {}, `${pair.count}`);
-      element(line, "td", {}, `${pair.a} · ${pair.b}`);
       const few = pair.count < set.minCount;
-      element(line, "td", {}, few ? "too rare" : number(pair.score));
+      element(line, "td", {}, `${pair.count}${few ? ", too rare" : ""}`);
+      if (!set.byRatio) continue;
+      element(line, "td", {}, `${pair.a} · ${pair.b}`);
+      element(line, "td", {}, few ? "" : pair.score.toFixed(3));
     }
     if (pairs.length > ROWS)
-      element(element(table, "tr"), "td", { colspan: 4 }, `and ${pairs.length - ROWS} more`);
+      element(element(table, "tr"), "td", { colspan: columns.length }, `and ${pairs.length - ROWS} more`);
     words.replaceChildren();
     const wide = Math.max(...[...counts.values()].map((count) => `${count}`.length));
     for (const [word, pieces] of spelling) {
@@ -129,11 +130,11 @@ function toy(root, data) {
     const before = last ? `Merge ${place} made “${made}”. ` : "";
     says.textContent = before + (best
       ? `The best pair is “${best.left}” “${best.right}”: ` +
-        (set.byCount ? `${best.count} times.` : `${best.count} / (${best.a} · ${best.b}) = ${number(best.score)}.`)
+        (set.byRatio ? `${best.count} / (${best.a} · ${best.b}) = ${best.score.toFixed(3)}.` : `${best.count} times.`)
       : pairs.length ? "No pair is frequent enough." : "Every word is one piece.");
   }
 
   read();
-  return { merges: (text, minCount, byCount) => train(readCorpus(text), minCount, byCount)
+  return { merges: (text, minCount, byRatio) => train(readCorpus(text), minCount, byRatio)
     .map(({ best }) => best).filter(Boolean) };
 }
