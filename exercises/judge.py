@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from exercises.patch import patched, read_mistakes
 
@@ -129,6 +130,7 @@ class Exercise(Registered):
     differ: Callable[[Inputs, Any, Any], str] | None = None  # a better "Yours gives …"
     first_part: int | None = None  # of a pair, the result that the other one follows from
     moved: Callable[[Any, Any], bool] = tensor_moved  # (input after the call, before)
+    by_hand: str = ""  # PyTorch's functions with this in their name are no solution
 
     def __call__(self, function: object) -> None:
         """Print the verdict on a learner's function; tell the keepers if it has passed."""
@@ -194,6 +196,9 @@ def judge(exercise: Exercise, function: object) -> str:
     right = [nothing or _alike(a, b) for a, b in zip(mine, ours, strict=True)]
     failed = [i for i, outcome in enumerate(mine) if outcome.changed or not right[i]]
     if not failed:
+        if exercise.by_hand and _needs(exercise, function, cases, ours):
+            likely = f"the exercise is to do without it. Begin with {exercise.start}"
+            return report(f"✗ {name}: right, but PyTorch's {name} did the work.", likely=likely)
         return f"✓ {name}: {exercise.tried}"
     first = failed[0]
     smallest = f"Smallest case: {show(exercise.arguments, cases[first])}."
@@ -220,9 +225,13 @@ def judge(exercise: Exercise, function: object) -> str:
     if mistake := _same_first_part(exercise, cases, mine, ours):
         what = f"{mistake.what} (There is more, but this comes first.)"
         return wrong(what, mistake.likely, difference)
-    likely = "two mistakes at once, or one that we have not seen yet. Work the smallest case out "
-    likely += f'by hand and print each step; check.solution("{name}") shows ours.'
-    return wrong(f"{len(failed)} of {len(cases)} cases come out wrong.", likely, difference)
+    next_step = (
+        "None of the usual mistakes gives these answers. Work the smallest case out by hand, print "
+        "each step of your function, and look for the first step that differs; "
+        f'check.solution("{name}") shows ours.'
+    )
+    what = f"✗ {name}: {len(failed)} of {len(cases)} cases come out wrong."
+    return report(what, smallest, difference, next_step)
 
 
 @cache
@@ -300,6 +309,27 @@ def undisturbed(seed: int) -> Iterator[None]:
         finally:
             random.setstate(python)
             np.random.set_state(numpy)
+
+
+class _Without(TorchFunctionMode):
+    """PyTorch, but functions whose name holds a word raise an error."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__()
+        self.word = word
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self.word in getattr(func, "__name__", ""):
+            raise RuntimeError
+        return func(*args, **(kwargs or {}))
+
+
+def _needs(
+    exercise: Exercise, function: Function, cases: Sequence[Inputs], ours: Sequence[Outcome]
+) -> bool:
+    """Whether a right function fails without the function that it should do without."""
+    with _Without(exercise.by_hand):
+        return not all(map(_alike, call_all(exercise, function, cases), ours))
 
 
 def is_stub(error: BaseException) -> bool:
@@ -624,6 +654,9 @@ def _learners_line(error: BaseException) -> str:
 
 def hint(error: BaseException) -> str:
     """Say what an error of this type usually means."""
+    told = re.match(r"(?:pop from an? (?:empty )?)?(list|tuple|string|range)\b", str(error))
+    if isinstance(error, IndexError) and told:  # Python's own sequences say what they are
+        return f"an index points outside its {told[1]}. Print it and len(…) just before that line."
     return next(text for kind, text in _HINTS if isinstance(error, kind))
 
 
