@@ -179,7 +179,7 @@ ATTENTION = Exercise(
     differ=differing("mixed", "weights"),
     first_part=1,
     tried="200 random cases, with and without padding, in three directions.",
-    start="scores = query @ key.T, divided by the square root of d; then hide, softmax, mix. Five "
+    start="scores = query @ key.T, divided by the square root of d; then hide, softmax, mix. Three "
     "lines are enough.",
     in_place="a method that ends in _ writes into its tensor. masked_fill makes a new one, "
     "masked_fill_ does not.",
