@@ -17,6 +17,7 @@ from bertedu.model.attention import (
 )
 from bertedu.model.config import DIRECTIONS
 from exercises import judge
+from exercises.by_hand import ByHand
 from exercises.judge import Exercise, Inputs, differing, like, parts, plain, read_tensor, shaped
 from exercises.museum import TestExercise
 from exercises.patch import patched
@@ -85,14 +86,16 @@ def _softmax_cases() -> Iterator[Inputs]:
     yield from ((_grid(generator, n, 3) + first,) for n in (1, 2, 3))
 
 
-SOFTMAX = Exercise(
+SOFTMAX = ByHand(
     asks="(scores (n, m)) -> weights (n, m): rows sum to 1, even for scores of 1000",
     right=right_softmax,
     cases=_softmax_cases,
     read=_as(right_softmax, "your table of weights"),
     tried="133 random tables, 33 of them with scores near 1000.",
     start="scores.exp(), then divide each row by its sum. Then try a score of 1000.",
-    by_hand="softm",  # log_softmax and softmin, too
+    without=("softm",),  # log_softmax and softmin, too
+    ready_made="PyTorch's softmax did the work",
+    instead="Begin with scores.exp() and divide each row by its sum.",
     in_place="scores -= … writes into the caller's table. scores = scores - … makes a new one.",
     mistakes="""
     ✗ right for small scores, but a score of 1000 breaks it.

@@ -216,7 +216,7 @@ def forever(vocab_size: int) -> Any:
         (undefined_name, ["NameError", "Line 2 of undefined_name: return logarithm(", "spelling"]),
         (deep_inside_torch, ["Error", "Line 3 of deep_inside_torch: return torch.nn.functional"]),
         (forever, ["RecursionError", "Line 2 of forever", "calls itself"]),
-        (lambda v: [1, 2][v], ["IndexError", "points outside its list. Print it and len("]),
+        (lambda v: [1, 2][v], ["IndexError", "past the end of a list"]),
         (lambda v: torch.ones(2)[v], ["IndexError", "points outside its tensor", "both shapes"]),
         (lambda v: {}["V"], ["KeyError", "key is not there"]),
         (lambda v: v.log(), ["AttributeError", "'log'", "Print type("]),
