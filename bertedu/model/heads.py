@@ -8,10 +8,7 @@ from bertedu.model.config import BertConfig
 
 
 class Pooler(nn.Module):
-    """One vector for the whole input: a linear map and tanh on C, the last state of `[CLS]`.
-
-    The paper names C alone; map and tanh are in its code.
-    """
+    """One vector for the whole input: a linear map and tanh on C, the last state of `[CLS]`."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
