@@ -70,6 +70,15 @@ GELU = Exercise(
     ✗ x is not divided by √2 inside erf.
       erf belongs to a bell curve of variance 1/2. For variance 1, take erf(x / √2).
     | x / math.sqrt(2) => x
+    | math.sqrt(2) => 2
+    | x / math.sqrt(2) => x * math.sqrt(2)
+    ✗ this is Φ(x) itself, the share that gets through: x is missing.
+      GELU(x) is x · Φ(x). At x = 1 both are 0.84; at x = -1 only the sign tells them apart.
+    | x * below => below
+    ✗ this is the sigmoid form.
+      1 / (1 + e^(-1.702 x)) comes near Φ(x), but GELU is then off by up to 0.02. The exact Φ needs
+      torch.erf.
+    | 0.5 * (1 + torch.erf(x / math.sqrt(2))) => torch.sigmoid(1.702 * x)
     """,
 )
 
@@ -108,6 +117,22 @@ FEED_FORWARD = Exercise(
       nn.Linear keeps a weight as (out, in), one row per output: multiply by W1.T and W2.T. In
       the square cases the shapes fit either way, and only the numbers tell.
     | .T =>
+    | W1.T => W1
+    | W2.T => W2
+    ✗ GELU acts on the result, too.
+      it stands between the two maps alone. After the second one, every number may come out.
+    | hidden @ W2.T + b2 => F.gelu(hidden @ W2.T + b2)
+    ✗ GELU comes after the second map, not between the two.
+      then the two maps are one linear map: put F.gelu around x @ W1.T + b1.
+    | F.gelu(x @ W1.T + b1) => x @ W1.T + b1 && hidden @ W2.T + b2 => F.gelu(hidden @ W2.T + b2)
+    ✗ x is added to the result.
+      the residual belongs to the layer (exercise 4), not to this part: return f(x) alone.
+    | return => return x +
+    ✗ a bias is missing.
+      each of the two maps adds its own: x @ W1.T + b1, and later … @ W2.T + b2.
+    | + b1 =>
+    | + b2 =>
+    | + b1 => && + b2 =>
     """,
 )
 
@@ -168,6 +193,23 @@ POST_NORM_LAYER = Exercise(
       after the first step, go on with y: norm_2(y + feed_forward(y)). With x, attention's result
       reaches the output only through feed-forward.
     | y + feed => x + feed
+    ✗ feed-forward reads the layer's input x, and never sees what attention found.
+      after the first step, go on with y alone: norm_2(y + feed_forward(y)).
+    | feed_forward(y) => feed_forward(x)
+    ✗ the residual around attention is missing.
+      norm_1(x + attention(x)): without x, the input is gone after one layer.
+    | x + attention => attention
+    ✗ the norm is inside the sum: x + norm(f(x)).
+      post-norm adds first and normalizes the sum: norm(x + f(x)).
+    | norm_1(x + attention(x)) => x + norm_1(attention(x)) && norm_2(y + feed_forward(y)) =>
+      y + norm_2(feed_forward(y))
+    ✗ the second step uses the norm of the first.
+      each step has a norm of its own, with its own scale and shift: norm_2.
+    | norm_2(y => norm_1(y
+    ✗ only one of the two sums is normalized.
+      both steps end in a norm: norm_1 after attention, norm_2 after feed-forward.
+    | norm_2(y + feed_forward(y)) => y + feed_forward(y)
+    | norm_1(x + attention(x)) => x + attention(x)
     """,
 )
 
@@ -190,12 +232,25 @@ PRE_NORM_LAYER = Exercise(
     ✗ the residual around attention is missing.
       x + attention(norm_1(x)): without x, the input is gone after one layer.
     | x + attention => attention
+    ✗ the residual around feed-forward is missing.
+      y + feed_forward(norm_2(y)): without y, nothing is passed on as it was.
+    | y + feed => feed
+    ✗ the second residual starts from the layer's input.
+      after the first step, go on with y: y + feed_forward(norm_2(y)).
+    | y + feed => x + feed
+    ✗ the second step uses the norm of the first.
+      each step has a norm of its own, with its own scale and shift: norm_2.
+    | norm_2(y => norm_1(y
+    ✗ only one of the two parts reads normalized vectors.
+      both do: attention(norm_1(x)), then feed_forward(norm_2(y)).
+    | norm_2(y) => y
+    | norm_1(x) => x
     """,
 )
 
 
 def right_pooler(states: Tensor, W: Tensor, b: Tensor) -> Tensor:
-    """C, one vector for each row: tanh of a linear map of `[CLS]`. (B, S, H) -> (B, H)."""
+    """One vector for each row: tanh of a linear map of `[CLS]`'s state. (B, S, H) -> (B, H)."""
     return torch.tanh(states[:, 0] @ W.T + b)
 
 
@@ -207,16 +262,17 @@ def _pooler_cases() -> Iterator[Inputs]:
 
 
 POOLER = Exercise(
-    asks="(states (B, S, H), W (H, H), b (H,)) -> C (B, H): tanh of a linear map of [CLS]'s state",
+    asks="(states (B, S, H), W (H, H), b (H,)) -> (B, H): tanh of a linear map of [CLS]'s state",
     right=right_pooler,
     cases=_pooler_cases,
-    read=shaped("your C", lambda states, *_: (len(states), states.shape[2])),
+    read=shaped("your result", lambda states, *_: (len(states), states.shape[2])),
     tried="100 random cases, from one token to 3 rows of 5.",
     start="states[:, 0], which is (B, H): the state of the first token, [CLS], in each row.",
     solution=(Pooler, right_pooler),
     mistakes="""
     ✗ the tanh is missing.
-      without it C is only a linear map. torch.tanh brings every number into the range from -1 to 1.
+      without it the result is only a linear map. torch.tanh brings every number into the range
+      from -1 to 1.
     | torch.tanh(states[:, 0] @ W.T + b) => states[:, 0] @ W.T + b
     ✗ all tokens are averaged.
       that makes sentence vectors, too, and notebook 16 does it. BERT's pooler reads [CLS] alone:
@@ -225,6 +281,15 @@ POOLER = Exercise(
     ✗ the weights are used the wrong way around.
       nn.Linear keeps a weight as (out, in): multiply by W.T.
     | W.T => W
+    ✗ the state of the last token is taken, not that of the first.
+      the first one is [CLS]: states[:, 0].
+    | states[:, 0] => states[:, -1]
+    ✗ the first row is taken with all its tokens, not the first token of each row.
+      the batch comes first in (B, S, H): states[:, 0].
+    | states[:, 0] => states[0]
+    ✗ the bias is missing.
+      a linear map adds b, and only then comes tanh: torch.tanh(… + b).
+    | + b) => )
     """,
 )
 
@@ -258,6 +323,15 @@ LAYER_FLOPS = Exercise(
     ✗ attention has three maps in your count, not four.
       query, key, value, and the output map that joins the heads: 4 · 2·S·H².
     | 4 * ( => 3 * (
+    ✗ only one of scores and mixing is counted.
+      QKᵀ compares every pair of words, and then the weights mix the values: 2·S²·H each.
+    | scores_and_mixing = 2 * => scores_and_mixing = 1 *
+    ✗ feed-forward is counted one way.
+      there and back: H to 4H, then 4H to H, 2·S·H·4H each.
+    | feed_forward = 2 * => feed_forward = 1 *
+    ✗ feed-forward has H hidden numbers in your count, not 4·H.
+      two maps, each between H and 4·H numbers: 2 · 2·S·H·4H.
+    | 4 * hidden) => hidden)
     """,
 )
 
@@ -287,6 +361,13 @@ COSINE = Exercise(
     ✗ the lengths are squared.
       a @ a is the length squared: take its square root, a.norm().
     | a.norm() * b.norm() => (a @ a) * (b @ b)
+    ✗ only one of the two lengths is divided out.
+      a longer b must not change the angle either: a.norm() * b.norm().
+    | a.norm() * b.norm() => a.norm()
+    | a.norm() * b.norm() => b.norm()
+    ✗ the second length is multiplied, not divided out.
+      x / y * z divides by y alone. Put the product in brackets: / (a.norm() * b.norm()).
+    | (a.norm() * b.norm()) => a.norm() * b.norm()
     """,
 )
 
@@ -330,6 +411,13 @@ WORD_VECTOR = Exercise(
     ✗ the layer is one too low.
       states[0] is the input of layer 1, states[1] its output: states[layer].
     | [layer, => [layer - 1,
+    ✗ the layer is one too high.
+      states[0] is the input, so layer 1 is states[1], and states has no entry beyond the last
+      layer: states[layer].
+    | [layer, => [layer + 1,
+    ✗ the layer and the position have changed places.
+      states is (L + 1, S, H): the layer comes first, states[layer, position].
+    | states[layer, tokens.index(word)] => states[tokens.index(word), layer]
     """,
 )
 

@@ -220,9 +220,13 @@ def judge(exercise: Exercise, function: object) -> str:
     if mistake := _same_first_part(exercise, cases, mine, ours):
         what = f"{mistake.what} (There is more, but this comes first.)"
         return wrong(what, mistake.likely, difference)
-    likely = "two mistakes at once, or one that we have not seen yet. Work the smallest case out "
-    likely += f'by hand and print each step; check.solution("{name}") shows ours.'
-    return wrong(f"{len(failed)} of {len(cases)} cases come out wrong.", likely, difference)
+    next_step = (
+        "None of the usual mistakes gives these answers. Work the smallest case out by hand, print "
+        "each step of your function, and look for the first step that differs; "
+        f'check.solution("{name}") shows ours.'
+    )
+    what = f"✗ {name}: {len(failed)} of {len(cases)} cases come out wrong."
+    return report(what, smallest, difference, next_step)
 
 
 @cache

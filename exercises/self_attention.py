@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
 
 from bertedu.model.attention import (
     SelfAttention,
@@ -18,6 +17,7 @@ from bertedu.model.attention import (
 )
 from bertedu.model.config import DIRECTIONS
 from exercises import judge
+from exercises.by_hand import ByHand
 from exercises.judge import Exercise, Inputs, differing, like, parts, plain, read_tensor, shaped
 from exercises.museum import TestExercise
 from exercises.patch import patched
@@ -61,6 +61,9 @@ SCORES = Exercise(
       query @ key multiplies rows of query by columns of key. But the keys are its rows: query @
       key.T.
     | key.T => key
+    ✗ the scores are divided by the square root of d.
+      attention will do that, in exercise 4. A score is the plain dot product: query @ key.T.
+    | query @ key.T => query @ key.T / sqrt(query.shape[-1])
     """,
 )
 
@@ -72,47 +75,27 @@ def right_softmax(scores: Tensor) -> Tensor:
 
 
 def _softmax_cases() -> Iterator[Inputs]:
-    """Small numbers first; then every other row higher by 1000, which no exp survives."""
+    """Small numbers first; then every other row, or one column, higher by 1000: no exp can."""
     generator = torch.Generator().manual_seed(12)
     for shape in ((1, 2), (2, 2), (2, 3), (3, 3), (4, 6)):
         yield from ((_grid(generator, *shape),) for _ in range(20))
     for n, m in ((1, 2), (2, 2), (3, 4)):
         high = 1000 * (torch.arange(n, 0, -1) % 2)[:, None]
         yield from ((_grid(generator, n, m) + high,) for _ in range(10))
+    first = torch.tensor([1000.0, 0.0, 0.0])
+    yield from ((_grid(generator, n, 3) + first,) for n in (1, 2, 3))
 
 
-class _WithoutSoftmax(TorchFunctionMode):
-    """PyTorch, but its softmax raises an error."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if "softm" in getattr(func, "__name__", ""):  # log_softmax and softmin, too
-            raise RuntimeError
-        return func(*args, **(kwargs or {}))
-
-
-class _ByHand(Exercise):
-    """An exercise in which PyTorch's softmax is no solution."""
-
-    def __call__(self, function: object) -> None:
-        said = judge.judge(self, function)
-        with _WithoutSoftmax():
-            needed = said.startswith("✓") and judge.judge(self, function) != said
-        if needed:
-            said = judge.report(
-                "✗ softmax: right, but PyTorch's softmax did the work.",
-                likely="the exercise is to do without it. Begin with scores.exp() and divide each "
-                "row by its sum.",
-            )
-        print(said)
-
-
-SOFTMAX = _ByHand(
+SOFTMAX = ByHand(
     asks="(scores (n, m)) -> weights (n, m): rows sum to 1, even for scores of 1000",
     right=right_softmax,
     cases=_softmax_cases,
     read=_as(right_softmax, "your table of weights"),
-    tried="130 random tables, 30 of them with scores near 1000.",
+    tried="133 random tables, 33 of them with scores near 1000.",
     start="scores.exp(), then divide each row by its sum. Then try a score of 1000.",
+    without=("softm",),  # log_softmax and softmin, too
+    ready_made="PyTorch's softmax did the work",
+    instead="Begin with scores.exp() and divide each row by its sum.",
     in_place="scores -= … writes into the caller's table. scores = scores - … makes a new one.",
     mistakes="""
     ✗ right for small scores, but a score of 1000 breaks it.
@@ -123,14 +106,39 @@ SOFTMAX = _ByHand(
       a row 1000 below the highest becomes exp(-1000), which is 0, and then 0 / 0. Each row needs
       its own: scores.amax(dim=-1, keepdim=True).
     | scores.amax(dim=-1, keepdim=True) => scores.max()
+    ✗ the mean of each row is subtracted, and a score of 1000 beside low ones still breaks it.
+      the highest score stays far above the mean, and its exp is too large. Subtract the highest
+      itself, so that no exp is above 1: scores.amax(dim=-1, keepdim=True).
+    | amax => mean
     ✗ the sums of the rows are lined up with the columns: keepdim=True is missing.
       without it .sum(dim=-1) has shape (n,), which torch lays along a row: every *column* is
       divided by another row's sum, and where n is not m it does not fit. .sum(dim=-1, keepdim=True)
       has shape (n, 1), one number for each row.
+    | sum(dim=-1, keepdim=True) => sum(dim=-1)
+    | , keepdim=True =>
     | sum(dim=-1, keepdim=True) => sum(dim=-1) && - scores.amax(dim=-1, keepdim=True) =>
+    ✗ the highest scores of the rows are lined up with the columns: keepdim=True is missing.
+      without it .amax(dim=-1) has shape (n,), which torch lays along a row: every *column* loses
+      another row's highest score. .amax(dim=-1, keepdim=True) has shape (n, 1).
+    | amax(dim=-1, keepdim=True) => amax(dim=-1)
     ✗ columns sum to 1, rows do not.
       the sum runs over the queries (dim=0). Each query shares out one unit over the keys: dim=-1.
     | dim=-1 => dim=0
+    | weights.sum(dim=-1 => weights.sum(dim=0
+    | weights.sum(dim=-1 => weights.sum(dim=0 && scores.amax(dim=-1, keepdim=True) => scores.max()
+    | weights.sum(dim=-1 => weights.sum(dim=0 && - scores.amax(dim=-1, keepdim=True) =>
+    ✗ all rows together sum to 1: there is one sum for the whole table.
+      each query has one unit of its own to share out. Sum along each row:
+      .sum(dim=-1, keepdim=True).
+    | sum(dim=-1, keepdim=True) => sum()
+    | sum(dim=-1, keepdim=True) => sum() && - scores.amax(dim=-1, keepdim=True) =>
+    ✗ the scores are divided by their sum: exp is missing.
+      a score may be negative, and a weight may not. First make all of them positive: scores.exp().
+    | (scores - scores.amax(dim=-1, keepdim=True)).exp() => scores
+    ✗ rows do not sum to 1: the division is missing.
+      exp makes the scores positive. Then divide each row by its sum.
+    | / weights.sum(dim=-1, keepdim=True) =>
+    | / weights.sum(dim=-1, keepdim=True) => && - scores.amax(dim=-1, keepdim=True) =>
     """,
 )
 
@@ -174,7 +182,7 @@ ATTENTION = Exercise(
     differ=differing("mixed", "weights"),
     first_part=1,
     tried="200 random cases, with and without padding, in three directions.",
-    start="scores = query @ key.T, divided by the square root of d; then hide, softmax, mix. Five "
+    start="scores = query @ key.T, divided by the square root of d; then hide, softmax, mix. Three "
     "lines are enough.",
     in_place="a method that ends in _ writes into its tensor. masked_fill makes a new one, "
     "masked_fill_ does not.",
@@ -194,6 +202,25 @@ ATTENTION = Exercise(
     ✗ the mask is not used: every query sees every key.
       scores.masked_fill(…) returns a new tensor. Did you keep it?
     | .masked_fill(~mask, -torch.inf) =>
+    ✗ a hidden score becomes an ordinary number, and an ordinary number still gets its share.
+      scores * mask makes it 0, and e^0 is 1; scores + mask only raises the others by 1. Softmax
+      gives 0 to minus infinity alone: scores.masked_fill(~mask, -torch.inf).
+    | masked_fill(~mask, -torch.inf) => mul(mask)
+    | masked_fill(~mask, -torch.inf) => add(mask)
+    ✗ the weights are nan: what may be seen was given 0 times minus infinity.
+      that product is nan, not 0. Write minus infinity only where a key is hidden:
+      scores.masked_fill(~mask, -torch.inf).
+    | masked_fill(~mask, -torch.inf) => add(~mask * -torch.inf)
+    ✗ softmax runs over the queries (dim=0): columns of the weights sum to 1, rows do not.
+      a row is one query, and it shares out one unit over the keys: softmax(dim=-1).
+    | softmax(dim=-1) => softmax(dim=0)
+    ✗ the scores are divided by d, not by its square root.
+      a sum of d random products has the variance d, so the standard deviation √d. Divide by that:
+      math.sqrt(query.shape[-1]).
+    | sqrt(query.shape[-1]) => query.shape[-1]
+    ✗ the weights are right, but they mix keys instead of values.
+      a key is what a word can be found by; what it hands over is its value: weights @ value.
+    | weights @ value => weights @ key
     """,
 )
 
@@ -237,6 +264,10 @@ SPLIT_HEADS = Exercise(
     ✗ the heads are on the third axis: this is (B, S, A, d).
       each head works by itself, so its axis comes before that of the tokens: transpose(1, 2).
     | .transpose(1, 2) =>
+    ✗ the shape is right, but a head takes every A-th number, not d numbers in a row.
+      you cut H to (d, A). The heads are side by side, so A comes first:
+      x.unflatten(-1, (heads, -1)), which is (B, S, A, d). Then transpose(1, 2).
+    | heads, size // heads).transpose(1, 2) => size // heads, heads).permute(0, 3, 1, 2)
     """,
 )
 JOIN_HEADS = Exercise(
@@ -255,6 +286,10 @@ JOIN_HEADS = Exercise(
       there is one row per token, with the numbers of all heads: flatten the *last* two axes
       of (B, S, A, d).
     | transpose(1, 2).flatten(2) => flatten(1, 2)
+    ✗ the shape is right, but the heads take turns, number by number.
+      the axis of the heads came to stand behind d. Each head's d numbers stay together: bring x to
+      (B, S, A, d), and flatten the last two.
+    | transpose(1, 2).flatten(2) => permute(0, 2, 3, 1).flatten(2)
     """,
 )
 
@@ -294,9 +329,18 @@ CAUSAL_MASK = Exercise(
     ✗ True and False are swapped.
       True means *may see* here. (Some libraries mean *hidden*: read before you call.)
     | return => return ~
-    ✗ the right pattern, but in floats: a mask of True and False is wanted.
-      ~ of a float fails, and adding 1.0 to a score hides nothing. dtype=torch.bool.
+    ✗ the right pattern, but in numbers: a mask of True and False is wanted.
+      ~ of a float fails, ~ of the whole number 1 is -2, and adding 1 to a score hides nothing.
+      dtype=torch.bool.
     | , dtype=torch.bool =>
+    | torch.bool => torch.long
+    ✗ this is the mask of a right-to-left model: every token sees itself and what comes *after*.
+      the row is the query. Row 0, the first word, may see column 0 alone: tril keeps what is below
+      the diagonal, triu what is above it.
+    | tril() => triu()
+    ✗ the diagonal is one too high: every token sees the next one, which it should predict.
+      tril() ends at the diagonal, tril(1) one further; with indices it is j <= i.
+    | tril() => tril(1)
     """,
 )
 

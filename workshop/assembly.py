@@ -170,7 +170,7 @@ class MyBert(nn.Module):
         return words, self.linear("nsp.classifier", self.pooled(last, padding_mask))
 
     def pooled(self, last: Tensor, padding_mask: Tensor | None = None) -> Tensor:
-        """Return C (B, H). The token that has read all comes first: [CLS], except left to right."""
+        """Pool the state of the token that has read all, (B, H): [CLS], except left to right."""
         real = torch.ones(last.shape[:2]) if padding_mask is None else padding_mask
         first = last[reads_all(real.bool(), self.config.direction)][:, None]
         states = torch.cat([first, last[:, 1:]], 1)

@@ -225,8 +225,8 @@ def attention() -> Drawing:
         304,
         "From x, S × H, three tables make Q, what I look for, K, what I can be found by, and V, "
         "what I hand over. Each is cut into A heads of d = H / A numbers. In a head, Q times K "
-        "transposed, divided by the root of d, is S × S scores; softmax makes shares of each row; "
-        "shares times V is the mixture, S × d. The heads are joined, S × H, and one more table, "
+        "transposed, divided by the root of d, is S × S scores; softmax makes weights of each row; "
+        "weights times V is the mixture, S × d. The heads are joined, S × H, and one more table, "
         "the output, mixes them.",
     )
     drawing.text(24, 150, "x\nS × H", 16, bold=True)
@@ -244,8 +244,8 @@ def attention() -> Drawing:
         drawing.arrow((262 + more, top), (right, top), (right, 272 - more), head=False)
     drawing.text(457, 56, "one of A heads: its d = H / A columns of Q, K, V", 16)
     drawing.box(276, 84, 106, 84, "scores\nQ Kᵀ / √d\nS × S", BLUE, bold=True)
-    drawing.box(412, 84, 100, 84, "shares\nsoftmax\nS × S", bold=True)
-    drawing.box(538, 132, 100, 84, "mixture\nshares · V\nS × d", GREEN, bold=True)
+    drawing.box(412, 84, 100, 84, "weights\nsoftmax\nS × S", bold=True)
+    drawing.box(538, 132, 100, 84, "mixture\nweights · V\nS × d", GREEN, bold=True)
     drawing.box(696, 132, 84, 84, "heads\njoined\nS × H", bold=True)
     drawing.box(808, 132, 84, 84, "output\ntable\nS × H", bold=True)
     drawing.arrow((224, 62), (244, 62), (244, 110), (274, 110))

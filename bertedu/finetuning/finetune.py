@@ -21,7 +21,7 @@ from bertedu.model.loading import is_published
 FEATURES = tuple(f"features:{reads}" for reads in READS)
 METHODS = ("fine-tuned", "frozen", "untrained", "fine-tuned + BiLSTM", *FEATURES)
 METHODS += tuple(f"untrained {name}" for name in FEATURES)
-MEAN = ", mean"  # behind a method: the whole input is the mean of its tokens, not C
+MEAN = ", mean"  # behind a method: the whole input is the mean of its tokens, not the pooled C
 METHODS += tuple(f"{name}{MEAN}" for name in METHODS)
 Rates = tuple[float, float, float]
 # The paper's are for 110 million parameters; small models bear more, new layers alone still more.

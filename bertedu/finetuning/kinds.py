@@ -76,7 +76,7 @@ class Kind(ABC):
 
 @dataclass
 class Classification(Kind):
-    """Softmax over K classes from C (paper, sections 4.1 and figure 4 a, b)."""
+    """Softmax over K classes from the pooled C (paper, sections 4.1 and figure 4 a, b)."""
 
     labels: tuple[str, ...]
     columns = ("label", "found")
@@ -91,7 +91,7 @@ class Classification(Kind):
             ]
 
     def head(self, size: int, dropout: float) -> nn.Module:
-        """K scores from C."""
+        """K scores from the pooled C."""
         return ClassificationHead(size, len(self.labels), dropout)
 
     def scores(self, head: nn.Module, features: Features, batch: TaskBatch) -> Tensor:
@@ -130,7 +130,7 @@ class Classification(Kind):
 
 @dataclass
 class Regression(Classification):
-    """One number from C, by the squared error (the paper's STS-B)."""
+    """One number from the pooled C, by the squared error (the paper's STS-B)."""
 
     labels: tuple[str, ...] = field(default=("value",), init=False)
     columns = ("value", "found")
@@ -156,7 +156,7 @@ class Regression(Classification):
 
 @dataclass
 class MultipleChoice(Classification):
-    """One score from C for each ending, softmax over the endings (paper, section 4.4)."""
+    """One score from the pooled C for each ending, softmax over these (paper, section 4.4)."""
 
     labels: tuple[str, ...] = field(default=(), init=False)
 
@@ -175,7 +175,7 @@ class MultipleChoice(Classification):
             ]
 
     def head(self, size: int, dropout: float) -> nn.Module:
-        """One score from C."""
+        """One score from the pooled C."""
         return MultipleChoiceHead(size, dropout)
 
     def scores(self, head: nn.Module, features: Features, batch: TaskBatch) -> Tensor:

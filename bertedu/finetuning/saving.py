@@ -39,7 +39,7 @@ _THEIRS: dict[KindName, tuple[str, str]] = {
     "tagging": ("BertForTokenClassification", "classifier."),
     "span": ("BertForQuestionAnswering", "qa_outputs."),
 }
-_WITHOUT_POOLER = ("tagging", "span")  # nothing reads C there
+_WITHOUT_POOLER = ("tagging", "span")  # nothing reads the pooled C there
 _OURS_ALONE = "bertedu-one-way"  # model_type of a BERT that `transformers` does not have
 
 

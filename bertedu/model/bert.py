@@ -15,10 +15,10 @@ from bertedu.model.input_check import check_input
 
 @dataclass
 class BertOutput:
-    """What `Bert` returns: the input embedding and L states, C, and attention if asked for."""
+    """What `Bert` returns: the input embedding and L states, pooled, attention if asked for."""
 
     hidden_states: list[Tensor]  # L + 1 of (B, S, H)
-    pooled: Tensor  # (B, H), from the token that reads all: `[CLS]`, except left to right
+    pooled: Tensor  # (B, H), of the token that reads all: `[CLS]` (C), except left to right
     attention: list[Tensor | None]  # L of (B, A, S, S)
 
     @property

@@ -24,7 +24,7 @@ class Features(NamedTuple):
 
 
 class BertFeatures(nn.Module):
-    """The last states, and C: pooled from the token that has read everything."""
+    """The last states, and the pooled one of the token that has read everything."""
 
     def __init__(self, bert: Bert) -> None:
         super().__init__()

@@ -8,7 +8,7 @@ from bertedu.model.config import BertConfig
 
 
 class Pooler(nn.Module):
-    """C, the vector of the whole input: a linear map and tanh on the state of `[CLS]`."""
+    """One vector for the whole input: a linear map and tanh on C, the last state of `[CLS]`."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class MLMHead(nn.Module):
 
 
 class ClassificationHead(nn.Module):
-    """K scores from C: next sentence, sentiment, entailment; with K = 1, a regression."""
+    """K scores from the pooled C: next sentence, sentiment; with K = 1, a regression."""
 
     def __init__(self, hidden_size: int, num_labels: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class SpanHead(TaggingHead):
 
 
 class MultipleChoiceHead(ClassificationHead):
-    """One score for each choice from its own C (paper, section 4.4)."""
+    """One score for each choice from its own pooled C (paper, section 4.4)."""
 
     def __init__(self, hidden_size: int, dropout: float = 0.0) -> None:
         super().__init__(hidden_size, num_labels=1, dropout=dropout)

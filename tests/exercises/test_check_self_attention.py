@@ -143,14 +143,21 @@ def softmax_in_place(scores: Tensor) -> Tensor:
     return naive(scores)
 
 
-def attention(scale: bool = True, early: bool = True, keys: bool = False) -> Any4:
+def attention(
+    power: float = 0.5, hidden: float | None = -torch.inf, dim: int = 1, keys: bool = False
+) -> Any4:
     def f(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Any:
-        scores = torch.einsum("id,jd->ij", query, key) / (key.shape[1] ** 0.5 if scale else 1)
-        weights = F.softmax(torch.where(mask, scores, -torch.inf) if early else scores, dim=1)
-        weights = weights * mask
+        scores = torch.einsum("id,jd->ij", query, key) / key.shape[1] ** power
+        weights = F.softmax(scores if hidden is None else scores.where(mask, hidden), dim=dim)
+        weights = weights * mask if hidden is None else weights
         return torch.matmul(weights, key if keys else value), weights
 
     return f
+
+
+def added(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Any:
+    scores = query @ key.T / key.shape[1] ** 0.5 + (1 - mask.float()) * -math.inf
+    return scores.softmax(1) @ value, scores.softmax(1)
 
 
 def as_view(x: Tensor, *shape: int) -> Tensor:
@@ -166,6 +173,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("scores", lambda q, k: torch.matmul(q, k), "key is not transposed, so its columns"),
     ("scores", lambda q, k: q.mul_(1.5) @ k.T / 1.5, "changes query in place"),
     ("scores", lambda q, k: q @ k.T + 1, "120 of 120 cases come out wrong"),
+    ("scores", lambda q, k: q @ k.T / math.sqrt(k.shape[1]), "divided by the square root of d"),
     ("softmax", naive, "a score of 1000 breaks it"),
     ("softmax", lambda s: F.softmax(s, dim=0), "columns sum to 1, rows do not"),
     (
@@ -173,19 +181,35 @@ WRONG: list[tuple[str, Any, str]] = [
         lambda s: s.exp() / s.exp().sum(1),
         "the sums of the rows are lined up with the columns",
     ),
+    ("softmax", lambda s: (e := (s - s.max(1)[0]).exp()) / e.sum(1, True), "the highest scores of"),
+    ("softmax", lambda s: (e := s.exp()) / e.sum(0), "columns sum to 1, rows do not"),
+    ("softmax", lambda s: (e := s.exp()) / torch.sum(e), "all rows together sum to 1"),
+    ("softmax", lambda s: s / s.sum(1)[:, None], "exp is missing"),
+    ("softmax", torch.exp, "the division is missing"),
+    ("softmax", lambda s: naive(s - s.mean(1)[:, None]), "the mean of each row is subtracted"),
     ("softmax", softmax_in_place, "changes scores in place"),
-    ("attention", attention(scale=False), "the scores are not scaled"),
-    ("attention", attention(early=False), "the mask comes after softmax"),
-    ("attention", attention(scale=False, keys=True), "not scaled. (There is more, but this comes"),
+    ("attention", attention(power=0), "the scores are not scaled"),
+    ("attention", attention(hidden=None), "the mask comes after softmax"),
+    ("attention", attention(power=0, keys=True), "not scaled. (There is more, but this comes"),
+    ("attention", attention(dim=0), "softmax runs over the queries"),
+    ("attention", attention(hidden=1e-9), "a hidden score becomes an ordinary number"),
+    ("attention", attention(power=1), "divided by d, not by its square root"),
+    ("attention", attention(keys=True), "they mix keys instead of values"),
+    ("attention", added, "the weights are nan"),
     ("attention", lambda *qkvm: right_attention(*qkvm)[1], "return two things: mixed, weights"),
     ("split_heads", lambda x, a: as_view(x, a, x.shape[1], x.shape[2] // a), "pieces of different"),
     ("split_heads", lambda x, a: x.unflatten(2, (a, -1)), "this is (B, S, A, d)"),
-    ("split_heads", lambda x, a: split_by_view(x, a).flip(1), "cases come out wrong"),
+    ("split_heads", lambda x, a: torch.stack([x[..., i::a] for i in range(a)], 1), "every A-th"),
+    ("split_heads", lambda x, a: split_by_view(x, a).flip(1), "None of the usual mistakes gives"),
     ("join_heads", lambda x: as_view(x, x.shape[2], x.shape[1] * x.shape[3]), "pieces of differ"),
     ("join_heads", lambda x: torch.cat(list(x.unbind(1)), dim=1), "below each other"),
+    ("join_heads", lambda x: torch.stack(list(x.unbind(1)), dim=-1).flatten(2), "take turns"),
     ("causal_mask", compared(lambda i, j: j < i), "the diagonal is hidden"),
     ("causal_mask", compared(lambda i, j: j > i), "True and False are swapped"),
-    ("causal_mask", lambda n: torch.tril(torch.ones(n, n)), "the right pattern, but in floats"),
+    ("causal_mask", lambda n: torch.tril(torch.ones(n, n)), "the right pattern, but in numbers"),
+    ("causal_mask", lambda n: torch.ones(n, n).int().tril(), "the right pattern, but in numbers"),
+    ("causal_mask", compared(lambda i, j: j >= i), "the mask of a right-to-left model"),
+    ("causal_mask", compared(lambda i, j: j - i < 2), "the diagonal is one too high"),
     ("causal_mask", lambda n: 1 - torch.ones(n, n).tril(), "are swapped. (There is more"),
     ("causal_mask", lambda n: torch.ones(n).bool(), "has shape (1,); (1, 1) is wanted"),
     ("causal_mask", lambda n: torch.ones(n, n) * 1j, "your mask is complex"),
