@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import isclose
 from pathlib import Path
 from statistics import mean
 from typing import Annotated, Any
@@ -19,6 +20,7 @@ from bertedu.results.origin import origin
 from bertedu.studies.verdicts import VerdictTable
 from bertedu.text.sources import shipped
 
+CEILING = "at the ceiling in every run"
 Runs = Iterable[
     tuple[Row, Callable[[], Iterable[Row]]]
 ]  # what names a run, and what makes its rows
@@ -48,13 +50,24 @@ class Finding:
         """What the interval makes of the claim."""
         return verdict_of(self.low, self.high)
 
+    @property
+    def interval(self) -> str:
+        """The ends in words; not if every run came to the same number, which measures no chance."""
+        none = isclose(self.low, self.high, abs_tol=1e-9)
+        return CEILING if none else self.span(self.low, self.high)
+
+    @property
+    def itself(self) -> str:
+        """The A/A test in words, where there is one that means something."""
+        return self.span(*self.same) if self.same and self.interval != CEILING else "–"
+
     def __str__(self) -> str:
         """Return claim, measurement and verdict, a line each."""
         over = "one training, over questions" if self.runs == 1 else f"{self.runs} seeds"
-        same = f"; A/A {self.span(*self.same)}" if self.same else ""
+        same = "" if self.itself == "–" else f"; A/A {self.itself}"
         return (
             f"claimed:  {self.claimed} ({self.idea}, {self.year})\n"
-            f"measured: {self.number(self.value)} ({self.span(self.low, self.high)}) {self.unit}, "
+            f"measured: {self.number(self.value)} ({self.interval}) {self.unit}, "
             f"{over}{same}\nverdict:  {self.verdict}"
         )
 
@@ -99,8 +112,10 @@ def _finding(
         ends = [scale * float(row[column + end]) + plus for end in ("", "_low", "_high")]
         return Finding(**said, value=ends[0], low=ends[1], high=ends[2], runs=1)
     one, other = (per_seed(rows, **of) for of in (more, more | less))
-    gaps = [scale * (one[seed] - other[seed]) + plus for seed in one if seed in other]
     again = [scale * (a - b) for of in (one, other) for a, b in pairwise(of.values())]
+    if len(other) == 1:  # one model, from which all runs began
+        other = dict.fromkeys(one, *other.values())
+    gaps = [scale * (one[seed] - other[seed]) + plus for seed in one if seed in other]
     low, high = seed_interval(gaps)
     same = seed_interval(again)
     return Finding(**said, value=mean(gaps), low=low, high=high, runs=len(gaps), same=same)
@@ -111,13 +126,15 @@ def findings_table(found: Sequence[Finding]) -> VerdictTable:
     lines = {f"{f.idea} ({f.year}): {f.claimed}": f for f in found}
     return VerdictTable(
         {name: {"verdict": (f.low, f.high)} for name, f in lines.items()},
-        "95 % intervals over trainings; where there is one training, over test questions. "
+        "95 % intervals over trainings, on one test; where there is one training, over its "
+        "questions. "
         "A/A: each model against itself, trained with the next seed.",
         {
             "measured": {name: f"{f.number(f.value)} {f.unit}" for name, f in lines.items()},
-            "A/A": {name: f.span(*f.same) if f.same else "–" for name, f in lines.items()},
+            "A/A": {name: f.itself for name, f in lines.items()},
         },
         digits=2,
+        instead={name: CEILING for name, f in lines.items() if f.interval == CEILING},
     )
 
 
