@@ -17,7 +17,8 @@ ROW = torch.arange(12)[None]
 def by_replacing(theirs: str, leaving_out: int = 0) -> str:
     """Where order matters, the longer name comes first."""
     for pair in """Norm.gamma:Norm.weight Norm.beta:Norm.bias word_embeddings:token
-    position_embeddings:position token_type_embeddings:segment embeddings.LayerNorm:embeddings.norm attention.self.:attention.
+    position_embeddings:position token_type_embeddings:segment
+    embeddings.LayerNorm:embeddings.norm attention.self.:attention.
     encoder.layer.:encoder.layers. attention.output.LayerNorm:attention_norm
     attention.output.dense:attention.OUT intermediate.dense:feed_forward.intermediate
     output.dense:feed_forward.output output.LayerNorm:feed_forward_norm OUT:output""".split()[
