@@ -42,11 +42,9 @@ class VerdictTable:
         caption: str,
         beside: Mapping[str, Mapping[str, str]] | None = None,
         digits: int = 1,
-        instead: Mapping[str, str] | None = None,
     ) -> None:
         """Take claim -> task -> ends of the interval, and heading -> claim -> text ``beside`` it.
 
-        ``instead``, claim -> text, is what is shown of an interval that measures nothing.
         Raises ValueError if there is no claim, a claim has other tasks than the first, or the
         caption is empty.
         """
@@ -56,14 +54,13 @@ class VerdictTable:
         if not caption.strip():
             raise ValueError("say in the caption what the intervals know, and what they do not")
         self.rows, self.caption, self.digits = rows, caption, digits
-        self.beside, self.instead = beside or {}, instead or {}
+        self.beside = beside or {}
         self.headings = ["", *self.beside, *next(iter(tasks))]
 
     def _line(self, claim: str) -> list[tuple[str, Verdict | None]]:
         ends = self.rows[claim].values()
         return [(texts.get(claim, ""), None) for texts in self.beside.values()] + [
-            (self.instead.get(claim) or _range(low, high, self.digits), verdict_of(low, high))
-            for low, high in ends
+            (_range(low, high, self.digits), verdict_of(low, high)) for low, high in ends
         ]
 
     def __repr__(self) -> str:
