@@ -17,10 +17,9 @@ import typer
 from bertedu.results.bootstrap import Verdict, seed_interval, verdict_of
 from bertedu.results.files import Row, read_csv, write_csv
 from bertedu.results.origin import origin
-from bertedu.studies.verdicts import VerdictTable
+from bertedu.studies.verdicts import CEILING, VerdictTable
 from bertedu.text.sources import shipped
 
-CEILING = "at the ceiling in every run"
 Runs = Iterable[
     tuple[Row, Callable[[], Iterable[Row]]]
 ]  # what names a run, and what makes its rows
@@ -32,7 +31,7 @@ class Finding:
 
     ``unit`` names what was measured and in what: the claim is that ``value`` is above 0. ``low``
     and ``high`` are the ends of its 95 % interval over ``runs`` trainings; ``same`` the ends of an
-    A/A test, each model against itself trained with the next seed (none of one training).
+    A/A test, each model against itself trained with the next seed (not of one run, or equal ones).
     """
 
     idea: str  # the model, as its paper names it
@@ -50,24 +49,13 @@ class Finding:
         """What the interval makes of the claim."""
         return verdict_of(self.low, self.high)
 
-    @property
-    def interval(self) -> str:
-        """The ends in words; not if every run came to the same number, which measures no chance."""
-        none = isclose(self.low, self.high, abs_tol=1e-9)
-        return CEILING if none else self.span(self.low, self.high)
-
-    @property
-    def itself(self) -> str:
-        """The A/A test in words, where there is one that means something."""
-        return self.span(*self.same) if self.same and self.interval != CEILING else "–"
-
     def __str__(self) -> str:
         """Return claim, measurement and verdict, a line each."""
         over = "one training, over questions" if self.runs == 1 else f"{self.runs} seeds"
-        same = "" if self.itself == "–" else f"; A/A {self.itself}"
+        same = f"; A/A {self.span(*self.same)}" if self.same else ""
         return (
             f"claimed:  {self.claimed} ({self.idea}, {self.year})\n"
-            f"measured: {self.number(self.value)} ({self.interval}) {self.unit}, "
+            f"measured: {self.number(self.value)} ({self.span(self.low, self.high)}) {self.unit}, "
             f"{over}{same}\nverdict:  {self.verdict}"
         )
 
@@ -76,7 +64,9 @@ class Finding:
         return f"{value:+.{1 if 'points' in self.unit else 2}f}"
 
     def span(self, low: float, high: float) -> str:
-        """Write the ends of an interval."""
+        """Write the ends of an interval; not if all runs are equal, which measures no chance."""
+        if low == high:
+            return CEILING
         return f"{self.number(low)} to {self.number(high)}"
 
 
@@ -116,9 +106,11 @@ def _finding(
     if len(other) == 1:  # one model, from which all runs began
         other = dict.fromkeys(one, *other.values())
     gaps = [scale * (one[seed] - other[seed]) + plus for seed in one if seed in other]
-    low, high = seed_interval(gaps)
+    runs, value, (low, high) = len(gaps), mean(gaps), seed_interval(gaps)
+    if isclose(low, high, abs_tol=1e-9):  # equal runs, but for the last digit of a float
+        return Finding(**said, value=value, low=value, high=value, runs=runs)
     same = seed_interval(again)
-    return Finding(**said, value=mean(gaps), low=low, high=high, runs=len(gaps), same=same)
+    return Finding(**said, value=value, low=low, high=high, runs=runs, same=same)
 
 
 def findings_table(found: Sequence[Finding]) -> VerdictTable:
@@ -126,15 +118,13 @@ def findings_table(found: Sequence[Finding]) -> VerdictTable:
     lines = {f"{f.idea} ({f.year}): {f.claimed}": f for f in found}
     return VerdictTable(
         {name: {"verdict": (f.low, f.high)} for name, f in lines.items()},
-        "95 % intervals over trainings, on one test; where there is one training, over its "
-        "questions. "
+        "95 % intervals over trainings, on one test; of one training, over its questions. "
         "A/A: each model against itself, trained with the next seed.",
         {
             "measured": {name: f"{f.number(f.value)} {f.unit}" for name, f in lines.items()},
-            "A/A": {name: f.itself for name, f in lines.items()},
+            "A/A": {name: f.span(*f.same) if f.same else "–" for name, f in lines.items()},
         },
         digits=2,
-        instead={name: CEILING for name, f in lines.items() if f.interval == CEILING},
     )
 
 
