@@ -110,7 +110,7 @@ SOFT_TARGETS = Exercise(
     cases=_soft_cases,
     tried="100 random cases, from one place to 4, at temperatures 1 and 2.",
     start="told = (teacher / temperature).softmax(-1); then the mean of ln told - ln ours, each "
-    "word weighed by told.",
+    "word weighted by told.",
     solution=(right_soft_targets, distillation_loss),
     mistakes="""
     ✗ the divergence is turned round: KL(student || teacher).

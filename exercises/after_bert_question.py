@@ -53,7 +53,7 @@ NEXT_TOKEN = Exercise(
 
 def right_ending_score(scores: Tensor, ids: Tensor, start: int, per_token: bool) -> Tensor:
     """(S, V) scores of a left-to-right model on ids (S,) -> log P(ids[start:] | ids[:start])."""
-    chances = scores[start - 1 : -1].log_softmax(-1)  # row t foretells token t + 1
+    chances = scores[start - 1 : -1].log_softmax(-1)  # row t predicts token t + 1
     each = chances.gather(1, ids[start:, None])[:, 0]
     return each.mean() if per_token else each.sum()
 
@@ -74,11 +74,11 @@ ENDING_SCORE = Exercise(
     right=right_ending_score,
     cases=_ending_cases,
     tried="11 endings of 1 to 6 tokens, whole and per token.",
-    start="log_softmax makes log chances of each row. Which row foretells ids[start]?",
+    start="log_softmax makes log chances of each row. Which row predicts ids[start]?",
     solution=(right_ending_score, ending_score),
     mistakes="""
     ✗ each token is scored by its own row.
-      the row of a token foretells the *next* one: rows start - 1 to S - 2, scores[start - 1 : -1].
+      the row of a token predicts the *next* one: rows start - 1 to S - 2, scores[start - 1 : -1].
     | scores[start - 1 : -1] => scores[start:]
     ✗ chances are added where their logarithms should be.
       the chance of two tokens is a product; logarithms make a sum of it: log_softmax.

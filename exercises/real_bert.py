@@ -24,8 +24,8 @@ def right_our_name(theirs: str) -> str:
     """Translate a published name of the encoder, old or new, into ours."""
     for pattern, ours in (
         (r"^bert\.", ""),
-        (r"\.gamma$", ".weight"),
-        (r"\.beta$", ".bias"),
+        (r"LayerNorm\.gamma$", "LayerNorm.weight"),
+        (r"LayerNorm\.beta$", "LayerNorm.bias"),
         (r"word_embeddings", "token"),
         (r"position_embeddings", "position"),
         (r"token_type_embeddings", "segment"),
@@ -47,6 +47,7 @@ def _name_cases() -> list[Inputs]:
         names = {hugging_face_name(name) for name in Bert(PLAY).state_dict()}
     for new, old in (("Norm.weight", "Norm.gamma"), ("Norm.bias", "Norm.beta")):
         names |= {name.replace(new, old) for name in names}
+    names |= {"encoder.layer.0.gate.gamma", "encoder.layer.1.gate.beta"}  # of no norm
     whole_names = {f"bert.{name}" for name in names}
     names |= whole_names | {name.replace("layer.1", "layer.11") for name in whole_names}
     return [(name,) for name in sorted(names, key=lambda name: (len(name), name))]
@@ -57,13 +58,18 @@ OUR_NAME = Exercise(
     right=right_our_name,
     cases=_name_cases,
     read=partial(read_str, wanted="one name, a str,"),
-    tried="every name of a two-layer encoder: old and new, with and without bert., layer 11 too.",
+    tried="every name of a two-layer encoder: old and new, with and without bert., layer 11 too; "
+    "and a gamma and a beta of no norm.",
     start='one .replace for each row of the table, and .removeprefix("bert.").',
     solution=(hugging_face_name, right_our_name),
     mistakes=r"""
     ✗ old names stay as they are.
       gamma is weight, and beta is bias: files of 2018 still have them.
-    | (r"\.gamma$", ".weight"), => && (r"\.beta$", ".bias"), =>
+    | (r"LayerNorm\.gamma$", "LayerNorm.weight"), => && (r"LayerNorm\.beta$", "LayerNorm.bias"), =>
+    ✗ every gamma and beta is renamed.
+      only a norm's: LayerNorm.gamma, LayerNorm.beta. Another part may have a gamma of its own.
+    | LayerNorm\.gamma$", "LayerNorm.weight => gamma", "weight && LayerNorm\.beta$", "LayerNorm.bias
+      => beta", "bias
     ✗ "bert." stays in front.
       a whole model has it, an encoder saved alone does not: .removeprefix("bert.") does nothing
       where it is missing.
@@ -124,7 +130,7 @@ FIRST_WRONG = Exercise(
 def published_bert(seed: int = 0) -> tuple[Tensors, Callable[..., Tensor]]:
     """Play an author: tensors under Hugging Face's names, and what the right model makes of ids.
 
-    The second is ``right(ids, segment_ids) -> C``, (B, S), (B, S) -> (B, 8), for ids below 30,
+    The second is ``right(ids, segment_ids) -> pooled``, (B, S), (B, S) -> (B, 8), for ids below 30,
     segments 0 and 1 and at most 12 tokens. As after real training, no number in the tensors is 0.
     """
     with undisturbed(seed), torch.no_grad():
@@ -158,7 +164,7 @@ def _by_hand(tensors: Tensors) -> Bert:
 
 
 def right_loader_test(loader: Callable[[Tensors], Bert]) -> bool:
-    """Compare C on random rows that use every position, both segments and many words."""
+    """Compare the pooled vectors of random rows with every position, both segments, many words."""
     tensors, right = published_bert()
     generator = torch.Generator().manual_seed(1)
     ids = torch.randint(30, (4, 12), generator=generator)
@@ -193,7 +199,7 @@ LOADER_TEST = TestExercise(
       use rows as long as the table: 12 tokens.
     | copy_(tensor) => copy_(tensor * (torch.arange(12) < 8)[:, None] if "position" in name else
       tensor)
-    ✗ a pooler from chance: all states are right, and C is not.
+    ✗ a pooler from chance: all states are right, and the pooled vector is not.
       compare .pooled, not only .last.
     | copy_(tensor) => copy_(torch.full_like(tensor, 0.1) if "pooler" in name else tensor)
     ✗ load_state_dict(strict=False): no name matches, nothing is loaded, and nothing is said.

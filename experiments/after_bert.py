@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import isclose
 from pathlib import Path
 from statistics import mean
 from typing import Annotated, Any
@@ -16,7 +17,7 @@ import typer
 from bertedu.results.bootstrap import Verdict, seed_interval, verdict_of
 from bertedu.results.files import Row, read_csv, write_csv
 from bertedu.results.origin import origin
-from bertedu.studies.verdicts import VerdictTable
+from bertedu.studies.verdicts import CEILING, VerdictTable
 from bertedu.text.sources import shipped
 
 Runs = Iterable[
@@ -30,7 +31,7 @@ class Finding:
 
     ``unit`` names what was measured and in what: the claim is that ``value`` is above 0. ``low``
     and ``high`` are the ends of its 95 % interval over ``runs`` trainings; ``same`` the ends of an
-    A/A test, each model against itself trained with the next seed (none of one training).
+    A/A test, each model against itself trained with the next seed (not of one run, or equal ones).
     """
 
     idea: str  # the model, as its paper names it
@@ -63,7 +64,9 @@ class Finding:
         return f"{value:+.{1 if 'points' in self.unit else 2}f}"
 
     def span(self, low: float, high: float) -> str:
-        """Write the ends of an interval."""
+        """Write the ends of an interval; not if all runs are equal, which measures no chance."""
+        if low == high:
+            return CEILING
         return f"{self.number(low)} to {self.number(high)}"
 
 
@@ -99,11 +102,15 @@ def _finding(
         ends = [scale * float(row[column + end]) + plus for end in ("", "_low", "_high")]
         return Finding(**said, value=ends[0], low=ends[1], high=ends[2], runs=1)
     one, other = (per_seed(rows, **of) for of in (more, more | less))
-    gaps = [scale * (one[seed] - other[seed]) + plus for seed in one if seed in other]
     again = [scale * (a - b) for of in (one, other) for a, b in pairwise(of.values())]
-    low, high = seed_interval(gaps)
+    if len(other) == 1:  # one model, from which all runs began
+        other = dict.fromkeys(one, *other.values())
+    gaps = [scale * (one[seed] - other[seed]) + plus for seed in one if seed in other]
+    runs, value, (low, high) = len(gaps), mean(gaps), seed_interval(gaps)
+    if isclose(low, high, abs_tol=1e-9):  # equal runs, but for the last digit of a float
+        return Finding(**said, value=value, low=value, high=value, runs=runs)
     same = seed_interval(again)
-    return Finding(**said, value=mean(gaps), low=low, high=high, runs=len(gaps), same=same)
+    return Finding(**said, value=value, low=low, high=high, runs=runs, same=same)
 
 
 def findings_table(found: Sequence[Finding]) -> VerdictTable:
@@ -111,7 +118,7 @@ def findings_table(found: Sequence[Finding]) -> VerdictTable:
     lines = {f"{f.idea} ({f.year}): {f.claimed}": f for f in found}
     return VerdictTable(
         {name: {"verdict": (f.low, f.high)} for name, f in lines.items()},
-        "95 % intervals over trainings; where there is one training, over test questions. "
+        "95 % intervals over trainings, on one test; of one training, over its questions. "
         "A/A: each model against itself, trained with the next seed.",
         {
             "measured": {name: f"{f.number(f.value)} {f.unit}" for name, f in lines.items()},

@@ -53,8 +53,8 @@ def relation(model: str, name: str) -> dict[str, Row]:
 
 
 def pattern_map(model: str, title: str, alt: str) -> Picture:
-    """Draw shares of attention, a row a head and a column a pattern; in a large model, a row a
-    layer, with the share of the head that does most of it."""
+    """Draw mean attention weights, a row for each head and a column for each pattern; in a large
+    model a row for each layer, with the weight of the head that does most of it."""
     tables = torch.stack([by_head(model, name) for name in PATTERNS], dim=-1)
     layers, heads = tables.shape[:2]
     if layers * heads <= 16:

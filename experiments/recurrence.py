@@ -119,7 +119,7 @@ def recall_limit(pair: int, segment: int, memory: int) -> float:
 
 
 def value_losses(model: TransformerXL, ids: Tensor) -> Tensor:
-    """(B, S) -> nats for each value, (B, S / 2): the state at a key foretells it."""
+    """(B, S) -> nats for each value, (B, S / 2): the state at a key predicts it."""
     scores = model.head(model.read(ids, SEGMENT)[:, ::2])
     return F.cross_entropy(scores.transpose(1, 2), ids[:, 1::2], reduction="none")
 

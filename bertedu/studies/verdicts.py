@@ -7,6 +7,7 @@ from bertedu.analysis.views import BLUE, LIMIT, ORANGE
 from bertedu.results.bootstrap import Verdict, verdict_of
 
 Ends = tuple[float, float]  # low, high
+CEILING = "at the ceiling in every run"  # of a task too easy for an interval
 _COLORS: dict[Verdict, str] = {"supported": BLUE, "undecided": LIMIT, "contradicted": ORANGE}
 
 
@@ -31,7 +32,7 @@ def _range(low: float, high: float, digits: int) -> str:
 
 
 class VerdictTable:
-    """Claims as rows, tasks as columns: in each cell a verdict and its interval, in points.
+    """Claims as rows, tasks as columns: in each cell a verdict and its interval, or `CEILING`.
 
     A notebook shows it as a table with a caption; its plain text has the same words.
     """
@@ -53,14 +54,14 @@ class VerdictTable:
             raise ValueError("a table needs claims, and for all of them the same tasks")
         if not caption.strip():
             raise ValueError("say in the caption what the intervals know, and what they do not")
-        self.rows, self.caption, self.digits = rows, caption, digits
-        self.beside = beside or {}
+        self.rows, self.caption, self.digits, self.beside = rows, caption, digits, beside or {}
         self.headings = ["", *self.beside, *next(iter(tasks))]
 
     def _line(self, claim: str) -> list[tuple[str, Verdict | None]]:
         ends = self.rows[claim].values()
         return [(texts.get(claim, ""), None) for texts in self.beside.values()] + [
-            (_range(low, high, self.digits), verdict_of(low, high)) for low, high in ends
+            (_range(low, high, self.digits) if low != high else CEILING, verdict_of(low, high))
+            for low, high in ends
         ]
 
     def __repr__(self) -> str:
@@ -80,10 +81,9 @@ class VerdictTable:
             cells = "".join(f"<td>{_cell(text, word)}</td>" for text, word in self._line(claim))
             name = f'<th scope="row" style="text-align:left">{html.escape(claim)}</th>'
             body += f"<tr>{name}{cells}</tr>"
-        caption = html.escape(self.caption)
         style = "caption-side:bottom;text-align:left;font-style:italic"
         return (
-            f'<table><caption style="{style}">{caption}</caption>'
+            f'<table><caption style="{style}">{html.escape(self.caption)}</caption>'
             f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         )
 

@@ -16,8 +16,9 @@ ROW = torch.arange(12)[None]
 
 def by_replacing(theirs: str, leaving_out: int = 0) -> str:
     """Where order matters, the longer name comes first."""
-    for pair in """gamma:weight beta:bias word_embeddings:token position_embeddings:position
-    token_type_embeddings:segment embeddings.LayerNorm:embeddings.norm attention.self.:attention.
+    for pair in """Norm.gamma:Norm.weight Norm.beta:Norm.bias word_embeddings:token
+    position_embeddings:position token_type_embeddings:segment
+    embeddings.LayerNorm:embeddings.norm attention.self.:attention.
     encoder.layer.:encoder.layers. attention.output.LayerNorm:attention_norm
     attention.output.dense:attention.OUT intermediate.dense:feed_forward.intermediate
     output.dense:feed_forward.output output.LayerNorm:feed_forward_norm OUT:output""".split()[
@@ -26,6 +27,10 @@ def by_replacing(theirs: str, leaving_out: int = 0) -> str:
         old, new = pair.split(":")
         theirs = theirs.replace(old, new)
     return theirs.removeprefix("bert.")
+
+
+def every_gamma(name: str) -> str:
+    return name.replace(".gamma", ".weight").replace(".beta", ".bias")
 
 
 def first_above(gaps: list[float], tolerance: float) -> Any:
@@ -47,6 +52,7 @@ def test_a_mistake_written_in_another_way_is_named() -> None:
     for name, wrong, text in [
         ("our_name", lambda name: by_replacing("x" + name)[1:], '"bert." stays in front'),
         ("our_name", lambda name: by_replacing(name, 2), "old names stay"),
+        ("our_name", lambda name: every_gamma(by_replacing(name)), "every gamma and beta"),
         ("our_name", lambda name: [name], "one name, a str, is wanted"),
         ("first_wrong", lambda gaps, tolerance: gaps.index(max(gaps)), "the largest gap"),
         ("first_wrong", lambda gaps, tolerance: 0.5, "a whole number is wanted"),

@@ -50,6 +50,24 @@ def test_a_finding_is_a_paired_difference_and_as_good_as_has_a_margin(tmp_path: 
     )
     assert missing.value == pytest.approx(100 * (0.98 + 1.08 + 0.88) / 3)
     assert (missing.runs, as_good.runs) == (3, 3)
+    write_csv(
+        tmp_path / "machines.csv", [row for row in rows if row["arm"] != "BigBird"] + rows[:1]
+    )
+    start = after_bert._finding(tmp_path, "machines", arms["window + random"], less, **said)
+    assert start.value == pytest.approx((1.0 + 2.1 + 2.9) / 3 - 0.02)  # all less that one model
+    assert start.runs == 3
+
+
+def test_runs_that_all_come_to_one_number_are_at_the_ceiling_and_have_no_interval() -> None:
+    """Three gaps of 1 - 0.001, times 100, are equal but for the last digit of a float."""
+    (flat,) = (f for f in FOUND[18] if f.idea == "Transformer")
+    real = after_bert.Finding("B", 2020, "…", "points", 99.9, 99.9, 99.91, 3, (0.0, 0.01))
+    assert "measured: +99.9 (at the ceiling in every run) points" in str(flat)
+    assert "A/A" not in str(flat)
+    assert "+99.9 (+99.9 to +99.9) points, 3 seeds; A/A +0.0 to +0.0" in str(real)
+    first, second = repr(findings_table([flat, real])).splitlines()[2:]
+    assert first.split()[-8:] == "– supported at the ceiling in every run".split()
+    assert second.endswith("supported +99.90 to +99.91")
 
 
 def test_only_what_is_missing_is_run(tmp_path: Path) -> None:
@@ -77,13 +95,13 @@ def test_only_what_is_missing_is_run(tmp_path: Path) -> None:
 
 def test_every_claim_has_three_trainings_or_says_that_it_has_one() -> None:
     found = FOUND[17] + FOUND[18]
-    assert len({(f.idea, f.claimed) for f in found}) == len(found) == 29
+    assert len({(f.idea, f.claimed) for f in found}) == len(found) == 31
     for f in found:
         assert f.low <= f.value <= f.high, f
         assert f.runs >= 3 or f.idea in ("GPT-2", "GPT-3")
-        assert (f.same is None) == (f.runs == 1)
+        assert (f.same is None) == (f.runs == 1 or f.low == f.high)
     assert {f.idea for f in found} == {
-        "GPT", "BERT", "BERT writes", "GPT-2", "GPT-3", "RoBERTa", "XLNet", "ERNIE", "ERNIE 2.0",
+        "GPT", "BERT writes", "GPT-2", "GPT-3", "RoBERTa", "XLNet", "ERNIE", "ERNIE 2.0",
         "MT-DNN", "ELECTRA", "DistilBERT", "Transformer", "Transformer-XL", "ALBERT", "ALBERT, SOP",
         "BigBird", "rotary", "ModernBERT",
     }  # fmt: skip

@@ -102,7 +102,7 @@ def append_masks(
 def ending_score(scores: Tensor, ids: Tensor, start: int, per_token: bool = False) -> Tensor:
     """Return log P(ids from ``start`` on | ids before), or its mean over these tokens.
 
-    ``scores`` (S, V) are a left-to-right model's on ``ids`` (S,): row t foretells token t + 1.
+    ``scores`` (S, V) are a left-to-right model's on ``ids`` (S,): row t predicts token t + 1.
     """
     chances = scores[start - 1 : -1].log_softmax(-1)  # (S - start, V)
     each = chances.gather(1, ids[start:, None])[:, 0]

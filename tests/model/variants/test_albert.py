@@ -1,6 +1,7 @@
 """ALBERT. The bug people make: layers that are copied, or only start out alike, and then part."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -98,6 +99,14 @@ def test_narrow_tables_are_one_table_at_both_ends() -> None:
     assert words.shape == (2, 8, 50)
     assert torch.linalg.matrix_rank(words.detach().flatten(0, 1)) <= 5  # 4 numbers, and a bias
     assert torch.allclose(model(IDS, selected=SELECTED)[0], words[SELECTED], atol=1e-5)
+    # the way back begins like every other map, and its norm has the config's epsilon
+    assert not model.mlm.transform.bias.any()
+    assert 0.2 < model.mlm.transform.weight.std() < 0.4
+    norm, row = (
+        albert(replace(CONFIG, layer_norm_eps=3.0), 4).mlm.norm,
+        torch.tensor([1, -1, 1, -1]),
+    )
+    torch.testing.assert_close(norm(row.float()), row / 2)  # √(1 + 3)
 
 
 @pytest.mark.parametrize("size", [0, -1, 17])

@@ -1,5 +1,7 @@
 """ELECTRA. Usual bugs: the detector teaches the generator; a lucky sample counts as replaced."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -7,7 +9,7 @@ from bertedu.model.config import BertConfig
 from bertedu.model.variants.electra import Electra, replaced
 
 CONFIG = BertConfig(20, 16, 2, 2, 32, 12, 2, 0.0, initializer_range=0.3)
-ORIGINAL = torch.tensor([[2, 7, 8, 9, 3, 0], [2, 17, 18, 19, 11, 3]])
+ORIGINAL = torch.tensor([[2, 7, 5, 9, 3, 0], [2, 17, 18, 19, 11, 3]])
 SELECTED = torch.tensor(
     [[False, True, False, True, False, False], [False, False, True, True, False, False]]
 )
@@ -80,6 +82,11 @@ def test_samples_come_from_the_generator() -> None:
     )
     losses(model)
     assert (read[0][SELECTED] == 13).all()
+
+
+def test_the_generator_has_fewer_heads_of_the_same_width() -> None:
+    model = Electra(replace(CONFIG, num_attention_heads=4), generator_size=8)
+    assert model.generator.config.num_attention_heads == 2
 
 
 def test_a_one_way_config_is_refused() -> None:

@@ -107,6 +107,12 @@ def test_what_is_not_blank_stays_and_what_is_resampled_is_not_read() -> None:
     assert len(read) == 6
     assert all((row == MASK_ID).any() for asked in read for row in asked)
     assert all((asked == MASK_ID).sum(dim=1).max() == 1 for asked in read[2:])
+    orders = set()
+    for seed in range(9):  # whoever is asked last has read the other
+        read.clear()
+        fill_and_resample(model, ids[:1], rounds=2, generator=dice(seed))
+        orders.add(tuple(int((asked[0] == MASK_ID).nonzero()) for asked in read[2:]))
+    assert orders == {(1, 3), (3, 1)}
 
 
 def test_resampling_reads_both_sides() -> None:

@@ -48,6 +48,16 @@ def test_every_real_word_of_the_source_is_read_and_no_padding(kind: str) -> None
         assert moved.all()
 
 
+def test_what_is_read_and_what_is_written_are_two_segments() -> None:
+    model = make("Transformer")
+    for segment, read in ((0, True), (1, False)):
+        before, scores = model.encode(SOURCE), model(SOURCE, TARGET)[0]
+        with torch.no_grad():
+            model.embeddings.segment.weight[segment] += torch.arange(16) / 16  # type: ignore[union-attr]
+        assert torch.equal(model.encode(SOURCE), before) is not read
+        assert torch.equal(model.decode(TARGET, SOURCE, before)[0], scores) is read
+
+
 def test_cross_attention_by_hand() -> None:
     """Identity maps and no bias: one query (1), keys 0 and ln 3, a third that is padding."""
     attention = Transformer(dataclasses.replace(CONFIG, num_attention_heads=1)).layers[0].cross
