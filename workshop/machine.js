@@ -241,10 +241,10 @@ function drawMachine(root, bert, data) {
   function compute() {
     const read = bert.encodeBlanks(field.value);
     const most = Math.min(data.most, bert.config.positions);
-    alert.textContent = read.tokens.length > most
-      ? `${read.tokens.length} tokens: the walk shows ${most} at most. Below is the text before it.`
-      : "";
-    if (alert.textContent) return;
+    const long = read.tokens.length > most;
+    alert.textContent = bert.cannotRead(field.value) + (long
+      ? `${read.tokens.length} tokens: the walk shows ${most} at most. Below is the text before it.` : "");
+    if (long) return;
     const start = performance.now();
     input = read;
     trace = bert.run(input.ids, input.segments);

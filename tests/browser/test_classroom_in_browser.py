@@ -60,7 +60,7 @@ class Opened:
         # alive, or without the weights of a model that its notebook has not trained here
         self.page.wait_for_function(
             """[...document.querySelectorAll(".bertedu-play")].every((toy) => toy.matches(".alive")
-            || /no weights at .*(topic|description|answer|entities|tiny)/.test(toy.textContent))"""
+            || /has no model .(topic|description|answer|entities|tiny)/.test(toy.textContent))"""
         )
 
     def asked(self, url: str) -> None:
