@@ -734,11 +734,11 @@ def lines_of(folder: str) -> int:
 
 def test_the_house_does_not_grow() -> None:
     """Lines with blanks and docstrings: more of them is a decision, made here and explained."""
-    assert lines_of("bertedu") <= 13_021
+    assert lines_of("bertedu") <= 13_033
     assert lines_of("exercises") <= 6_500
-    assert lines_of("workshop") <= 4_823
+    assert lines_of("workshop") <= 4_852
     assert lines_of("experiments") <= 2_681
-    assert lines_of("classroom") <= 2_166
+    assert lines_of("classroom") <= 2_251
 
 
 PATH = (

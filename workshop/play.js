@@ -95,7 +95,8 @@ async function start(root, data) {
       openWeights(link, data.weights[i].replace(/\.weights\.js$/, ""), data.fresh));
     play(root, data, models.length ? await Promise.all(models) : []);
   } catch (error) {
-    root.toy = null; // the still part stays
+    root.toy = null; // the still part stays, without its last line
+    [...root.querySelectorAll("p")].at(-1).hidden = true;
     element(root, "p", { role: "status" }, `Nothing to play with here: ${error.message}.`);
   }
 }

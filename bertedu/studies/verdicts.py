@@ -81,7 +81,7 @@ class VerdictTable:
             name = f'<th scope="row" style="text-align:left">{html.escape(claim)}</th>'
             body += f"<tr>{name}{cells}</tr>"
         caption = html.escape(self.caption)
-        style = "caption-side:bottom;text-align:left;font-style:italic"
+        style = "caption-side:bottom;text-align:left;font-style:italic;color:inherit"
         return (
             f'<table><caption style="{style}">{caption}</caption>'
             f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
