@@ -25,6 +25,14 @@ help:  ## show this list
 	@echo "Options: PYTHON=python3.12 (which Python), VENV= (use the active environment),"
 	@echo "  FROM=folder (data wheels on a USB stick), LAB_ARGS=--no-browser (passed to JupyterLab)"
 
+# pip writes the path of the clone into a .pth file. Python 3.12 and older reads it in the encoding of
+# the locale, and does not start where that cannot read it: with LC_ALL=C, in a folder called 과정.
+# Written as ASCII it can be read everywhere.
+ASCII_PTH := import pathlib, sysconfig; \
+  [p.write_text('import sys; sys.path.append(%a)\n' % p.read_text('utf-8').strip()) \
+  for p in pathlib.Path(sysconfig.get_path('purelib')).glob('__editable__.bertedu-*.pth') \
+  if not p.read_text('utf-8').isascii()]
+
 # $(call install,course) puts the learner's list into the environment, $(call install,classroom) that
 # and what slides need, $(call install,dev) both and the maintainer's tools. An environment counts as done when its stamp holds the checksum of what it
 # was made from, and the same or the longer list. The stamp is written last, so an install that was
@@ -62,7 +70,8 @@ define install
 	  echo "env: still installing after $$t s$(if $(VENV),: $$(du -sk "$(VENV)" | awk '{ print int($$1 / 1000) }') MB so far)"; \
 	done ) & \
 	ticker=$$!; \
-	$(PY) -m pip install $$quiet --disable-pip-version-check -c constraints.txt -e '.[$(1)]'; failed=$$?; \
+	LC_ALL= $(PY) -m pip install $$quiet --disable-pip-version-check -c constraints.txt -e '.[$(1)]' \
+	  && LC_ALL= $(PY) -c "$(ASCII_PTH)"; failed=$$?; \
 	kill $$ticker 2>/dev/null; wait $$ticker 2>/dev/null; \
 	if [ "$$failed" != 0 ]; then \
 	  echo "env: the install did not finish; the reason stands above. 'make $(or $(MAKECMDGOALS),env)' tries again and"; \
@@ -85,7 +94,8 @@ lab: course data  ## environment, data, then JupyterLab on the first notebook
 	@echo "lab: starting JupyterLab; the address to open is printed below. Stop it with Ctrl-C."
 	@root=; if [ "$$(id -u)" = 0 ]; then root=--allow-root; \
 	  echo "lab: you are root, as in most containers; JupyterLab is told so with --allow-root."; fi; \
-	$(PY) -m jupyterlab --ServerApp.root_dir=. $$root $(LAB_ARGS) notebooks/00_start_here.ipynb
+	JUPYTER_CONFIG_PATH="$(CURDIR)/binder$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}" \
+	$(PY) -m jupyterlab --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb $$root $(LAB_ARGS)
 
 test:  ## environment, data, lint, types, unit tests, every notebook: all that CI runs
 	@begin=$$(date +%s); \

@@ -30,7 +30,7 @@ def grade(
     notebook: Annotated[
         list[str] | None, Option(help="Grade only this one, such as 03; repeatable.")
     ] = None,
-    minutes: Annotated[float, Option(help="For one notebook.", min=0.1)] = 5,
+    minutes: Annotated[float, Option(help="For one notebook; for a cell, a quarter.", min=0.1)] = 5,
     memory: Annotated[float, Option(help="GB for one notebook.", min=0.5)] = 4,
 ) -> None:
     """Run what learners handed in, and write down which exercises are solved.
@@ -41,9 +41,13 @@ def grade(
     from classroom.asked import chosen
     from classroom.grade import Limits, by_learner, grade
 
-    rows = by_learner(grade(folder, out, chosen(notebook), Limits(minutes, memory)))
+    marks = grade(folder, out, chosen(notebook), Limits(minutes, memory))
+    rows = by_learner(marks)
     for row in rows:
         echo("  ".join(f"{name} {count}" for name, count in row.items()).removeprefix("learner "))
+    missing = (row for row in marks if row["verdict"] == "not judged")
+    for reason in dict.fromkeys(f"{row['file']}: {row['message']}" for row in missing):
+        echo(f"not judged: {reason}")
     write_csv(out.with_stem(f"{out.stem}_by_learner"), rows)
     echo(f"written: {out}, {out.stem}_by_learner{out.suffix}")
 

@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import secrets
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,7 @@ import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import psutil
 from tqdm.auto import tqdm
@@ -31,13 +30,13 @@ CODE = ("classroom", *COURSE)
 WORDS = {"✓": "solved", "✗": "wrong", "…": "open"}  # best first; else "not judged"
 ORDER = [*WORDS.values(), "not judged"]
 REPORT = 1_000_000  # bytes; what a referee says takes some thousand
-UNFINISHED = shutil.ignore_patterns("*.pyc.*")  # what another Python compiles just now
 NOTHING = Asked(0, "", 0)  # what a file that is no notebook of the course is asked
 Verdict = tuple[str, str, float]  # a word, the first line of the message, seconds
+Code = dict[str, tuple[bytes, float]]  # by path: what is in a file, and its time
 
 
 class Limits(NamedTuple):
-    """What one notebook may use."""
+    """What one notebook may use; one cell of it, a quarter of the minutes."""
 
     minutes: float
     gigabytes: float
@@ -60,21 +59,28 @@ def grade(folder: Path, out: Path, notebooks: list[str], limits: Limits) -> list
             f"no notebooks in {folder}. It should hold a folder for each learner, "
             "or one notebook for each, called like the learner"
         )
-    old, rows = read_csv(out), list[Row]()
-    with tempfile.TemporaryDirectory() as store:
-        for name in CODE:  # no submission reaches the files of the course by their usual names
-            shutil.copytree(ROOT / name, Path(store, name), ignore=UNFINISHED)
-        for file in tqdm(every, desc="grading", unit="notebook", disable=None):
-            rows += graded(folder, file, notebooks, limits, Path(store), old)
-            done = {row["file"] for row in rows}
-            write_csv(out, [*rows, *(row for row in old if row["file"] not in done)])
+    old, rows, code = read_csv(out), list[Row](), course_code()
+    for file in tqdm(every, desc="grading", unit="notebook", disable=None):
+        rows += graded(folder, file, notebooks, limits, code, old)
+        done = {row["file"] for row in rows}
+        write_csv(out, [*rows, *(row for row in old if row["file"] not in done)])
     rows += [row for row in old if row["notebook"] not in ["", *notebooks]]
     write_csv(out, rows)
     return rows
 
 
+def course_code() -> Code:
+    """Read the files of the course: what is in our memory, no submission can change or delete."""
+    paths = [path for name in CODE for path in Path(ROOT, name).rglob("*")]
+    return {
+        path.relative_to(ROOT).as_posix(): (path.read_bytes(), path.stat().st_mtime)
+        for path in paths
+        if path.is_file() and ".pyc." not in path.name  # what another Python compiles just now
+    }
+
+
 def graded(
-    folder: Path, file: Path, notebooks: list[str], limits: Limits, store: Path, old: list[Row]
+    folder: Path, file: Path, notebooks: list[str], limits: Limits, code: Code, old: list[Row]
 ) -> list[Row]:
     """Return the rows of one submission; none if it is not of these notebooks."""
     cells, name, trouble = list[Any](), recognize(file, []), ""
@@ -97,7 +103,10 @@ def graded(
         return before
     verdicts: dict[str, Verdict] = {}
     if not trouble:
-        verdicts, trouble = run(cells, asked, limits, store)
+        try:
+            verdicts, trouble = run(cells, asked, limits, code)
+        except (OSError, ValueError) as error:  # the next one may have better luck
+            trouble = f"could not be run ({type(error).__name__}: {error})"
     claimed, rows = saved(cells, asked), list[Row]()
     for one in asked or [NOTHING]:
         nothing = ("not judged", trouble) if trouble else ("open", f"no function {one.function}")
@@ -116,35 +125,40 @@ def readable(text: str) -> str:
 
 
 def run(
-    cells: list[Any], asked: list[Asked], limits: Limits, store: Path
+    cells: list[Any], asked: list[Asked], limits: Limits, code: Code
 ) -> tuple[dict[str, Verdict], str]:
     """Run a submission in a process of its own; return the verdicts, and why some are missing."""
     key = secrets.token_hex(32)
-    code = [(cell.id, cell.source) for cell in cells if cell.cell_type == "code"]
+    sources = [(cell.id, cell.source) for cell in cells if cell.cell_type == "code"]
     names = [(one.cell, one.check, one.function) for one in asked]
-    task = json.dumps({"key": key, "cells": code, "asked": names})
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
-        for name in CODE:
-            shutil.copytree(store / name, Path(home, name))
+    task = {"key": key, "cells": sources, "asked": names, "seconds": 60 * limits.minutes / 4}
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as nest,
+        tempfile.TemporaryFile() as out,  # without a name, so that nothing can delete them
+        tempfile.TemporaryFile() as failed,
+    ):
+        home = Path(nest, "handed", "in")  # its .. is its own, too
+        for name, (content, changed) in code.items():
+            (home / name).parent.mkdir(parents=True, exist_ok=True)
+            (home / name).write_bytes(content)
+            os.utime(home / name, (changed, changed))  # else Python would compile it anew
         with suppress(OSError):  # Windows may refuse it
             Path(home, "data").symlink_to(ROOT / "data")
         environment = {"BERTEDU_DATA": str(ROOT / "data"), "MPLBACKEND": "agg"} | os.environ
-        environment["PYTHONPATH"] = os.pathsep.join([home, os.environ.get("PYTHONPATH", "")])
+        environment["PYTHONPATH"] = os.pathsep.join([str(home), os.environ.get("PYTHONPATH", "")])
         environment["BERTEDU_MY_BERT"] = str(Path(home, "my_bert"))
-        told, failed = Path(home, "told"), Path(home, "failed")
-        with told.open("wb") as out, failed.open("wb") as error:
-            process = psutil.Popen(
-                [sys.executable, "-m", "classroom.referee"],
-                **{"stdin": subprocess.PIPE, "stdout": out, "stderr": error, "cwd": home},
-                **{"env": environment, "start_new_session": True},
-            )
-            with suppress(BrokenPipeError), process.stdin:
-                process.stdin.write(task.encode())
-            stopped = watch(process, limits, told)
-        return heard(told, key, stopped or f"ended its process ({process.returncode})", failed)
+        process = psutil.Popen(
+            [sys.executable, "-m", "classroom.referee"],
+            **{"stdin": subprocess.PIPE, "stdout": out, "stderr": failed, "cwd": home},
+            **{"env": environment, "start_new_session": True},
+        )
+        with suppress(BrokenPipeError), process.stdin:
+            process.stdin.write(json.dumps(task).encode())
+        stopped = watch(process, limits, out)
+        return heard(out, key, stopped or f"ended its process ({process.returncode})", failed)
 
 
-def watch(process: Any, limits: Limits, told: Path) -> str:
+def watch(process: Any, limits: Limits, told: IO[bytes]) -> str:
     """Wait for the end of a process, or end it; return which limit it met, if any."""
     end, family = time.monotonic() + 60 * limits.minutes, {process}
     try:
@@ -156,7 +170,7 @@ def watch(process: Any, limits: Limits, told: Path) -> str:
                 return f"ran longer than {limits.minutes:g} min"
             if sum(map(memory, family)) > limits.gigabytes * 1e9:
                 return f"took more than {limits.gigabytes:g} GB of memory"
-            if told.stat().st_size > REPORT:
+            if os.fstat(told.fileno()).st_size > REPORT:
                 return "wrote where it should not"
         return ""
     finally:
@@ -175,13 +189,14 @@ def memory(process: Any) -> int:
         return 0
 
 
-def heard(told: Path, key: str, stopped: str, failed: Path) -> tuple[dict[str, Verdict], str]:
+def heard(
+    told: IO[bytes], key: str, stopped: str, failed: IO[bytes]
+) -> tuple[dict[str, Verdict], str]:
     """Read what the referee has signed; return the verdicts, and why some are missing."""
     found: dict[str, Verdict] = {}
     cell, signed = 0, False
-    with told.open("rb") as file:
-        lines = file.read(REPORT).decode(errors="replace").splitlines()
-    for line in lines:
+    told.seek(0)
+    for line in told.read(REPORT).decode(errors="replace").splitlines():
         signature, _, text = line.partition(" ")
         if not secrets.compare_digest(signature.encode(), sign(key, text).encode()):
             continue
@@ -193,9 +208,9 @@ def heard(told: Path, key: str, stopped: str, failed: Path) -> tuple[dict[str, V
             old = found.get(said["check"], new)
             found[said["check"]] = min(new, old, key=lambda one: ORDER.index(one[0]))
     if not signed and stopped.startswith("ended"):
-        raise ValueError(
-            f"the referee does not start: {failed.read_text(errors='replace')[-1000:]}"
-        )
+        failed.seek(0)
+        last = failed.read().decode(errors="replace").strip().rpartition("\n")[2]
+        raise ValueError(f"the referee does not start: {last}")
     return found, f"{stopped} in its code cell {cell}" if stopped else ""
 
 

@@ -8,9 +8,11 @@ import hmac
 import importlib
 import json
 import os
+import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 Say = Callable[[dict[str, Any]], None]
@@ -19,6 +21,32 @@ COURSE = ("bertedu", "exercises", "experiments", "workshop")  # what a notebook 
 # what compares: the rest changes by itself, such as manual_seed when the first optimizer is made.
 WATCHED = "builtins contextlib copy inspect io math operator".split()
 COMPARE = "allclose as_tensor equal isclose".split()
+CHECK = 20  # seconds for the check of one function; ours take three at most
+
+
+class TooLongError(BaseException):
+    """Raised in the middle of what runs too long; no Exception, so that few will catch it."""
+
+
+@contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """End what runs longer, again each second if it will not end.
+
+    Windows has no such alarm: there only the minutes of the whole notebook end it.
+    """
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def ring(*_: object) -> None:
+        raise TooLongError(f"ran longer than {seconds:g} s")
+
+    signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 class Unkept(dict[int, list[Any]]):
@@ -86,7 +114,10 @@ def verdict(check: Any, said: list[str], function: object, before: dict[str, Any
     """Return what a check prints into its list, or why it cannot be believed."""
     said.clear()
     try:
-        check(function)
+        with at_most(CHECK):
+            check(function)
+    except TooLongError as error:
+        return f"✗ {check.name}: your function {error}"
     except BaseException as error:  # a check lets nothing out but, for example, a KeyboardInterrupt
         return f"✗ {check.name}: your function stopped with {type(error).__name__}"
     now = watched()
@@ -110,14 +141,20 @@ def main() -> None:
     before, judged = watched(), dict[str, object]()
     for count, (cell_id, source) in enumerate(task["cells"], start=1):
         say({"cell": count})
-        result = shell.run_cell(source)  # type: ignore[no-untyped-call]
-        error = result.error_before_exec or result.error_in_exec
+        error: BaseException | None = None
+        try:
+            with at_most(task["seconds"]):
+                result = shell.run_cell(source)  # type: ignore[no-untyped-call]
+            error = result.error_before_exec or result.error_in_exec
+        except TooLongError as rang:  # while IPython was busy with the cell
+            error = rang
+        how = "" if isinstance(error, TooLongError) else f"stops with {type(error).__name__}: "
         for cell, name, function in asked:
             mine = shell.user_ns.get(function)
             if cell_id != cell and function not in source:
                 continue
             if mine is None and error:
-                said = f"✗ {name}: its cell stops with {type(error).__name__}: {error}"
+                said = f"✗ {name}: its cell {how}{error}"
                 say({"check": name, "said": said[:500], "seconds": 0.0})
             elif mine is not None and judged.get(name) is not mine:
                 judged[name], begin = mine, time.perf_counter()

@@ -72,7 +72,7 @@ case "$1 $2" in
   "-m venv") mkdir -p "$4/bin" && cp "$0" "$4/bin/python" && echo venv >> "$top/log" ;;
   "-m pip") echo "pip $*" >> "$top/log"; [ ! -e "$top/slow" ] || sleep 3; [ ! -e "$top/fail" ] ;;
   "-m jupyterlab"|"-m bertedu"|"-m ruff"|"-m classroom.pages") echo "$*" >> "$top/log" ;;
-  "-c import pip") exit 0 ;;
+  "-c import pip"|"-c import pathlib,"*) exit 0 ;;
   "-c import sys; sys.exit("*)
     version="(3, 11, 0)"; [ ! -e "$top/old" ] || version="(3, 10, 14)"
     "{real}" -c "import sys; sys.version_info = $version; $2" ;;
@@ -197,6 +197,30 @@ def test_lab_installs_what_learners_need_and_tests_what_maintainers_need(sandbox
     assert sandbox.log().count("jupyterlab") == 4
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="make is for Linux and macOS")
+def test_python_starts_in_every_locale_in_a_clone_with_a_name_in_hangul(tmp_path: Path) -> None:
+    """What `make env` makes of the .pth that pip writes, in an environment of its own."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    code = re.search(r"^ASCII_PTH := ((?:.*\\\n)*.*)", makefile, re.MULTILINE)[1]  # type: ignore[index]
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path], check=True)
+    python, clone = tmp_path / "bin" / "python", tmp_path / "과정 수업"
+    clone.mkdir()
+    (pth,) = tmp_path.glob("lib/python*/site-packages")
+    pth /= "__editable__.bertedu-0.1.0.pth"
+    pth.write_text(f"{clone}\n", encoding="utf-8")
+    for _ in range(2):  # what is ASCII stays as it is
+        done = subprocess.run([python, "-c", code.replace("\\\n", "")], env={}, check=True)
+        assert pth.read_text(encoding="utf-8").isascii()
+    for locale in ({"LC_ALL": "C"}, {"LC_ALL": "C.UTF-8"}, {}):
+        done = subprocess.run(
+            [python, "-c", "import sys; print(*map(ascii, sys.path))"],
+            capture_output=True,
+            env=locale,
+            check=True,
+        )
+        assert ascii(str(clone)) in done.stdout.decode()
+
+
 @needs_make
 def test_a_slow_install_says_that_it_goes_on(sandbox: Sandbox) -> None:
     assert "still installing" not in sandbox.make("env", "TICK=1").stdout
@@ -223,6 +247,7 @@ def test_lab_starts_for_root_too(sandbox: Sandbox, user: int) -> None:
     assert ("--allow-root" in started.split()) == (user == 0)
     assert ("--allow-root" in done.stdout) == (user == 0)
     assert "--port 8890" in started
+    assert "default_url=/lab/tree/notebooks/00_start_here.ipynb" in started  # what is printed, too
 
 
 def test_bertedu_is_found_from_the_folder_above_the_clone(tmp_path: Path) -> None:

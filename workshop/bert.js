@@ -30,7 +30,8 @@ async function load(link, name, fresh) {
     script.src = address;
     await new Promise((good, bad) => {
       script.onload = good;
-      script.onerror = () => bad(new Error(`no weights at ${link.href}`));
+      script.onerror = () => bad(new Error(`the page has no model (${name}.weights.js). Run the notebook in `
+        + "JupyterLab: then it is there, and in pages and slides that are made afterwards"));
       document.head.append(script);
     });
     script.remove();
@@ -197,6 +198,14 @@ function openBert({ config, vocab, shapes, base64 }) {
     };
   }
 
+  // What to say of words that are only [UNK] to the model, or "".
+  function cannotRead(text) {
+    const found = words(text.replace(BLANK, " ")).filter((word) => pieces(word, ids)[0] === "[UNK]");
+    const named = [...new Set(found)].map((word) => Array.from(word.normalize("NFC")))
+      .map((letters) => `“${letters.slice(0, 20).join("")}${letters.length > 20 ? "…" : ""}”`);
+    return found.length ? `The model cannot read ${named.join(", ")}: it sees [UNK], for unknown. ` : "";
+  }
+
   // Encode a text with blanks (___). Only BERT knows [MASK]; one-way models read [UNK] there.
   // `place` is where the first blank is guessed from, or null: a one-way model reads no blank, but
   // the token before it (right to left: behind it), and scores the *next* word there.
@@ -300,5 +309,5 @@ function openBert({ config, vocab, shapes, base64 }) {
   const isNext = (state) => softmax(map(pooled(state), "nsp.classifier"))[0];
 
   return { config: { ...config, hidden, d, positions }, vocab, tensors, row, map, maySee, encode,
-    encodeBlanks, run, wordScores, guesses, pooled, isNext };
+    cannotRead, encodeBlanks, run, wordScores, guesses, pooled, isNext };
 }

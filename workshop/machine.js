@@ -100,7 +100,8 @@ function drawing(board, told) {
   // All rows of one head's shares, the chosen token's framed; a click chooses another.
   function map(parent, weights, tokens, chosen, choose) {
     const n = tokens.length, room = 80;
-    const cell = Math.max(12, Math.min(28, Math.max(240, 0.38 * board.clientWidth) / n));
+    const most = parseFloat(getComputedStyle(board).getPropertyValue("--cell")) || 28; // a slide: less
+    const cell = Math.max(12, Math.min(most, Math.max(240, 0.38 * board.clientWidth) / n));
     const canvas = make(parent, "canvas", { class: "map", role: "img", "aria-label":
       `shares of all ${n} tokens: a row a query, a column a key; the bars say those of this row` });
     canvas.style.width = canvas.style.height = `${room + n * cell + 2}px`;
@@ -176,7 +177,7 @@ function drawMachine(root, bert, data) {
   const top = make(frame, "div", { class: "top" });
   const field = make(make(top, "label", {}, "Sentence"), "input",
     { type: "text", value: data.text, spellcheck: "false", "aria-description": "___ is a blank" });
-  const alert = make(top, "div", { class: "alert", role: "status" });
+  const alert = make(top, "div", { class: "trouble", role: "status" });
   const tokens = make(top, "div", { class: "tokens", role: "group",
     "aria-label": "token: up and down arrow keys choose" });
   const guess = make(top, "div", { class: "guess" });
@@ -241,10 +242,10 @@ function drawMachine(root, bert, data) {
   function compute() {
     const read = bert.encodeBlanks(field.value);
     const most = Math.min(data.most, bert.config.positions);
-    alert.textContent = read.tokens.length > most
-      ? `${read.tokens.length} tokens: the walk shows ${most} at most. Below is the text before it.`
-      : "";
-    if (alert.textContent) return;
+    const long = read.tokens.length > most;
+    alert.textContent = bert.cannotRead(field.value) + (long
+      ? `${read.tokens.length} tokens: the walk shows ${most} at most. Below is the text before it.` : "");
+    if (long) return;
     const start = performance.now();
     input = read;
     trace = bert.run(input.ids, input.segments);

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import html
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -118,9 +117,8 @@ class Machine:
             f"<style>{(HERE / 'machine.css').read_text(encoding='utf-8')}</style>"
             f'<div class="bertedu-machine" data-view="{name}">{self.picture._repr_html_()}'
             "<p>A still picture. Run the cell in a notebook, and it becomes a machine to walk "
-            "through; so it does in a page without a kernel, if "
-            f'<a href="{quote(self.weights.name)}">{html.escape(self.weights.name)}</a> lies '
-            f'beside the page.</p></div><script type="module">{script}\n'
+            f'through.<a hidden href="{quote(self.weights.name)}"></a></p></div>'
+            f'<script type="module">{script}\n'
             f"const data = {self.data};\n"
             f"for (const root of document.querySelectorAll('[data-view=\"{name}\"]'))\n"
             "  startMachine(root, data);\n</script>"

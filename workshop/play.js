@@ -8,7 +8,8 @@ const STYLE = `
   --line: color-mix(in srgb, currentColor 40%, transparent);
   --faint: color-mix(in srgb, currentColor 9%, transparent);
   color: var(--jp-ui-font-color1, inherit); font: 18px/1.45 system-ui, sans-serif; max-width: 1080px;
-  border: 2px solid var(--line); border-radius: 8px; padding: 14px 20px; margin: 4px 0; }
+  border: 2px solid var(--line); border-radius: 8px; padding: 14px 20px; margin: 4px 0;
+  overflow-wrap: anywhere; }
 & p, & table, & figure { margin: 8px 0; }
 & .row { display: flex; flex-wrap: wrap; gap: 8px 20px; align-items: center; margin: 8px 0; }
 & .beside { display: flex; flex-wrap: wrap; gap: 8px 24px; align-items: flex-start; }
@@ -45,8 +46,8 @@ const STYLE = `
 & .slider { flex-direction: column; align-items: stretch; width: 190px; }
 & .slider input { padding: 0; border: 0; accent-color: var(--blue); width: 100%; height: 26px; }
 & .cell { display: inline-block; font: 20px/1.5 ui-monospace, monospace; white-space: pre;
-  padding: 1px 8px; border-radius: 4px; border-bottom: 4px solid var(--line);
-  background: var(--faint); }
+  padding: 1px 8px; border-radius: 4px; border-bottom: 4px solid var(--line); background: var(--faint);
+  max-width: 100%; box-sizing: border-box; overflow: clip; text-overflow: ellipsis; }
 & .bare { background: none; border-color: transparent; }
 & .blue { border-color: var(--blue); background: color-mix(in srgb, var(--blue) 28%, transparent); }
 & .green { border-color: var(--green); background: color-mix(in srgb, var(--green) 30%, transparent); }
@@ -84,15 +85,18 @@ const cell = (parent, text, more = "") =>
 const digits = (number, places = 2) =>
   number.toFixed(places).replace(/^-(?=[0.]*$)/, "").replace("-", "−");
 
+const short = (text, most = 40) => (text.length > most ? `${text.slice(0, most)}…` : text);
+
 // Open the models that the links of the still part lead to, if any, and play with them.
 async function start(root, data) {
   root.toy = {}; // on its way
   try {
-    const models = [...root.querySelectorAll("a")].map((link) =>
-      openWeights(link, link.textContent.replace(/\.weights\.js$/, ""), data.fresh));
+    const models = [...root.querySelectorAll("a")].map((link, i) =>
+      openWeights(link, data.weights[i].replace(/\.weights\.js$/, ""), data.fresh));
     play(root, data, models.length ? await Promise.all(models) : []);
   } catch (error) {
-    root.toy = null; // the still part stays
+    root.toy = null; // the still part stays, without its last line
+    [...root.querySelectorAll("p")].at(-1).hidden = true;
     element(root, "p", { role: "status" }, `Nothing to play with here: ${error.message}.`);
   }
 }

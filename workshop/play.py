@@ -53,13 +53,13 @@ class Playground:
             view = indent(SCRIPT.read_text(encoding="utf-8"), "  ")
             parts.insert(1, f"const attentionView = (() => {{\n{view}\nreturn draw;\n}})();")
         scripts = "\n".join(parts)
-        links = " and ".join(f'<a href="{quote(x)}">{html.escape(x)}</a>' for x in files)
-        beside = f" A page without a kernel needs {links} beside it." * bool(files)
+        # where the weights will be; JupyterLab turns links, and links alone, into its addresses
+        links = "".join(f'<a hidden href="{quote(x)}"></a>' for x in files)
         return (
             f'<div class="bertedu-play" data-play="{name}"><p>{html.escape(self.alt)}</p>'
             f"<pre>{html.escape(self.still)}</pre>"
             "<p>A still text. Run the cell in a notebook, and it becomes something to play with."
-            f'{beside}</p></div><script type="module">{scripts}\nconst data = {data};\n'
+            f'{links}</p></div><script type="module">{scripts}\nconst data = {data};\n'
             f"for (const root of document.querySelectorAll('[data-play=\"{name}\"]'))\n"
             "  if (!root.toy) start(root, data);\n</script>"
         )

@@ -220,7 +220,13 @@ def beat_bert(
         score.value = f"<p>you {you}, BERT {bert}, of {rounds}</p>"
         check.disabled = True
 
+    def entered(_: object, content: Mapping[str, Any], __: object) -> None:
+        # Enter in an empty field changes no value, so nobody else hears of it
+        if content.get("event") == "submit" and not field.value.strip():
+            guess()
+
     field.observe(guess, names="value")  # Enter
+    field.on_msg(entered)
     check.on_click(guess)
     skip.on_click(next_puzzle)
     # The first sentence comes after the game is on the page, so that no text of others is saved

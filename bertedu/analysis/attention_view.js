@@ -13,11 +13,11 @@ const STYLE = `
 .bertedu-attention .maps { display: inline-grid; gap: 4px; align-items: center; margin-bottom: 10px; }
 .bertedu-attention .maps span { padding-right: 6px; white-space: nowrap; font-size: 13px; }
 .bertedu-attention .maps .above { text-align: center; padding: 0; }
-.bertedu-attention :is(.which, .maps) button { padding: 0; line-height: 0; background: #fff; cursor: pointer;
-  border: 2px solid #bbb; border-radius: 3px; }
-.bertedu-attention :is(.which, .maps) button[aria-pressed=true] { border-color: #d55e00; background: #fff;
+.bertedu-attention :is(.which, .maps) button { padding: 0; line-height: 0; background: none; cursor: pointer;
+  border: 2px solid color-mix(in srgb, currentColor 30%, transparent); border-radius: 3px; color: inherit; }
+.bertedu-attention :is(.which, .maps) button[aria-pressed=true] { border-color: #d55e00;
   box-shadow: 0 0 0 1px #d55e00; }
-.bertedu-attention .which[role] button { padding: 3px 10px; line-height: 1.4; color: #000; font: inherit; }
+.bertedu-attention .which[role] button { padding: 3px 10px; line-height: 1.4; font: inherit; }
 .bertedu-attention button canvas { width: 44px; height: 44px; image-rendering: pixelated; }
 .bertedu-attention .board { width: max-content; }
 .bertedu-attention .lines { display: flex; }
@@ -35,7 +35,7 @@ const STYLE = `
 .bertedu-attention :focus-visible { outline: 3px solid #d55e00; outline-offset: 1px; }
 .bertedu-attention .says { min-height: 4.2em; width: 0; min-width: 100%; margin: 6px 0 0; }
 `;
-const ON_WHITE = "0, 114, 178", ON_BLACK = "86, 180, 233"; // two blues of the same palette
+const ON_WHITE = [0, 114, 178], ON_BLACK = [86, 180, 233]; // two blues of the same palette
 
 let made = 0; // so that ids on one page differ
 
@@ -88,7 +88,7 @@ function panel(root, view, room, told) {
   element(maps, "span");
   for (let head = 0; head < heads; head++)
     element(maps, "span", { class: "above" }, heads > 6 ? `${head + 1}` : `head ${head + 1}`);
-  const buttons = [];
+  const buttons = [], smalls = [];
   layers.forEach((number, layer) => {
     element(maps, "span", {}, `layer ${number}`);
     for (let head = 0; head < heads; head++) {
@@ -98,14 +98,7 @@ function panel(root, view, room, told) {
         "aria-pressed": "false",
         "aria-label": `layer ${number}, head ${head + 1}`,
       });
-      const small = element(button, "canvas", { width: n, height: n, "aria-hidden": "true" });
-      const image = new ImageData(n, n);
-      for (let i = 0; i < n * n; i++) {
-        // the square root, so that small weights in a long text can be seen at all
-        const shade = Math.sqrt(255 * weights[(layer * heads + head) * n * n + i]);
-        image.data.set([0, 114, 178, shade], 4 * i);
-      }
-      small.getContext("2d").putImageData(image, 0, 0);
+      smalls.push(element(button, "canvas", { width: n, height: n, "aria-hidden": "true" }));
       button.addEventListener("click", () => choose(layer, head));
       buttons.push(button);
     }
@@ -188,6 +181,18 @@ function panel(root, view, room, told) {
   pen.scale(sharp, sharp);
   const says = element(figure, "p", { class: "says", "aria-live": "polite" });
 
+  let painted; // the blue that the small maps have
+  function paintMaps(color) {
+    painted = color;
+    smalls.forEach((small, place) => {
+      const image = new ImageData(n, n);
+      // the square root, so that small weights in a long text can be seen at all
+      for (let i = 0; i < n * n; i++)
+        image.data.set([...color, Math.sqrt(255 * weights[place * n * n + i])], 4 * i);
+      small.getContext("2d").putImageData(image, 0, 0);
+    });
+  }
+
   function redraw() {
     figure.dataset.layer = layers[state.layer];
     figure.dataset.head = state.head + 1;
@@ -199,6 +204,7 @@ function panel(root, view, room, told) {
     });
     const { side, token } = state;
     const line = blue(figure);
+    if (line !== painted) paintMaps(line);
     pen.clearRect(0, 0, room, n * row);
     for (let query = 0; query < n; query++) {
       if (side === "queries" && query !== token) continue;
@@ -206,8 +212,8 @@ function panel(root, view, room, told) {
         if (side === "keys" && key !== token) continue;
         const share = weight(query, key);
         if (share < 0.01) continue; // nobody could see it
-        // the square root, so that an even fan of many keys can be seen, too
-        pen.strokeStyle = `rgba(${line}, ${Math.sqrt(share)})`;
+        // a root, so that an even fan of many keys can be seen, too; on black, thin lines need more
+        pen.strokeStyle = `rgba(${line}, ${share ** (line === ON_BLACK ? 0.35 : 0.5)})`;
         pen.lineWidth = side ? 1 + 4 * share : 1 + share;
         pen.beginPath();
         pen.moveTo(0, (query + 0.5) * row);
@@ -264,7 +270,7 @@ function panel(root, view, room, told) {
   }
 
   choose(...view.start);
-  return { tokens, state, figure, choose, isolate };
+  return { tokens, state, figure, choose, isolate, redraw };
 }
 
 // Buttons above the panels: all models side by side, or one alone, so that a click flips between
@@ -306,4 +312,7 @@ function draw(root, data) {
   );
   if (data.query !== null) panels.forEach((one) => one.isolate("queries", data.query, true, true));
   root.attentionPanels = panels;
+  root.watched ??= new MutationObserver(() => root.attentionPanels.forEach((one) => one.redraw()));
+  root.watched.observe(document.documentElement, // JupyterLab's theme, the site's
+    { attributeFilter: ["data-jp-theme-light", "data-theme"], subtree: true });
 }

@@ -81,7 +81,7 @@ class VerdictTable:
             cells = "".join(f"<td>{_cell(text, word)}</td>" for text, word in self._line(claim))
             name = f'<th scope="row" style="text-align:left">{html.escape(claim)}</th>'
             body += f"<tr>{name}{cells}</tr>"
-        style = "caption-side:bottom;text-align:left;font-style:italic"
+        style = "caption-side:bottom;text-align:left;font-style:italic;color:inherit"
         return (
             f'<table><caption style="{style}">{html.escape(self.caption)}</caption>'
             f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -89,5 +89,8 @@ class VerdictTable:
 
 
 def _cell(text: str, word: Verdict | None) -> str:
-    marked = f'<b style="color:{_COLORS[word]}">{word}</b><br>' if word else ""
-    return marked + html.escape(text)
+    if word is None:
+        return html.escape(text)
+    # with some of the page's own text color, so that it can be read on white and on black
+    color = f"color-mix(in srgb, {_COLORS[word]} 50%, currentColor)"
+    return f'<b style="color: {color}">{word}</b><br>{html.escape(text)}'

@@ -60,7 +60,7 @@ class Opened:
         # alive, or without the weights of a model that its notebook has not trained here
         self.page.wait_for_function(
             """[...document.querySelectorAll(".bertedu-play")].every((toy) => toy.matches(".alive")
-            || /no weights at .*(topic|description|answer|entities|tiny)/.test(toy.textContent))"""
+            || /has no model .(topic|description|answer|entities|tiny)/.test(toy.textContent))"""
         )
 
     def asked(self, url: str) -> None:
@@ -141,6 +141,18 @@ def test_a_toy_works_on_a_slide_and_on_a_page(browser: Any, written: Path) -> No
     assert toy.inner_html() != before
     one.page.wait_for_selector(".bertedu-machine h3", state="attached", timeout=60_000)
     assert one.page.locator(".bertedu-machine section").count() == 0  # to reveal.js, a slide
+    if deck:  # no step of the machine lies below the edge
+        edge = """() => { const machine = document.querySelector(".bertedu-machine");
+          const section = machine.closest("section"), {h, v} = Reveal.getIndices(section);
+          const stage = machine.querySelector(".stage"), {bottom} = machine.getBoundingClientRect();
+          Reveal.slide(h, v, 99);
+          return [section.scrollHeight, stage.scrollHeight - stage.clientHeight, bottom]; }"""
+        one.page.evaluate(edge)
+        for step in one.page.locator(".bertedu-machine .box > button").all():
+            step.click()
+            high, hidden, bottom = one.page.evaluate(edge)
+            assert high <= 720 >= bottom, step.inner_text()
+            assert hidden <= 0, step.inner_text()
     one.context.close()
     assert one.wrong == []
 

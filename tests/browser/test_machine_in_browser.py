@@ -297,12 +297,14 @@ def test_another_sentence_changes_every_number(walk: Any) -> None:
     assert title(walk) == "What stands at “[MASK]”: “york”, 78 %"
     assert not set(before) & set(bars(walk))
     walk.fill("input", "word " * 40)
-    assert "42 tokens: the walk shows 32 at most" in walk.locator(".alert").inner_text()
+    assert "42 tokens: the walk shows 32 at most" in walk.locator(".trouble").inner_text()
     assert "york" in title(walk)  # nothing was lost
     hostile = '<img src=x onerror=alert(1)> </script> & " ___'
     walk.fill("input", hostile)
-    assert walk.locator(".alert").inner_text() == ""
+    assert walk.locator(".trouble").inner_text() == ""
     assert walk.locator(".bertedu-machine img").count() == 0
+    walk.fill("input", "I live in ☃☃ or ___.")
+    assert walk.locator(".trouble").inner_text().startswith("The model cannot read “☃☃”: it sees")
     walk.fill("input", "")
     assert walk.locator(".tokens button").all_inner_texts() == ["[CLS]", "[SEP]"]
     for step in range(38):
@@ -340,7 +342,7 @@ def test_a_page_of_its_own_needs_the_weights_beside_it(browser: Any, tmp_path: P
     page.wait_for_selector(".bertedu-machine h3")
     path.with_name("bert-L4H128.weights.js").unlink()
     page.reload()
-    page.wait_for_selector("text=No machine here: no weights at")
+    page.wait_for_selector("text=No machine here: the page has no model")
     assert page.locator(".bertedu-machine img").is_visible()
     context.close()
 

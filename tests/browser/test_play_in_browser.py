@@ -83,6 +83,8 @@ def in_a_folder(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+UNREAD = "☃한국"  # no pieces of the vocabulary spell it
+CANNOT = f"The model cannot read “{UNREAD}”: it sees [UNK], for unknown."
 LABELS = {"classification": ("yes", "no", "both"), "tagging": ("O", "B-PLACE", "I-PLACE")}
 Show = Callable[..., Any]
 
@@ -168,6 +170,8 @@ def test_longest_match_is_stepped_by_key_and_by_click(show: Show) -> None:
     page.click("text=end ▶|")
     assert texts(page, ".pieces .cell") == ["[UNK]"]
     assert "The whole word is [UNK]" in says(page)
+    page.fill("input", "Good dogs")
+    assert says(page).endswith("Your 2 words are cut one after the other.")
     page.fill("input", "")
     assert says(page) == "Type a word."
     assert texts(page, ".cell") == []
@@ -341,9 +345,9 @@ def test_dice_near_the_expected_shares_and_are_the_same_from_the_same_seed(show:
 
 def test_sliders_of_the_dice_keep_the_dice_and_add_to_100(show: Show) -> None:
     page = show(play.dice(SENTENCE))
-    before = [text.split(" · ")[0] for text in texts(page, ".card small:first-of-type")]
+    before = [text.split(" · ")[0] for text in texts(page, ".cards > span > small:first-of-type")]
     slide(page, "selected", 100)
-    after = [text.split(" · ")[0] for text in texts(page, ".card small:first-of-type")]
+    after = [text.split(" · ")[0] for text in texts(page, ".cards > span > small:first-of-type")]
     assert after == before  # the same dice, other groups
     assert page.locator(".cards .blue, .cards .orange, .cards .green").count() == 5
     slide(page, "[MASK]", 100)
@@ -591,6 +595,8 @@ def test_the_sides_meet_in_bert_and_not_in_the_pair_as_the_package_says(show: Sh
     assert texts(page, ".bars > span") != before, "another word moves it by another length"
     page.fill("input", "old")
     assert "one word piece that is not in the text" in says(page)
+    page.fill("input", UNREAD)
+    assert says(page).startswith(f"{CANNOT} At “ruled”")
     page.fill("input", "river")
     page.click("button:text-is('city')")
     assert says(page).startswith("At “city”")
@@ -626,15 +632,19 @@ def test_a_word_climbs_the_layers_as_in_the_package(show: Show) -> None:
     page.fill("textarea >> nth=0", "The bank lent the man his money.")
     assert texts(page, "td") != numbers
     page.fill("textarea >> nth=0", "A lake.")
-    assert says(page) == "Your sentence needs the word “bank”, and 32 tokens at most."
+    assert says(page).strip() == "Your sentence needs the word “bank”."
     assert not page.locator("svg").is_visible()
     page.fill("textarea >> nth=0", BANKS["money"][0])  # it is not compared with itself
     other = ask(page, "near(...x)", [BANKS["money"][0], BANKS["money"][1:], "bank"])
     assert [float(x) for x in texts(page, "td")[1::3]] == pytest.approx(other[::-1], abs=1e-3)
     page.fill("textarea >> nth=1", "no such word")
-    assert says(page) == "Each list needs a sentence with “bank” that is not yours."
+    assert says(page).startswith("Each list needs a sentence with “bank”, of 32 tokens at most")
+    page.fill("textarea >> nth=0", "bank " * 40)
+    assert says(page).startswith("Your sentence has 42 tokens: 32 at most fit here.")
     page.fill("input", "unaffable")
     assert says(page) == "Take a word that is one word piece."
+    page.fill("input", UNREAD)
+    assert says(page) == f"{CANNOT} Take a word that is one word piece."
 
 
 # -- three readers
@@ -829,6 +839,12 @@ def test_several_toys_and_copies_on_one_page_do_not_mix(show: Show) -> None:
     assert page.evaluate("document.querySelectorAll('[id]').length") == 0
 
 
+# what sticks out of its toy at the right, in pixels
+OUTSIDE = """() => [...document.querySelectorAll(".bertedu-play *")].filter((node) =>
+  node.getBoundingClientRect().right > node.closest(".bertedu-play").getBoundingClientRect().right)
+  .map((node) => node.outerHTML.slice(0, 200))"""
+
+
 @pytest.mark.parametrize("width", [725, 900, 1400])  # JupyterLab leaves 725 of 900 to an output
 @pytest.mark.parametrize("colors", [("white", "black"), ("rgb(17, 17, 17)", "rgb(238, 238, 238)")])
 def test_all_fit_and_can_be_read_in_both_themes(
@@ -838,6 +854,7 @@ def test_all_fit_and_can_be_read_in_both_themes(
     page.set_viewport_size({"width": width, "height": 800})
     page.evaluate("([b, c]) => { document.body.style = `background: ${b}; color: ${c}`; }", colors)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(OUTSIDE) == []
     found = page.evaluate(
         """() => [...document.querySelectorAll(".bertedu-play *")]
           .filter((node) => node.childElementCount === 0 && node.textContent.trim()
@@ -857,6 +874,39 @@ def test_all_fit_and_can_be_read_in_both_themes(
     press(page, "Tab")
     outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
     assert outline == "solid"
+
+
+def test_nothing_sticks_out_of_a_narrow_column_not_even_a_word_without_end(show: Show) -> None:
+    page = show(*made())
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.evaluate("document.body.style.width = '660px'")  # as the site has it
+    assert page.evaluate(OUTSIDE) == []
+    for end in ("", " 5"):  # what is typed into the stepper has a count
+        for field in page.locator("input[type=text], textarea").all():
+            field.fill("unaffably" * 334 + end)
+        assert page.evaluate(OUTSIDE) == []
+    page.locator("text=step ▶").first.click()
+    for field in page.locator("input[type=text], textarea").all():
+        field.fill("unaffably" * 4 + end)  # short enough for every step
+    for step in page.locator("text=end ▶|").all():
+        step.click()
+    assert page.evaluate(OUTSIDE) == []
+
+
+def test_a_model_that_is_not_there_is_said_in_plain_words(browser: Any, tmp_path: Any) -> None:
+    toy, path = own("classification", "A sentence."), tmp_path / "page.html"
+    for weights in tmp_path.glob("*.weights.js"):
+        weights.unlink()
+    path.write_text(f"<!doctype html><meta charset=utf-8>{toy._repr_html_()}", encoding="utf-8")
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    page.wait_for_selector("text=Nothing to play with here: the page has no model")
+    shown = page.inner_text(".bertedu-play")
+    assert "Run the notebook in JupyterLab" in shown
+    assert str(tmp_path) not in shown
+    assert page.locator("a:visible").count() == 0, "a link to a file that is not there"
+    context.close()
 
 
 def test_every_control_has_a_name_and_can_be_reached_by_tab(show: Show) -> None:

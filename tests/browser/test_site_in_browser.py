@@ -112,7 +112,7 @@ def test_the_machine_computes_with_weights_that_lie_beside_the_page(
     of_one = page.evaluate(pixels)
     machine.locator("input[type=text]").first.fill("the [MASK] sings")  # other words, other numbers
     page.wait_for_function(f"(before) => {pixels} !== before", arg=of_one)
-    assert "no weights" not in machine.inner_text()
+    assert "the page has no model" not in machine.inner_text()
 
 
 def test_the_machine_is_painted_anew_when_the_theme_changes(visit: Callable[[str], Any]) -> None:

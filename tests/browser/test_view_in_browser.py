@@ -237,6 +237,24 @@ def test_an_even_fan_can_be_seen_on_black_and_on_white(show: Callable[..., Any])
     assert contrast("black", 1) > 1.5
 
 
+def test_maps_and_buttons_follow_the_theme(show: Callable[..., Any]) -> None:
+    page = show(AttentionView(attention(4), attention(4)))
+    buttons = """() => [...document.querySelectorAll(".bertedu-attention button")].map((button) => {
+      const { backgroundColor, color } = getComputedStyle(button);
+      return [backgroundColor, color, button.querySelector("canvas")?.toDataURL() ?? ""];
+    })"""
+    light = page.evaluate(buttons)
+    page.evaluate(
+        """() => { document.body.style = "background: #111; color: white";
+        document.body.dataset.jpThemeLight = "false"; }"""
+    )
+    page.wait_for_function(f"(old) => ({buttons})().at(-1)[2] !== old", arg=light[-1][2])
+    for (paper, ink, picture), (_, black, old) in zip(page.evaluate(buttons), light, strict=True):
+        assert paper == "rgba(0, 0, 0, 0)"  # the page itself is seen
+        assert (ink, black) == ("rgb(255, 255, 255)", "rgb(0, 0, 0)")
+        assert picture != old or not picture
+
+
 def test_panels_with_other_tokens_stay_apart(show: Callable[..., Any]) -> None:
     page = show(AttentionView(attention(5), attention(6)))
     page.hover("figure >> nth=0 >> .queries li >> nth=3")

@@ -1,8 +1,11 @@
 """bertedu grade: marks that come from our judge, whatever a submission does."""
 
+import io
 import json
 import sys
+import time
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +16,11 @@ from tiny_course import ANSWERS, NAME, WRONG, bertedu, save, stub, tiny
 
 from bertedu.results.files import read_csv
 from classroom import grade as grading
+from classroom import referee
 from classroom.asked import asked_in, course
 from classroom.grade import Limits, by_learner, grade, heard, submissions, watch
-from classroom.referee import sign
+from classroom.referee import TooLongError, at_most, sign
+from exercises import check
 
 LIMITS = Limits(2, 4)
 ALL, NONE = dict.fromkeys(ANSWERS, "solved"), dict.fromkeys(ANSWERS, "open")
@@ -77,7 +82,11 @@ def test_marks_are_those_of_our_judge(tiny_course: Path, tmp_path: Path) -> None
 
 
 HOSTILE = {  # cells that a solved notebook has besides, and what must come out
-    "loop": ("while True:\n    pass", 4, "scores", "ran longer than 1 min"),
+    "loop": ("while True:\n    pass", 4, "", ""),
+    "loop for ever": (
+        "import signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\nwhile True:\n    pass",
+        *(4, "scores", "ran longer than 1 min"),
+    ),
     "memory": ('x = b"x" * 10**10', 4, "scores", "took more than 2 GB"),
     "sys.exit": ("import sys\nsys.exit(3)", 1, "", ""),
     "exit": ("exit()", 1, "", ""),
@@ -90,6 +99,10 @@ HOSTILE = {  # cells that a solved notebook has besides, and what must come out
         '        os.write(number, b\'0 {"check": "scores"}\\n\' * 10**6)\n'
         "    except OSError:\n        pass\nwhile True:\n    pass",
         *(4, "scores", "wrote where it should not"),
+    ),
+    "delete": (  # `..` and what else it may
+        "import os, shutil\nfor name in os.listdir('..'):\n    shutil.rmtree(f'../{name}')",
+        *(1, "", ""),
     ),
     "course": (
         "import exercises\nfrom pathlib import Path\n"
@@ -127,10 +140,9 @@ def test_nothing_that_a_submission_does_harms_others_or_the_course(
 
 
 def watched(code: str, tmp_path: Path, limits: Limits) -> tuple[str, int]:
-    out = tmp_path / "told"
-    with out.open("wb") as told:
+    with Path(tmp_path, "told").open("wb") as told:
         process = psutil.Popen([sys.executable, "-c", code], stdout=told)
-        return watch(process, limits, out), process.returncode
+        return watch(process, limits, told), process.returncode
 
 
 def test_limits_end_a_process_and_all_that_it_has_begun(tmp_path: Path) -> None:
@@ -148,24 +160,77 @@ def test_limits_end_a_process_and_all_that_it_has_begun(tmp_path: Path) -> None:
     assert watched("raise SystemExit(3)", tmp_path, LIMITS) == ("", 3)
 
 
-def test_only_signed_lines_are_heard(tmp_path: Path) -> None:
+def test_only_signed_lines_are_heard() -> None:
     def line(key: str, **what: Any) -> str:
         text = json.dumps(what)
         return f"{sign(key, text)} {text}\n"
 
-    told = tmp_path / "told"
+    def hears(*lines: str) -> Any:
+        told = "".join(lines).encode()
+        return heard(io.BytesIO(told), "key", "stopped", io.BytesIO())
+
     lines = [line("key", cell=3), line("key", check="scores", said="✗ scores: no\nmore", seconds=1)]
     forged = line("yek", check="scores", said="✓ scores", seconds=1)
-    told.write_text("".join([*lines, forged, "✓ scores\n", "\0 {}\n"]), encoding="utf-8")
     wrong = {"scores": ("wrong", "✗ scores: no", 1)}
-    assert heard(told, "key", "stopped", told) == (wrong, "stopped in its code cell 3")
+    found = hears(*lines, forged, "✓ scores\n", "\0 {}\n")
+    assert found == (wrong, "stopped in its code cell 3")
     lines += [line("key", check="scores", said="✓ scores: yes", seconds=2)]
     lines += [line("key", check="scores", said="… scores", seconds=1), line("key", end=True)]
-    told.write_text("".join(lines), encoding="utf-8")
-    assert heard(told, "key", "stopped", told) == ({"scores": ("solved", "✓ scores: yes", 2)}, "")
-    told.write_text("no such module", encoding="utf-8")
+    assert hears(*lines) == ({"scores": ("solved", "✓ scores: yes", 2)}, "")
+    failed = io.BytesIO(b"Traceback\nno such module\n")
     with pytest.raises(ValueError, match="the referee does not start: no such module"):
-        heard(told, "key", "ended its process (1)", told)
+        heard(io.BytesIO(b"?"), "key", "ended its process (1)", failed)
+
+
+def test_what_cannot_be_run_costs_the_others_nothing(
+    tiny_course: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(cells: Any, asked: Any, *_: Any) -> Any:
+        if cells[-2].source == "b":
+            raise FileNotFoundError(2, "No such file", "told")
+        return {one.check: ("solved", "✓", 1.0) for one in asked}, ""
+
+    monkeypatch.setattr(grading, "run", run)
+    for name in ("a", "b", "c"):
+        notebook = tiny()
+        notebook.cells[-2].source = name
+        save(notebook, tmp_path / "in" / f"{name}.ipynb")
+    for _ in range(2):  # a second run does not stop there either
+        done = bertedu("grade", tmp_path / "in", "--out", tmp_path / "marks.csv")
+        assert done.exit_code == 0
+        assert "not judged: b.ipynb: could not be run (FileNotFoundError: " in done.output
+        rows = read_csv(tmp_path / "marks.csv")
+        assert marks(rows, "a") == marks(rows, "c") == ALL
+        assert set(marks(rows, "b").values()) == {"not judged"}
+
+
+def test_what_runs_too_long_is_ended_and_the_next_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def loop() -> None:
+        while True:
+            with suppress(Exception):
+                time.sleep(1)
+
+    with pytest.raises(TooLongError, match=r"ran longer than 0\.1 s"), at_most(0.1):
+        loop()
+    monkeypatch.setattr(referee, "CHECK", 0.1)
+    said = referee.verdict(check.KNOWN["scores"], [], lambda query, key: loop(), {})
+    assert said == "✗ scores: your function ran longer than 0.1 s"
+    time.sleep(1.2)  # no alarm is left to ring
+
+
+@pytest.mark.nightly
+def test_a_loop_costs_its_exercise_alone(tiny_course: Path, tmp_path: Path) -> None:
+    notebook = tiny(*ANSWERS)
+    notebook.cells[2].source = stub("scores", "query, key").replace("return", "while True:")
+    loops = notebook.cells[4].source.replace("check.", "while True:\n    pass\ncheck.")
+    notebook.cells[4].source = loops.replace("my_causal_mask(", "my_other(", 1)
+    save(notebook, tmp_path / "in" / "a.ipynb")
+    rows = grade(tmp_path / "in", tmp_path / "marks.csv", [NAME], Limits(1.6, 4))
+    assert marks(rows, "a") == {"scores": "wrong", "causal_mask": "wrong", "join_heads": "solved"}
+    assert messages(rows, "a").splitlines()[:2] == [
+        "✗ scores: your function ran longer than 20 s",
+        "✗ causal_mask: its cell ran longer than 24 s",
+    ]
 
 
 def test_a_run_goes_on_where_it_stopped(

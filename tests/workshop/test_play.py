@@ -166,7 +166,7 @@ def test_a_page_gets_the_parts_that_it_computes_with_and_no_more() -> None:
     assert "head.classifier.bias" in text
     assert "mlm." not in text
     page = MADE["own_text"]()._repr_html_()
-    assert '<a href="topic.weights.js">topic.weights.js</a> beside it.' in page
+    assert '<a hidden href="topic.weights.js"></a>' in page
     assert "function openBert" in page
     assert "function openBert" not in MADE["dice"]()._repr_html_()
 

@@ -328,6 +328,10 @@ class Game:
         self.sentence, row, self.answer, self.score = self.box.children
         self.field, self.check, self.start = row.children
 
+    def enter(self) -> None:
+        """What the page sends when Enter is pressed, besides a value that has changed."""
+        self.field._handle_custom_msg({"event": "submit"}, [])
+
     def guess(self, word: str) -> None:
         """The field gets its new value when Enter is pressed, or when the button is."""
         self.field.value = word
@@ -410,7 +414,12 @@ def test_enter_guesses_as_the_button_does(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("nothing", ["", "  "])
 def test_an_empty_guess_does_not_count(monkeypatch: pytest.MonkeyPatch, nothing: str) -> None:
     game = Game(monkeypatch, "dog")
+    game.enter()
+    assert "Type a word" not in game.answer.value  # there is no sentence yet
     game.start.click()
+    game.enter()
+    assert "Type a word" in game.answer.value
+    game.answer.value = ""
     game.guess(nothing)
     assert "Type a word" in game.answer.value
     assert game.score.value == ""

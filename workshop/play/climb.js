@@ -42,14 +42,18 @@ function toy(root, data, [bert]) {
 
   function show() {
     const typed = bert.encode(word.value).tokens, piece = typed[1];
-    const mine = typed.length === 3 ? vectors(own.value, piece) : null;
+    const one = typed.length === 3 && piece !== "[UNK]", mine = one ? vectors(own.value, piece) : null;
     const lines = senses.map(({ value }) => value.split("\n").filter((one) => one.trim() && one !== own.value));
     const found = mine && lines.map((some) => near(mine, some, piece));
     board.hidden = !found?.every(Boolean);
-    word.setAttribute("aria-invalid", typed.length !== 3);
-    if (typed.length !== 3) return (says.textContent = "Take a word that is one word piece.");
-    if (!mine) return (says.textContent = `Your sentence needs the word “${piece}”, and ${MOST} tokens at most.`);
-    if (board.hidden) return (says.textContent = `Each list needs a sentence with “${piece}” that is not yours.`);
+    word.setAttribute("aria-invalid", !one);
+    if (!one) return (says.textContent = `${bert.cannotRead(word.value)}Take a word that is one word piece.`);
+    const count = bert.encode(own.value).tokens.length, unread = bert.cannotRead(own.value);
+    if (!mine) return (says.textContent = count > MOST
+      ? `Your sentence has ${count} tokens: ${MOST} at most fit here. Take a shorter one.`
+      : `Your sentence needs the word “${piece}”. ${unread}`);
+    if (board.hidden) return (says.textContent =
+      `Each list needs a sentence with “${piece}”, of ${MOST} tokens at most, that is not yours.`);
     const least = Math.floor(4 * Math.min(...found.flat(), 0.9)) / 4;
     climb.clear({ xs: { from: least, marks: [least, (least + 1) / 2, 1] } });
     found.forEach((cosines, i) => {
@@ -72,7 +76,7 @@ function toy(root, data, [bert]) {
       const more = found[1][floor] - found[0][floor];
       return Math.abs(more) < 5e-5 ? "as near to one as to the other" : `nearer to ${data.senses[+(more > 0)][0]}`;
     };
-    says.textContent = `At the input “${piece}” is ${nearer(0)}; after layer ${layers} it is ${nearer(layers)}.`;
+    says.textContent = `${unread}At the input “${piece}” is ${nearer(0)}; after layer ${layers} it is ${nearer(layers)}.`;
   }
 
   show();

@@ -54,6 +54,7 @@ function toy(root, data) {
   cards.style.alignItems = "flex-start";
   const says = element(root, "p", { class: "says", "aria-live": "polite" });
   const table = element(root, "table");
+  table.style.width = "100%"; // the bars take what is left of it
 
   function start() {
     const number = /^\d{1,9}$/.test(seed.value.trim());
@@ -98,18 +99,19 @@ function toy(root, data) {
     cards.replaceChildren();
     const asked = [];
     tokens.forEach((token, i) => {
-      const card = element(cards, "span", { class: "card" });
-      card.style.cssText = "display: inline-flex; flex-direction: column; align-items: center; min-height: 84px";
+      const card = element(cards, "span"); // without a class: Bootstrap, on the site, has a .card
+      card.style.cssText = `display: inline-flex; flex-direction: column; align-items: center;
+        min-height: 84px; max-width: 100%`;
       const group = thrown[i] ? groupOf(thrown[i], set) : null;
       if (group === null) cell(card, token);
       else {
         cell(card, [GROUPS[0], thrown[i].word, token][group], LOOKS[group]);
-        asked.push(`“${token}” (${["[MASK]", `“${thrown[i].word}”`, "the same"][group]})`);
+        asked.push(`“${short(token)}” (${["[MASK]", `“${thrown[i].word}”`, "the same"][group]})`);
       }
       if (!thrown[i]) return;
       element(card, "small", {}, group === null ? digits(thrown[i].chance) :
         `${digits(thrown[i].chance)} · ${digits(thrown[i].group)}`);
-      if (group !== null) element(card, "small", {}, `${GROUPS[group]}${group < 2 ? `: ${token}` : ""}`);
+      if (group !== null) element(card, "small", {}, `${GROUPS[group]}${group < 2 ? `: ${short(token)}` : ""}`);
     });
     says.textContent = asked.length ? `To guess: ${asked.join(", ")}.`
       : "Nobody is selected this time. (In a batch, the token with the lowest die would be.)";
@@ -124,7 +126,7 @@ function toy(root, data) {
     const times = `${counts.throws.toLocaleString("en")} throw${counts.throws > 1 ? "s" : ""}`;
     for (const name of [times, "counted", "share", "expected", "bar: share, mark: expected"])
       element(head, "th", { scope: "col" }, name);
-    head.lastChild.style.cssText = "text-align: left; white-space: normal";
+    head.lastChild.style.cssText = "text-align: left; white-space: normal; width: 50%";
     const rows = [["selected of all", all, counts.tokens, set.rate, "pink"],
       ...GROUPS.map((name, i) => [`${name} of these`, counts.groups[i], all, set.shares[i], LOOKS[i]])];
     for (const [name, part, whole, expected, color] of rows) {
@@ -134,7 +136,7 @@ function toy(root, data) {
       element(line, "td", {}, whole ? `${digits((100 * part) / whole, 1)} %` : "–");
       element(line, "td", {}, `${expected} %`);
       const place = element(element(line, "td"), "div");
-      place.style.cssText = "position: relative; width: clamp(60px, 16vw, 300px); height: 22px; background: var(--faint)";
+      place.style.cssText = "position: relative; min-width: 60px; max-width: 300px; height: 22px; background: var(--faint)";
       const ink = element(place, "div");
       ink.style.cssText = `height: 22px; width: ${whole ? (100 * part) / whole : 0}%; background: var(--${color})`;
       const mark = element(place, "div");

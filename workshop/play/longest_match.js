@@ -90,7 +90,8 @@ function toy(root, { vocabulary, text }) {
   }
 
   function sentence(word, now, over, unknown, place) {
-    if (!place) return `Which of ${size} pieces begins “${word.join("")}”? Step: the whole word is asked first.`;
+    const more = words.length > 1 ? ` Your ${words.length} words are cut one after the other.` : "";
+    if (!place) return `Which of ${size} pieces begins “${short(word.join(""))}”? Step: the whole word is asked first.${more}`;
     if (!now) return `${word.length} letters: a word of more than 100 is [UNK], and nothing is asked.`;
     const asked = `Is “${now.piece}” in the vocabulary?`;
     if (unknown) return `${asked} No, and no shorter piece is left. The whole word is [UNK].`;

@@ -76,12 +76,13 @@ function toy(root, data, [bert, ltr, rtl]) {
     const one = typed.tokens.length === 3 && !input.ids.includes(typed.ids[1]);
     into.setAttribute("aria-invalid", !one);
     tables.forEach((part) => { part.hidden = !one; });
-    if (!one) return (says.textContent = "Change them into one word piece that is not in the text.");
+    const unread = bert.cannotRead(`${text.value} ${into.value}`);
+    if (!one) return (says.textContent = `${unread}Change them into one word piece that is not in the text.`);
     const found = Object.values(READERS).map((models) => moves(models, input.ids, picked.at, places, typed.ids[1]));
     found.forEach((shares, i) => shareBars(tables[i], shares.map((share, way) =>
       [WAYS[way], share, digits(share, 3), way === 3 ? "orange" : "blue"])));
     const meet = found.map((shares) => shares[3] > 1e-4);
-    says.textContent = `At “${input.tokens[picked.at]}” the two sides ` + (meet[0] && !meet[1]
+    says.textContent = `${unread}At “${input.tokens[picked.at]}” the two sides ` + (meet[0] && !meet[1]
       ? "meet in BERT, and not in the pair." : meet[0] ? "meet in both." : "do not meet.");
   }
 

@@ -2,13 +2,15 @@
 // data: corpus ("hug 10, pug 5"), min_count.
 
 const ROWS = 7; // of the table: the best pairs
+const LONGEST = 40; // letters of a word
 
 // "hug 10, pug 5" as a Map from word to count; a string says what is wrong with it.
 function readCorpus(text) {
   const counts = new Map();
   for (const part of text.split(/[,;\n]/).map((one) => one.trim()).filter(Boolean)) {
     const [, word, count] = part.match(/^(\S+)\s+([1-9]\d*)$/) ?? [];
-    if (!word) return `“${part}” is not a word and how often it was read, such as hug 10.`;
+    if (!word) return `“${short(part)}” is not a word and how often it was read, such as hug 10.`;
+    if (word.length > LONGEST) return `“${short(word)}” has ${word.length} letters; ${LONGEST} at most fit here.`;
     counts.set(word, (counts.get(word) ?? 0) + Number(count));
   }
   return counts.size ? counts : "Type words and how often each was read, such as hug 10, pug 5.";

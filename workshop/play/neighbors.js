@@ -109,7 +109,7 @@ function toy(root, data, [bert]) {
     const { mean, spread } = meanAndSpread(vector("sum"), eps);
     const [scale, shift] = ["weight", "bias"].map((name) => bert.tensors[`bert.embeddings.norm.${name}`][at]);
     const signed = (number) => digits(number, 3).replace("−", "− ").replace(/^(?=\d)/, "+ ");
-    told.textContent = `${input.tokens[place]}, dimension ${at}: ` +
+    told.textContent = `${bert.cannotRead(text.value)}${input.tokens[place]}, dimension ${at}: ` +
       `${digits(vector("token")[at], 3)} ${signed(vector("segment")[at])} ${signed(vector("position")[at])}` +
       ` = ${digits(vector("sum")[at], 3)}. Its row has mean ${digits(mean, 3)} and spread ${digits(spread, 3)}: ` +
       `γ · (x − mean) / spread + β = ${digits(scale)} · ${digits((vector("sum")[at] - mean) / spread)} ` +

@@ -109,7 +109,7 @@ function toy(root, data, [bert]) {
     if (wrong) return (says.textContent = wrong);
     const found = answer(texts);
     board.replaceChildren();
-    says.textContent = SHOW[Object.keys(SHOW).find((key) => key in found)](found);
+    says.textContent = bert.cannotRead(texts.join(" ")) + SHOW[Object.keys(SHOW).find((key) => key in found)](found);
   }
 
   show();

@@ -28,6 +28,7 @@ function toy(root, data, berts) {
     says.textContent = refused(berts[0], [typed.value], MOST);
     shown.hidden = Boolean(says.textContent);
     if (shown.hidden) return;
+    says.textContent = berts[0].cannotRead(typed.value);
     const { tokens, ids } = berts[0].encode(typed.value);
     const held = shown.attentionPanels?.[0], old = held?.state.side === "queries";
     const query = tokens.indexOf(old ? held.tokens[held.state.token] : data.word);

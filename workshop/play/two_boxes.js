@@ -26,9 +26,9 @@ function toy(root, data, [bert]) {
     const [forth, back] = [chance(a, b), chance(b, a)];
     shareBars(rows, [["A, then B", forth, digits(forth)], ["B, then A", back, digits(back), "orange"]]);
     const word = (share) => (share > 0.5 ? "IsNext" : "NotNext");
-    says.textContent = word(forth) === word(back)
+    says.textContent = bert.cannotRead(`${a} ${b}`) + (word(forth) === word(back)
       ? `${word(forth)}, in whichever order.`
-      : `${word(forth)} as they stand, ${word(back)} when swapped.`;
+      : `${word(forth)} as they stand, ${word(back)} when swapped.`);
   }
 
   show();
