@@ -63,7 +63,7 @@ def same_recipe_intervals(grid: Grid) -> dict[str, list[Ends]]:
     }
 
 
-def luck(grid: str) -> dict[str, float]:
+def between_runs(grid: str) -> dict[str, float]:
     """Return for each task the standard deviation of runs of one variant, in points.
 
     It is pooled over the variants; two runs of one differ by their seeds alone.
@@ -81,12 +81,13 @@ def difference_plot(
     paper: Mapping[str, Mapping[str, float]] | None = None,
     beside: Mapping[str, str] | None = None,
     variants: Sequence[str] | None = None,
-    luck: Mapping[str, float] | None = None,
+    between_runs: Mapping[str, float] | None = None,
 ) -> Picture:
     """Draw how far each variant is from the first one, with intervals: a panel a task.
 
     ``tasks`` is name -> heading. ``paper`` is a table above, and ``beside`` our task -> its column
-    that is drawn as an open diamond. ``luck``, task -> points, is a gray band around 0.
+    that is drawn as an open diamond. ``between_runs``, task -> standard deviation between runs in
+    points, is a gray band around 0.
     Raises ValueError if a variant was not run on a task.
     """
     rows = results(grid)
@@ -108,8 +109,9 @@ def difference_plot(
                 gap = paper[name][beside[task]] - paper[first][beside[task]]
                 axes.plot(gap, place, "D", ms=10, mfc="none", mec="black", mew=2)
         axes.axvline(0, color=LIMIT, linestyle="--")
-        if luck and task in luck:
-            axes.axvspan(-luck[task], luck[task], color=LIMIT, alpha=0.18, linewidth=0)
+        if between_runs and task in between_runs:
+            width = between_runs[task]
+            axes.axvspan(-width, width, color=LIMIT, alpha=0.18, linewidth=0)
         pictures.name_rows(axes, others)
         axes.set_xlabel(f"points from {first}")
         axes.locator_params(axis="x", nbins=6)  # the labels of more would touch

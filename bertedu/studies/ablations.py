@@ -101,16 +101,17 @@ BOTH, LEFT, RIGHT = (
     for variant in ("no-nsp", "mlm-ltr", "mlm-rtl")
 )
 PAIR = tuple(f"{left}+{right}" for left, right in zip(LEFT, RIGHT, strict=True))
-# Asked for the next word, at as many places as the three above are asked for hidden ones. Foretold:
-# on entities as good as "left alone"; on topic a little better, for no [MASK] hides what it reads.
+# Asked for the next word, at as many places as the three above are asked for hidden ones. Predicted
+# in advance: on entities as good as "left alone"; on topic a little better, for no [MASK] hides
+# what it reads.
 NEXT = tuple(f"same-question/ltr-some-{seed}" for seed in SEEDS)
 NARROW = "same-question/mlm-ltr-L4H80-0+same-question/mlm-rtl-L4H80-0"
 TUNED = "fine-tuned" + MEAN
 # Four times the reading, one pre-training of each
 LONG_BOTH, LONG_LEFT = "same-question/no-nsp-long-0", "same-question/mlm-ltr-long-0"
 AGAIN = ("", "-1", "-2")  # three pre-trainings of one recipe; the first run has no number
-# Each at the learning rate that was best for it on dev, of three: size_curves.csv. Foretold of
-# more runs: L4 H256 surely ahead of L4 H128 on both tasks, the other steps undecided.
+# Each at the learning rate that was best for it on dev, of three: size_curves.csv. Predicted of
+# more runs in advance: L4 H256 ahead of L4 H128, decided on both tasks; the other steps undecided.
 SIZES = {
     "L2 H128": "size-L2H128-2e-3",
     "L4 H128": "size-L4H128-2e-3",

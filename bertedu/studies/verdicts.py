@@ -7,7 +7,11 @@ from bertedu.analysis.views import BLUE, LIMIT, ORANGE
 from bertedu.results.bootstrap import Verdict, verdict_of
 
 Ends = tuple[float, float]  # low, high
+<<<<<<< HEAD
 CEILING = "at the ceiling in every run"  # of a task too easy for an interval
+=======
+Table = Mapping[str, Mapping[str, Ends]]  # claim -> task -> ends of the interval
+>>>>>>> 088b92d (Claims of one table can be tested at once, and a gain beyond exchanged questions)
 _COLORS: dict[Verdict, str] = {"supported": BLUE, "undecided": LIMIT, "contradicted": ORANGE}
 
 
@@ -31,6 +35,28 @@ def _range(low: float, high: float, digits: int) -> str:
     return f"{low:+.{digits}f} to {high:+.{digits}f}"
 
 
+def decided_together(rows: Table, freedom: int) -> list[tuple[str, str]]:
+    """Return the (claim, task) that stay decided when a whole table is tested at once (Holm).
+
+    The 95 % intervals are Student's t of so many degrees of ``freedom``, as `interval_over_runs`
+    makes them. That any of those returned is false has at most a chance of 5 %. The clearest first.
+    """
+    from scipy.stats import t
+
+    reach = t.ppf(0.975, freedom)
+    cells = [(claim, task, *ends) for claim, of in rows.items() for task, ends in of.items()]
+    chances = sorted(
+        (2 * t.sf(reach * abs(low + high) / (high - low), freedom), claim, task)
+        for claim, task, low, high in cells
+    )
+    kept = []
+    for place, (chance, claim, task) in enumerate(chances):
+        if chance * (len(chances) - place) >= 0.05:
+            break  # nor any that is less clear
+        kept.append((claim, task))
+    return kept
+
+
 class VerdictTable:
     """Claims as rows, tasks as columns: in each cell a verdict and its interval, or `CEILING`.
 
@@ -39,7 +65,7 @@ class VerdictTable:
 
     def __init__(
         self,
-        rows: Mapping[str, Mapping[str, Ends]],
+        rows: Table,
         caption: str,
         beside: Mapping[str, Mapping[str, str]] | None = None,
         digits: int = 1,

@@ -15,8 +15,8 @@ from bertedu.studies.ablation_pictures import (
     TABLE_5,
     TABLE_6,
     TABLE_8,
+    between_runs,
     difference_plot,
-    luck,
     pair_differences,
     results,
     same_recipe_intervals,
@@ -188,8 +188,8 @@ def test_of_twenty_pairs_of_one_recipe_at_most_one_is_told_apart(grid: str, pair
         assert sum(not low < 0 < high for low, high in some) <= len(some) / 20
 
 
-def test_luck_is_told_task_by_task_in_points(folder: Path) -> None:
-    assert luck("mine") == pytest.approx({"topic": 2, "pairs": 3})
+def test_the_deviation_between_runs_is_told_task_by_task_in_points(folder: Path) -> None:
+    assert between_runs("mine") == pytest.approx({"topic": 2, "pairs": 3})
 
 
 def test_differences_stand_where_they_belong(folder: Path, drawn: list[Figure]) -> None:
@@ -218,13 +218,13 @@ def test_differences_stand_where_they_belong(folder: Path, drawn: list[Figure]) 
     plt.close("all")
 
 
-def test_a_difference_is_drawn_beside_the_luck_of_pretraining(
+def test_a_difference_is_drawn_beside_the_deviation_between_runs(
     folder: Path, drawn: list[Figure]
 ) -> None:
     difference_plot(
         *("mine", {"topic": "T", "pairs": "P"}, "t", "alt"),
         variants=["better"],
-        luck={"topic": 3.5},
+        between_runs={"topic": 3.5},
     )
     topic, pairs = drawn[0].axes
     assert [label.get_text() for label in topic.get_yticklabels()] == ["better"]

@@ -4,9 +4,10 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from scipy.stats import t
 
 from bertedu.results.bootstrap import verdict_of
-from bertedu.studies.verdicts import VerdictTable, say
+from bertedu.studies.verdicts import VerdictTable, decided_together, say
 
 
 @pytest.mark.parametrize(
@@ -48,6 +49,26 @@ def test_a_table_has_its_words_and_intervals_in_place() -> None:
     assert lines[2].index("supported") == lines[3].index("undecided") == lines[1].index("topic")
     beside = repr(VerdictTable(ROWS, "c", {"the paper": {"longer": "yes"}}))
     assert beside.splitlines()[3].split()[:3] == ["longer", "yes", "undecided"]
+
+
+@pytest.mark.parametrize(
+    ("chances", "kept"),
+    [
+        ((0.04,), 1),
+        ((0.03, 0.04), 0),  # 0.04 alone would do, behind 0.03 it does not
+        ((0.04, 0.02), 2),  # the second is tested against one only
+        ((0.02, 0.04, 0.01), 3),
+        ((0.001, 0.03, 0.9), 1),
+    ],
+)
+def test_many_claims_at_once_need_clearer_intervals(chances: tuple[float, ...], kept: int) -> None:
+    reach = t.ppf(0.975, 6)
+    rows = {}
+    for number, chance in enumerate(chances):
+        middle = (-1) ** number * t.isf(chance / 2, 6)  # to either side
+        rows[str(number)] = {"task": (middle - reach, middle + reach)}
+    clearest = sorted(rows, key=lambda claim: chances[int(claim)])
+    assert decided_together(rows, 6) == [(claim, "task") for claim in clearest[:kept]]
 
 
 def test_a_table_is_read_aloud_with_its_caption_and_headings() -> None:
