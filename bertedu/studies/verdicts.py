@@ -7,11 +7,8 @@ from bertedu.analysis.views import BLUE, LIMIT, ORANGE
 from bertedu.results.bootstrap import Verdict, verdict_of
 
 Ends = tuple[float, float]  # low, high
-<<<<<<< HEAD
 CEILING = "at the ceiling in every run"  # of a task too easy for an interval
-=======
 Table = Mapping[str, Mapping[str, Ends]]  # claim -> task -> ends of the interval
->>>>>>> 088b92d (Claims of one table can be tested at once, and a gain beyond exchanged questions)
 _COLORS: dict[Verdict, str] = {"supported": BLUE, "undecided": LIMIT, "contradicted": ORANGE}
 
 
