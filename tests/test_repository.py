@@ -710,7 +710,7 @@ def lines_of(folder: str) -> int:
 def test_the_house_does_not_grow() -> None:
     """Lines with blanks and docstrings: more of them is a decision, made here and explained."""
     assert lines_of("bertedu") <= 13_021
-    assert lines_of("exercises") <= 6_500
+    assert lines_of("exercises") <= 6_513  # a message of its own for each slip that was seen
     assert lines_of("workshop") <= 4_823
     assert lines_of("experiments") <= 2_681
     assert lines_of("classroom") <= 2_166
