@@ -91,6 +91,14 @@ MASKING = Exercise(
       your selection does not look at ids. There is nothing to learn from guessing [CLS] or [PAD]:
       select only where ids >= 5. (pytorchic-bert means to leave out [CLS] and [SEP], but does not.)
     | & (ids >= len(SPECIAL_TOKENS)) =>
+    ✗ one word, the one with id 5, can never be selected.
+      ids > 5 leaves it out. The special tokens are 0 to 4, so words are ids >= 5.
+    | ids >= len(SPECIAL_TOKENS) => ids > len(SPECIAL_TOKENS)
+    ✗ one of the two replacements is lost.
+      the second torch.where begins from ids again, without what the first one did. Give it the
+      first one's result: torch.where(to_random, words, changed).
+    | torch.where(to_random, words, masked) => torch.where(to_random, words, ids)
+    | torch.where(to_random, words, masked) => masked
     ✗ 80 % of all tokens become [MASK], not 80 % of the selected ones.
       group < 0.8 alone is not enough. Only selected tokens may change: selected & (group < 0.8).
     | selected & (group < 0.8) => group < 0.8
@@ -202,10 +210,11 @@ LOSS_TEST = TestExercise(
       add unselected positions, or compare with a mean done by hand.
     | labels[selected]) => labels[selected], reduction="sum") / labels.numel()
     ✗ lucidrains/mlm-pytorch, issue 2: scores every token that is not padding.
-      let a *word* be unselected, not only padding, and change its logits.
+      let a *word* be unselected, not only padding, and change one of its logits (not all of them
+      by the same number: softmax ignores that).
     | [selected] => [labels != 0]
     ✗ graykode/nlp-tutorial: scores the padding (label 0) as if it were selected.
-      put a label 0 where selected is False, and change its logits.
+      put a label 0 where selected is False, and change one of its logits.
     | [selected] => [selected | (labels == 0)]
     ✗ Transformer-GCN-QA, pull request 32: applies softmax before F.cross_entropy, which does so
     itself.
@@ -243,7 +252,7 @@ UNIGRAM_LOSS = Exercise(
     ✗ there is no smoothing: a word that was never counted is impossible.
       ln 0 is minus infinity. Give every word one extra count: counts + 1.
     | (counts + 1) / (counts.sum() + len(counts)) => counts / counts.sum()
-    ✗ the shares do not sum to 1: V is missing below the line.
+    ✗ the probabilities do not sum to 1: V is missing below the line.
       one more count for each of V words makes V more counts in all: counts.sum() + V.
     | + len(counts) =>
     ✗ this is the logarithm of the mean probability.

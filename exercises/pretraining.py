@@ -183,6 +183,10 @@ ADAMW = Exercise(
       after one step m is a tenth of the gradient: m / (1 - 0.9**t), v / (1 - 0.999**t). (Google's
       own BERT left this out; torch's AdamW does not.)
     | m / (1 - 0.9**t) => m && v / (1 - 0.999**t) => v
+    ✗ m and v are returned as they were corrected for this step.
+      the next step goes on from the averages themselves; corrected anew each time, they would grow.
+      Keep the quotients under other names, m_hat and v_hat, and return m and v.
+    | return weight, m, v => return weight, m_hat, v_hat
     """,
 )
 

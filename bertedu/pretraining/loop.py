@@ -35,7 +35,7 @@ EVERY = Every()
 
 
 def initialize(model: PreTrainingModel, documents: Sequence[EncodedDocument]) -> None:
-    """Give two head starts that shorten the early plateau; both values remain free to learn.
+    """Give two head starts that shorten the early shoulder; both values remain free to learn.
 
     Positions start as small sinusoids, so that neighbors look alike; the output bias starts at the
     log frequency of each word, so that the model need not spend steps on learning it.

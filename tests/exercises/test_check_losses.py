@@ -163,9 +163,16 @@ def exact(loss: Callable[..., Tensor]) -> bool:
     return True
 
 
+def moves_whole_rows(loss: Callable[..., Tensor]) -> bool:
+    logits, labels, selected = EXAMPLE
+    moved = logits + 9 * ~selected.unsqueeze(-1)
+    return torch.equal(loss(moved, labels, selected), loss(logits, labels, selected))
+
+
 @pytest.mark.parametrize(
     ("t", "text"),
     [
+        (moves_whole_rows, "not all of them by the same number: softmax ignores that"),
         (lambda loss: loss(*EXAMPLE).shape == (), "5 of 5 broken losses got past"),
         (lambda loss: abs(float(loss(*EXAMPLE)) - 9) < 1e-3, "refuses every loss, right ones incl"),
         (exact, "use torch.isclose"),

@@ -70,6 +70,13 @@ def in_place(ids: Tensor, chance: Tensor, group: Tensor, words: Tensor) -> Answe
     return torch.where(selected & (group >= 0.8) & (group < 0.9), words, ids), selected
 
 
+def masked_anew(ids: Tensor, chance: Tensor, group: Tensor, words: Tensor) -> Answer:
+    selected = (chance < 0.15) & (ids >= 5)
+    changed = torch.where(selected & (group >= 0.8) & (group < 0.9), words, ids)
+    changed = torch.where(selected & (group < 0.8), 4, ids)
+    return changed, selected
+
+
 def own_draws(ids: Tensor, chance: Tensor, group: Tensor, words: Tensor) -> Answer:
     return right_masking(ids, torch.rand(ids.shape), torch.rand(ids.shape), words)
 
@@ -81,6 +88,8 @@ def first_version(ids: Tensor, chance: Tensor, group: Tensor, words: Tensor) -> 
 
 PLANTED = [
     (wrong_in(select=lambda ids, chance: chance < 0.15), "special tokens can be selected. Small"),
+    (wrong_in(select=lambda ids, chance: (chance < 0.15) & (ids > 5)), "the one with id 5, can"),
+    (masked_anew, "one of the two replacements is lost"),
     (wrong_in(swap=lambda chosen, group: chosen), "80/20/0"),
     (wrong_in(ask=lambda ids, masked, selected: ids != masked), "selected is where ids changed"),
     (in_place, "changes ids in place. "),

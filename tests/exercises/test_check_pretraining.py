@@ -157,6 +157,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("adamw", by_torch(torch.optim.Adam), "this is Adam with L2, which AdamW avoids"),
     ("adamw", written(w="w - lr * step - wd * w"), "decay is not multiplied by rate"),
     ("adamw", written(mh="m", vh="v"), "m and v are not corrected"),
+    ("adamw", written(answer="(w, mh, vh)"), "m and v are returned as they were corrected for"),
     ("adamw", adamw_in_place, "changes m and v in place"),
     ("adamw", written(answer="w"), "return three things: weight, m, v"),
     ("adamw", written(answer="(w.sum(), m, v)"), "weight has shape (); (1,) is wanted here"),
