@@ -109,8 +109,8 @@ TUNED = "fine-tuned" + MEAN
 # Four times the reading, one pre-training of each
 LONG_BOTH, LONG_LEFT = "same-question/no-nsp-long-0", "same-question/mlm-ltr-long-0"
 AGAIN = ("", "-1", "-2")  # three pre-trainings of one recipe; the first run has no number
-# Each at the learning rate that was best for it on dev, of three: size_curves.csv. Foretold of
-# more runs: L4 H256 surely ahead of L4 H128 on both tasks, the other steps undecided.
+# Each at the learning rate that was best for it on dev, of three: size_curves.csv. Predicted in
+# advance of more runs: L4 H256 ahead of L4 H128 on both tasks, the other steps undecided.
 SIZES = {
     "L2 H128": "size-L2H128-2e-3",
     "L4 H128": "size-L4H128-2e-3",
