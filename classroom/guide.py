@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from bertedu.results.files import write_atomically
+from classroom.minutes import LINES_A_MINUTE, exercises_of, lines_of, words_of
 
 HERE = Path(__file__).parent
 GUIDE, PLANS, NOTEBOOKS = HERE / "guide.md", HERE / "plans.toml", HERE.parent / "notebooks"
-WORDS_A_MINUTE = 100  # explained, with questions and waiting for answers; read alone, it is 200
+WORDS_A_MINUTE = 100  # explained, with questions and waiting for answers
 TO_OPEN = 5  # minutes until everybody has the first notebook open
-EXERCISE = re.compile(r"\*\*(\d+)\. [^*]*?\(★[★☆]*, (\d+) minutes?\)")
 HEAD = """
 | notebook | sections | cells | slides | exercises in class | minutes | left for home, minutes |
 |---|---|---|---|---|---|---|"""
@@ -32,6 +32,7 @@ class Section:
     first: int  # cell, counted from 1
     last: int
     words: int
+    lines: int  # of visible code
     slides: int
     exercises: dict[int, int]  # number -> minutes
 
@@ -43,14 +44,14 @@ def sections_of(path: Path) -> dict[str, Section]:
     for number, cell in enumerate(json.loads(path.read_text(encoding="utf-8"))["cells"], start=1):
         text = "".join(cell["source"])
         if cell["cell_type"] == "markdown" and text.startswith("## "):
-            now = found[text.split("\n")[0][3:]] = Section(number, number, 0, 0, {})
+            now = found[text.split("\n")[0][3:]] = Section(number, number, 0, 0, 0, {})
         if now is None:
             continue
         now.last = number
         now.slides += cell["metadata"]["slideshow"]["slide_type"] in ("slide", "subslide")
-        if cell["cell_type"] == "markdown":
-            now.words += len(text.split())
-            now.exercises |= {int(which): int(minutes) for which, minutes in EXERCISE.findall(text)}
+        now.words += words_of(cell)
+        now.lines += lines_of(cell)
+        now.exercises |= exercises_of(cell)
     return found
 
 
@@ -77,8 +78,9 @@ def row_of(step: dict[str, Any]) -> tuple[str, float]:
     asked = step.get("exercises", list(known))
     if not set(asked) <= set(known):
         raise ValueError(f"plans.toml: {path.name} has no exercises {asked} in these sections")
-    words, exercises = sum(part.words for part in parts), sum(known[number] for number in asked)
-    minutes = words / WORDS_A_MINUTE + exercises
+    exercises = sum(known[number] for number in asked)
+    explained = sum(part.words / WORDS_A_MINUTE + part.lines / LINES_A_MINUTE for part in parts)
+    minutes = explained + exercises
     cells = ", ".join(f"{part.first}–{part.last}" for part in parts)
     if not step.get("sections"):
         cells = f"{parts[0].first}–{parts[-1].last}"

@@ -1,5 +1,6 @@
 """The teacher's guide: its tables are those of the notebooks, and its plans fit their minutes."""
 
+import copy
 import json
 import tomllib
 from pathlib import Path
@@ -26,7 +27,7 @@ def test_a_plan_fits_its_minutes_and_fills_them(plan: dict[str, Any]) -> None:
 
 @pytest.fixture
 def lesson(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """A plan of one step, over a notebook with 300 words and two exercises."""
+    """A plan of one step, over a notebook with 300 words, two exercises and 24 lines of code."""
     texts = [
         "# Title",
         "## One\n" + "word " * 98,
@@ -41,6 +42,11 @@ def lesson(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         }
         for text in texts
     ]
+    code = {"cell_type": "code", "source": "x = 1\n\n" * 24, "metadata": {"slideshow": {}}}
+    code["metadata"]["slideshow"]["slide_type"] = "fragment"
+    folded = copy.deepcopy(code)
+    folded["metadata"]["jupyter"] = {"source_hidden": True}
+    cells += [code, folded]
     (tmp_path / "07_some.ipynb").write_text(json.dumps({"cells": cells}), encoding="utf-8")
     monkeypatch.setattr(guide, "NOTEBOOKS", tmp_path)
     return {"minutes": 60, "sessions": [{"steps": [{"notebook": "07"}], "breaks": 10}]}
@@ -48,12 +54,12 @@ def lesson(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 def test_minutes_are_words_and_exercises_and_breaks(lesson: dict[str, Any]) -> None:
     table, minutes = guide.tables_of(lesson)
-    assert minutes == [31]  # 306 words, exercises 12, breaks 10, to open 5: rounded up
-    assert "| all | 2–4 | 2 | 1, 2 | 15 | – |" in table
+    assert minutes == [33]  # 306 words, 24 lines, exercises 12, breaks 10, to open 5: rounded up
+    assert "| all | 2–6 | 2 | 1, 2 | 17 | – |" in table
     lesson["sessions"][0]["steps"][0] |= {"sections": ["Two"], "exercises": []}
     table, minutes = guide.tables_of(lesson)
-    assert minutes == [17]
-    assert "| Two | 4–4 | 1 | – | 1 | 7 |" in table
+    assert minutes == [19]
+    assert "| Two | 4–6 | 1 | – | 3 | 7 |" in table
 
 
 @pytest.mark.parametrize(
