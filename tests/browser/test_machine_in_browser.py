@@ -301,7 +301,7 @@ def test_another_sentence_changes_every_number(walk: Any) -> None:
     assert "york" in title(walk)  # nothing was lost
     hostile = '<img src=x onerror=alert(1)> </script> & " ___'
     walk.fill("input", hostile)
-    assert walk.locator(".trouble").inner_text() == ""
+    assert walk.locator(".trouble").inner_text().startswith("The model cannot read “<”, “>”:")
     assert walk.locator(".bertedu-machine img").count() == 0
     walk.fill("input", "I live in ☃☃ or ___.")
     assert walk.locator(".trouble").inner_text().startswith("The model cannot read “☃☃”: it sees")
