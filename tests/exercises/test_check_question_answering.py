@@ -116,8 +116,8 @@ def careless(found: str, answer: str) -> float:
     [
         ("best_span", two_argmax, "the end can come before the start"),
         ("best_span", lambda s, e, p, _: right_best_span(s, e, p, 99), "answers of any length"),
-        ("best_span", lambda *x: right_best_span(*x[:3], x[3] + 1), "be one token too long"),
-        ("best_span", lambda *x: right_best_span(*x[:3], x[3] - 1), "exactly longest tokens"),
+        ("best_span", lambda s, e, p, n: right_best_span(s, e, p, n + 1), "be one token too long"),
+        ("best_span", lambda s, e, p, n: right_best_span(s, e, p, n - 1), "exactly longest tokens"),
         ("best_span", lambda *x: [float(i) for i in right_best_span(*x)], "first is a float; the"),
         ("best_span", lambda *x: right_best_span(*x)[0], "return two things: first, last"),
         ("best_span", masking, "your function changes start in place"),
