@@ -180,8 +180,11 @@ def test_gradients_are_clipped_before_the_step(monkeypatch: pytest.MonkeyPatch) 
 # --- The loss -----------------------------------------------------------------------------------
 
 
-def test_the_loss_is_the_mean_over_words_plus_the_mean_over_pairs() -> None:
-    model = new_model(replace(CONFIG, dropout=0.0, initializer_range=0.3))
+@pytest.mark.parametrize(("dtype", "rel"), [(torch.float32, 1e-5), (torch.float64, 1e-13)])
+def test_the_loss_is_the_mean_over_words_plus_the_mean_over_pairs(
+    dtype: torch.dtype, rel: float
+) -> None:
+    model = new_model(replace(CONFIG, dropout=0.0, initializer_range=0.3)).to(dtype)
     batch, _ = next(batches(DOCUMENTS, 24, 8, VOCAB, 0))
     loss, scores = pretraining_loss(model, batch)
     every, follows = model(batch.ids, batch.segment_ids, batch.padding_mask)  # (B, S, V)
@@ -196,9 +199,9 @@ def test_the_loss_is_the_mean_over_words_plus_the_mean_over_pairs() -> None:
         pair_losses.append(float(given.logsumexp(0) - given[label]))
         pair_hits.append(int(given.argmax()) == label)
     mlm, nsp = sum(losses) / len(losses), sum(pair_losses) / 8
-    assert loss.item() == pytest.approx(mlm + nsp, rel=1e-5)
+    assert loss.item() == pytest.approx(mlm + nsp, rel=rel)
     expected = [mlm, sum(hits) / len(hits), nsp, sum(pair_hits) / 8]
-    assert scores.tolist() == pytest.approx(expected, rel=1e-5)
+    assert scores.tolist() == pytest.approx(expected, rel=rel)
     assert not scores.requires_grad
 
 
