@@ -13,6 +13,7 @@ from tiny_course import ANSWERS, NAME, WRONG, bertedu, save, stub, tiny
 
 from bertedu.results.files import read_csv
 from classroom import grade as grading
+from classroom import referee
 from classroom.asked import asked_in, course
 from classroom.grade import Limits, by_learner, grade, heard, submissions, watch
 from classroom.referee import sign
@@ -104,6 +105,20 @@ def test_a_submission_gets_copies_of_every_folder_that_it_could_import() -> None
     setup = tomllib.loads(Path(grading.ROOT, "pyproject.toml").read_text(encoding="utf-8"))
     packages = setup["tool"]["setuptools"]["packages"]["find"]["include"]
     assert {f"{name}*" for name in grading.CODE} == {*packages}
+
+
+@pytest.mark.parametrize("place", ["math.isclose", "torch.equal", "copy.deepcopy", "operator.eq"])
+def test_a_judge_whose_tools_are_replaced_is_not_believed(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, said = referee.watched(), list[str]()
+
+    def check(_: object) -> None:
+        said.append("✓ scores: well")
+
+    assert referee.verdict(check, said, None, before) == "✓ scores: well"
+    monkeypatch.setattr(place, lambda *_, **__: True)
+    assert f"has replaced {place}," in referee.verdict(check, said, None, before)
 
 
 @pytest.mark.nightly

@@ -20,13 +20,14 @@ from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.model.embeddings import sinusoidal_positions
-from bertedu.model.weight_files import CheckpointError, load_tensors
+from bertedu.model.weight_files import CheckpointError, load_tensors, save_tensors
 from bertedu.pretraining import loop, objective, watching
 from bertedu.pretraining.batches import Position, batches, fixed_batches
 from bertedu.pretraining.loop import Every, initialize, make_optimizer, train
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.objective import pretraining_loss
 from bertedu.pretraining.recipe import Phase, Recipe
+from bertedu.pretraining.run_folder import alone_in
 from bertedu.pretraining.state import State, load_state, save_state
 from bertedu.pretraining.watching import TrainingDiverged
 from bertedu.results.files import FileError
@@ -580,6 +581,19 @@ def test_a_state_of_another_recipe_or_model_is_refused(tmp_path: Path) -> None:
             run(path, True, new_model(replace(CONFIG, num_hidden_layers=layers)))
     with pytest.raises(CheckpointError, match="another model"):
         run(path, True, new_model(replace(CONFIG, vocab_size=41)))
+    tensors, metadata = load_tensors(path)
+    weights = {name: tensor for name, tensor in tensors.items() if name.startswith("weight/")}
+    save_tensors(weights, path, metadata)
+    with pytest.raises(CheckpointError, match=r"another model.*step/"):
+        run(path, True)
+
+
+def test_a_run_that_is_refused_leaves_no_empty_folder(tmp_path: Path) -> None:
+    (tmp_path / "before").mkdir()
+    for out in (tmp_path / "a" / "b" / "c", tmp_path / "before" / "b" / "c"):
+        with pytest.raises(ValueError, match="refused"), alone_in(out):
+            raise ValueError("refused")
+    assert [*tmp_path.rglob("*")] == [tmp_path / "before"]
 
 
 def test_a_broken_state_is_refused(tmp_path: Path) -> None:
