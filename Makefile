@@ -50,6 +50,10 @@ define install
 	  echo "env: bertedu needs Python 3.11 or newer, and '$(PYTHON)' is missing or older."; \
 	  echo "     Install one (python.org, apt, brew), then name it: make $(or $(MAKECMDGOALS),env) PYTHON=python3.12"; \
 	  exit 1; fi; \
+	if [ "$$(uname -sm)" = "Darwin x86_64" ]; then \
+	  echo "env: this is a Mac with an Intel processor. PyTorch's last version for it is 2.2.2, too old for bertedu."; \
+	  echo "     Linux in a container on this Mac will do: README.md, \"In a container\"."; \
+	  exit 1; fi; \
 	if [ -n "$(VENV)" ] && ! $(PYTHON) -c 'import venv, ensurepip' 2>/dev/null; then \
 	  echo "env: '$(PYTHON)' cannot make environments: its modules venv and ensurepip are missing."; \
 	  echo "     Debian, Ubuntu: sudo apt install python3-venv. Or use conda: see README.md."; \

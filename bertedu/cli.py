@@ -63,6 +63,7 @@ app.add_typer(classroom)  # progress, grade, nbgrader, quiz
 
 Table = Annotated[Path, Option(help="CSV file to write.")]
 Results = Annotated[Path, Option(help="Folder of the record.")]
+Device = Annotated[str | None, Option(help="cuda, mps or cpu; none: the best.")]
 
 
 def write_table(out: Path, rows: Sequence[Row], line: str, said: Sequence[Row] = ()) -> None:
@@ -156,6 +157,10 @@ def vocabulary(
 
 # the longer options of `pretrain`
 PreConfig = Annotated[str | None, Option(help="tiny, mini, small, medium, base, large, L4H128…")]
+PreCorpus = Annotated[
+    list[str] | None,
+    Option(help="A corpus, a folder of texts, or a file with blank lines between texts."),
+]
 PreLearningRate = Annotated[float | None, Option(help="Highest learning rate; none: 0.001.")]
 PreKeepEvery = Annotated[int | None, Option(help="Keep the weights of every so many steps.", min=1)]
 PreStopAt = Annotated[int | None, Option(help="Stop after this step; --resume goes on.", min=1)]
@@ -168,14 +173,12 @@ def pretrain(
     config: PreConfig = None,
     steps: Annotated[int | None, Option(help="How many steps to train.", min=1)] = None,
     minutes: Annotated[float | None, Option(help="Or: about how many minutes.")] = None,
-    corpus: Annotated[
-        list[str] | None, Option(help="A corpus, a text file, or a folder; repeatable.")
-    ] = None,
+    corpus: PreCorpus = None,
     resume: Annotated[bool, Option("--resume", help="Go on where a run stopped.")] = False,
     seed: Annotated[int | None, Option(help="Source of all chance; none: 0.")] = None,
     learning_rate: PreLearningRate = None,
     dropout: Annotated[float, Option(help="The paper's 0.1 pays in long runs only.")] = 0.0,
-    device: Annotated[str | None, Option(help="cuda, mps or cpu; none: the best.")] = None,
+    device: Device = None,
     bfloat16: Annotated[
         bool | None, Option(help="16-bit products; none: 32 bits, or as the run began.")
     ] = None,
@@ -330,6 +333,7 @@ def finetune(
     out: FineOut = None,
     results: Results = Path("data/results"),
     again: Annotated[bool, Option("--again", help="Run what is recorded, too.")] = False,
+    device: Device = None,
     threads: Annotated[int | None, Option(help="CPU threads; none: 1.", min=1)] = None,
 ) -> None:
     """Fine-tune a model on tasks, with baselines beside it, and write down every run.
@@ -345,6 +349,7 @@ def finetune(
     from bertedu.finetuning.tasks import load_task
     from bertedu.finetuning.training import Hyperparameters
     from bertedu.pretraining.options import check_number
+    from bertedu.results.files import check_writable
 
     if threads:
         torch.set_num_threads(threads)
@@ -356,11 +361,13 @@ def finetune(
         raise BadParameter(f"--out names a folder, and {out} is a file")
     check_number("--learning-rate", learning_rate)
     check_number("--dropout", dropout)
-    setup = Setup(model, method, examples)
+    setup = Setup(model, method, examples, device)
     rate = setup.rates[1] if learning_rate is None else learning_rate
     recipe = Hyperparameters(rate, batch_size, epochs, dropout=dropout)
     book = RunRecord(results)
     loaded = [load_task(name) for name in tasks]  # a wrong name shows before any work
+    for folder in filter(None, (results, out)):  # and so does a folder that takes no model
+        check_writable(folder)
     for task, splits in loaded:
         made = run_task(
             task, splits, setup, recipe, range(seeds), book, grid, again, echo, bool(out)
@@ -456,18 +463,6 @@ def ablate(
         if row["grid"] in chosen:
             echo(f"{row['task']:<13}{row['variant']:<32}{_mean(row)}")
     echo(f"written: {results / 'ablations.csv'}")
-
-
-@app.command()
-def shrink(
-    state: Annotated[Path, Argument(help="The state of an unfinished run.")],
-    out: Annotated[Path, Argument(help="File for the copy, in 16 bits a number.")],
-) -> None:
-    """Halve a training state, to pass it on; what goes on from it is near, not equal."""
-    from bertedu.pretraining.state import shrink_state
-
-    shrink_state(state, out)
-    echo(f"written: {out}, {_megabytes(out.stat().st_size)}")
 
 
 @app.command()

@@ -214,6 +214,28 @@ def test_names_that_are_wrong_show_before_any_work(tmp_path: Path, checkpoint: P
     assert not results.exists()
 
 
+def test_a_device_or_a_folder_that_cannot_be_used_shows_before_training(
+    tmp_path: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("I am no folder")
+    monkeypatch.setattr(running, "run_once", lambda *_, **__: pytest.fail("trained for nothing"))
+    for option in ("--out", "--results"):
+        below = tmp_path / "file" / "below"
+        assert_refused(finetune(tmp_path, checkpoint, option, below), f"cannot write to {below}: N")
+    abacus = finetune(tmp_path, checkpoint, "--device", "abacus")
+    assert_refused(abacus, "device 'abacus' cannot be used here")
+
+
+def test_a_run_is_on_the_device_asked_for_and_its_row_says_so(
+    tmp_path: Path, checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # the default would be CUDA
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "none")
+    result = finetune(tmp_path, checkpoint, "--device", "cpu", "--seeds", 1)
+    assert result.exit_code == 0, result.output
+    assert scored(tmp_path)[0]["device"].startswith("cpu ")
+
+
 def test_a_checkpoint_that_is_missing_or_of_the_wrong_kind(
     tmp_path: Path, checkpoint: Path
 ) -> None:

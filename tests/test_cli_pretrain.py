@@ -843,27 +843,34 @@ def test_minutes_end_in_time(corpus: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("corpus")
-def test_a_small_text_trains_without_held_out_documents(tmp_path: Path) -> None:
-    """Of a dozen documents one may be held out, which alone makes no pair."""
-    folder = tmp_path / "texts"
+def test_a_small_text_is_all_trained_on_and_says_so(tmp_path: Path) -> None:
+    """Of a few documents dev may get one, or the only one: "Guitar" would be held out."""
+    folder, book = tmp_path / "texts", tmp_path / "Guitar.txt"
     folder.mkdir()
-    for title in ("Seoul", "한국", "1", "2", "3", "Guitar"):  # Guitar is in dev
-        text = " ".join(f"Sentence {i} of {title} is short." for i in range(150))
+    texts = [" ".join(f"Sentence {i} of {n} is short." for i in range(150)) for n in range(3)]
+    for title, text in zip(("Seoul", "한국", "Guitar"), texts, strict=True):
         (folder / f"{title}.txt").write_text(text, encoding="utf-8")
-    result = invoke(folder, tmp_path / "run", "--steps", 2, "--save-every", 1)
-    assert result.exit_code == 0, result.output
-    assert "too few held-out documents" in result.output
-    curve = json.loads((tmp_path / "run" / "training.json").read_text())["curve"]
-    assert "dev_mlm_loss" not in curve[-1]
 
+    def trained(where: Path, *more: object) -> str:
+        out = tmp_path / "runs" / str(len(runs))
+        runs.append(out)
+        result = invoke(where, out, "--steps", 2, *more)
+        assert result.exit_code == 0, result.output
+        assert f"{where} has fewer than 40 documents: none is held out" in result.output
+        assert "too few held-out documents" in result.output
+        assert "dev_mlm_loss" not in json.loads((out / "training.json").read_text())["curve"][-1]
+        return result.output
 
-@pytest.mark.usefixtures("corpus")
-def test_too_little_text_says_how_to_go_on(tmp_path: Path) -> None:
-    book = tmp_path / "book.txt"
-    book.write_text("One sentence. And another one. " * 40, encoding="utf-8")
+    runs: list[Path] = []
+    assert "encoding 3 train documents" in trained(folder)
+    book.write_text("\n\n".join(texts), encoding="utf-8")
+    assert "encoding 3 train documents" in trained(book)
+    book.write_text("\n".join(texts), encoding="utf-8")
+    for variant in ("no-nsp", "ltr", "elmo"):
+        assert "encoding 1 train documents" in trained(book, "--variant", variant)
     message = refused(book, tmp_path / "run", "--steps", 2)
-    assert "source 'book.txt' has one document" in message
-    assert "several files" in message
+    assert "source 'Guitar.txt' has one document" in message
+    assert "a blank line between its chapters" in message
 
 
 @pytest.mark.usefixtures("small")

@@ -13,7 +13,7 @@ from bertedu.finetuning.kinds import Answer, Classification, Kind, MultipleChoic
 from bertedu.finetuning.question_answering import QuestionAnswering
 from bertedu.finetuning.tagging import Tagging
 from bertedu.finetuning.training import History, Hyperparameters, TaskModel, finetune, score_items
-from bertedu.model.device import default_device
+from bertedu.model.device import device_named
 from bertedu.model.features import READS, MeanFeatures
 from bertedu.model.loading import is_published
 
@@ -54,9 +54,11 @@ class Setup:
     model: str
     method: str = "fine-tuned"
     train_examples: int | None = None  # none: all
+    device: str | None = None  # none: the best
 
     def __post_init__(self) -> None:
-        """Refuse a method that is none."""
+        """Refuse a method that is none, and a device that is not here."""
+        device_named(self.device)
         if self.method not in METHODS:
             raise TaskError(f"no method {self.method!r}: choose one of {', '.join(METHODS)}")
         if self.train_examples is not None and self.train_examples < 1:
@@ -111,7 +113,7 @@ def run_once(
     Raises TaskError if the examples cannot be encoded, CheckpointError or SourceError if the
     encoder cannot be loaded, and FineTuningDiverged if the loss became NaN.
     """
-    device = default_device()
+    device = device_named(setup.device)
     encoder, tokenizer = load_encoder(setup.model, recipe.dropout, setup.untrained, recipe.seed)
     kind = kind or make_kind(task, splits)
     splits = splits | {"train": splits["train"][: setup.train_examples]}

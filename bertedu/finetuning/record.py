@@ -12,7 +12,7 @@ from bertedu.finetuning.examples import Splits, Task, TaskError
 from bertedu.finetuning.finetune import Run, Setup, make_kind
 from bertedu.finetuning.kinds import Answer, Kind, Outcomes
 from bertedu.finetuning.training import Hyperparameters
-from bertedu.model.device import default_device
+from bertedu.model.device import device_named
 from bertedu.results.files import Row, read_csv, write_csv
 from bertedu.results.origin import origin
 
@@ -59,6 +59,7 @@ class RunRecord:
         row = _key(task, setup, recipe) | {"purpose": purpose, "metric": task.metric}
         row |= {"dev": round(max(history.dev), 5), "best_epoch": history.best_epoch}
         row |= {"seconds": round(history.seconds, 1), "bfloat16": run.bfloat16}
+        more = (more or {}) | origin(device_named(setup.device))
         return self._write(task, splits, row, run.model.kind, run.answers.get("test"), more)
 
     def add_baselines(
@@ -76,7 +77,8 @@ class RunRecord:
             dev = kind.metrics(kind.outcomes(splits["dev"], answers["dev"]))[task.metric]
             new: Row = dict.fromkeys(KEY, "") | key | {"method": "baseline", "purpose": "score"}
             new |= {"metric": task.metric, "dev": round(dev, 5)}
-            rows.append(self._write(task, splits, new, kind, answers["test"]))
+            more = origin(device_named(None))
+            rows.append(self._write(task, splits, new, kind, answers["test"], more))
         return rows
 
     def other_recipes(self, task: Task, setup: Setup, recipe: Hyperparameters) -> list[Row]:
@@ -129,14 +131,14 @@ class RunRecord:
         row: Row,
         kind: Kind,
         answers: list[Answer] | None,
-        more: Row | None = None,
+        more: Row,
     ) -> Row:
         outcomes = None if answers is None else kind.outcomes(splits["test"], answers)
         if outcomes is not None:
             scores = kind.metrics(outcomes)
             row["test"] = round(scores.pop(task.metric), 5)
             row |= {f"test_{name}": round(score, 5) for name, score in scores.items()}
-        row |= (more or {}) | origin(default_device()) | {"threads": torch.get_num_threads()}
+        row |= more | {"threads": torch.get_num_threads()}
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._lock:
             if outcomes is not None:  # first: a run that has a row is not run again

@@ -5,6 +5,7 @@ beside them `transformers` opens it as it is.
 """
 
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from bertedu.model.weight_files import (
 
 AnyModel = BertForPreTraining | Bert | ElmoForPreTraining
 Names = tuple[str, ...]
+_LAYER = re.compile(r"bert\.encoder\.layer\.(\d+)\.")
 # what an author may leave out as a whole: how its names begin, and what a reader calls it
 _HEADS = {
     "cls.predictions.": "masked-word head",
@@ -134,6 +136,12 @@ def load_weights(
     prefix = "" if isinstance(model, BertForPreTraining) else "bert."
     names = {own_name: hugging_face_name(prefix + own_name) for own_name in state}
     decoder = names.pop(DECODER, "")
+    layers = {int(found[1]) for name in tensors if (found := _LAYER.match(name))}
+    wanted = model.config.num_hidden_layers
+    if layers and len(layers) != wanted:
+        raise CheckpointError(
+            f"{origin}: num_hidden_layers is {wanted} in the config, and the file has {len(layers)}"
+        )
     absent = []
     for part in _HEADS:
         inside = [name for name in names.values() if name.startswith(part)]

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -24,12 +25,15 @@ _TABLES = table_beside(__file__)
 # old files call scale and shift of a layer norm gamma and beta
 _OLD_NAMES = ((r"LayerNorm\.gamma$", "LayerNorm.weight"), (r"LayerNorm\.beta$", "LayerNorm.bias"))
 _SIZES = tuple(f.name for f in fields(BertConfig) if f.name not in ("dropout", "direction", "norm"))
+_DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 _OLD_SIZES = {"layer_norm_eps": 1e-12, "initializer_range": 0.02}  # not in the first configs
 # settings of `transformers` that would make other numbers of the same weights
-_MUST_BE = {
-    "hidden_act": ("gelu", "only gelu is known"),
-    "position_embedding_type": ("absolute", "it must be 'absolute', a vector for each place"),
-    "quantization_config": (None, "quantized weights are rounded: get the float ones"),
+_MUST_BE: dict[str, tuple[list[Any], str]] = {
+    "hidden_act": (["gelu"], "only gelu is known"),
+    "position_embedding_type": (["absolute"], "it must be 'absolute', a vector for each place"),
+    "quantization_config": ([None], "quantized weights are rounded: get the float ones"),
+    "add_cross_attention": ([False, None], "here no layer reads the states of another model"),
+    "pruned_heads": ([{}, None], "here every layer has all its heads"),
 }
 
 
@@ -74,10 +78,10 @@ def hugging_face_config(config: BertConfig) -> dict[str, Any]:
         "model_type": "bert",
         "hidden_act": "gelu",
         "pad_token_id": 0,
-        "hidden_dropout_prob": config.dropout,
-        "attention_probs_dropout_prob": config.dropout,
+        **dict.fromkeys(_DROPOUTS, config.dropout),
         **{name: getattr(config, name) for name in _SIZES},
         "is_decoder": config.direction == "left-to-right",  # else `transformers` looks ahead
+        "attn_implementation": "eager",  # the quicker ones give no attention weights, nor a warning
         "bertedu": {"direction": config.direction, "norm": config.norm},
     }
 
@@ -100,19 +104,27 @@ def read_config(folder: Path, kinds: Collection[str] = ("bert",)) -> BertConfig:
         )
     values = _OLD_SIZES | values
     for name, (wanted, why) in _MUST_BE.items():
-        if values.get(name, wanted) != wanted:
+        if name in values and values[name] not in wanted:
             raise CheckpointError(f"{path}: {name} is {values[name]!r}; {why}")
     for name in _OLD_SIZES:
         size = values[name]
         if type(size) not in (int, float) or not 0 < size < math.inf:
             raise CheckpointError(f"{path}: {name} is {size!r}; it must be a number above 0")
-    one_way: Direction = "left-to-right" if values.get("is_decoder") else "bidirectional"
+    dropout, of_attention = (values.get(name, 0.1) for name in _DROPOUTS)
+    if dropout != of_attention:
+        warnings.warn(
+            f"{path}: attention weights are dropped at the rate {of_attention}, all else at "
+            f"{dropout}. Here one rate is for both: if this model is trained, it is {dropout}.",
+            stacklevel=2,
+        )
     own = values.get("bertedu") or {}
+    # `transformers` may have written is_decoder anew beside the block that we wrote: it is obeyed
+    one_way: Direction | None = "left-to-right" if values.get("is_decoder") else None
     try:
         return BertConfig(
             **{name: values[name] for name in _SIZES},
-            dropout=values.get("hidden_dropout_prob", 0.1),
-            direction=own.get("direction", one_way),
+            dropout=dropout,
+            direction=one_way or own.get("direction", "bidirectional"),
             norm=own.get("norm", "post"),
         )
     except KeyError as error:

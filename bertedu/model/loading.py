@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 from tokenizers import Tokenizer, normalizers
 
 from bertedu.model.checkpoints import AnyModel, Names, load_model
-from bertedu.model.weight_files import CheckpointError, only_a_pickle
-from bertedu.text.fast_tokenizer import bert_tokenizer
+from bertedu.model.weight_files import SHARDS, CheckpointError, no_weights
+from bertedu.text.fast_tokenizer import bert_tokenizer, read_lines
 from bertedu.text.sources import read, shipped
-from bertedu.text.tokenization import SPECIAL_TOKENS
+from bertedu.text.tokenization import SPECIAL_TOKENS, check_no_repeats
 
 PUBLISHED = ("minilm", "bert-tiny")  # sources that hold the weights of others
 ENCODERS_ALONE = ("minilm",)  # of these, those without a head: known before they are fetched
 _ON_THE_HUB = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")  # owner/name
 _WANTED = (  # of a repository; never a pickle, never code
-    *("config.json", "model.safetensors"),
+    *("config.json", "model.safetensors", SHARDS),
     *("tokenizer.json", "tokenizer_config.json", "vocab.txt"),
 )
 _NORMALIZER = {  # settings of the normalizer: as `transformers` and as `tokenizers` call them
@@ -143,12 +143,13 @@ def _read_vocabulary(folder: Path, settings: dict[str, Any]) -> Tokenizer:
     if kind not in ("BertTokenizer", "BertTokenizerFast", "PreTrainedTokenizerFast"):
         raise ValueError(f"its words are cut by a {kind}, not by WordPiece alone")
     try:
-        lines = (folder / "vocab.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        lines = read_lines(folder / "vocab.txt")
     except FileNotFoundError:
         raise ValueError("there is neither a tokenizer.json nor a vocab.txt") from None
     lost = [token for token in SPECIAL_TOKENS if token not in lines]
     if lost:
         raise ValueError(f"vocab.txt has no {' and no '.join(lost)}")
+    check_no_repeats(lines, "vocab.txt")
     return bert_tokenizer(lines)
 
 
@@ -187,5 +188,5 @@ def download(name: str) -> Path:
             f"fetch it by hand: `hf download {name} --local-dir FOLDER`, then load that folder"
         ) from None
     if not (folder / "model.safetensors").is_file():
-        raise CheckpointError(only_a_pickle(name, "pytorch_model.bin, it seems"))
+        raise no_weights(folder / "model.safetensors", name, "pytorch_model.bin, it seems")
     return folder

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from bertedu.results.files import FileError, replacing
 
+SHARDS = "model.safetensors.index.json"  # beside weights in several files
+
 
 class CheckpointError(FileError):
     """A file that is not a checkpoint of this model; the message says which, why and what to do."""
@@ -54,10 +56,7 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     Raises CheckpointError if the file is missing, cut short, or not safetensors.
     """
     if not path.is_file():
-        pickles = sorted(path.parent.glob("*.bin"))
-        if pickles:
-            raise CheckpointError(only_a_pickle(str(path.parent), pickles[0].name))
-        raise CheckpointError(f"there is no file {path}")
+        raise no_weights(path, str(path.parent))
     try:
         with safe_open(path, framework="pt") as file:
             names = list(file.keys())
@@ -68,13 +67,21 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         ) from None
 
 
-def only_a_pickle(origin: str, name: str) -> str:
-    """Say why a pickle is not opened, and what to do."""
-    return (
-        f"{origin} has no model.safetensors, only a pickle ({name}). A pickle is a program: it may "
-        "do anything on this machine while it is opened, so bertedu opens none. Look on the Hub "
-        "for the same model with safetensors (copies; pull requests by the bot SFconvertbot). If "
-        "you trust its author, convert it once yourself: transformers.AutoModelForPreTraining"
+def no_weights(path: Path, origin: str, pickle: str = "") -> CheckpointError:
+    """Return the error for a file that is not there; it may lie there in another form."""
+    if (path.parent / SHARDS).is_file():
+        return CheckpointError(
+            f"{origin} is sharded: its weights are cut into several files, which {SHARDS} lists. "
+            "Join them once: transformers.AutoModelForPreTraining.from_pretrained(OLD)"
+            ".save_pretrained(NEW, max_shard_size='50GB'), and the same with AutoTokenizer"
+        )
+    if not (pickle := pickle or next((p.name for p in sorted(path.parent.glob("*.bin"))), "")):
+        return CheckpointError(f"there is no file {path}")
+    return CheckpointError(
+        f"{origin} has no model.safetensors, only a pickle ({pickle}). A pickle is a program: it "
+        "may do anything on this machine while it is opened, so bertedu opens none. Look on the "
+        "Hub for the same model with safetensors (copies; pull requests by the bot SFconvertbot). "
+        "If you trust its author, convert it once yourself: transformers.AutoModelForPreTraining"
         ".from_pretrained(OLD).save_pretrained(NEW), and the same with AutoTokenizer"
     )
 

@@ -91,6 +91,7 @@ def batches(
     direction: Direction = "bidirectional",
     masking: tuple[float, float] = PAPER,
     question: Question | None = None,
+    next_sentence: bool = True,
 ) -> Iterator[tuple[Batch, Position]]:
     """Yield batches without end, and after each the position of the next one.
 
@@ -99,18 +100,20 @@ def batches(
     for "masked" words, a one-way model has the batches of the bidirectional model; asked for "some
     next", it predicts at ``mask_rate`` of the places. Every epoch draws its pairs and masks anew
     (dynamic masking). ``masking``: of the selected tokens, the share of
-    `[MASK]` and that of random words. Raises ValueError if the documents do not fill one batch.
+    `[MASK]` and that of random words. Without ``next_sentence`` a document may be the only one of
+    its source. Raises ValueError if the documents do not fill one batch.
     """
     epoch, index = (start.epoch, start.index) if start else (0, 0)
     while True:
         rng = np.random.default_rng([seed, epoch])
         here = documents(epoch) if callable(documents) else documents
-        packed = pack_pairs(list(make_pairs(here, length, rng)), length, rng)
+        pairs = list(make_pairs(here, length, rng, next_sentence))
+        packed = pack_pairs(pairs, length, rng)
         count = len(packed.sizes) // batch_size
         if not count:
             raise ValueError(
                 f"{len(packed.sizes)} pairs do not fill one batch of {batch_size}: "
-                "use a smaller batch, or more text"
+                "use a smaller batch, or more text (a document of one sentence makes no pair)"
             )
         while index < count:
             rows = slice(index * batch_size, (index + 1) * batch_size)

@@ -83,6 +83,7 @@ def stream_of(
             config.direction,
             recipe.masking,
             recipe.question,
+            recipe.next_sentence,
         ):
             yield batch
             if recipe.phase_at(state.step) != index:

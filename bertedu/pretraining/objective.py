@@ -29,8 +29,8 @@ def pretraining_loss(
     mlm, right = (torch.stack(values).mean() for values in zip(*words, strict=True))
     nsp = ordered = torch.zeros_like(mlm)
     if follows is not None:
-        nsp = F.cross_entropy(follows.float(), batch.next_labels)
-        ordered = (follows.argmax(-1) == batch.next_labels).float().mean()
+        nsp = F.cross_entropy(follows.to(mlm.dtype), batch.next_labels)
+        ordered = (follows.argmax(-1) == batch.next_labels).to(mlm.dtype).mean()
     mlm, right = mlm * weights[0], right * weights[0]
     nsp, ordered = nsp * weights[1], ordered * weights[1]
     loss = mlm + nsp if next_sentence else mlm

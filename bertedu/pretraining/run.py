@@ -14,7 +14,7 @@ import torch
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import load_checkpoint, save_checkpoint
 from bertedu.model.config import BertConfig
-from bertedu.model.device import default_device
+from bertedu.model.device import device_named
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.model.hugging_face import read_config
 from bertedu.model.weight_files import CheckpointError
@@ -63,7 +63,7 @@ def _pretrain(options: PreTrainingOptions, say: Say) -> State:
     resuming = _is_resumed(options)
     path = out / RUN_FILE  # what an unfinished run wrote down when it began
     started = json.loads(path.read_text(encoding="utf-8")) if resuming and path.exists() else {}
-    device, bfloat16 = _device(options.device), options.bfloat16
+    device, bfloat16 = device_named(options.device), options.bfloat16
     if bfloat16 is None:  # a resumed run goes on as it began
         bfloat16 = bool(started.get("bfloat16"))
     before = None if options.init is None else run_folder.record_before(options.init)
@@ -153,17 +153,6 @@ def _is_resumed(options: PreTrainingOptions) -> bool:
     if options.minutes is not None and processes.count() > 1:
         raise ValueError("with several processes use --steps: --minutes cannot time them")
     return unfinished
-
-
-def _device(name: str | None) -> torch.device:
-    """Return the device to compute on; raise ValueError if it cannot be used here."""
-    if name is None:
-        return default_device()
-    try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:  # torch raises either
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"device {name!r} cannot be used here: {reason}") from None
 
 
 def _config(options: PreTrainingOptions) -> BertConfig:

@@ -80,17 +80,6 @@ def load_state(
     return State(**{**values, "position": Position(**values["position"])})
 
 
-def shrink_state(path: Path, out: Path) -> None:
-    """Copy a state with 16 bits a number, half the size; what follows it is near, not equal."""
-    tensors, metadata = load_tensors(path)
-    kinds = {"weight": torch.float16, "exp_avg": torch.bfloat16, "exp_avg_sq": torch.bfloat16}
-    small = {
-        name: tensor.to(kinds.get(name.partition("/")[0], tensor.dtype))
-        for name, tensor in tensors.items()
-    }
-    save_tensors(small, out, metadata)
-
-
 @contextmanager
 def interrupt_between_steps() -> Iterator[threading.Event]:
     """Let Ctrl-C set a flag, so that no step is left half done; a second Ctrl-C stops at once."""

@@ -5,21 +5,32 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from bertedu.pretraining.next_sentence import EncodedDocument, encode_documents
-from bertedu.text.corpus import DEFAULT_CORPORA, by_split, load_documents
+from bertedu.text.corpus import DEFAULT_CORPORA, SPLITS, Document, by_split, load_documents
 from bertedu.text.fast_tokenizer import load_tokenizer
 from bertedu.text.streaming import DocumentStream
 
 Say = Callable[[str], None]  # print, or what is quieter
+FEWEST = 40  # documents of a corpus before some are held out: of fewer, training may be left none
 
 
 def load_splits(
     corpora: Sequence[str] = DEFAULT_CORPORA, say: Say = print
 ) -> dict[str, list[EncodedDocument]]:
-    """Read corpora, cut them into sentences and word pieces: documents by split."""
+    """Read corpora, cut them into sentences and word pieces: documents by split.
+
+    A corpus of fewer than `FEWEST` documents is for training as a whole.
+    """
     tokenizer = load_tokenizer()
-    documents = (document for corpus in corpora for document in load_documents(corpus))
+    parts: dict[str, list[Document]] = {split: [] for split in SPLITS}
+    for corpus in corpora:
+        documents = load_documents(corpus)
+        few = len(documents) < FEWEST
+        if few:
+            say(f"{corpus} has fewer than {FEWEST} documents: none is held out, all are trained on")
+        for split, members in ({"train": documents} if few else by_split(documents)).items():
+            parts[split] += members
     splits = {}
-    for split, members in by_split(documents).items():
+    for split, members in parts.items():
         say(f"encoding {len(members):,} {split} documents")
         splits[split] = encode_documents(members, tokenizer)
     return splits

@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from safetensors import SafetensorError
@@ -34,6 +35,17 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):  # gone already if all went well
             part.unlink()
+
+
+def check_writable(folder: Path) -> None:
+    """Make a folder, if it is not there; raise FileError if no file can be written to it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise FileError(f"cannot write to {folder}: {reason}; choose another folder") from None
 
 
 def write_atomically(path: Path, content: str) -> None:

@@ -119,6 +119,20 @@ def test_a_submission_gets_copies_of_every_folder_that_it_could_import() -> None
     assert {f"{name}*" for name in grading.CODE} == {*packages}
 
 
+@pytest.mark.parametrize("place", ["math.isclose", "torch.equal", "copy.deepcopy", "operator.eq"])
+def test_a_judge_whose_tools_are_replaced_is_not_believed(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, said = referee.watched(), list[str]()
+
+    def check(_: object) -> None:
+        said.append("✓ scores: well")
+
+    assert referee.verdict(check, said, None, before) == "✓ scores: well"
+    monkeypatch.setattr(place, lambda *_, **__: True)
+    assert f"has replaced {place}," in referee.verdict(check, said, None, before)
+
+
 @pytest.mark.nightly
 def test_nothing_that_a_submission_does_harms_others_or_the_course(
     tiny_course: Path, tmp_path: Path

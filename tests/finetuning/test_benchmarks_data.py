@@ -272,6 +272,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Serve:
             return None
 
     monkeypatch.setattr("huggingface_hub.get_session", Session)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)  # the shell may say otherwise
 
     def put(name: str, features: Any = None, **splits: list[Any]) -> Splits:
         features = features or FEATURES[name]
@@ -533,6 +534,7 @@ def test_without_a_network_it_fails_soon_and_says_what_to_carry_over(
 
     monkeypatch.setattr("huggingface_hub.get_session", Session)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
     began = time.perf_counter()
     with pytest.raises(TaskError) as caught:
         benchmark("swag").load()

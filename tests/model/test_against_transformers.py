@@ -27,7 +27,7 @@ def pair(config: BertConfig, large: bool) -> tuple[BertForPreTraining, torch.nn.
     """Make theirs at random, load it into ours."""
     torch.manual_seed(7)
     theirs = transformers.BertForPreTraining(
-        transformers.BertConfig(**hugging_face_config(config), attn_implementation="eager")
+        transformers.BertConfig(**hugging_face_config(config))
     ).eval()
     if large:  # no bias is 0 and no scale is 1 any more
         shake(theirs)

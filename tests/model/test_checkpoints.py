@@ -375,6 +375,8 @@ def test_a_config_that_is_none(saved: Path, content: bytes, message: str) -> Non
             "position_embedding_type is 'relative_key'; it must be 'absolute'",
         ),
         ({"quantization_config": {"bits": 8}}, "quantized weights are rounded"),
+        ({"add_cross_attention": True}, "no layer reads the states of another model"),
+        ({"pruned_heads": {"0": [1]}}, "every layer has all its heads"),
         *(
             ({"layer_norm_eps": wrong}, "layer_norm_eps is .*; it must be a number above 0")
             for wrong in (None, "1e-12", 0, -1e-12, float("nan"), float("inf"), True)

@@ -202,6 +202,45 @@ def test_a_decoder_of_its_own_is_refused(tmp_path: Path) -> None:
 
 
 @torch.no_grad()
+def test_a_decoder_beside_our_own_block_is_obeyed_as_by_transformers(tmp_path: Path) -> None:
+    make(tmp_path, "BertModel")
+    change_config(tmp_path, is_decoder=True, bertedu={"direction": "bidirectional"})
+    model = find_model(tmp_path).model
+    assert isinstance(model, Bert)
+    assert model.config.direction == "left-to-right"
+    ids, segments, padding = rows()
+    theirs = transformers.AutoModel.from_pretrained(tmp_path)
+    expected = theirs(**named(ids, segments, padding)).last_hidden_state
+    assert_same(model(ids, segments, padding).last[padding], expected[padding])
+
+
+def test_two_dropout_rates_are_told(tmp_path: Path) -> None:
+    make(tmp_path, "BertModel", attention_probs_dropout_prob=0.0)
+    with pytest.warns(UserWarning, match=r"rate 0\.0, all else at 0\.3.*if .* trained, it is 0\.3"):
+        assert find_model(tmp_path).model.config.dropout == 0.3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: "\ufeff" + text, r"vocab\.txt begins with a byte order mark"),
+        (
+            lambda text: text.replace("dog\n", "the\n", 1),
+            r"vocab\.txt lists 'the' twice, in lines 7 and 9",
+        ),
+    ],
+)
+def test_an_odd_line_of_a_vocabulary_is_named(
+    tmp_path: Path, change: Callable[[str], str], message: str
+) -> None:
+    make(tmp_path, "BertModel")
+    path = tmp_path / "vocab.txt"
+    path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=message):
+        find_model(tmp_path)
+
+
+@torch.no_grad()
 def test_names_of_old_files(tmp_path: Path) -> None:
     theirs = make(tmp_path, "BertForPreTraining")
     change_config(tmp_path, model_type=None)
@@ -402,9 +441,12 @@ def test_an_encoder_in_transformers_and_back(tmp_path: Path, tokenizer: Tokenize
     )
     assert type(theirs).__name__ == "BertModel"
     assert not any(told.values()), told
-    output, expected = model(*rows()), theirs(**named(*rows()))
+    output = model(*rows(), return_attention=True)
+    expected = theirs(**named(*rows()), output_attentions=True)
     assert_same(output.last, expected.last_hidden_state)
     assert_same(output.pooled, expected.pooler_output)
+    for weights, their_weights in zip(output.attention, expected.attentions, strict=True):
+        assert_same(weights, their_weights)
     back, _, absent, unused = find_model(tmp_path / "out")
     assert isinstance(back, Bert)
     assert (absent, unused) == ((), ())
@@ -521,6 +563,21 @@ def test_a_model_of_the_hub_that_is_only_a_pickle(hub: Path) -> None:
     (hub / "model.safetensors").rename(hub / "pytorch_model.bin")
     with pytest.raises(CheckpointError, match=r"somebody/odd has no model\.safetensors.*pickle"):
         bertedu.load("somebody/odd")
+
+
+@pytest.mark.parametrize("where", ["folder", "hub"])
+def test_weights_in_several_files_are_called_sharded(tmp_path: Path, hub: Path, where: str) -> None:
+    """As transformers cuts them; joined as the message says, they are a model again."""
+    theirs = transformers.AutoModel.from_pretrained(hub)
+    (hub / "model.safetensors").unlink()
+    theirs.save_pretrained(hub, max_shard_size="20KB")
+    with pytest.raises(CheckpointError, match=r"is sharded: .*max_shard_size='50GB'"):
+        bertedu.load(hub if where == "folder" else "somebody/odd")
+    transformers.AutoModel.from_pretrained(hub).save_pretrained(hub, max_shard_size="50GB")
+    assert torch.equal(
+        find_model(hub).model.embeddings.token.weight,  # type: ignore[union-attr]
+        theirs.embeddings.word_embeddings.weight,
+    )
 
 
 @pytest.mark.usefixtures("hub")

@@ -10,7 +10,7 @@ from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
 from bertedu.pretraining.batches import Batch
 from bertedu.pretraining.evaluation import evaluate, score_pairs, sum_by_pair
-from bertedu.results.bootstrap import ratio_interval, ratio_intervals
+from bertedu.results.bootstrap import interval_over_runs, ratio_interval, ratio_intervals
 
 VOCAB = 40
 
@@ -147,6 +147,18 @@ def test_whole_pairs_are_drawn_with_their_own_number_of_tokens() -> None:
     low, high = ratio_interval(right, tokens)
     assert (high - low) / 2 == pytest.approx(1.96 * sigma, rel=0.08)
     assert (high + low) / 2 == pytest.approx(ratio, abs=0.2 * sigma)
+
+
+def test_a_draw_that_holds_nothing_to_count_is_left_out() -> None:
+    alone = torch.tensor([1.0, 0.0, 0.0])  # of three units, two are 0 of 0
+    assert ratio_interval(alone, alone) == (1.0, 1.0)
+
+
+def test_the_variances_of_texts_and_of_runs_are_added() -> None:
+    """Of texts 2; of two means over 4 runs, whose standard deviation is 3, 9/4 + 9/4."""
+    low, high = interval_over_runs(10.0, [9.0, 11.0], (4, 4), (3.0, 10**6))
+    reach = 1.96 * (2 + 4.5) ** 0.5
+    assert (low, high) == pytest.approx((10 - reach, 10 + reach), rel=1e-4)
 
 
 def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:

@@ -20,14 +20,15 @@ from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.model.embeddings import sinusoidal_positions
-from bertedu.model.weight_files import CheckpointError, load_tensors
+from bertedu.model.weight_files import CheckpointError, load_tensors, save_tensors
 from bertedu.pretraining import loop, objective, watching
 from bertedu.pretraining.batches import Position, batches, fixed_batches
 from bertedu.pretraining.loop import Every, initialize, make_optimizer, train
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.objective import pretraining_loss
 from bertedu.pretraining.recipe import Phase, Recipe
-from bertedu.pretraining.state import State, load_state, save_state, shrink_state
+from bertedu.pretraining.run_folder import alone_in
+from bertedu.pretraining.state import State, load_state, save_state
 from bertedu.pretraining.watching import TrainingDiverged
 from bertedu.results.files import FileError
 
@@ -180,8 +181,11 @@ def test_gradients_are_clipped_before_the_step(monkeypatch: pytest.MonkeyPatch) 
 # --- The loss -----------------------------------------------------------------------------------
 
 
-def test_the_loss_is_the_mean_over_words_plus_the_mean_over_pairs() -> None:
-    model = new_model(replace(CONFIG, dropout=0.0, initializer_range=0.3))
+@pytest.mark.parametrize(("dtype", "rel"), [(torch.float32, 1e-5), (torch.float64, 1e-13)])
+def test_the_loss_is_the_mean_over_words_plus_the_mean_over_pairs(
+    dtype: torch.dtype, rel: float
+) -> None:
+    model = new_model(replace(CONFIG, dropout=0.0, initializer_range=0.3)).to(dtype)
     batch, _ = next(batches(DOCUMENTS, 24, 8, VOCAB, 0))
     loss, scores = pretraining_loss(model, batch)
     every, follows = model(batch.ids, batch.segment_ids, batch.padding_mask)  # (B, S, V)
@@ -196,9 +200,9 @@ def test_the_loss_is_the_mean_over_words_plus_the_mean_over_pairs() -> None:
         pair_losses.append(float(given.logsumexp(0) - given[label]))
         pair_hits.append(int(given.argmax()) == label)
     mlm, nsp = sum(losses) / len(losses), sum(pair_losses) / 8
-    assert loss.item() == pytest.approx(mlm + nsp, rel=1e-5)
+    assert loss.item() == pytest.approx(mlm + nsp, rel=rel)
     expected = [mlm, sum(hits) / len(hits), nsp, sum(pair_hits) / 8]
-    assert scores.tolist() == pytest.approx(expected, rel=1e-5)
+    assert scores.tolist() == pytest.approx(expected, rel=rel)
     assert not scores.requires_grad
 
 
@@ -577,6 +581,19 @@ def test_a_state_of_another_recipe_or_model_is_refused(tmp_path: Path) -> None:
             run(path, True, new_model(replace(CONFIG, num_hidden_layers=layers)))
     with pytest.raises(CheckpointError, match="another model"):
         run(path, True, new_model(replace(CONFIG, vocab_size=41)))
+    tensors, metadata = load_tensors(path)
+    weights = {name: tensor for name, tensor in tensors.items() if name.startswith("weight/")}
+    save_tensors(weights, path, metadata)
+    with pytest.raises(CheckpointError, match=r"another model.*step/"):
+        run(path, True)
+
+
+def test_a_run_that_is_refused_leaves_no_empty_folder(tmp_path: Path) -> None:
+    (tmp_path / "before").mkdir()
+    for out in (tmp_path / "a" / "b" / "c", tmp_path / "before" / "b" / "c"):
+        with pytest.raises(ValueError, match="refused"), alone_in(out):
+            raise ValueError("refused")
+    assert [*tmp_path.rglob("*")] == [tmp_path / "before"]
 
 
 def test_a_broken_state_is_refused(tmp_path: Path) -> None:
@@ -613,22 +630,6 @@ def test_too_little_text_ends_the_run_with_a_word() -> None:
             documents=DOCUMENTS[:2],
             recipe=replace(RECIPE, phases=(Phase(1, 16, 500),)),
         )
-
-
-def test_a_state_in_half_the_size_goes_on_nearly_the_same(tmp_path: Path) -> None:
-    whole, small = tmp_path / "state.safetensors", tmp_path / "small.safetensors"
-    documents = collection()
-    train(new_model(), documents, [], RECIPE, whole, stop_at=6, every=Every(2, save=2))
-    shrink_state(whole, small)
-    assert small.stat().st_size < 0.7 * whole.stat().st_size
-    ends = []
-    for path in (whole, small):
-        model = new_model()
-        state = train(model, documents, [], RECIPE, path, resume=True, every=Every(2, save=2))
-        assert state.step == RECIPE.steps
-        ends.append([p.detach().clone() for p in model.parameters()])
-    gaps = [float((a - b).abs().max()) for a, b in zip(*ends, strict=True)]
-    assert 0 < max(gaps) < 0.02, "near, but not equal"
 
 
 # --- 16 bits ------------------------------------------------------------------------------------

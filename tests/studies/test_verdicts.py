@@ -72,7 +72,7 @@ def test_many_claims_at_once_need_clearer_intervals(chances: tuple[float, ...], 
 
 
 def test_a_table_is_read_aloud_with_its_caption_and_headings() -> None:
-    table = VerdictTable(ROWS, "These <only>.", {"paper": {"longer": "a & b"}})
+    table = VerdictTable(ROWS, "These <only>.", {"paper": {"longer": "a <i> & b"}})
     shown = table._repr_html_()
     parts: list[str] = []
 
@@ -82,7 +82,7 @@ def test_a_table_is_read_aloud_with_its_caption_and_headings() -> None:
 
     Reader().feed(shown)
     assert parts[0] == "These <only>."
-    assert {"one <b> two", "a & b", "contradicted", "-2.0 to -1.0"} <= set(parts)
+    assert {"one <b> two", "a <i> & b", "contradicted", "-2.0 to -1.0"} <= set(parts)
     assert shown.count('scope="row"') == 2
     assert shown.count('scope="col"') == 4
     assert shown.count("<tr>") == 3

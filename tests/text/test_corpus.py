@@ -176,6 +176,17 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
     assert load_documents(str(file)) == [Document("bom", "bom.txt", "Hello.")]
 
 
+def test_in_one_file_a_blank_line_ends_a_document(tmp_path: Path) -> None:
+    file = tmp_path / "three.txt"
+    file.write_bytes(b"\n\nOne.\nTwo.\n\nThree.\r\n \t\r\n\r\nFour.\n")
+    documents = load_documents(str(file))
+    assert [d.sentences() for d in documents] == [["One.", "Two."], ["Three."], ["Four."]]
+    assert [d.title for d in documents] == ["three 1", "three 2", "three 3"]
+    assert {d.source for d in documents} == {"three.txt"}
+    (whole,) = load_documents(str(tmp_path))  # a file of a folder is one document
+    assert whole.text == read_text(file)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

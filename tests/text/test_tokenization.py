@@ -584,6 +584,7 @@ def test_decode_id_out_of_range(bad: int) -> None:
         (b"the\na\n", "must start with"),
         (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n", "must start with"),
         ("\n".join([*TEXTBOOK, "milk"]).encode(), "'milk' twice"),
+        ("\ufeff".encode() + "\n".join(TEXTBOOK).encode(), "byte order mark"),
         ("\n".join([*TEXTBOOK, "", "x"]).encode(), "empty token"),
         (b"\xff\xfe\x00binary", "not UTF-8"),
     ],

@@ -221,6 +221,26 @@ def test_it_learns_pairs_of_real_documents_and_resumes_exactly(
         whole.make_pairs([*documents, EncodedDocument("b", text[0])], 32, 1000)
 
 
+def test_only_matrices_decay(model: BertForPreTraining) -> None:
+    mine, decays = my_bert.build(model, [*SPECIAL_TOKENS, *map(str, range(8187))]), []
+
+    def adamw(weight: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+        decays.append((weight.ndim > 1, rest[-1]))
+        return weight, weight, weight
+
+    mine.part.adamw = adamw
+    mine.update([torch.zeros_like(weight) for weight in mine.w.values()], 1e-3)
+    assert {*decays} == {(True, 0.01), (False, 0.0)}
+
+
+def test_a_row_without_a_word_is_no_answer(model: BertForPreTraining) -> None:
+    """A table may be longer than the vocabulary, to a round number."""
+    mine = my_bert.build(model, [*SPECIAL_TOKENS, "the", "a", "."])
+    with torch.no_grad():
+        mine.w["mlm.decoder.bias"][8:] = 100
+    assert {guess.word for guess in mine.fill("the ___ .", top=3)[0]} == {"the", "a", "."}
+
+
 def test_where_nothing_is_solved_ours_is_used(place: Path, model: BertForPreTraining) -> None:
     for name, exercise in EXERCISES.items():
         stub = cell(f"def my_{name}({', '.join(exercise.arguments)}):\n    ...\n")
