@@ -324,15 +324,6 @@ def check_vocabulary(vocab: Sequence[str], name: str) -> None:
         )
     if "" in vocab:
         raise ValueError(f"{name} has an empty token, number {list(vocab).index('')}. Remove it.")
-    check_no_repeats(vocab, name)
-
-
-def check_no_repeats(vocab: Sequence[str], name: str) -> None:
-    """Raise ValueError if a token stands in a vocabulary more than once."""
-    (token, count), *_ = Counter(vocab).most_common(1)
-    if count > 1:
-        first, second, *_ = (line for line, other in enumerate(vocab, 1) if other == token)
-        raise ValueError(
-            f"{name} lists {token!r} twice, in lines {first} and {second}; a token has one id. "
-            "Remove one."
-        )
+    for token, count in Counter(vocab).items():
+        if count > 1:
+            raise ValueError(f"{name} lists {token!r} twice; a token has one id. Remove one.")
