@@ -49,7 +49,7 @@ def pretrain(options: PreTrainingOptions, say: Say = print) -> State:
     batch; see `processes`.
 
     Raises ValueError for options that make no sense together or a text that is too small,
-    FileNotFoundError without a vocabulary, CheckpointError if ``out`` or ``init`` cannot be used,
+    FileNotFoundError without a vocabulary, FileError if ``out`` or ``init`` cannot be used,
     TrainingDiverged if the loss became NaN, KeyboardInterrupt at Ctrl-C; each says what to do.
     """
     with processes.joined(options.device) as device, run_folder.alone_in(options.out):
