@@ -32,7 +32,7 @@ from bertedu.pretraining.options import VARIANTS
 from bertedu.pretraining.recipe import Recipe
 from bertedu.pretraining.run import step_seconds
 from bertedu.pretraining.run_folder import RUN_FILE, STATE_FILE
-from bertedu.pretraining.texts import load_splits, with_company
+from bertedu.pretraining.texts import halved, load_splits, with_company
 from bertedu.text.fast_tokenizer import save_tokenizer, train_vocabulary
 from bertedu.text.streaming import DocumentStream
 from bertedu.text.tokenization import MASK_ID
@@ -870,7 +870,7 @@ def test_a_small_text_is_all_trained_on_and_says_so(tmp_path: Path) -> None:
         assert "encoding 1 train documents" in trained(book, "--variant", variant)
     message = refused(book, tmp_path / "run", "--steps", 2)
     assert "source 'Guitar.txt' has one document" in message
-    assert "a blank line between its chapters" in message
+    assert "a blank line between its chapters or articles" in message
 
 
 @pytest.mark.usefixtures("small")
@@ -920,6 +920,8 @@ def test_a_document_alone_of_its_source_is_left_out_and_an_empty_one_is_no_compa
     two = [EncodedDocument("two", words), EncodedDocument("two", words)]
     alone = [EncodedDocument("one", words), EncodedDocument("one", [])]
     assert with_company([*alone, *two]) == two
+    halves = [EncodedDocument("one", words[:2]), EncodedDocument("one", words[2:])]
+    assert halved([*two, *alone]) == [*two, *halves]
 
 
 def test_the_commit_is_that_of_the_course_wherever_one_stands(

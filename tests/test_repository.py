@@ -183,6 +183,19 @@ def test_env_says_what_python_lacks(sandbox: Sandbox, lacks: str, message: str) 
 
 
 @needs_make
+@pytest.mark.parametrize("machine", ["Darwin x86_64", "Darwin arm64", "Linux x86_64"])
+def test_an_intel_mac_is_told_before_anything_is_installed(sandbox: Sandbox, machine: str) -> None:
+    fake = sandbox.folder / "bin"
+    fake.mkdir()
+    (fake / "uname").write_text(f"#!/bin/sh\necho {machine}\n", encoding="utf-8")
+    (fake / "uname").chmod(0o755)
+    done = sandbox.make("lab", PATH=f"{fake}{os.pathsep}{os.environ['PATH']}")
+    intel = machine == "Darwin x86_64"
+    assert ("Intel processor. PyTorch's last version for it is 2.2.2" in done.stdout) == intel
+    assert (sandbox.installs() == 0) == (done.returncode != 0) == intel
+
+
+@needs_make
 def test_lab_installs_what_learners_need_and_tests_what_maintainers_need(sandbox: Sandbox) -> None:
     wanted = [("lab", "course"), ("lab", None), ("slides", "classroom"), ("slides", None)]
     wanted += [("lab", None), ("lint", "dev"), ("lab", None), ("slides", None)]

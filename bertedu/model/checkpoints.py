@@ -136,11 +136,10 @@ def load_weights(
     prefix = "" if isinstance(model, BertForPreTraining) else "bert."
     names = {own_name: hugging_face_name(prefix + own_name) for own_name in state}
     decoder = names.pop(DECODER, "")
-    layers = {int(found[1]) for name in tensors if (found := _LAYER.match(name))}
-    wanted = model.config.num_hidden_layers
-    if layers and len(layers) != wanted:
+    layers = len({found[1] for name in tensors if (found := _LAYER.match(name))})
+    if layers and layers != (said := model.config.num_hidden_layers):
         raise CheckpointError(
-            f"{origin}: num_hidden_layers is {wanted} in the config, and the file has {len(layers)}"
+            f"{origin}: config.json says {said} layers, and the file has {layers}"
         )
     absent = []
     for part in _HEADS:

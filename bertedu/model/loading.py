@@ -11,9 +11,9 @@ from tokenizers import Tokenizer, normalizers
 
 from bertedu.model.checkpoints import AnyModel, Names, load_model
 from bertedu.model.weight_files import SHARDS, CheckpointError, no_weights
-from bertedu.text.fast_tokenizer import bert_tokenizer, read_lines
+from bertedu.text.fast_tokenizer import bert_tokenizer
 from bertedu.text.sources import read, shipped
-from bertedu.text.tokenization import SPECIAL_TOKENS, check_no_repeats
+from bertedu.text.tokenization import SPECIAL_TOKENS, check_tokens
 
 PUBLISHED = ("minilm", "bert-tiny")  # sources that hold the weights of others
 ENCODERS_ALONE = ("minilm",)  # of these, those without a head: known before they are fetched
@@ -143,13 +143,13 @@ def _read_vocabulary(folder: Path, settings: dict[str, Any]) -> Tokenizer:
     if kind not in ("BertTokenizer", "BertTokenizerFast", "PreTrainedTokenizerFast"):
         raise ValueError(f"its words are cut by a {kind}, not by WordPiece alone")
     try:
-        lines = read_lines(folder / "vocab.txt")
+        lines = (folder / "vocab.txt").read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except FileNotFoundError:
         raise ValueError("there is neither a tokenizer.json nor a vocab.txt") from None
+    check_tokens(lines, "vocab.txt")
     lost = [token for token in SPECIAL_TOKENS if token not in lines]
     if lost:
         raise ValueError(f"vocab.txt has no {' and no '.join(lost)}")
-    check_no_repeats(lines, "vocab.txt")
     return bert_tokenizer(lines)
 
 

@@ -91,7 +91,6 @@ def batches(
     direction: Direction = "bidirectional",
     masking: tuple[float, float] = PAPER,
     question: Question | None = None,
-    next_sentence: bool = True,
 ) -> Iterator[tuple[Batch, Position]]:
     """Yield batches without end, and after each the position of the next one.
 
@@ -100,15 +99,13 @@ def batches(
     for "masked" words, a one-way model has the batches of the bidirectional model; asked for "some
     next", it predicts at ``mask_rate`` of the places. Every epoch draws its pairs and masks anew
     (dynamic masking). ``masking``: of the selected tokens, the share of
-    `[MASK]` and that of random words. Without ``next_sentence`` a document may be the only one of
-    its source. Raises ValueError if the documents do not fill one batch.
+    `[MASK]` and that of random words. Raises ValueError if the documents do not fill one batch.
     """
     epoch, index = (start.epoch, start.index) if start else (0, 0)
     while True:
         rng = np.random.default_rng([seed, epoch])
         here = documents(epoch) if callable(documents) else documents
-        pairs = list(make_pairs(here, length, rng, next_sentence))
-        packed = pack_pairs(pairs, length, rng)
+        packed = pack_pairs(list(make_pairs(here, length, rng)), length, rng)
         count = len(packed.sizes) // batch_size
         if not count:
             raise ValueError(

@@ -20,7 +20,7 @@ PreTrainingModel = BertForPreTraining | ElmoForPreTraining
 
 @dataclass(frozen=True)
 class Scores:
-    """Mean MLM loss in nats a selected token, share of them right; the same for pairs."""
+    """Mean MLM loss in nats per selected token, share of them right; the same for pairs."""
 
     mlm_loss: float
     mlm_accuracy: float

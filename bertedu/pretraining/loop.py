@@ -83,7 +83,6 @@ def stream_of(
             config.direction,
             recipe.masking,
             recipe.question,
-            recipe.next_sentence,
         ):
             yield batch
             if recipe.phase_at(state.step) != index:

@@ -28,10 +28,7 @@ class Pair:
 
 
 def make_pairs(
-    documents: Sequence[EncodedDocument],
-    length: int,
-    rng: np.random.Generator,
-    need_other: bool = True,
+    documents: Sequence[EncodedDocument], length: int, rng: np.random.Generator
 ) -> Iterator[Pair]:
     """Walk through every document once and cut it into pairs of at most ``length`` - 3 ids.
 
@@ -44,8 +41,7 @@ def make_pairs(
     A random B is given the same room as a real one. Where documents are hardly longer than that
     room, a real B still shows: it is what A has left of its document, so it is shorter, and it
     never opens one. `outward_signs` measures both. Raises ValueError if some source has fewer than
-    two documents (unless there is no ``need_other``: then every B is the next), or ``length``
-    leaves no room for two spans.
+    two documents, or ``length`` leaves no room for two spans.
     """
     room = length - 3  # [CLS] A [SEP] B [SEP]
     if room < 2:
@@ -55,11 +51,11 @@ def make_pairs(
         if document.sentences:
             by_source.setdefault(document.source, []).append(index)
     for source, members in by_source.items():
-        if need_other and len(members) < 2:
+        if len(members) < 2:
             raise ValueError(
                 f"source {source!r} has one document; a NotNext pair needs another to draw from. "
-                "Put a blank line between its chapters or articles, or give each a file of its own "
-                "in a folder; or leave the pairs out (--variant no-nsp)."
+                "Put a blank line between its chapters or articles; or leave the pairs out of the "
+                "loss, with --variant no-nsp."
             )
     for index, document in enumerate(documents):
         sentences, start = document.sentences, 0
@@ -70,7 +66,7 @@ def make_pairs(
                 end += 1
             split = int(rng.integers(start + 1, end))
             a = _join(sentences[start:split])
-            if rng.random() < 0.5 or len(by_source[document.source]) == 1:
+            if rng.random() < 0.5:
                 b, label, start = _join(sentences[split:end]), IS_NEXT, end
             else:
                 other = _other(by_source[document.source], index, rng)

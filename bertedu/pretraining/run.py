@@ -28,7 +28,7 @@ from bertedu.pretraining.options import VARIANTS, PreTrainingOptions
 from bertedu.pretraining.recipe import Recipe
 from bertedu.pretraining.run_folder import RUN_FILE, STATE_FILE
 from bertedu.pretraining.state import State, read_recipe
-from bertedu.pretraining.texts import Say, load_splits, stream_windows, with_company
+from bertedu.pretraining.texts import Say, halved, load_splits, stream_windows, with_company
 from bertedu.results.files import Row, write_atomically
 from bertedu.results.origin import current_commit, describe_machine
 from bertedu.text.corpus import DEFAULT_CORPORA
@@ -49,7 +49,7 @@ def pretrain(options: PreTrainingOptions, say: Say = print) -> State:
     batch; see `processes`.
 
     Raises ValueError for options that make no sense together or a text that is too small,
-    FileNotFoundError without a vocabulary, CheckpointError if ``out`` or ``init`` cannot be used,
+    FileNotFoundError without a vocabulary, FileError if ``out`` or ``init`` cannot be used,
     TrainingDiverged if the loss became NaN, KeyboardInterrupt at Ctrl-C; each says what to do.
     """
     with processes.joined(options.device) as device, run_folder.alone_in(options.out):
@@ -178,6 +178,8 @@ def _texts(
     if options.stream is None:
         corpora = options.corpus or DEFAULT_CORPORA
         splits = load_splits(corpora, say)
+        if not VARIANTS[options.variant][1]:
+            splits["train"] = halved(splits["train"])
         return [*corpora], splits, splits["train"]
     windows = stream_windows(options.stream)
     return [f"stream:{options.stream}"], windows(0), lambda epoch: windows(epoch)["train"]

@@ -14,6 +14,7 @@ from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining import processes
 from bertedu.pretraining.options import PreTrainingOptions
 from bertedu.pretraining.recipe import Recipe
+from bertedu.results.files import check_writable
 from bertedu.text.fast_tokenizer import load_vocabulary
 
 STATE_FILE = "training_state.safetensors"
@@ -26,14 +27,14 @@ def alone_in(out: Path) -> Iterator[None]:
     """Hold the lock of a run's folder, and leave no empty folder if the run is refused.
 
     Of several processes under `torchrun` the first holds it for all. Raises CheckpointError if
-    another run holds it, or the folder cannot be written.
+    another run holds it, FileError if the folder cannot be written.
     """
     if processes.rank() != 0:
         yield
         return
     new = [folder for folder in (out, *out.parents) if not folder.exists()]
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        check_writable(out)
         lock = FileLock(out / LOCK_FILE, timeout=0)
         with suppress(NotImplementedError):  # a network disk may have no locks
             lock.acquire()
@@ -41,9 +42,6 @@ def alone_in(out: Path) -> Iterator[None]:
         raise CheckpointError(
             f"another run is writing to {out} now: wait until it ends, or choose another --out"
         ) from None
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise CheckpointError(f"cannot write to {out}: {reason}; choose another folder") from None
     try:
         yield
     finally:

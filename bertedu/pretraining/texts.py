@@ -21,11 +21,10 @@ def load_splits(
     A corpus of fewer than `FEWEST` documents is for training as a whole.
     """
     tokenizer = load_tokenizer()
-    parts: dict[str, list[Document]] = {split: [] for split in SPLITS}
+    parts = {split: list[Document]() for split in SPLITS}
     for corpus in corpora:
         documents = load_documents(corpus)
-        few = len(documents) < FEWEST
-        if few:
+        if few := len(documents) < FEWEST:
             say(f"{corpus} has fewer than {FEWEST} documents: none is held out, all are trained on")
         for split, members in ({"train": documents} if few else by_split(documents)).items():
             parts[split] += members
@@ -52,3 +51,14 @@ def with_company(documents: Sequence[EncodedDocument]) -> list[EncodedDocument]:
     """Leave out a document that is the only one of its source: no pair can be drawn for it."""
     count = Counter(document.source for document in documents if document.sentences)
     return [document for document in documents if count[document.source] > 1]
+
+
+def halved(documents: Sequence[EncodedDocument]) -> list[EncodedDocument]:
+    """Cut a document that is the only one of its source in two, where no loss asks what follows."""
+    company = {document.source for document in with_company(documents)}
+    parts = []
+    for document in documents:
+        half = 0 if document.source in company else len(document.sentences) // 2
+        cut = document.sentences[:half], document.sentences[half:]
+        parts += [EncodedDocument(document.source, some) for some in cut if some]
+    return parts

@@ -148,7 +148,7 @@ def train_toy(
 def compare_with_limits(seeds: int, steps: int = STEPS) -> list[Row]:
     """Train all three directions, some seeds each; return a row for each look.
 
-    Loss and limit are mean nats a word on the same held-out words, the excess of the loss is in
+    Loss and limit are mean nats per word on the same held-out words, the excess of the loss is in
     per cent of the limit, seconds are those of training so far.
     """
     questions = held_out_questions()

@@ -62,13 +62,13 @@ def seed_interval(values: Sequence[float]) -> tuple[float, float]:
 def run_spread(groups: Sequence[Sequence[float]]) -> tuple[float, int]:
     """Return the standard deviation of runs of one recipe, and its degrees of freedom.
 
-    ``groups``: for each recipe the scores of its runs. Spreads are pooled over recipes, since two
+    ``groups``: for each recipe the scores of its runs. All recipes are pooled, since two
     or three runs alone say little about theirs. Raises ValueError if no recipe was run twice.
     """
     deviations = [np.array(runs) - np.mean(runs) for runs in groups]
     freedom = sum(len(runs) - 1 for runs in groups)
     if freedom < 1:
-        raise ValueError("no recipe was run twice: nothing is known of the luck of a run")
+        raise ValueError("no recipe was run twice: the standard deviation of runs is not known")
     return float(np.sqrt(sum((d**2).sum() for d in deviations) / freedom)), freedom
 
 

@@ -135,7 +135,7 @@ def load_vocabulary(folder: Path | None = None) -> list[str]:
     """
     path = (shipped("tokenizer") if folder is None else folder) / "vocab.txt"
     try:
-        vocab = read_lines(path)
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise FileNotFoundError(
             f"There is no vocabulary at {path}. Train one with train_vocabulary() and "
@@ -143,20 +143,10 @@ def load_vocabulary(folder: Path | None = None) -> list[str]:
         ) from None
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text. Restore it from the repository.") from error
+    # Not splitlines(): it would also split at characters that may be part of a token.
+    vocab = text.removesuffix("\n").split("\n") if text else []
     check_vocabulary(vocab, str(path))
     return vocab
-
-
-def read_lines(path: Path) -> list[str]:
-    """Return the lines of a vocabulary; ValueError if a mark stands before the first."""
-    text = path.read_text(encoding="utf-8")
-    if text.startswith("\ufeff"):
-        raise ValueError(
-            f"{path.name} begins with a byte order mark (BOM), which would be part of its first "
-            "token. Save it again as UTF-8 without BOM."
-        )
-    # Not splitlines(): it would also split at characters that may be part of a token.
-    return text.removesuffix("\n").split("\n") if text else []
 
 
 def load_tokenizer(folder: Path | None = None) -> tokenizers.Tokenizer:

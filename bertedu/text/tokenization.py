@@ -310,6 +310,7 @@ def check_vocabulary(vocab: Sequence[str], name: str) -> None:
     """Raise ValueError if it does not start with the special tokens, or repeats a token."""
     if not vocab:
         raise ValueError(f"{name} is empty. Restore it or train a new one.")
+    check_tokens(vocab, name)
     start = tuple(vocab[: len(SPECIAL_TOKENS)])
     if start != SPECIAL_TOKENS:
         raise ValueError(
@@ -319,15 +320,12 @@ def check_vocabulary(vocab: Sequence[str], name: str) -> None:
         )
     if "" in vocab:
         raise ValueError(f"{name} has an empty token, number {list(vocab).index('')}. Remove it.")
-    check_no_repeats(vocab, name)
 
 
-def check_no_repeats(vocab: Sequence[str], name: str) -> None:
-    """Raise ValueError if a token stands in a vocabulary more than once."""
-    (token, count), *_ = Counter(vocab).most_common(1)
-    if count > 1:
-        first, second, *_ = (line for line, other in enumerate(vocab, 1) if other == token)
-        raise ValueError(
-            f"{name} lists {token!r} twice, in lines {first} and {second}; a token has one id. "
-            "Remove one."
-        )
+def check_tokens(vocab: Sequence[str], name: str) -> None:
+    """Raise ValueError if a byte order mark stands before the first token, or one is repeated."""
+    if vocab[0].startswith("\ufeff"):
+        raise ValueError(f"{name} begins with a byte order mark. Save it as UTF-8 without BOM.")
+    for token, count in Counter(vocab).items():
+        if count > 1:
+            raise ValueError(f"{name} lists {token!r} twice; a token has one id. Remove one.")

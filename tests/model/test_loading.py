@@ -156,10 +156,8 @@ def test_a_broken_file(publish: Callable[[Files], None], name: str, damage: str)
         ({"hidden_act": "relu"}, "only gelu is known"),
         ({"position_embedding_type": "relative_key"}, "it must be 'absolute'"),
         ({"hidden_size": 24}, r"is \(8192, 16\), but its config makes it \(8192, 24\)"),
-        *(
-            ({"num_hidden_layers": n}, f"num_hidden_layers is {n} in the config, and .* has 2")
-            for n in (1, 3)
-        ),
+        ({"num_hidden_layers": 1}, "says 1 layers, and the file has 2"),
+        ({"num_hidden_layers": 3}, "says 3 layers, and the file has 2"),
         ({"num_attention_heads": 3}, "cannot be split"),
     ],
 )

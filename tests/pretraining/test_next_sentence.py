@@ -207,17 +207,6 @@ def test_a_lone_document_is_refused_by_name() -> None:
     assert pairs_of([]) == []
 
 
-def test_where_nobody_asks_for_the_order_a_lone_document_has_its_own_neighbors() -> None:
-    documents = collection(1, sources=1, seed=1)
-    text = [i for sentence in documents[0].sentences for i in sentence]
-    for seed in range(8):
-        pairs = list(make_pairs(documents, 10_000, np.random.default_rng(seed), need_other=False))
-        assert [(p.a + p.b, p.label) for p in pairs] == [(text, IS_NEXT)]
-    many = collection()
-    drawn = list(make_pairs(many, 64, np.random.default_rng(1), need_other=False))
-    assert drawn == pairs_of(many), "in company nothing changes"
-
-
 @pytest.mark.parametrize("length", [-1, 0, 4])
 def test_a_length_without_room_is_refused(length: int) -> None:
     with pytest.raises(ValueError, match=f"length {length} leaves no room"):
