@@ -31,10 +31,10 @@ from bertedu.finetuning.tasks import (
     describe_task,
     load_task,
 )
-from bertedu.studies.shortcuts import articles_in, passage_only_f1
 from bertedu.text import corpus
 from bertedu.text.corpus import load_documents, split_sentences
 from bertedu.text.sources import find
+from experiments.shortcuts import articles_in, passage_only_f1
 
 DERIVED = ("topic", "description", "next", "answer", "answer-or-none", "entities")
 SOURCES = {"sentiment": "sentiment", "questions": "questions", "valence": "valence"}

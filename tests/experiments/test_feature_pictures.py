@@ -6,8 +6,8 @@ import pytest
 
 from bertedu.finetuning.finetune import FEATURES
 from bertedu.results.files import write_csv
-from bertedu.studies import feature_pictures as module
-from bertedu.studies.feature_pictures import PAPER, ROWS, feature_scores, table_seven
+from experiments import feature_pictures as module
+from experiments.feature_pictures import PAPER, ROWS, feature_scores, table_seven
 
 
 @pytest.fixture

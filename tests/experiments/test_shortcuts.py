@@ -8,10 +8,10 @@ import pytest
 
 from bertedu.finetuning.examples import Question
 from bertedu.finetuning.tasks import load_task
-from bertedu.studies import shortcuts
-from bertedu.studies.shortcuts import articles_in, passage_only_f1
 from bertedu.text.corpus import Document
 from bertedu.text.sources import find
+from experiments import shortcuts
+from experiments.shortcuts import articles_in, passage_only_f1
 
 VERN = "Lake Vern is a deep lake in the north. It feeds a river that has no name."
 MINT = "Mint is a plant that grows by every brook. People make tea of its leaves."
