@@ -755,10 +755,10 @@ def lines_of(folder: str) -> int:
 
 def test_the_house_does_not_grow() -> None:
     """Lines with blanks and docstrings: more of them is a decision, made here and explained."""
-    assert lines_of("bertedu") <= 12_960
+    assert lines_of("bertedu") <= 13_000
     assert lines_of("exercises") <= 7_000  # a message of its own for each slip that was seen
     assert lines_of("workshop") <= 4_900
-    assert lines_of("experiments") <= 2_900
+    assert lines_of("experiments") <= 3_100
     assert lines_of("classroom") <= 2_340
 
 

@@ -268,6 +268,45 @@ def _entities() -> Rows:
                 yield split, Tagged(words, tuple(tags), article.title)
 
 
+def _bare_words(article: Document) -> list[tuple[str, str, bool]]:
+    """Return the words of an article without punctuation: what followed each, and its capital.
+
+    What followed is "COMMA", "STOP" (the end of a sentence) or "". The first word of a sentence
+    has a capital in any case, so its own is not counted.
+    """
+    words: list[tuple[str, str, bool]] = []
+    for sentence in article.sentences():
+        begin = len(words)
+        for token in sentence.split():
+            word = re.sub(r"^\W+|\W+$", "", token)
+            if word:
+                comma = "," in token[token.rindex(word) + len(word) :]
+                capital = word[0].isupper() and len(words) > begin
+                words.append((word, "COMMA" if comma else "", capital))
+        if len(words) > begin:
+            words[-1] = (words[-1][0], "STOP", words[-1][2])
+    return words
+
+
+BARE_LENGTH = 50  # words of a text whose punctuation, or capitals, are to be restored
+
+
+def _restore(
+    article: Document, _: Articles, draw: int, dice: Dice, capitals: bool
+) -> Tagged | None:
+    """Which words were followed by a comma or a full stop, or began with a capital?
+
+    The text is a stretch of an article in lower case and without punctuation, as a speech
+    recognizer writes it.
+    """
+    some = _bare_words(article)[BARE_LENGTH * draw : BARE_LENGTH * (draw + 1)]
+    if len(some) < BARE_LENGTH:
+        return None
+    marks = ["CAPITAL" * capital if capitals else mark for _, mark, capital in some]
+    tags = tuple(f"B-{mark}" if mark else "O" for mark in marks)
+    return Tagged(tuple(word.lower() for word, _, _ in some), tags, article.title)
+
+
 # -- the table
 
 
@@ -285,6 +324,9 @@ _ROWS: dict[str, Callable[[], Rows]] = {
     "answer": partial(_per_article, _answer, "answer"),
     "answer-or-none": partial(_per_article, partial(_answer, none_share=1 / 3), "answer or none"),
     "entities": _entities,
+    # one stretch, two questions: the marks are drawn from the same words
+    "punctuation": partial(_per_article, partial(_restore, capitals=False), "restore"),
+    "capitals": partial(_per_article, partial(_restore, capitals=True), "restore"),
 }
 TASKS = {name: Task(name, load=partial(_load, name), **entry) for name, entry in _TABLE.items()}
 

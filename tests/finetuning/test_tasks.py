@@ -2,6 +2,7 @@
 
 import bz2
 import dataclasses
+import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
@@ -36,7 +37,10 @@ from bertedu.text.corpus import load_documents, split_sentences
 from bertedu.text.sources import find
 from experiments.shortcuts import articles_in, passage_only_f1
 
-DERIVED = ("topic", "description", "next", "answer", "answer-or-none", "entities")
+DERIVED = (
+    *("topic", "description", "next", "answer", "answer-or-none", "entities"),
+    *("punctuation", "capitals"),
+)
 SOURCES = {"sentiment": "sentiment", "questions": "questions", "valence": "valence"}
 
 
@@ -68,6 +72,24 @@ def texts(example: AnyExample) -> Iterator[str]:
         yield " ".join(example.words)
     else:
         yield from (example.text, *example.endings)
+
+
+def test_marks_and_capitals_are_those_of_the_text(loaded: dict[str, Splits]) -> None:
+    """Two questions about the same bare words; a mark belongs to the word before it."""
+    text = "The king (an old Dane, they say) slept, woke and ruled. He had 1,000 ships!"
+    bare = module._bare_words(corpus.Document("title", "encyclopedia", text))
+    assert [word for word, *_ in bare] == re.findall(r"[\w,]*\w", text)
+    assert {word: mark for word, mark, _ in bare if mark} == {
+        **dict.fromkeys(("Dane", "slept"), "COMMA"),
+        **dict.fromkeys(("ruled", "ships"), "STOP"),
+    }
+    assert [word for word, _, capital in bare if capital] == ["Dane"]  # not a sentence's first word
+    marked, capitals = need(loaded, "punctuation"), need(loaded, "capitals")
+    for split in SPLITS:
+        for one, other in zip(marked[split], capitals[split], strict=True):
+            assert one.words == other.words
+            assert len(one.words) == module.BARE_LENGTH
+            assert not any(word != word.lower() or word[-1] in ",.?!" for word in one.words)
 
 
 # -- every task
