@@ -151,17 +151,17 @@ bench: env  ## speed and memory beside Hugging Face transformers
 	@$(PY) -m benchmarks
 
 html: course  ## the notebooks as web pages in build/html, for a browser without a network
-	@$(PY) -m classroom.pages build/html
+	@$(PY) -m course.classroom.pages build/html
 
 slides:  ## the notebooks as slides in build/slides, for a browser without a network
 	$(call install,classroom)
-	@$(PY) -m classroom.pages --slides build/slides
+	@$(PY) -m course.classroom.pages --slides build/slides
 
 site:  ## the course as a website in build/site: search, exercises, the package's documentation
 	$(call install,classroom)
-	@$(PY) -m classroom.site
+	@$(PY) -m course.classroom.site
 
 clean:  ## remove caches and build/; .venv and data/ stay
 	@rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	@find bertedu classroom exercises experiments workshop tests benchmarks notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} + 2>/dev/null || true
+	@find bertedu course tests benchmarks notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} + 2>/dev/null || true
 	@echo "clean: caches and build/ are gone. To start anew, remove .venv as well."

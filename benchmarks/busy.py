@@ -20,8 +20,8 @@ import typer
 from nbclient import NotebookClient
 from tqdm import tqdm
 
-from bertedu.results.files import write_atomically
-from bertedu.results.origin import current_commit
+from bertedu.files import write_atomically
+from bertedu.machine import current_commit
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 DEFAULT = (

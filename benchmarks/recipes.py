@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import torch
 import typer
 
+from bertedu.files import write_csv
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
 from bertedu.model.device import default_device
@@ -22,8 +23,7 @@ from bertedu.pretraining.evaluation import evaluate
 from bertedu.pretraining.loop import initialize, train
 from bertedu.pretraining.recipe import Phase, Recipe
 from bertedu.pretraining.texts import load_splits
-from bertedu.results.files import write_csv
-from bertedu.results.origin import origin
+from course.results.origin import origin
 
 OUT = Path("data/results/recipes.csv")
 

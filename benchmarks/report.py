@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 import transformers
 
-from bertedu.results.origin import current_commit, describe_machine
+from bertedu.machine import current_commit, describe_machine
 
 STEP, INFERENCE, SENTENCES, PRODUCTS, INPUT, MEMORY = (
     "pre-training step",

@@ -4,16 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bertedu.threads import use_one_thread
-
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from torch import Tensor
 
     from bertedu.finetuning.saving import FineTuned
     from bertedu.model.checkpoints import AnyModel
-
-use_one_thread()
 
 
 def load(name: str | Path = "bert-mini") -> "tuple[AnyModel, Tokenizer]":

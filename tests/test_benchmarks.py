@@ -26,9 +26,9 @@ from benchmarks.sides import (
     training_step,
 )
 from benchmarks.timing import WARM_UP, milliseconds, ratio, take_turns
+from bertedu.files import read_csv
 from bertedu.model.config import BertConfig
 from bertedu.pretraining.next_sentence import EncodedDocument, make_pairs
-from bertedu.results.files import read_csv
 
 CONFIG = BertConfig(100, 16, 2, 2, 32, 32)
 BATCHES = random_batches(2, size=4, length=16, vocab_size=100)

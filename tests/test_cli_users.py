@@ -20,6 +20,7 @@ from bertedu.model.loading import ENCODERS_ALONE, PUBLISHED, find_model
 from bertedu.pretraining import run as running
 from bertedu.pretraining.run_folder import LOCK_FILE, RUN_FILE
 from bertedu.text.sources import find
+from course.cli import app as course
 
 __all__ = ["corpus"]  # a fixture
 
@@ -39,7 +40,8 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*words: object) -> Result:
-    return CliRunner().invoke(app, [*map(str, words)])
+    commands = course if words[0] == "finetune" else app
+    return CliRunner().invoke(commands, [*map(str, words)])
 
 
 # -- numbers that cannot be meant
@@ -83,7 +85,7 @@ def test_fine_tuning_refuses_such_numbers_too(
     def fail(*_: Any) -> None:
         pytest.fail("it went to work")
 
-    monkeypatch.setattr("bertedu.finetuning.tasks.load_task", fail)
+    monkeypatch.setattr("course.experiments.tasks.load_task", fail)
     for value in (-1, "nan", "inf"):
         result = run("finetune", "topic", "--results", tmp_path, option, value)
         assert result.exit_code == 1, result.output
@@ -107,7 +109,7 @@ def test_fine_tuning_into_a_file_is_refused_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "bertedu.finetuning.tasks.load_task", lambda *_: pytest.fail("it went to work")
+        "course.experiments.tasks.load_task", lambda *_: pytest.fail("it went to work")
     )
     (tmp_path / "file").touch()
     result = run("finetune", "topic", "--seeds", 1, "--out", tmp_path / "file")

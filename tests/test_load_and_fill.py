@@ -16,17 +16,18 @@ from typer.testing import CliRunner, Result
 import bertedu
 from bertedu.analysis.fill import fill_blanks
 from bertedu.cli import app
+from bertedu.files import read_csv
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import save_checkpoint
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.model.hugging_face import read_config
 from bertedu.model.weight_files import CheckpointError
-from bertedu.results.files import read_csv
 from bertedu.text.corpus import DEFAULT_CORPORA
 from bertedu.text.fast_tokenizer import save_tokenizer
 from bertedu.text.sources import find
 from bertedu.text.tokenization import SPECIAL_TOKENS
+from course.cli import app as course
 
 ROOT = Path(__file__).parent.parent
 SHIPPED = ROOT / "data" / "checkpoints"
@@ -164,7 +165,8 @@ def test_the_vocabulary_of_another_model_is_refused(tiny: Path, words: list[str]
 
 
 def run(*words: object) -> Result:
-    return CliRunner().invoke(app, [*map(str, words)])
+    commands = course if words[0] == "score" else app
+    return CliRunner().invoke(commands, [*map(str, words)])
 
 
 def fails_with_one_line(result: Result, message: str) -> None:
@@ -262,7 +264,7 @@ def test_score_prints_and_writes_the_same_table(
         asked.append((checkpoint, tuple(lengths)))
         return rows
 
-    monkeypatch.setattr("bertedu.studies.pretraining.report", fake)
+    monkeypatch.setattr("course.experiments.pretraining_scores.report", fake)
     result = run("score", tiny, "--out", "results/t.csv")
     assert result.exit_code == 0, result.output
     assert run("score", tiny, "--length", 64, "--out", "results/u.csv").exit_code == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from classroom import site
+from course.classroom import site
 
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))

@@ -1,4 +1,4 @@
-"""One thread, unless somebody asks for more."""
+"""One thread where an application runs; a library sets nothing."""
 
 import os
 import subprocess
@@ -23,14 +23,12 @@ def threads(*lines: str, **variables: str) -> int:
     return int(done.stdout)
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [("import bertedu",), (TWO, "import bertedu"), (TWO, "from bertedu.model.bert import Bert")],
-)
-def test_bertedu_computes_on_one_thread_whatever_is_imported_first(lines: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("lines", [("import course",), (TWO, "from course.exercises import check")])
+def test_the_course_computes_on_one_thread(lines: tuple[str, ...]) -> None:
     assert threads(*lines) == 1
+    assert threads(*lines, TWO) == 2
+    assert threads(TWO, *lines, OMP_NUM_THREADS="2") == 2
 
 
-def test_whoever_asks_for_more_threads_gets_them() -> None:
-    assert threads("import bertedu", TWO) == 2
-    assert threads(TWO, "import bertedu", OMP_NUM_THREADS="2") == 2
+def test_the_package_leaves_threads_alone() -> None:
+    assert threads(TWO, "import bertedu", "from bertedu.model.bert import Bert") == 2

@@ -103,7 +103,7 @@ def scores_and_loss(model: TaskModel, batch: TaskBatch) -> tuple[Tensor, Tensor]
 
 
 def save(model: TaskModel, name: str, folder: Path) -> Path:
-    """Save a model of the kind of that name, as `bertedu finetune` does."""
+    """Save a model of the kind of that name, as `python -m course finetune` does."""
     save_finetuned(model, TOKENIZER, TASKS[name], folder, {"seed": 0})
     return folder
 

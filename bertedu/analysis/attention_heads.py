@@ -6,9 +6,8 @@ from functools import partial
 
 import torch
 from tokenizers import Tokenizer
-from torch import Tensor
+from torch import Tensor, nn
 
-from bertedu.analysis.bertviz import encoder_of
 from bertedu.model.attention import SelfAttention
 from bertedu.model.bert import Bert, BertForPreTraining
 
@@ -17,6 +16,16 @@ Change = Callable[[int, Tensor], Tensor]  # layer from 1, weights (B, A, S, S) -
 # what one query's unit of attention can go to; each key is counted under every heading that fits
 PATTERNS = ("[CLS]", "[SEP]", "previous", "next", "itself", "same word", "punctuation")
 MEASURES = (*PATTERNS, "entropy", "distance")
+
+
+def encoder_of(model: nn.Module) -> Bert:
+    """Return the encoder of a model, or raise ValueError: ELMo, made of LSTMs, has none."""
+    bert = model if isinstance(model, Bert) else getattr(model, "bert", None)
+    if not isinstance(bert, Bert):
+        raise ValueError(
+            f"a {type(model).__name__} has no attention to show: give a Bert, or a model on one"
+        )
+    return bert
 
 
 @contextmanager

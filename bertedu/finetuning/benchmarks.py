@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from bertedu.files import Row  # with the columns of the Hub
 from bertedu.finetuning.examples import (
     SPLITS,
     AnyExample,
@@ -31,7 +32,6 @@ from bertedu.finetuning.examples import (
     split_by,
 )
 from bertedu.finetuning.tagging import iob2
-from bertedu.results.files import Row  # with the columns of the Hub
 
 Source = tuple[str, Iterable[Row]]  # what to call it in a message, and its rows
 

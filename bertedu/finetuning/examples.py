@@ -2,7 +2,7 @@
 
 The ``source`` of an example is where its text is from: an article, a film. Examples of one source
 share words, so they are never split between training and test, and an interval that forgets it is
-too short: `bertedu.finetuning.summary` draws whole sources.
+too short: `course.results.summary` draws whole sources.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bertedu.results.files import table_beside
+from bertedu.files import table_beside
 
 KindName = Literal["classification", "regression", "span", "tagging", "choice"]
 SPLITS = ("train", "dev", "test")

@@ -6,15 +6,16 @@ import string
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from seqeval.metrics import accuracy_score, f1_score
 from seqeval.scheme import IOB2
 
 from bertedu.finetuning.examples import Question
-from bertedu.results.bootstrap import Floats
 
 TaskScores = dict[str, float]
+Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def tagging_scores(

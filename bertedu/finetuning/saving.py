@@ -14,7 +14,7 @@ from bertedu.finetuning.examples import Choice, Example, Examples, KindName, Que
 from bertedu.finetuning.finetune import kind_with
 from bertedu.finetuning.kinds import Answer, Kind
 from bertedu.finetuning.question_answering import QuestionAnswering
-from bertedu.finetuning.tasks import split_words
+from bertedu.finetuning.tagging import split_words
 from bertedu.finetuning.training import TaskModel, score_items
 from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.checkpoints import load_weights
@@ -176,7 +176,7 @@ def load_finetuned(folder: Path | str) -> FineTuned:
     own = values.get("bertedu")
     if not isinstance(own, dict) or "kind" not in own:
         raise CheckpointError(
-            f"{folder} holds no fine-tuned model: `bertedu finetune TASK --out FOLDER` makes one"
+            f"{folder} holds no fine-tuned model: `bertedu finetune FILE --out FOLDER` makes one"
         )
     config = read_config(folder, {"bert", _OURS_ALONE})
     tensors, _ = load_tensors(folder / "model.safetensors")

@@ -1,5 +1,6 @@
 """A tag for each word, by a model that reads word pieces (paper, section 5.3)."""
 
+import re
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,6 +17,11 @@ from bertedu.finetuning.kinds import Answer, Items, ItemScores, Kind, Outcomes
 from bertedu.finetuning.metrics import TaskScores
 from bertedu.model.features import Features
 from bertedu.model.heads import TaggingHead
+
+
+def split_words(text: str) -> tuple[str, ...]:
+    """Cut a sentence into words and punctuation: the units that are tagged."""
+    return tuple(re.findall(r"\w+(?:[-'’]\w+)*|[^\w\s]", text))
 
 
 def first_pieces(encoding: Encoding) -> dict[int, int]:

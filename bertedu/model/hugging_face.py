@@ -12,10 +12,10 @@ from typing import Any
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from bertedu.files import table_beside
 from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.config import BertConfig, Direction
 from bertedu.model.weight_files import CheckpointError, read_json, save_together
-from bertedu.results.files import table_beside
 from bertedu.text.fast_tokenizer import tokenizer_files
 
 ELMO = "bertedu-elmo"  # model_type of a model that `transformers` does not have

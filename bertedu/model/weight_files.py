@@ -10,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from bertedu.results.files import FileError, replacing
+from bertedu.files import FileError, replacing
 
 SHARDS = "model.safetensors.index.json"  # beside weights in several files
 

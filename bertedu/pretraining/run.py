@@ -11,6 +11,8 @@ from pathlib import Path
 
 import torch
 
+from bertedu.files import Row, write_atomically
+from bertedu.machine import current_commit, describe_machine
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import load_checkpoint, save_checkpoint
 from bertedu.model.config import BertConfig
@@ -29,8 +31,6 @@ from bertedu.pretraining.recipe import Recipe
 from bertedu.pretraining.run_folder import RUN_FILE, STATE_FILE
 from bertedu.pretraining.state import State, read_recipe
 from bertedu.pretraining.texts import Say, halved, load_splits, stream_windows, with_company
-from bertedu.results.files import Row, write_atomically
-from bertedu.results.origin import current_commit, describe_machine
 from bertedu.text.corpus import DEFAULT_CORPORA
 from bertedu.text.fast_tokenizer import load_vocabulary, save_tokenizer
 from bertedu.text.sources import sources

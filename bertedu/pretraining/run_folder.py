@@ -9,12 +9,12 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from bertedu.files import check_writable
 from bertedu.model.checkpoints import load_checkpoint
 from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining import processes
 from bertedu.pretraining.options import PreTrainingOptions
 from bertedu.pretraining.recipe import Recipe
-from bertedu.results.files import check_writable
 from bertedu.text.fast_tokenizer import load_vocabulary
 
 STATE_FILE = "training_state.safetensors"

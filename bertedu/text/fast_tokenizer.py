@@ -9,7 +9,7 @@ from typing import Any
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 
-from bertedu.results.files import write_atomically
+from bertedu.files import write_atomically
 from bertedu.text.sources import shipped
 from bertedu.text.tokenization import (
     CLS_ID,

@@ -7,11 +7,11 @@ import nbformat
 import pytest
 import torch
 
-from bertedu.analysis.attention_view import attend
-from bertedu.analysis.bertviz import head_view, model_view, neuron_view
 from bertedu.model.bert import Bert
 from bertedu.model.config import BertConfig
 from bertedu.text.fast_tokenizer import load_tokenizer
+from course.workshop.attention_view import attend
+from course.workshop.bertviz import head_view, model_view, neuron_view
 
 PYTHON = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
 TEXT = "The ship sank in the bay."
@@ -139,7 +139,7 @@ def test_in_jupyterlab_all_three_are_drawn(browser: Any, lab: Any) -> None:
     from test_notebooks_in_lab import open_and_run
 
     setup = (
-        "import bertedu\nfrom bertedu.analysis import bertviz\n"
+        "import bertedu\nfrom course.workshop import bertviz\n"
         "model, tokenizer = bertedu.load('bert-L4H128')"
     )
     calls = [

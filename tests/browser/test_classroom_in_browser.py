@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from classroom import pages
+from course.classroom import pages
 
 NAMES = sorted(path.stem for path in pages.NOTEBOOKS.glob("*.ipynb"))
 TEXTS = ["index", "glossary", "reading_list"]

@@ -18,7 +18,7 @@ from torch import Tensor
 from bertedu.analysis.fill import fill_blanks
 from bertedu.model.loading import load_named
 from bertedu.text.fast_tokenizer import load_vocabulary
-from workshop.machine import HERE, Machine, write_weights
+from course.workshop.machine import HERE, Machine, write_weights
 
 ODD = [
     "",
@@ -395,7 +395,7 @@ def test_no_step_is_wider_than_the_page(walk: Any, width: int) -> None:
 
 
 def test_in_jupyterlab_and_in_its_exported_page(browser: Any, lab: Any) -> None:
-    cell = nbformat.v4.new_code_cell("from workshop.machine import Machine\nMachine()")
+    cell = nbformat.v4.new_code_cell("from course.workshop.machine import Machine\nMachine()")
     path = lab.root / "machine.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=[cell], metadata=PYTHON), path)
     page, asked, errors = open_and_run(browser, lab, path.name)

@@ -12,21 +12,21 @@ import nbformat
 import pytest
 import torch
 
-from bertedu.analysis.attention_view import attend
 from bertedu.analysis.leak import beyond_sum, movement, states_of
 from bertedu.finetuning.encoders import load_encoder
 from bertedu.finetuning.examples import Question
 from bertedu.finetuning.finetune import kind_with
 from bertedu.finetuning.question_answering import QuestionAnswering
 from bertedu.finetuning.saving import FineTuned
-from bertedu.finetuning.tasks import split_words
+from bertedu.finetuning.tagging import split_words
 from bertedu.finetuning.training import TaskModel, score_items
 from bertedu.model.loading import load_named
 from bertedu.pretraining.recipe import scheduled_rate
 from bertedu.text.fast_tokenizer import load_tokenizer, load_vocabulary
 from bertedu.text.tokenization import Merge, WordPiece, apply_merge, train_wordpiece
-from bertedu.text.toy_language import ToyLanguage
-from workshop import play
+from course.experiments.toy_language import ToyLanguage
+from course.workshop import play
+from course.workshop.attention_view import attend
 
 PYTHON = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
 HUGS = {"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}
@@ -972,7 +972,7 @@ def test_in_jupyterlab_toys_are_alive_and_keys_stay_inside(browser: Any, lab: An
     from test_notebooks_in_lab import open_and_run
 
     sources = [
-        "from workshop import play\nplay.longest_match('things')",
+        "from course.workshop import play\nplay.longest_match('things')",
         "play.dice('The happy dog barked.')",
         "play.two_boxes('The war ended.', 'He signed a treaty.')",
         "play.neighbors()",

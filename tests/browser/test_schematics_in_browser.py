@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from workshop import schematics
-from workshop.schematics import you_are_here
+from course.workshop import schematics
+from course.workshop.schematics import you_are_here
 
 DRAWINGS = [
     *(you_are_here(number) for built in schematics.STAGES.values() for number in built),

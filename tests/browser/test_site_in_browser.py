@@ -19,7 +19,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("myst_nb", "sphinx_book_theme", "jupyter_server_mathjax"):
         pytest.importorskip(name, reason="make site installs what it needs")
     out = tmp_path_factory.mktemp("site") / "site"
-    command = [sys.executable, "-m", "classroom.site", "--out", str(out)]
+    command = [sys.executable, "-m", "course.classroom.site", "--out", str(out)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return out

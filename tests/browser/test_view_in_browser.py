@@ -7,7 +7,7 @@ from typing import Any
 import nbformat
 import torch
 
-from bertedu.analysis.attention_view import Attention, AttentionView
+from course.workshop.attention_view import Attention, AttentionView
 
 PYTHON = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
 
@@ -298,7 +298,7 @@ def test_in_jupyterlab_the_view_works(browser: Any, lab: Any) -> None:
 
     source = (
         "import torch\n"
-        "from bertedu.analysis.attention_view import Attention, AttentionView\n"
+        "from course.workshop.attention_view import Attention, AttentionView\n"
         "weights = torch.randn(3, 2, 5, 5).softmax(-1)\n"
         "AttentionView(Attention('m', list('abcde'), [1, 2, 3], weights))"
     )

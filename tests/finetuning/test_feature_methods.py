@@ -13,14 +13,14 @@ from bertedu.finetuning.collation import Item, TaskBatch, collate
 from bertedu.finetuning.encoders import LSTM_SIZE, frozen_features, kept_states, load_encoder
 from bertedu.finetuning.examples import Splits, Task, TaskError
 from bertedu.finetuning.finetune import FEATURES, METHODS, RATES, Run, Setup, run_once
-from bertedu.finetuning.record import RunRecord
-from bertedu.finetuning.search import run_task
-from bertedu.finetuning.summary import paired_difference
 from bertedu.finetuning.training import Hyperparameters
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import load_checkpoint, save_checkpoint
 from bertedu.model.features import READS, BiLSTMFeatures, LayerFeatures
 from bertedu.text.fast_tokenizer import save_tokenizer
+from course.results.record import RunRecord
+from course.results.search import run_task
+from course.results.summary import paired_difference
 
 SMALL = {"train": 16, "dev": 6, "test": 8}
 RECIPE = Hyperparameters(3e-3, 8, 1)
@@ -39,7 +39,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(autouse=True)
 def no_git(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bertedu.results.origin.current_commit", lambda: "abc1234")
+    monkeypatch.setattr("course.results.origin.current_commit", lambda: "abc1234")
 
 
 def go(

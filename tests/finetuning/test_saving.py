@@ -27,6 +27,7 @@ from tiny_kinds import (
 )
 
 import bertedu
+from bertedu.files import FileError
 from bertedu.finetuning.kinds import Answer, Classification
 from bertedu.finetuning.question_answering import QuestionAnswering
 from bertedu.finetuning.saving import FineTuned, load_finetuned, save_finetuned, say_answer
@@ -37,7 +38,6 @@ from bertedu.model.checkpoints import save_checkpoint
 from bertedu.model.elmo import Elmo, ElmoForPreTraining, ElmoSizes
 from bertedu.model.features import ElmoFeatures, PairFeatures
 from bertedu.model.weight_files import CheckpointError
-from bertedu.results.files import FileError
 from bertedu.text.fast_tokenizer import fast_tokenizer
 from bertedu.text.tokenization import SPECIAL_TOKENS
 
@@ -383,7 +383,7 @@ def test_a_config_that_does_not_fit(
 @pytest.mark.parametrize("own", [None, {}, "kind", [], 7])
 def test_a_model_that_is_not_fine_tuned(moods: Path, own: Any) -> None:
     change_config(moods, lambda values: values.update(bertedu=own))
-    with pytest.raises(CheckpointError, match="holds no fine-tuned model: `bertedu finetune TASK"):
+    with pytest.raises(CheckpointError, match="holds no fine-tuned model: `bertedu finetune FILE"):
         load_finetuned(moods)
 
 

@@ -12,6 +12,7 @@ import torch
 from model_checks import CONFIG, assert_tied, sample, shake
 from safetensors.torch import load_file, save_file
 
+from bertedu.files import FileError, write_atomically
 from bertedu.model import weight_files
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import load_checkpoint, load_elmo, load_weights, save_checkpoint
@@ -19,7 +20,6 @@ from bertedu.model.config import DIRECTIONS, BertConfig
 from bertedu.model.elmo import ElmoForPreTraining, ElmoSizes
 from bertedu.model.hugging_face import read_config
 from bertedu.model.weight_files import CheckpointError, load_tensors, save_tensors
-from bertedu.results.files import FileError, write_atomically
 
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 import bertedu
 from bertedu.analysis.fill import fill_blanks
+from bertedu.files import FileError
 from bertedu.model import weight_files
 from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.checkpoints import load_checkpoint
@@ -25,7 +26,6 @@ from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.model.loading import FromChance, find_model, is_published
 from bertedu.model.weight_files import CheckpointError
-from bertedu.results.files import FileError
 
 transformers = pytest.importorskip("transformers")
 

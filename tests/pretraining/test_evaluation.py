@@ -10,7 +10,7 @@ from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
 from bertedu.pretraining.batches import Batch
 from bertedu.pretraining.evaluation import evaluate, score_pairs, sum_by_pair
-from bertedu.results.bootstrap import interval_over_runs, ratio_interval, ratio_intervals
+from course.results.bootstrap import interval_over_runs, ratio_interval, ratio_intervals
 
 VOCAB = 40
 

@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from bertedu.files import FileError
 from bertedu.model import weight_files
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
@@ -30,7 +31,6 @@ from bertedu.pretraining.recipe import Phase, Recipe
 from bertedu.pretraining.run_folder import alone_in
 from bertedu.pretraining.state import State, load_state, save_state
 from bertedu.pretraining.watching import TrainingDiverged
-from bertedu.results.files import FileError
 
 VOCAB = 40
 CONFIG = BertConfig(VOCAB, 16, 2, 2, 32, 32, dropout=0.1)

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from strings import DIFFERENT, HAND_PICKED, PYTHON_DEPENDENT, REORDERED
 
-from bertedu.results.files import FileError
+from bertedu.files import FileError
 from bertedu.text import tokenization
 from bertedu.text.fast_tokenizer import (
     fast_tokenizer,

@@ -1,0 +1,55 @@
+"""The machine a program runs on: its threads, its name, and the commit of the code."""
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+
+def use_one_thread() -> None:
+    """Let PyTorch compute on one thread; OMP_NUM_THREADS overrules it.
+
+    The models here are small. A second thread shortens a step of theirs little, and where another
+    program needs the second core, a browser is enough, each of the many small products waits for
+    it: what takes seconds then takes minutes. For applications, such as the command line and the
+    notebooks; a library leaves it alone. `torch.set_num_threads` changes it at any time.
+    """
+    if "OMP_NUM_THREADS" in os.environ:
+        return
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+    else:  # PyTorch reads this when it is imported, which `bertedu --help` need not wait for
+        os.environ["OMP_NUM_THREADS"] = "1"
+
+
+def current_commit() -> str | None:
+    """Return the commit of the code, with "+" if files were changed since; None outside git."""
+    here = Path(__file__).parent
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--dirty=+"], cwd=here, capture_output=True, text=True
+        )
+    except OSError:
+        return None
+    return described.stdout.strip() or None
+
+
+def describe_machine(device: "torch.device") -> dict[str, Any]:
+    """Name the hardware and software of a run, for the record beside its numbers."""
+    import torch
+
+    name = torch.cpu.get_capabilities().get("cpu_name") if platform.system() == "Linux" else None
+    if device.type == "cuda":
+        name = torch.cuda.get_device_name()
+    return {
+        "device": device.type,
+        "hardware": str(name or platform.processor() or platform.machine()),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }

@@ -1,1 +1,0 @@
-"""What every room shares that writes results: files, the origin of a row, the bootstrap."""

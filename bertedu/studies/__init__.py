@@ -1,1 +1,0 @@
-"""Studies: each makes the rows of one result, or draws them."""

@@ -1,0 +1,68 @@
+"""`python -m course progress`: what a learner has solved, read from saved notebooks."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from course.classroom.asked import Asked, NotebookError, asked_in, course, read_cells, recognize
+from course.classroom.asked import saved_verdicts as verdicts
+
+SHOWN = {"✓": "✓", "✗": "✗", "…": "·"}
+
+
+def report(folder: Path) -> Iterator[str]:
+    """Yield the lines of the report on a folder, or on one notebook.
+
+    NotebookError if there is no notebook of the course.
+    """
+    paths = [folder] if folder.is_file() else sorted(folder.glob("*.ipynb"))
+    left: list[tuple[bool, str]] = []  # (not yet tried, what to do)
+    solved = every = seen = 0
+    for path in paths:
+        try:
+            cells = read_cells(path)
+        except NotebookError as error:
+            yield f"{path.name}: {error}"
+            continue
+        if not (name := recognize(path, cells)):
+            continue
+        seen += 1
+        asked = [one for one in asked_in(course()[name]) if one.check]
+        said = verdicts(cells, asked)
+        ran = any(cell.get("execution_count") for cell in cells)
+        done = [one for one in asked if said.get(one.number) == "✓"]
+        solved, every = solved + len(done), every + len(asked)
+        marks = " ".join(SHOWN.get(said.get(one.number, ""), "?") for one in asked)
+        yield f"{path.stem:<34} {len(done)} of {len(asked)} solved   {marks}"
+        if not ran:
+            yield "   was not run, or was saved without its outputs: run all cells, then save"
+        if missing := [one.title for one in asked if one.number not in said]:
+            yield f"   is another edition, without the check of: {', '.join(missing)}"
+        left += [
+            (said[one.number] == "…", what_next(path, one))
+            for one in asked
+            if said.get(one.number, "✓") != "✓"
+        ]
+    if not seen:
+        what = "no notebook of the course in" if folder.exists() else "there is no folder"
+        raise NotebookError(
+            f"{what} {folder}. Name the folder where yours lie: python -m course progress FOLDER"
+        )
+    yield f"{solved} of {every} solved. ✓ solved, ✗ tried, · open. Only what was saved is seen."
+    yield kept_parts()
+    yield f"Next: {min(left, key=lambda one: one[0])[1]}" if left else "All that is here is solved."
+
+
+def what_next(path: Path, one: Asked) -> str:
+    """Name an exercise so that it can be found."""
+    minutes = f"{one.minutes} minute{'s' * (one.minutes > 1)}"
+    return f"{path.stem}, exercise {one.number}: {one.title} ({minutes})"
+
+
+def kept_parts() -> str:
+    """Say which parts of the learner's own BERT are kept."""
+    from course.workshop import my_bert  # loads torch, which takes seconds
+
+    kept = [name for name in my_bert.EXERCISES if (my_bert.folder() / f"{name}.py").is_file()]
+    lacks = [name for name in my_bert.EXERCISES if name not in kept]
+    said = f"Your BERT: {len(kept)} of {len(my_bert.EXERCISES)} parts are kept"
+    return said + (f"; still ours: {', '.join(lacks)}." if lacks else ".")

@@ -1,0 +1,39 @@
+"""`python -m course.classroom.site` makes build/site of the course, without running a notebook."""
+
+import argparse
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from sphinx.cmd.build import build_main
+
+from course.classroom.glossary import NOTEBOOKS
+from course.classroom.site import ROOT, prepare
+from course.workshop import play
+
+
+def main() -> int:
+    """Build the site anew; return Sphinx's exit status, which is not 0 after a warning."""
+    parser = argparse.ArgumentParser(prog="python -m course.classroom.site", description=__doc__)
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "site")
+    out = parser.parse_args().out.resolve()
+    source, notes = (out.with_name(out.name + suffix) for suffix in ("-src", "-doctrees"))
+    for folder in (out, source, notes):
+        shutil.rmtree(folder, ignore_errors=True)
+    prepare(source)
+    settings = Path(__file__).parent
+    options = ["-q", "-W", "--keep-going", "-c", str(settings), "-d", str(notes)]
+    failed = build_main([*options, str(source), str(out)])
+    if failed == 0:
+        # the weights of what computes in a page lie beside it
+        os.chdir(out / "notebooks")
+        play.neighbors()
+        play.meet()
+        for weights in NOTEBOOKS.glob("*.weights.js"):  # of models that a notebook has trained here
+            shutil.copy(weights, ".")
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

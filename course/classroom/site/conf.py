@@ -1,0 +1,72 @@
+"""Settings of Sphinx for the course's website; `python -m course.classroom.site` builds it."""
+
+import os
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
+
+from course.classroom.site import WIDGET
+
+HERE = Path(__file__).parent
+
+project = html_title = "bertedu"
+smartquotes = False  # in code they would be wrong, and JupyterLab has none
+author = copyright = "The bertedu contributors"
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "sphinx.ext.viewcode"]
+
+# notebooks are shown as they are committed
+nb_execution_mode = "off"
+nb_code_prompt_show = "Show the code"
+nb_code_prompt_hide = "Hide the code"
+nb_mime_priority_overrides = [("html", WIDGET, None)]
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 4
+myst_heading_slug_func = "course.classroom.site.slug"
+
+# docstrings set code in single backticks, as Markdown does
+default_role = "code"
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+python_use_unqualified_type_names = True
+add_module_names = False
+
+html_theme = "sphinx_book_theme"
+html_static_path = [str(HERE / "static"), str(files("jupyter_server_mathjax") / "static")]
+html_css_files = ["site.css"]
+# a page opened as a file may not read the others: the search then shows titles alone
+no_summary = 'if (location.protocol == "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false'
+html_js_files = [(None, {"body": no_summary})]
+html_copy_source = False
+html_theme_options: dict[str, Any] = {"use_download_button": False, "show_toc_level": 2}
+# in a workflow of GitHub, every page links its notebook, there and on Binder
+if repository := os.environ.get("GITHUB_REPOSITORY"):
+    html_theme_options |= {
+        "repository_url": f"https://github.com/{repository}",
+        "repository_branch": os.environ.get("GITHUB_REF_NAME", "main"),
+        "use_repository_button": True,
+        "launch_buttons": {
+            "binderhub_url": "https://mybinder.org",
+            "notebook_interface": "jupyterlab",
+        },
+    }
+# MathJax 2, from the pages' own folder
+mathjax_path = "MathJax.js?config=TeX-AMS-MML_HTMLorMML-full"
+mathjax2_config = {
+    "messageStyle": "none",
+    "tex2jax": {"processClass": "math"},
+    "HTML-CSS": {"availableFonts": [], "webFont": "STIX-Web", "imageFont": None},  # what lies there
+}
+myst_update_mathjax = False  # it would write the settings of MathJax 4
+
+
+def setup(app: Sphinx) -> None:
+    """Leave out the fields of named tuples, of which Python only says their number."""
+    number = "Alias for field number"
+    app.connect(
+        "autodoc-skip-member",
+        lambda app, what, name, member, skip, options: (
+            skip or str(getattr(member, "__doc__", "")).startswith(number)
+        ),
+    )

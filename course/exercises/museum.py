@@ -1,0 +1,99 @@
+"""Exercises in which the learner writes a test, and the bug museum tests the test."""
+
+import copy
+import io
+import re
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from course.exercises import judge
+from course.exercises.judge import Mistake, Registered, UnreadableError, make_mistakes
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class TestExercise(Registered):
+    """Write a test that accepts every right function and refuses every exhibit.
+
+    The museum is written as mistakes are (see patch.py): where a bug was seen and what it
+    is, ``seen: bug``, what gives it away, and one patch of the first right function.
+    """
+
+    __test__ = False  # pytest: this is no test of ours
+
+    thing: str  # what is tested, in the singular
+    right: tuple[tuple[str, Any], ...]  # how it is written, and itself
+    museum: str
+    refuses_all: str  # the likely reason why a test refuses everything
+    refuses_right: str  # the likely reason why it refuses a right one
+    # better reasons: what it may demand that no rule asks for, and what gives it that
+    demands: tuple[tuple[str, Callable[[Any], Any]], ...] = ()
+
+    def __call__(self, function: object) -> None:
+        """Print the verdict on a learner's test."""
+        print(judge_test(self, function))
+
+
+def _accepts(function: Callable[..., Any], shown: Any) -> bool:
+    """Whether a learner's test takes this for right, without a word and without an error."""
+    with judge.undisturbed(seed=0):
+        try:
+            return judge.truth(function(shown))
+        except (Exception, SystemExit):
+            return False
+
+
+@cache
+def exhibits(one: TestExercise) -> tuple[Mistake, ...]:
+    """Make the broken functions of a museum."""
+    return make_mistakes(one.museum, one.right[0][1], one.ours.__module__)
+
+
+def judge_test(one: TestExercise, function: object) -> str:
+    """Show every function to the learner's test, and say what it got wrong."""
+    if complaint := judge.cannot_call(one.name, one.arguments, one.start, function):
+        return complaint
+    assert callable(function)
+    museum = exhibits(one)
+    answers: list[Any] = []
+    with judge.undisturbed(seed=0), redirect_stdout(io.StringIO()) as said:
+        for shown in [right for _, right in one.right] + [bug.wrong[0] for bug in museum]:
+            try:
+                answers.append(function(copy.deepcopy(shown)))  # it may be a list, and sorted there
+            except (Exception, SystemExit) as error:
+                answers.append(... if judge.is_stub(error) else error)
+    if all(answer is None or answer is Ellipsis for answer in answers):
+        if said.getvalue().strip() and answers[0] is None:
+            return judge.prints_only(one.name)
+        return judge.stub(one.name, one.start)
+    verdicts = []
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            return judge.report(*judge.describe_error(one.name, answer), likely=judge.hint(answer))
+        try:
+            verdicts.append(judge.truth(answer))
+        except UnreadableError as error:
+            return judge.report(f"✗ {one.name}: {error}")
+    for (how, right), accepted in zip(one.right, verdicts, strict=False):
+        if accepted:
+            continue
+        more = next((why for why, give in one.demands if _accepts(function, give(right))), "")
+        if not any(verdicts):
+            what = f"your test refuses every {one.thing}, right ones included."
+            return judge.report(f"✗ {one.name}: {what}", likely=more or one.refuses_all)
+        what = f"your test refuses a right {one.thing}, one written {how}."
+        return judge.report(f"✗ {one.name}: {what}", likely=more or one.refuses_right)
+    passed = [bug for bug, v in zip(museum, verdicts[len(one.right) :], strict=True) if v]
+    things = one.thing + ("es" if one.thing.endswith("s") else "s")
+    if passed:
+        return judge.report(
+            f"✗ {one.name}: {len(passed)} of {len(museum)} broken {things} got past your test.",
+            *(f"- {bug.what} To catch it, {bug.likely}" for bug in passed),
+        )
+    names = ", ".join(re.split("[:,]", bug.what)[0] for bug in museum)
+    return judge.report(
+        f"✓ {one.name}: accepts {len(one.right)} right {things}, catches {len(museum)} broken ones "
+        f"({names})."
+    )

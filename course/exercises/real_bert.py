@@ -1,0 +1,209 @@
+"""The exercises of notebook 16: names, the rung that is wrong, and a test of loaders."""
+
+import random
+import re
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from bertedu.model.bert import Bert
+from bertedu.model.checkpoints import load_weights
+from bertedu.model.config import BertConfig
+from bertedu.model.hugging_face import hugging_face_name
+from course.exercises.judge import Exercise, Inputs, offered, read_str, undisturbed, whole
+from course.exercises.museum import TestExercise
+
+# vocabulary, size, layers, heads, inner size, longest text
+PLAY = BertConfig(30, 8, 2, 2, 16, 12)
+Tensors = dict[str, Tensor]
+
+
+def right_our_name(theirs: str) -> str:
+    """Translate a published name of the encoder, old or new, into ours."""
+    for pattern, ours in (
+        (r"^bert\.", ""),
+        (r"LayerNorm\.gamma$", "LayerNorm.weight"),
+        (r"LayerNorm\.beta$", "LayerNorm.bias"),
+        (r"word_embeddings", "token"),
+        (r"position_embeddings", "position"),
+        (r"token_type_embeddings", "segment"),
+        (r"embeddings\.LayerNorm", "embeddings.norm"),
+        (r"encoder\.layer\.", "encoder.layers."),
+        (r"attention\.self\.", "attention."),
+        (r"attention\.output\.dense", "attention.output"),
+        (r"attention\.output\.LayerNorm", "attention_norm"),
+        (r"intermediate\.dense", "feed_forward.intermediate"),
+        (r"(?<!attention\.)output\.dense", "feed_forward.output"),
+        (r"(?<!attention\.)output\.LayerNorm", "feed_forward_norm"),
+    ):
+        theirs = re.sub(pattern, ours, theirs)
+    return theirs
+
+
+def _name_cases() -> list[Inputs]:
+    with torch.device("meta"):  # names alone: nothing is drawn
+        names = {hugging_face_name(name) for name in Bert(PLAY).state_dict()}
+    for new, old in (("Norm.weight", "Norm.gamma"), ("Norm.bias", "Norm.beta")):
+        names |= {name.replace(new, old) for name in names}
+    names |= {"encoder.layer.0.gate.gamma", "encoder.layer.1.gate.beta"}  # of no norm
+    whole_names = {f"bert.{name}" for name in names}
+    names |= whole_names | {name.replace("layer.1", "layer.11") for name in whole_names}
+    return [(name,) for name in sorted(names, key=lambda name: (len(name), name))]
+
+
+OUR_NAME = Exercise(
+    asks="(theirs) -> ours, the name of a tensor of the encoder",
+    right=right_our_name,
+    cases=_name_cases,
+    read=partial(read_str, wanted="one name, a str,"),
+    tried="every name of a two-layer encoder: old and new, with and without bert., layer 11 too; "
+    "and a gamma and a beta of no norm.",
+    start='one .replace for each row of the table, and .removeprefix("bert.").',
+    solution=(hugging_face_name, right_our_name),
+    mistakes=r"""
+    ✗ old names stay as they are.
+      gamma is weight, and beta is bias: files of 2018 still have them.
+    | (r"LayerNorm\.gamma$", "LayerNorm.weight"), => && (r"LayerNorm\.beta$", "LayerNorm.bias"), =>
+    ✗ every gamma and beta is renamed.
+      only a norm's: LayerNorm.gamma, LayerNorm.beta. Another part may have a gamma of its own.
+    | LayerNorm\.gamma$", "LayerNorm.weight => gamma", "weight && LayerNorm\.beta$", "LayerNorm.bias
+      => beta", "bias
+    ✗ "bert." stays in front.
+      a whole model has it, an encoder saved alone does not: .removeprefix("bert.") does nothing
+      where it is missing.
+    | (r"^bert\.", ""), =>
+    ✗ the output of attention ends up in the feed-forward part.
+      attention.output.dense contains output.dense: replace the longer name first.
+    | "attention.output") => "attention.feed_forward.output")
+    """,
+)
+
+
+def right_first_wrong(gaps: list[float], tolerance: float) -> int:
+    """Return the number of the first rung whose gap is above the tolerance, from 0; -1 if none."""
+    for rung, gap in enumerate(gaps):
+        if not gap <= tolerance:  # "not <=": nothing is known of a NaN, so it is wrong
+            return rung
+    return -1
+
+
+def _gap_cases() -> list[Inputs]:
+    dice = random.Random(31)
+    ladders = [[1e-6], [0.5], [1e-4, 0.5]]
+    for size in (2, 3, 4, 7):
+        for _ in range(15):
+            wrong = dice.randrange(size + 1)  # from there on; with size: none is
+            gaps = dice.choices((1e-7, 3e-6, 5e-5), k=wrong)
+            ladders.append(gaps + dice.choices((0.002, 0.3, 0.08, 4.0), k=size - wrong))
+    ladders += [[1e-6, 0.3, 1e-6, 0.4], [2e-6, float("nan"), 0.2]]
+    return [*((gaps, 1e-4) for gaps in ladders), ([0.05, 2.0], 0.1)]
+
+
+FIRST_WRONG = Exercise(
+    asks="(gaps, tolerance) -> int, the first rung that is wrong, or -1",
+    right=right_first_wrong,
+    cases=_gap_cases,
+    read=whole,
+    tried="66 ladders of one to seven rungs, one with a NaN.",
+    start="a loop over enumerate(gaps): return the first number whose gap is too large.",
+    mistakes="""
+    ✗ this is the rung with the largest gap.
+      an early mistake grows from layer to layer, so the largest gap comes late. The first one that
+      is too large is where to look.
+    | not gap <= tolerance => gap == max(gaps)
+    ✗ rungs are counted from 1.
+      the embeddings are rung 0.
+    | return rung => return rung + 1
+    ✗ a NaN counts as right.
+      every comparison with NaN is False, gap > tolerance too. Ask `not gap <= tolerance`.
+    | not gap <= tolerance => gap > tolerance
+    """,
+)
+
+
+# -- a test of loaders
+
+
+@offered
+def published_bert(seed: int = 0) -> tuple[Tensors, Callable[..., Tensor]]:
+    """Play an author: tensors under Hugging Face's names, and what the right model makes of ids.
+
+    The second is ``right(ids, segment_ids) -> pooled``, (B, S), (B, S) -> (B, 8), for ids below 30,
+    segments 0 and 1 and at most 12 tokens. As after real training, no number in the tensors is 0.
+    """
+    with undisturbed(seed), torch.no_grad():
+        bert = Bert(PLAY).eval()
+        for parameter in bert.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.5)
+
+    @torch.no_grad()
+    def right(ids: Tensor, segment_ids: Tensor) -> Tensor:
+        found: Tensor = bert(ids, segment_ids).pooled
+        return found
+
+    return {hugging_face_name(n): t.detach() for n, t in bert.state_dict().items()}, right
+
+
+def right_loader(tensors: Tensors) -> Bert:
+    """Make a `Bert` of published tensors."""
+    bert = Bert(PLAY)
+    load_weights(bert, tensors, "these tensors")
+    return bert.eval()
+
+
+@torch.no_grad()
+def _by_hand(tensors: Tensors) -> Bert:
+    bert = Bert(PLAY).eval()
+    for ours, parameter in bert.named_parameters():
+        name = hugging_face_name(ours)
+        tensor = tensors[name]
+        parameter.copy_(tensor)
+    return bert
+
+
+def right_loader_test(loader: Callable[[Tensors], Bert]) -> bool:
+    """Compare the pooled vectors of random rows with every position, both segments, many words."""
+    tensors, right = published_bert()
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(30, (4, 12), generator=generator)
+    segments = torch.randint(2, (4, 12), generator=generator)
+    with torch.no_grad():
+        found = loader(dict(tensors))(ids, segments).pooled
+    return torch.allclose(found, right(ids, segments), atol=1e-4)
+
+
+LOADER_TEST = TestExercise(
+    asks="(loader) -> bool, a test of functions that make a `Bert` of published tensors",
+    thing="loader",
+    start="tensors, right = check.published_bert(), and random ids of shape (4, 12).",
+    right=(("as a loop over the parameters", _by_hand), ("with load_weights", right_loader)),
+    refuses_all="are both asked about the same ids and segments? Numbers computed in two ways "
+    "differ in the seventh digit: torch.allclose(..., atol=1e-4).",
+    refuses_right="numbers computed in two ways differ in the seventh digit: torch.allclose(..., "
+    "atol=1e-4), not torch.equal.",
+    solution=(right_loader_test,),
+    museum="""
+    ✗ TensorFlow weights, read as they are: the square matrices of attention stay transposed; every
+    shape fits.
+      compare numbers with the right model's, not shapes.
+    | copy_(tensor) => copy_(tensor.T if "attention" in name and tensor.ndim == 2 else tensor)
+    ✗ positions counted as in RoBERTa: position 0 gets the vector of position 2.
+      compare with the right model; all positions but the first may be off, too.
+    | copy_(tensor) => copy_(tensor.roll(-2, 0) if "position" in name else tensor)
+    ✗ segment B forgotten: both segments get the vector of segment A.
+      use inputs with segment 1 in them.
+    | copy_(tensor) => copy_(tensor[0] if "token_type" in name else tensor)
+    ✗ a table cut to short texts: positions from 8 on are not loaded: they are zeros.
+      use rows as long as the table: 12 tokens.
+    | copy_(tensor) => copy_(tensor * (torch.arange(12) < 8)[:, None] if "position" in name else
+      tensor)
+    ✗ a pooler from chance: all states are right, and the pooled vector is not.
+      compare .pooled, not only .last.
+    | copy_(tensor) => copy_(torch.full_like(tensor, 0.1) if "pooler" in name else tensor)
+    ✗ load_state_dict(strict=False): no name matches, nothing is loaded, and nothing is said.
+      compare with the right model.
+    | parameter.copy_(tensor) =>
+    """,
+)

@@ -1,0 +1,438 @@
+"""The exercises of notebook 03: scores, softmax, attention, heads, masks, and a test for leaks."""
+
+from collections.abc import Callable, Iterator
+from itertools import cycle, islice, product
+from math import sqrt
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from bertedu.model.attention import (
+    SelfAttention,
+    attention_mask,
+    attention_weights,
+    scaled_dot_product_attention,
+)
+from bertedu.model.config import DIRECTIONS
+from course.exercises import judge
+from course.exercises.by_hand import ByHand
+from course.exercises.judge import (
+    Exercise,
+    Inputs,
+    differing,
+    like,
+    parts,
+    plain,
+    read_tensor,
+    shaped,
+)
+from course.exercises.museum import TestExercise
+from course.exercises.patch import patched
+
+
+def _grid(generator: torch.Generator, *shape: int) -> Tensor:
+    """Multiples of one half from -2 to 2, so that a case can be worked out by hand."""
+    return torch.randint(-4, 5, shape, generator=generator) / 2
+
+
+def _as(right: Callable[..., Tensor], name: str = "your result") -> Callable[..., list[Any]]:
+    """Make a reader of a tensor of the shape of the right answer."""
+    return shaped(name, lambda *inputs: right(*inputs).shape)
+
+
+def right_scores(query: Tensor, key: Tensor) -> Tensor:
+    """Return the dot product of every query (n, d) with every key (m, d): (n, m)."""
+    return query @ key.T
+
+
+def _scores_cases() -> Iterator[Inputs]:
+    generator = torch.Generator().manual_seed(11)
+    sizes = ((1, 1, 2), (1, 2, 2), (2, 2, 2), (2, 3, 2), (3, 3, 4), (3, 4, 5))
+    for n, m, d in sizes:
+        yield from ((_grid(generator, n, d), _grid(generator, m, d)) for _ in range(20))
+
+
+SCORES = Exercise(
+    asks="(query (n, d), key (m, d)) -> (n, m), all dot products, not scaled",
+    right=right_scores,
+    cases=_scores_cases,
+    read=_as(right_scores, "your table of scores"),
+    tried="120 random cases, with as many keys as queries or more.",
+    start="two loops: scores[i][j] = sum of query[i][k] * key[j][k]. Or one matrix product.",
+    solution=(attention_weights, right_scores),
+    mistakes="""
+    ✗ the table is transposed: a row belongs to a key here, not to a query.
+      key @ query.T. Row i must hold the scores of query i: query @ key.T.
+    | query @ key.T => key @ query.T
+    ✗ key is not transposed, so its columns are taken for keys.
+      query @ key multiplies rows of query by columns of key. But the keys are its rows: query @
+      key.T.
+    | key.T => key
+    ✗ the scores are divided by the square root of d.
+      attention will do that, in exercise 4. A score is the plain dot product: query @ key.T.
+    | query @ key.T => query @ key.T / sqrt(query.shape[-1])
+    """,
+)
+
+
+def right_softmax(scores: Tensor) -> Tensor:
+    """Turn each row of scores (n, m) into positive weights that sum to 1."""
+    weights = (scores - scores.amax(dim=-1, keepdim=True)).exp()
+    return weights / weights.sum(dim=-1, keepdim=True)
+
+
+def _softmax_cases() -> Iterator[Inputs]:
+    """Small numbers first; then every other row, or one column, higher by 1000: no exp can."""
+    generator = torch.Generator().manual_seed(12)
+    for shape in ((1, 2), (2, 2), (2, 3), (3, 3), (4, 6)):
+        yield from ((_grid(generator, *shape),) for _ in range(20))
+    for n, m in ((1, 2), (2, 2), (3, 4)):
+        high = 1000 * (torch.arange(n, 0, -1) % 2)[:, None]
+        yield from ((_grid(generator, n, m) + high,) for _ in range(10))
+    first = torch.tensor([1000.0, 0.0, 0.0])
+    yield from ((_grid(generator, n, 3) + first,) for n in (1, 2, 3))
+
+
+SOFTMAX = ByHand(
+    asks="(scores (n, m)) -> weights (n, m): rows sum to 1, even for scores of 1000",
+    right=right_softmax,
+    cases=_softmax_cases,
+    read=_as(right_softmax, "your table of weights"),
+    tried="133 random tables, 33 of them with scores near 1000.",
+    start="scores.exp(), then divide each row by its sum. Then try a score of 1000.",
+    without=("softm",),  # log_softmax and softmin, too
+    ready_made="PyTorch's softmax did the work",
+    instead="Begin with scores.exp() and divide each row by its sum.",
+    in_place="scores -= … writes into the caller's table. scores = scores - … makes a new one.",
+    mistakes="""
+    ✗ right for small scores, but a score of 1000 breaks it.
+      exp(1000) is too large for a float. Subtract the highest score of each row first: the same
+      factor then appears above and below the line, and cancels.
+    | - scores.amax(dim=-1, keepdim=True) =>
+    ✗ the highest score of the whole table is subtracted, so low rows vanish.
+      a row 1000 below the highest becomes exp(-1000), which is 0, and then 0 / 0. Each row needs
+      its own: scores.amax(dim=-1, keepdim=True).
+    | scores.amax(dim=-1, keepdim=True) => scores.max()
+    ✗ the mean of each row is subtracted, and a score of 1000 beside low ones still breaks it.
+      the highest score stays far above the mean, and its exp is too large. Subtract the highest
+      itself, so that no exp is above 1: scores.amax(dim=-1, keepdim=True).
+    | amax => mean
+    ✗ the sums of the rows are lined up with the columns: keepdim=True is missing.
+      without it .sum(dim=-1) has shape (n,), which torch lays along a row: every *column* is
+      divided by another row's sum, and where n is not m it does not fit. .sum(dim=-1, keepdim=True)
+      has shape (n, 1), one number for each row.
+    | sum(dim=-1, keepdim=True) => sum(dim=-1)
+    | , keepdim=True =>
+    | sum(dim=-1, keepdim=True) => sum(dim=-1) && - scores.amax(dim=-1, keepdim=True) =>
+    ✗ the highest scores of the rows are lined up with the columns: keepdim=True is missing.
+      without it .amax(dim=-1) has shape (n,), which torch lays along a row: every *column* loses
+      another row's highest score. .amax(dim=-1, keepdim=True) has shape (n, 1).
+    | amax(dim=-1, keepdim=True) => amax(dim=-1)
+    ✗ columns sum to 1, rows do not.
+      the sum runs over the queries (dim=0). Each query shares out one unit over the keys: dim=-1.
+    | dim=-1 => dim=0
+    | weights.sum(dim=-1 => weights.sum(dim=0
+    | weights.sum(dim=-1 => weights.sum(dim=0 && scores.amax(dim=-1, keepdim=True) => scores.max()
+    | weights.sum(dim=-1 => weights.sum(dim=0 && - scores.amax(dim=-1, keepdim=True) =>
+    ✗ all rows together sum to 1: there is one sum for the whole table.
+      each query has one unit of its own to share out. Sum along each row:
+      .sum(dim=-1, keepdim=True).
+    | sum(dim=-1, keepdim=True) => sum()
+    | sum(dim=-1, keepdim=True) => sum() && - scores.amax(dim=-1, keepdim=True) =>
+    ✗ the scores are divided by their sum: exp is missing.
+      a score may be negative, and a weight may not. First make all of them positive: scores.exp().
+    | (scores - scores.amax(dim=-1, keepdim=True)).exp() => scores
+    ✗ rows do not sum to 1: the division is missing.
+      exp makes the scores positive. Then divide each row by its sum.
+    | / weights.sum(dim=-1, keepdim=True) =>
+    | / weights.sum(dim=-1, keepdim=True) => && - scores.amax(dim=-1, keepdim=True) =>
+    """,
+)
+
+
+Two = tuple[Tensor, Tensor]
+LOWEST = torch.finfo(torch.float32).min
+
+
+def right_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Two:
+    """Return softmax(Q Kᵀ / √d) V (S, d) and the weights (S, S); query may see key where true."""
+    scores = query @ key.T / sqrt(query.shape[-1])
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    return weights @ value, weights
+
+
+def _mask(real: Tensor, direction: str, further: int = 0) -> Tensor:
+    """Return the mask (S, S); ``further`` lets each word see so many of the hidden side."""
+    square = torch.ones(len(real), len(real), dtype=torch.bool)
+    side = {"left-to-right": square.tril(further), "right-to-left": square.triu(-further)}
+    return side.get(direction, square) & real
+
+
+def _attention_cases() -> Iterator[Inputs]:
+    """Every query sees at least one key; padding stands where it leaves one to each."""
+    generator = torch.Generator().manual_seed(13)
+    kinds = cycle(product((False, True), DIRECTIONS))
+    for length, size in ((2, 1), (2, 2), (3, 2), (3, 4), (5, 9)):
+        for padded, direction in islice(kinds, 40):
+            real = torch.ones(length, dtype=torch.bool)
+            real[0 if direction == "right-to-left" else -1] = not padded
+            vectors = (_grid(generator, length, size) for _ in range(3))
+            yield *vectors, _mask(real, direction)
+
+
+ATTENTION = Exercise(
+    asks="(query, key, value (S, d), mask (S, S)) -> (mixed (S, d), weights (S, S)). mask is bool, "
+    "true where a query (row) may see a key (column)",
+    right=right_attention,
+    cases=_attention_cases,
+    read=parts("mixed, weights", like("mixed", 2), like("weights", 3)),
+    differ=differing("mixed", "weights"),
+    first_part=1,
+    tried="200 random cases, with and without padding, in three directions.",
+    start="scores = query @ key.T, divided by the square root of d; then hide, softmax, mix. Three "
+    "lines are enough.",
+    in_place="a method that ends in _ writes into its tensor. masked_fill makes a new one, "
+    "masked_fill_ does not.",
+    solution=(attention_weights, scaled_dot_product_attention, right_attention),
+    mistakes="""
+    ✗ the scores are not scaled.
+      they must be divided by the square root of d = query.shape[-1]; otherwise long vectors make
+      softmax choose one key and ignore the rest.
+    | / sqrt(query.shape[-1]) =>
+    ✗ the mask comes after softmax, so rows with something hidden do not sum to 1.
+      the hidden keys have already taken their share, and through it they still affect the others.
+      Hide before softmax: scores.masked_fill(~mask, -torch.inf).
+    | masked_fill(~mask, -torch.inf).softmax(dim=-1) => softmax(dim=-1) * mask
+    ✗ the mask is inverted: what should be hidden is seen, and the rest is hidden.
+      here True means *may see*. Fill where it is False: masked_fill(~mask, …).
+    | ~mask => mask
+    ✗ the mask is not used: every query sees every key.
+      scores.masked_fill(…) returns a new tensor. Did you keep it?
+    | .masked_fill(~mask, -torch.inf) =>
+    ✗ a hidden score becomes an ordinary number, and an ordinary number still gets its share.
+      scores * mask makes it 0, and e^0 is 1; scores + mask only raises the others by 1. Softmax
+      gives 0 to minus infinity alone: scores.masked_fill(~mask, -torch.inf).
+    | masked_fill(~mask, -torch.inf) => mul(mask)
+    | masked_fill(~mask, -torch.inf) => add(mask)
+    ✗ the weights are nan: what may be seen was given 0 times minus infinity.
+      that product is nan, not 0. Write minus infinity only where a key is hidden:
+      scores.masked_fill(~mask, -torch.inf).
+    | masked_fill(~mask, -torch.inf) => add(~mask * -torch.inf)
+    ✗ softmax runs over the queries (dim=0): columns of the weights sum to 1, rows do not.
+      a row is one query, and it shares out one unit over the keys: softmax(dim=-1).
+    | softmax(dim=-1) => softmax(dim=0)
+    ✗ the scores are divided by d, not by its square root.
+      a sum of d random products has the variance d, so the standard deviation √d. Divide by that:
+      math.sqrt(query.shape[-1]).
+    | sqrt(query.shape[-1]) => query.shape[-1]
+    ✗ the weights are right, but they mix keys instead of values.
+      a key is what a word can be found by; what it hands over is its value: weights @ value.
+    | weights @ value => weights @ key
+    """,
+)
+
+
+def right_split_heads(x: Tensor, heads: int) -> Tensor:
+    """Cut H numbers into ``heads`` runs of d: (B, S, H) -> (B, A, S, d)."""
+    rows, length, size = x.shape
+    return x.reshape(rows, length, heads, size // heads).transpose(1, 2)
+
+
+def right_join_heads(x: Tensor) -> Tensor:
+    """Put the heads side by side again: (B, A, S, d) -> (B, S, H)."""
+    return x.transpose(1, 2).flatten(2)
+
+
+# (B, A, S, d); where two are equal a wrong axis keeps the shape, and only the numbers tell
+HEAD_SHAPES = (
+    *((1, 2, 1, 1), (1, 2, 2, 1), (1, 2, 2, 2), (1, 2, 3, 1), (1, 2, 3, 2), (1, 3, 2, 2)),
+    *((2, 2, 2, 2), (2, 2, 4, 2), (2, 3, 3, 3), (2, 4, 8, 3)),
+)
+
+
+def _numbered(*shape: int) -> Tensor:
+    """0, 1, 2, …: the result shows where each number has gone."""
+    return torch.arange(torch.Size(shape).numel()).float().view(shape)
+
+
+SPLIT_HEADS = Exercise(
+    asks="(x (B, S, H), heads) -> (B, A, S, d); head a holds numbers a·d to a·d + d - 1",
+    right=right_split_heads,
+    cases=lambda: [(_numbered(b, s, a * d), a) for b, a, s, d in HEAD_SHAPES],
+    read=_as(right_split_heads),
+    tried="10 shapes, some with as many heads as tokens.",
+    start="x.unflatten(-1, (heads, -1)), which is (B, S, A, d). Which two axes must change places?",
+    solution=(SelfAttention, right_split_heads),
+    mistakes="""
+    ✗ the shape is right, but heads hold pieces of different tokens.
+      view and reshape only read the numbers in order; they cannot swap axes. First cut to
+      (B, S, A, d), then transpose(1, 2).
+    | length, heads, size // heads).transpose(1, 2) => heads, length, size // heads)
+    ✗ the heads are on the third axis: this is (B, S, A, d).
+      each head works by itself, so its axis comes before that of the tokens: transpose(1, 2).
+    | .transpose(1, 2) =>
+    ✗ the shape is right, but a head takes every A-th number, not d numbers in a row.
+      you cut H to (d, A). The heads are side by side, so A comes first:
+      x.unflatten(-1, (heads, -1)), which is (B, S, A, d). Then transpose(1, 2).
+    | heads, size // heads).transpose(1, 2) => size // heads, heads).permute(0, 3, 1, 2)
+    """,
+)
+JOIN_HEADS = Exercise(
+    asks="(x (B, A, S, d)) -> (B, S, H), which undoes split_heads",
+    right=right_join_heads,
+    cases=lambda: [(_numbered(*shape),) for shape in HEAD_SHAPES],
+    read=_as(right_join_heads),
+    tried="10 shapes, some with as many heads as tokens.",
+    start="x.transpose(1, 2), which is (B, S, A, d) again. Which two axes become one?",
+    solution=(SelfAttention, right_join_heads),
+    mistakes="""
+    ✗ the shape is right, but a row holds pieces of different tokens.
+      it was reshaped without being transposed back. First transpose(1, 2), then flatten(2).
+    | transpose(1, 2).flatten(2) => reshape(x.shape[0], x.shape[2], -1)
+    ✗ the heads are below each other, not side by side.
+      there is one row per token, with the numbers of all heads: flatten the *last* two axes
+      of (B, S, A, d).
+    | transpose(1, 2).flatten(2) => flatten(1, 2)
+    ✗ the shape is right, but the heads take turns, number by number.
+      the axis of the heads came to stand behind d. Each head's d numbers stay together: bring x to
+      (B, S, A, d), and flatten the last two.
+    | transpose(1, 2).flatten(2) => permute(0, 2, 3, 1).flatten(2)
+    """,
+)
+
+
+def right_causal_mask(length: int) -> Tensor:
+    """Return bool (S, S), true where query (row) may see key (column): itself and before."""
+    return torch.ones(length, length, dtype=torch.bool).tril()
+
+
+def _read_mask(answer: Any, length: int) -> tuple[str, list[Any]]:
+    """Return what kind of numbers the mask is made of, and the numbers."""
+    mask = read_tensor(answer, "your mask", (length, length))
+    if mask.is_complex():
+        raise judge.UnreadableError("your mask is complex; True and False are wanted.")
+    kind = "floats" if mask.is_floating_point() else "whole numbers"
+    return "bool" if mask.dtype == torch.bool else kind, mask.tolist()
+
+
+CAUSAL_MASK = Exercise(
+    asks="(length) -> bool (S, S): true where row i may see column j, that is j <= i",
+    right=right_causal_mask,
+    cases=lambda: [(length,) for length in range(1, 9)],
+    read=_read_mask,
+    differ=lambda _, mine, right: (
+        f"Yours gives {plain(mine[1])}; it should give {plain(right[1])}."
+    ),
+    first_part=1,
+    tried="every length from 1 to 8.",
+    start="a square of ones, torch.ones(length, length, dtype=torch.bool), then keep the part on "
+    "and below the diagonal.",
+    solution=(attention_mask, right_causal_mask),
+    mistakes="""
+    ✗ the diagonal is hidden: no token sees itself, and the first sees nothing at all.
+      tril(-1), or < where <= is needed. A row without a single True has nothing to share its
+      attention among.
+    | tril() => tril(-1)
+    ✗ True and False are swapped.
+      True means *may see* here. (Some libraries mean *hidden*: read before you call.)
+    | return => return ~
+    ✗ the right pattern, but in numbers: a mask of True and False is wanted.
+      ~ of a float fails, ~ of the whole number 1 is -2, and adding 1 to a score hides nothing.
+      dtype=torch.bool.
+    | , dtype=torch.bool =>
+    | torch.bool => torch.long
+    ✗ this is the mask of a right-to-left model: every token sees itself and what comes *after*.
+      the row is the query. Row 0, the first word, may see column 0 alone: tril keeps what is below
+      the diagonal, triu what is above it.
+    | tril() => triu()
+    ✗ the diagonal is one too high: every token sees the next one, which it should predict.
+      tril() ends at the diagonal, tril(1) one further; with indices it is j <= i.
+    | tril() => tril(1)
+    """,
+)
+
+
+Layer = Callable[..., Two]  # (x (S, H), real (S,), direction, dropout=0.0) -> mixed, weights
+
+
+def right_layer(x: Tensor, real: Tensor, direction: str, dropout: float = 0.0) -> Two:
+    """Attend within x (S, H) to what is real (S,) and in that direction: mixed, weights."""
+    mask = _mask(real, direction)
+    scores = x @ x.T / sqrt(x.shape[-1])
+    weights = scores.masked_fill(~mask, LOWEST).softmax(-1)
+    return F.dropout(weights, dropout) @ x, weights
+
+
+ADDED = "scores.masked_fill(~mask, LOWEST) => (scores + torch.where(mask, 0.0, LOWEST))"
+ANEW = (
+    "scores.masked_fill(~mask, LOWEST).softmax(-1) => "
+    "F.normalize(scores.softmax(-1) * mask, p=1, dim=-1)"
+)
+
+
+def right_leak_test(layer: Layer) -> bool:
+    """Say whether an attention is right: who may act on whom, and what its weights sum to.
+
+    Every word is changed in turn, under every direction. A row of the result must move if its
+    word may see the changed one, and must stay if it may not.
+    """
+    x = torch.tensor([[1.0, 0.2], [0.1, 0.9], [0.8, 0.5], [0.3, 0.7]])
+    for direction, padded, word in product(DIRECTIONS, (False, True), range(4)):
+        real = torch.tensor([True, True, True, not padded])
+        may_see = _mask(real, direction)
+        before, _ = layer(x, real, direction)
+        changed = x.clone()
+        changed[word] += 1
+        _, weights = layer(changed, real, direction, dropout=0.5)
+        if not torch.allclose(weights.sum(-1)[real], torch.ones(int(real.sum()))):
+            return False
+        after, _ = layer(changed, real, direction)
+        moved = (after - before).abs().amax(-1) > 1e-6
+        others = real & (torch.arange(4) != word)  # a changed word has another query, too
+        if (moved != may_see[:, word])[others].any():
+            return False
+    return True
+
+
+LEAK_TEST = TestExercise(
+    asks="(layer) -> bool, true if it is a right attention. layer(x (S, H), real (S,), direction, "
+    "dropout=0.0) returns mixed (S, H), weights (S, S)",
+    thing="attention",
+    start='layer(x, real, "left-to-right") before and after you change the last word of x.',
+    right=(
+        ("as in the package", right_layer),
+        ("with a mask that is added", patched(right_layer, ADDED, {})),
+        (
+            "with a mask after softmax, and rows that are made to sum to 1 again",
+            patched(right_layer, ANEW, {}),
+        ),
+    ),
+    refuses_all="it returns False on every path, or it demands more than is true: a word that "
+    "is changed has another query, too, so its own row always moves.",
+    refuses_right="it uses == between floats, or compares two runs with dropout. Use "
+    "torch.allclose, and leave dropout at 0 where you compare results.",
+    solution=(right_leak_test, _mask),
+    museum="""
+    ✗ VTongTV/bert-from-scratch: builds the causal mask, then passes the plain mask on.
+      change the last word: under "left-to-right" no earlier row of mixed may move.
+    | real, direction) => real, "bidirectional")
+    ✗ pytorchic-bert: returns the weights as dropout has left them.
+      call it with dropout=0.5: every row of weights must still sum to 1.
+    | F.dropout(weights, dropout) => weights && softmax(-1) => softmax(-1); weights =
+      F.dropout(weights, dropout)
+    ✗ many first versions: attend to padding.
+      change a word whose real is False: no other row of mixed may move.
+    | real, direction) => torch.ones_like(real), direction)
+    ✗ a mask applied too late: multiplies by the mask after softmax.
+      rows of weights must sum to 1 under a one-sided direction, too.
+    | masked_fill(~mask, LOWEST).softmax(-1) => softmax(-1) * mask
+    ✗ a diagonal off by one: lets each word see the next one.
+      change a word: under "left-to-right" the row just before it must not move.
+    | real, direction) => real, direction, further=1)
+    ✗ a copied line: uses the left-to-right mask for right-to-left as well.
+      under "right-to-left", change the *first* word: no later row may move.
+    | real, direction) => real, direction.replace("right-to-left", "left-to-right"))
+    """,
+)

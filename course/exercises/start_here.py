@@ -1,0 +1,112 @@
+"""The exercises of notebook 00: the most likely words, the loss of guessing, who may see whom."""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from bertedu.analysis.fill import fill_blanks
+from bertedu.model.attention import attention_mask
+from bertedu.model.config import DIRECTIONS
+from course.exercises.judge import Exercise, Inputs, parts, read_wholes, shaped
+
+
+def right_top_words(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return ids (k,) and probabilities (k,) of the k most likely of V words, best first."""
+    ids = logits.topk(k).indices
+    return ids, logits.softmax(-1)[ids]
+
+
+def _top_cases() -> Iterator[Inputs]:
+    generator = torch.Generator().manual_seed(1)
+    sizes = [(2, 1)] * 10 + [(3, 1)] * 20 + [(3, 2)] * 30 + [(5, 3)] * 20 + [(12, 5)] * 20
+    for vocab, k in sizes:
+        places = torch.randperm(6 * vocab, generator=generator)[:vocab]  # no two alike
+        yield (places - 2 * vocab) / 4, k
+
+
+TOP_WORDS = Exercise(
+    asks="(logits (V,), k) -> (ids (k,), probabilities (k,)), most likely first",
+    right=right_top_words,
+    cases=_top_cases,
+    read=parts(
+        "ids, probabilities",
+        shaped("ids", lambda logits, k: (k,)),
+        shaped("probabilities", lambda logits, k: (k,)),
+    ),
+    tried="100 random cases, from 2 words to 12.",
+    start="logits.softmax(-1): the probabilities of all words. Then the k highest.",
+    solution=(fill_blanks, right_top_words),
+    mistakes="""
+    ✗ ids and probabilities are in the wrong order.
+      .topk gives values first, then indices. Return the indices first.
+    | return ids, logits.softmax(-1)[ids] => return logits.softmax(-1)[ids], ids
+    ✗ softmax runs over the k words only.
+      their probabilities would sum to 1, as if the other words did not exist. First softmax over
+      the whole vocabulary, then take the top k.
+    | logits.softmax(-1)[ids] => logits[ids].softmax(-1)
+    ✗ these are logits, not probabilities.
+      softmax is missing: logits.softmax(-1).
+    | .softmax(-1) =>
+    """,
+)
+
+
+def right_chance(vocab_size: int) -> float:
+    """Return the loss of guessing evenly: -ln(1 / V) = ln V."""
+    return math.log(vocab_size)
+
+
+CHANCE = Exercise(
+    asks="(vocab_size) -> float, the loss of guessing evenly, in nats",
+    right=right_chance,
+    cases=lambda: [(size,) for size in (2, 3, 5, 10, 100, 8192, 30522)],
+    tried="7 vocabularies, from 2 words to the 30,522 of the published BERT.",
+    start="the probability that an even guess gives the right word. The loss is -ln of it.",
+    mistakes="""
+    ✗ this is in bits: log2.
+      the losses of this course are in nats. math.log, without a base, is the natural logarithm.
+    | math.log => math.log2
+    ✗ this is the probability of a right guess, 1/V, not the loss.
+      the loss is -ln of that probability.
+    | math.log(vocab_size) => 1 / vocab_size
+    ✗ the sign is wrong: a loss is not negative.
+      ln(1/V) is negative; the loss is minus that.
+    | math.log(vocab_size) => math.log(1 / vocab_size)
+    """,
+)
+
+
+def right_which_can_see(position: int, length: int, direction: str) -> set[int]:
+    """Return the positions, from 0, that the token at ``position`` may look at."""
+    if direction == "left-to-right":
+        return set(range(position + 1))
+    if direction == "right-to-left":
+        return set(range(position, length))
+    return set(range(length))
+
+
+WHICH_CAN_SEE = Exercise(
+    asks="(position, length, direction) -> set of positions that a token may look at",
+    right=right_which_can_see,
+    cases=lambda: [(p, n, d) for n in range(1, 7) for p in range(n) for d in DIRECTIONS],
+    read=lambda answer, *_: sorted({*read_wholes(answer, things="positions", thing="a position")}),
+    differ=lambda inputs, mine, right: f"Yours gives {set(mine)}; it should give {set(right)}.",
+    tried="every position of every length up to 6, in three directions.",
+    start='direction == "bidirectional": there, every token sees all of range(length).',
+    solution=(attention_mask, right_which_can_see),
+    mistakes="""
+    ✗ a token cannot see itself.
+      a token's own position is among those it may look at. Without it the first word, read from
+      left to right, would see nothing at all.
+    | position + 1 => position && position, length)) => position + 1, length))
+    ✗ in one of the two directions, a token cannot see itself.
+      range(position) stops before position, and range(position + 1, length) starts after it. Each
+      token sees itself in all three directions.
+    | position + 1 => position
+    ✗ left-to-right and right-to-left are swapped.
+      reading from left to right, a token has seen what stands to its left: positions 0 to its own.
+    | "left => "LEFT && "right-to-left => "left-to-right && "LEFT-to-right => "right-to-left
+    """,
+)

@@ -1,0 +1,329 @@
+"""The exercises of notebook 01: pair score, merge, longest match, pairs, truncation, decoding."""
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from bertedu.text.tokenization import (
+    SPECIAL_TOKENS,
+    WordPiece,
+    apply_merge,
+    longest_first,
+)
+from course.exercises.judge import (
+    Exercise,
+    Inputs,
+    UnreadableError,
+    parts,
+    read_str,
+    read_wholes,
+    whole,
+)
+
+Words = list[tuple[list[str], int]]  # each word as its pieces, with how often it occurs
+
+
+def _read_tokens(answer: Any, *_: Any) -> list[str]:
+    if not isinstance(answer, list | tuple):
+        raise UnreadableError("your function did not return a list; a list of tokens is wanted.")
+    if not all(isinstance(token, str) for token in answer):
+        raise UnreadableError(
+            "your list holds something that is not a str. Return tokens, not ids."
+        )
+    return list(answer)
+
+
+def right_pair_score(words: Words, left: str, right: str) -> float:
+    """Return count(left right) / (count(left) * count(right)) over all words with their counts."""
+    singles: Counter[str] = Counter()
+    together = 0
+    for pieces, count in words:
+        for piece in pieces:
+            singles[piece] += count
+        neighbors = list(itertools.pairwise(pieces))
+        together += count * neighbors.count((left, right))
+    return together / (singles[left] * singles[right])
+
+
+def _score_cases() -> Iterator[Inputs]:
+    dice = random.Random(3)
+    yield [(["s", "##i", "##n", "##g", "##i", "##n", "##g"], 1)], "##i", "##n"
+    for size, length in [(1, 3)] * 30 + [(2, 3)] * 30 + [(3, 5)] * 30:
+        words = []
+        for _ in range(size):
+            first, *rest = dice.choices("abc", k=dice.randint(2, length))
+            words.append(([first, *("##" + c for c in rest)], dice.randint(1, 3)))
+        left, right = dice.choice(list(itertools.pairwise(dice.choice(words)[0])))
+        yield words, left, right
+
+
+PAIR_SCORE = Exercise(
+    asks="(words, left, right) -> float; words is a list of (pieces, count)",
+    right=right_pair_score,
+    cases=_score_cases,
+    tried="*singing*, and 90 random vocabularies of one to three words.",
+    start="three counts: left, right, and right directly after left. Each word counts as often "
+    "as it occurs.",
+    mistakes="""
+    ✗ this is the number of times that the pair occurs.
+      that is how training chooses. The pair score divides it by count(left) · count(right).
+    | / (singles[left] * singles[right]) =>
+    ✗ every word is counted once, however often it occurs.
+      each word comes with a count; add that, not 1.
+    | += count * => += && += count => += 1
+    ✗ the two pieces are counted although they are not neighbors.
+      both in the same word is not enough: right must directly follow left.
+    | neighbors.count((left, right)) => (left in pieces and right in pieces)
+    ✗ a pair that stands twice in a word is counted once.
+      *singing* has two: "in" says only whether the pair is there. Count every place in the word
+      where right directly follows left, and every place of a single piece, too.
+    | neighbors.count((left, right)) => ((left, right) in neighbors)
+    | neighbors.count((left, right)) => ((left, right) in neighbors) &&
+      in pieces: => in set(pieces):
+    """,
+)
+
+
+def right_merge_pieces(pieces: list[str], left: str, right: str) -> list[str]:
+    """Join every left with the right directly after it, from left to right."""
+    joined: list[str] = []
+    for piece in pieces:
+        if joined and (joined[-1], piece) == (left, right):
+            joined[-1] = left + right.removeprefix("##")
+        else:
+            joined.append(piece)
+    return joined
+
+
+def _merge_cases() -> Iterator[Inputs]:
+    dice = random.Random(5)
+    for length in [2] * 20 + [3] * 30 + [5] * 30 + [7] * 30:
+        first, *rest = dice.choices("ab", k=length)
+        pieces = [first, *("##" + c for c in rest)]
+        pair = dice.choice(list(itertools.pairwise(pieces)))
+        if dice.random() < 0.2:
+            pair = (pair[1], "##c")  # a pair that is not there
+        yield pieces, *pair
+
+
+MERGE_PIECES = Exercise(
+    asks="(pieces, left, right) -> pieces with every such pair joined",
+    right=right_merge_pieces,
+    cases=_merge_cases,
+    read=_read_tokens,
+    tried="110 random words that hold the pair once, several times or not at all.",
+    start="a loop from left to right. Where left and right stand side by side, write one piece; "
+    'elsewhere, copy the piece. right.removeprefix("##") takes the mark off.',
+    solution=(apply_merge, right_merge_pieces),
+    mistakes="""
+    ✗ the ## of the right piece stays in the middle.
+      the mark may stand only at the front: left + right.removeprefix("##").
+    | .removeprefix("##") =>
+    ✗ the ## of the left piece is lost.
+      a piece that continues a word still continues it after the merge. Take the mark off the right
+      piece only; strip or replace takes off more.
+    | left + right.removeprefix("##") => (left + right).replace("##", "")
+    ✗ the right piece is still there after the merge.
+      two pieces become one: skip right, i += 2.
+    | else: => if True:
+    """,
+)
+
+
+def right_cut_word(word: str, vocab: list[str]) -> list[str]:
+    """Cut a word: the longest known piece, then the longest of the rest; or ["[UNK]"]."""
+    pieces: list[str] = []
+    start = 0
+    while start < len(word):
+        for end in range(len(word), start, -1):
+            piece = ("##" if start else "") + word[start:end]
+            if piece in vocab:
+                break
+        else:
+            return ["[UNK]"]
+        pieces.append(piece)
+        start = end
+    return pieces
+
+
+def _cut_cases() -> Iterator[Inputs]:
+    dice = random.Random(11)
+    for length, size in [(2, 3)] * 30 + [(3, 5)] * 40 + [(5, 10)] * 40 + [(7, 16)] * 40:
+        word = "".join(dice.choices("abc", k=length))
+        inside = sorted(itertools.combinations(range(length + 1), 2))
+        pieces = [("##" if i else "") + word[i:j] for i, j in inside]
+        # Mostly pieces of the word itself; now and then all its letters, so that it can be cut.
+        vocab = set(dice.sample(pieces, min(size, len(pieces))))
+        if dice.random() < 0.7:
+            vocab |= {word[0], *("##" + c for c in word[1:])}
+        if dice.random() < 0.7:
+            vocab.discard(word)
+        vocab |= {dice.choice("abc") + dice.choice("abc"), "##" + dice.choice("abc")} - {word}
+        yield word, sorted(vocab)
+
+
+CUT_WORD = Exercise(
+    asks='(word, vocab) -> pieces, the longest match first, or ["[UNK]"]',
+    right=right_cut_word,
+    cases=_cut_cases,
+    read=_read_tokens,
+    tried="150 random words and vocabularies, some words unknown.",
+    start="the whole word. Is it in vocab? If not, take a letter off its end and try again. "
+    "Then do the same with the rest, with ## in front.",
+    solution=(right_cut_word, WordPiece.split_word, WordPiece.longest_match),
+    mistakes="""
+    ✗ the shortest piece is taken, not the longest.
+      end counts upward. Begin with all that is left of the word, and shorten that:
+      range(len(word), start, -1).
+    | range(len(word), start, -1) => range(start + 1, len(word) + 1)
+    ✗ the word is cut from its end.
+      take the longest *beginning* first, then the rest. (nlp.js cut from the end, too: its issue
+      1192.)
+    | start = 0 => end = len(word) && while start < len(word) => while end > 0 &&
+      end in range(len(word), start, -1) => start in range(end) && append( => insert(0, &&
+      start = end => end = start
+    ✗ the rest of the word is looked up without ##.
+      a piece that does not begin the word is in vocab with ##: look up "##" + word[start:end] as
+      soon as start > 0.
+    | ("##" if start else "") + =>
+    ✗ the known part of an unknown word is kept, and [UNK] is put after it.
+      a word that is known in part is unknown: return ["[UNK]"] alone.
+    | return ["[UNK]"] => return [*pieces, "[UNK]"]
+    """,
+)
+
+
+def right_encode_pair(first: list[str], second: list[str]) -> tuple[list[str], list[int]]:
+    """Pack [CLS] first [SEP] second [SEP], and number the segments 0 and 1."""
+    tokens = ["[CLS]", *first, "[SEP]", *second, "[SEP]"]
+    return tokens, [0] * (len(first) + 2) + [1] * (len(second) + 1)
+
+
+def _pair_cases() -> list[Inputs]:
+    words = "the dog ##s bark ##ed at night and we slept .".split()
+    dice = random.Random(2)
+    lengths = [(1, 1), (1, 2), (2, 1), (3, 2), (2, 5), (6, 6)]
+    return [(dice.choices(words, k=a), dice.choices(words, k=b)) for a, b in lengths]
+
+
+ENCODE_PAIR = Exercise(
+    asks="(first, second) -> (tokens, segment_ids) of two lists of tokens",
+    right=right_encode_pair,
+    cases=_pair_cases,
+    read=parts("tokens, segment_ids", _read_tokens, partial(read_wholes, things="segment ids")),
+    first_part=0,
+    tried="6 pairs, from one token and one to six and six.",
+    start='["[CLS]", *first, "[SEP]", …]. Then one number for each token of that list.',
+    solution=(WordPiece.encode, right_encode_pair),
+    mistakes="""
+    ✗ there is no [SEP] at the end.
+      each segment ends with its own [SEP]: [CLS] A [SEP] B [SEP].
+    | *second, "[SEP]" => *second && (len(second) + 1) => len(second)
+    ✗ the first [SEP] has segment 1.
+      it ends the first segment and belongs to it: 0.
+    | (first) + 2 => (first) + 1 && (second) + 1 => (second) + 2
+    ✗ there are segment ids for the words, but not for [CLS] and [SEP].
+      one id for each token: len(segment_ids) == len(tokens).
+    | (len(first) + 2) => len(first) && (len(second) + 1) => len(second)
+    """,
+)
+
+
+def _truncate_cases() -> list[Inputs]:
+    # When two long texts share an odd room, which gets the last place is a convention, not a rule.
+    every = itertools.product(range(1, 9), range(1, 9), range(2, 11))
+    fair = [(a, b, room) for a, b, room in every if room % 2 == 0 or min(a, b) <= room // 2]
+    return sorted(fair, key=sum)
+
+
+TRUNCATE = Exercise(
+    name="truncate",
+    asks="(a, b, room) -> (kept_a, kept_b): lengths after cutting the longer first",
+    right=longest_first,
+    cases=_truncate_cases,
+    read=parts("kept_a, kept_b", whole, whole),
+    tried="every pair of lengths up to 8, in every room up to 10 (except where two equally long "
+    "texts compete for one last place).",
+    start="while a + b > room: and in it take one from the longer.",
+    mistakes="""
+    ✗ only the second text is cut.
+      compare the two lengths each time; the longer text gives up a token.
+    | return (room - shorter, shorter) if a > b else (shorter, room - shorter) => return a, room - a
+    ✗ each text gets half of the room, even if the other needs less.
+      what a short text leaves free belongs to the longer one.
+    | = lambda a, b, room: (min(a, room // 2), min(b, room // 2))
+    ✗ each text alone fits, but not both together.
+      the room is for both together: a + b must not be larger than room.
+    | = lambda a, b, room: (min(a, room), min(b, room))
+    """,
+)
+
+
+def right_decode(tokens: list[str]) -> str:
+    """Leave out special tokens, join pieces, and take away the space before . , ! ?"""
+    words: list[str] = []
+    for token in tokens:
+        if token in SPECIAL_TOKENS:
+            continue
+        if words and token.startswith("##"):
+            words[-1] += token.removeprefix("##")
+        else:
+            words.append(token)
+    text = " ".join(words)
+    for mark in ".,!?":
+        text = text.replace(" " + mark, mark)
+    return text
+
+
+_TEXTS = (
+    "sing ##er",
+    "dogs bark",
+    "[CLS] dogs [SEP]",
+    "[UNK] ran [PAD]",
+    "dogs .",
+    "a b ##c d",
+    "[CLS] the [MASK] bark ##ed [SEP] [UNK] ran [SEP] [PAD] [PAD]",
+    "c # is a language",
+    "see [ 1 ] .",
+    "[CLS] no , we did n ##ot ! [SEP] did you ? [SEP] [PAD]",
+    "it ' s the sing ##er ##s - a choir : all of them",
+)
+
+
+DECODE = Exercise(
+    asks="(tokens) -> text: pieces joined, special tokens left out",
+    right=right_decode,
+    cases=lambda: [(text.split(),) for text in _TEXTS],
+    read=partial(read_str, wanted="one text"),
+    tried="11 sequences, with all five special tokens and four kinds of punctuation.",
+    start="an empty list of words. A token with ## is glued to the last word; any other starts "
+    'a new one. " ".join at the end.',
+    solution=(WordPiece.decode, right_decode),
+    mistakes="""
+    ✗ the ## are gone, and so is what they said: there is a space in their place.
+      ## is not dirt to be wiped off. It says that no space goes here.
+    | words[-1] += token => words.append(token && .removeprefix("##") => .removeprefix("##"))
+    | words[-1] += token => words.append(token && .removeprefix("##") => .removeprefix("##")) &&
+      ".,!?" => ""
+    ✗ special tokens are still there.
+      all five are left out: [PAD] [UNK] [CLS] [SEP] [MASK].
+    | token in SPECIAL_TOKENS => False
+    ✗ only some of the special tokens are left out.
+      there are five, and none of them is a word of the text: [PAD] and [MASK], too, and [UNK],
+      because what it stood for is lost.
+    | SPECIAL_TOKENS => ("[CLS]", "[SEP]")
+    | SPECIAL_TOKENS => ("[CLS]", "[SEP]", "[PAD]")
+    | SPECIAL_TOKENS => ("[CLS]", "[SEP]", "[PAD]", "[MASK]")
+    | SPECIAL_TOKENS => ("[CLS]", "[SEP]", "[PAD]", "[UNK]")
+    ✗ every token that begins with [ is left out, even a bracket of the text.
+      [ is a word of its own, as in *see [ 1 ] .* Leave out exactly the five: token in
+      SPECIAL_TOKENS.
+    | token in SPECIAL_TOKENS => token.startswith("[")
+    ✗ there is a space before punctuation.
+      take away the space before each of . , ! and ?
+    | ".,!?" => ""
+    """,
+)

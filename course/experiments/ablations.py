@@ -1,0 +1,444 @@
+"""The ablations: which part of the recipe makes the difference? (paper, sections 5.1, 5.2, C)
+
+`python -m course ablate GRID` fine-tunes pre-trained variants on the same few examples of each
+task, and writes a row for each run to `data/results/ablations.csv`. What is there is not run again.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import combinations, product
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import torch
+from tqdm.auto import tqdm
+
+from bertedu.files import Row, write_csv
+from bertedu.finetuning.baselines import BASELINES
+from bertedu.finetuning.examples import Splits, Task, TaskError
+from bertedu.finetuning.finetune import MEAN, Setup, run_once
+from bertedu.finetuning.training import Hyperparameters
+from bertedu.model.loading import find_checkpoint
+from bertedu.model.weight_files import CheckpointError
+from bertedu.pretraining.run_folder import read_record
+from course.experiments.pretraining_scores import with_earlier_runs
+from course.experiments.tasks import load_task
+from course.results.bootstrap import BootstrapScores, interval, interval_over_runs, run_spread
+from course.results.record import RunRecord
+from course.results.summary import System, draw_systems
+
+NAME = "ablations"  # of the record
+EXAMPLES = 1500  # training examples of every task, so that no task is decided by its size
+RECIPE = Hyperparameters(learning_rate=3e-4)
+# Two tasks have a plateau that this rate does not leave in three epochs. "answer" has two epochs:
+# every question brings nearly three windows of text.
+RECIPES = {
+    "entities": replace(RECIPE, learning_rate=1e-3, batch_size=16),
+    "answer": replace(RECIPE, learning_rate=1e-3, batch_size=16, epochs=2),
+}
+MOST_EPOCHS = 40  # of a run that ends where dev stops rising
+FEATURES_RECIPE = Hyperparameters(learning_rate=3e-3, batch_size=16, epochs=6)
+Interval = tuple[float, float, float]  # a value, and the two ends of its 95 % interval
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One row of a table: a name, checkpoints that differ by their seed only, and the method.
+
+    With ``patience`` a run goes on until dev has not improved for so many epochs.
+    """
+
+    name: str
+    checkpoints: tuple[str, ...]
+    method: str = "fine-tuned"
+    patience: int | None = None
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Variants × tasks × checkpoints × ``seeds``; differences are taken from the first variant.
+
+    No two runs of a variant have the same fine-tuning seed: that luck, too, is drawn for each.
+    """
+
+    about: str
+    variants: tuple[Variant, ...]
+    tasks: tuple[str, ...]
+    seeds: int = 5
+    examples: int = EXAMPLES
+
+    def cells(self) -> Iterator["Cell"]:
+        """Yield every run, task by task, and of a task the first seed of every variant first."""
+        for task, again, variant in product(self.tasks, range(self.seeds), self.variants):
+            for number, checkpoint in enumerate(variant.checkpoints):
+                setup = Setup(checkpoint, variant.method, self.examples)
+                # the same for all variants; frozen features need a recipe of theirs
+                recipe = FEATURES_RECIPE if setup.reads else RECIPES.get(task, RECIPE)
+                if variant.patience:
+                    recipe = replace(recipe, epochs=MOST_EPOCHS, patience=variant.patience)
+                seed = again * len(variant.checkpoints) + number
+                yield Cell(task, variant.name, setup, replace(recipe, seed=seed))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a grid."""
+
+    task: str
+    variant: str
+    setup: Setup
+    recipe: Hyperparameters
+
+
+BERT = "bert-L4H128"
+# The same question under three masks, three pre-trainings of each: see data/README.md
+SEEDS = range(3)
+BOTH, LEFT, RIGHT = (
+    tuple(f"same-question/{variant}-{seed}" for seed in SEEDS)
+    for variant in ("no-nsp", "mlm-ltr", "mlm-rtl")
+)
+PAIR = tuple(f"{left}+{right}" for left, right in zip(LEFT, RIGHT, strict=True))
+# Asked for the next word, at as many places as the three above are asked for hidden ones. Predicted
+# in advance: on entities as good as "left alone"; on topic a little better, for no [MASK] hides
+# what it reads.
+NEXT = tuple(f"same-question/ltr-some-{seed}" for seed in SEEDS)
+NARROW = "same-question/mlm-ltr-L4H80-0+same-question/mlm-rtl-L4H80-0"
+TUNED = "fine-tuned" + MEAN
+# Four times the reading, one pre-training of each
+LONG_BOTH, LONG_LEFT = "same-question/no-nsp-long-0", "same-question/mlm-ltr-long-0"
+AGAIN = ("", "-1", "-2")  # three pre-trainings of one recipe; the first run has no number
+# Each at the learning rate that was best for it on dev, of three: size_curves.csv. Predicted of
+# more runs in advance: L4 H256 ahead of L4 H128, decided on both tasks; the other steps undecided.
+SIZES = {
+    "L2 H128": "size-L2H128-2e-3",
+    "L4 H128": "size-L4H128-2e-3",
+    "L4 H256": "size-L4H256-1e-3",
+    "L8 H256": "size-L8H256-5e-4",
+}
+REPEATED = ("L2 H128", "L4 H128", "L4 H256")  # the largest, half an hour a run, was not
+AT_ONE_RATE = {"L8 H256 at 1e-3": "size-L8H256-1e-3"}  # the best rate of L4 H256
+LONGER = {  # the last with a recipe of its own: see data/README.md
+    "L2 H128, longer": "bert-L2H128",
+    "L4 H128, longer": "bert-L4H128",
+    "L4 H256, longer": "bert-mini",
+}
+PROCEDURES = ("80/10/10", "100/0/0", "80/0/20", "80/20/0", "0/20/80", "0/0/100")
+MASKED = {
+    procedure: tuple(f"masking-{procedure.replace('/', '-')}{end}" for end in AGAIN)
+    for procedure in PROCEDURES
+}
+STEPS = tuple(range(1500, 10501, 1500))
+
+
+def _masked(method: str) -> tuple[Variant, ...]:
+    return tuple(Variant(procedure, runs, method) for procedure, runs in MASKED.items())
+
+
+FIRST_ROWS = (
+    Variant("both sides", BOTH, TUNED),
+    Variant("left alone", LEFT, TUNED),
+    Variant("left alone, next words", NEXT, TUNED),
+    Variant("right alone", RIGHT, TUNED),
+)
+
+GRIDS = {
+    "direction": Grid(
+        "what a token may see while pre-training (table 5): one question, several masks",
+        (
+            *FIRST_ROWS,
+            Variant("left alone + BiLSTM", LEFT, "fine-tuned + BiLSTM" + MEAN),
+            Variant("left and right", PAIR, TUNED),
+            # pre-trained once: their intervals take the luck of a run from the rows above
+            Variant("left and right, narrow", (NARROW,), TUNED),
+            Variant("ELMo", ("elmo-L4H128",), "features:sum of all" + MEAN),
+            Variant("not pre-trained", BOTH, "untrained" + MEAN, patience=4),
+        ),
+        ("topic", "valence", "description", "next", "answer", "entities"),
+        seeds=1,
+    ),
+    "pairs": Grid(
+        "sentence pairs while pre-training, or none (the first two rows of table 5)",
+        (Variant("BERT", (BERT,)), Variant("No NSP", ("no-nsp-L4H128",))),
+        ("topic", "valence", "description", "next", "entities"),
+    ),
+    "size": Grid(
+        "layers and width (table 6), one at the rate of another, and three that have read more",
+        tuple(
+            # of what was pre-trained once, the luck of a run is that of the others
+            Variant(name, tuple(run + end for end in (AGAIN if name in REPEATED else AGAIN[:1])))
+            for name, run in (SIZES | LONGER | AT_ONE_RATE).items()
+        ),
+        ("topic", "entities"),
+        seeds=1,
+    ),
+    "masking": Grid(
+        "what becomes of the selected words: MASK/SAME/RND (table 8)",
+        _masked("fine-tuned"),
+        ("topic", "entities"),
+        seeds=1,
+    ),
+    "masking-frozen": Grid(
+        "the same, with the pre-trained model frozen (table 8, last column)",
+        _masked("features:last"),
+        ("entities",),
+        seeds=1,
+    ),
+    "steps": Grid(
+        "the number of pre-training steps (figure 5)",
+        tuple(
+            Variant(f"{name}, {step} steps", tuple(f"{run}/steps/{step:06d}" for run in runs))
+            for name, runs in (("both sides", BOTH), ("left alone", LEFT))
+            for step in STEPS
+        ),
+        ("topic", "entities"),
+        seeds=1,
+    ),
+    "longer": Grid(
+        "both sides and the left after four times the reading, pre-trained once",
+        (
+            *FIRST_ROWS,  # the luck of a run is theirs
+            Variant("both sides, longer", (LONG_BOTH,), TUNED),
+            Variant("left alone, longer", (LONG_LEFT,), TUNED),
+        ),
+        ("topic", "valence", "description", "next", "answer", "entities"),
+        seeds=1,
+    ),
+    "quick": Grid(
+        "a minute for a class: does it matter where you start?",
+        (Variant("BERT", (BERT,)), Variant("not pre-trained", (BERT,), "untrained")),
+        ("topic",),
+        seeds=2,
+        examples=600,
+    ),
+}
+
+
+def pretrained_with(name: str) -> Row:
+    """Return the steps and tokens of pre-training of a checkpoint; of a pair, the sum of tokens.
+
+    Raises CheckpointError if there is no such checkpoint, or no record beside it.
+    """
+    steps, tokens = zip(*map(_steps_and_tokens, name.split("+")), strict=True)
+    return {"pretraining_steps": steps[0], "pretraining_tokens": sum(tokens)}
+
+
+def _steps_and_tokens(name: str) -> tuple[int, int]:
+    folder = find_checkpoint(name)
+    kept = folder.parent.name == "steps"  # weights of the middle of a run: its curve knows
+    run = folder.parent.parent if kept else folder
+    try:
+        record = read_record(run)
+        if kept:
+            record = next(row for row in record["curve"] if row["step"] == int(folder.name))
+            return int(record["step"]), int(record["tokens"])
+        return int(with_earlier_runs(record, "steps")), int(with_earlier_runs(record, "tokens"))
+    except (ValueError, KeyError, StopIteration):
+        path = run / "training.json"
+        raise CheckpointError(f"{path} does not say how {name} was pre-trained") from None
+
+
+@lru_cache(maxsize=2)
+def _task(name: str) -> tuple[Task, Splits]:
+    return load_task(name)
+
+
+def run_cell(cell: Cell, folder: Path, threads: int | None = None) -> Row:
+    """Make one run and write it down."""
+    if threads:
+        torch.set_num_threads(threads)
+    task, splits = _task(cell.task)
+    record = RunRecord(folder, NAME)
+    known = record.find(task, cell.setup, cell.recipe, "score")
+    if known is not None:  # made meanwhile by a grid that shares it, in another window
+        return known
+    run = run_once(task, splits, cell.setup, cell.recipe, progress=False)
+    more: Row = {"variant": cell.variant} | pretrained_with(cell.setup.model)
+    if cell.setup.untrained:
+        more |= {"pretraining_steps": 0, "pretraining_tokens": 0}
+    return record.add(task, splits, cell.setup, cell.recipe, run, "score", more)
+
+
+def ablate(
+    grid: Grid,
+    folder: Path,
+    jobs: int = 1,
+    tasks: Sequence[str] | None = None,
+    seeds: int | None = None,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Run what is missing of a grid.
+
+    ``jobs`` processes share the runs, one thread each if they are several. Of the grid, only
+    ``tasks`` and the first ``seeds`` fine-tuning seeds are run, with baselines beside every task.
+
+    Raises CheckpointError, before anything is run, if a checkpoint that is needed is missing or
+    unfinished; SourceError if the data of a task cannot be loaded; TaskError if the grid has no
+    such task or seeds, or something was run with another recipe: a mean over two recipes would be
+    of neither.
+    """
+    chosen = tuple(name for name in grid.tasks if tasks is None or name in tasks)
+    if not chosen:
+        raise TaskError(f"none of its tasks is asked for: it has {', '.join(grid.tasks)}")
+    if seeds and seeds > grid.seeds:
+        raise TaskError(f"the grid has {grid.seeds} seeds: its table would not count more")
+    grid = replace(grid, tasks=chosen, seeds=seeds or grid.seeds)
+    record, missing = RunRecord(folder, NAME), []
+    loaded = {name: _task(name) for name in grid.tasks}
+    for cell in grid.cells():
+        if other := record.other_recipes(loaded[cell.task][0], cell.setup, cell.recipe):
+            raise TaskError(
+                f"{cell.task}, {cell.setup.model} was run with another recipe (learning rate "
+                f"{other[0]['learning_rate']}): use another folder, --results FOLDER"
+            )
+        if record.find(loaded[cell.task][0], cell.setup, cell.recipe, "score") is None:
+            missing.append(cell)
+    for name in sorted({cell.setup.model for cell in missing}):
+        pretrained_with(name)
+    for task, splits in loaded.values():
+        record.add_baselines(task, splits, grid.examples)
+    with tqdm(total=len(missing), desc="runs") as bar:
+        for cell, row in _run_all(missing, folder, jobs):
+            bar.update()
+            say(
+                f"{cell.task}, {cell.variant}, {cell.setup.model}, seed {cell.recipe.seed}: "
+                f"test {row['metric']} {float(row['test']):.4f}"
+            )
+
+
+def _run_all(cells: Sequence[Cell], folder: Path, jobs: int) -> Iterator[tuple[Cell, Row]]:
+    if jobs == 1:
+        for cell in cells:
+            yield cell, run_cell(cell, folder)
+        return
+    # not forked: a fork of a process that has used torch's threads may hang
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        futures = {pool.submit(run_cell, cell, folder, 1): cell for cell in cells}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def summarize_grid(grid: Grid, folder: Path) -> list[Row]:
+    """Return a row for each task and variant: mean, interval, and difference from the first.
+
+    The intervals hold for other texts and other runs (`interval_over_runs`); they are empty where
+    no variant was run twice. ``luck`` is the standard deviation of runs of one variant, pooled.
+    """
+    rows: list[Row] = []
+    first = grid.variants[0].name
+    for task in grid.tasks:
+        drawn = _drawn(grid, task, folder)
+        deviation, _ = _luck(drawn) or (float("nan"), 0)
+        for name, scores in drawn.items():
+            row: Row = {"variant": name, "task": task, "train_examples": grid.examples}
+            row["runs"] = len(scores.scores)
+            numbers = {"luck": deviation}
+            numbers |= zip(("mean", "low", "high"), _over_runs(scores, drawn, name), strict=True)
+            if first in drawn and name != first:
+                minus = _over_runs(scores - drawn[first], drawn, name, first)
+                keys = ("minus_reference", "minus_low", "minus_high")
+                numbers |= zip(keys, minus, strict=True)
+            row |= {n: "" if np.isnan(value) else f"{value:.4f}" for n, value in numbers.items()}
+            rows.append(row)
+    return rows
+
+
+def difference(grid: Grid, task: str, one: str, other: str, folder: Path) -> Interval:
+    """Return how much better variant ``one`` is than ``other``, and the 95 % interval of that.
+
+    Either may be a baseline; both are drawn on the same test examples. The interval holds for other
+    texts and other runs of the variants. Raises TaskError if one of them was not run on this task,
+    or there is none of that name.
+    """
+    drawn = _drawn(grid, task, folder)
+    gap = _known(grid, task, one, drawn) - _known(grid, task, other, drawn)
+    return _over_runs(gap, drawn, one, other)
+
+
+def same_recipe(grid: Grid, task: str, folder: Path) -> dict[tuple[str, str], Interval]:
+    """Compare every two runs of one variant, which differ by their seeds alone: an A/A test.
+
+    What `difference` decides here is luck.
+    """
+    drawn, runs = _drawn(grid, task, folder), _drawn(grid, task, folder, singly=True)
+    compared = {}
+    for variant in grid.variants:
+        for one, other in combinations(
+            [n for n in runs if n.startswith(f"{variant.name}, run")], 2
+        ):
+            compared[one, other] = _over_runs(runs[one] - runs[other], drawn, one, other)
+    return compared
+
+
+def _known(grid: Grid, task: str, name: str, drawn: dict[str, BootstrapScores]) -> BootstrapScores:
+    known = [*(variant.name for variant in grid.variants), *BASELINES]
+    if name not in known:
+        raise TaskError(f"no variant {name!r}: choose one of {', '.join(known)}")
+    if name not in drawn:
+        raise TaskError(f"no runs of {name} on {task}: run it with bertedu ablate")
+    return drawn[name]
+
+
+def _luck(drawn: dict[str, BootstrapScores]) -> tuple[float, int] | None:
+    """Return the spread of runs of one variant (`run_spread`); None if none was run twice."""
+    groups = [some.scores for name, some in drawn.items() if name not in BASELINES]
+    return run_spread(groups) if any(len(runs) > 1 for runs in groups) else None
+
+
+def _over_runs(value: BootstrapScores, drawn: dict[str, BootstrapScores], *names: str) -> Interval:
+    """Put an interval around a mean, or a difference of two, of variants of these names."""
+    runs = [len(drawn[n].scores) if n in drawn else 1 for n in names if n not in BASELINES]
+    if not runs:
+        return value.mean, *interval(value.draws.tolist())
+    if not (luck := _luck(drawn)):
+        return value.mean, float("nan"), float("nan")
+    return value.mean, *interval_over_runs(value.mean, value.draws, runs, luck)
+
+
+def _drawn(grid: Grid, task: str, folder: Path, singly: bool = False) -> dict[str, BootstrapScores]:
+    """Draw the texts of a task anew for all variants of a grid, or for every run by itself."""
+    path = folder / NAME / f"{task}.csv"
+    changed = path.stat().st_mtime_ns if path.exists() else 0
+    return _all_drawn(grid, task, folder, singly, changed)
+
+
+@lru_cache(maxsize=32)
+def _all_drawn(
+    grid: Grid, task: str, folder: Path, singly: bool, _: int
+) -> dict[str, BootstrapScores]:
+    """Do it once, as long as the file of outcomes is the same."""
+    names: dict[tuple[str, str, str], str] = {}
+    for cell in replace(grid, tasks=(task,)).cells():
+        number = sum(name.startswith(f"{cell.variant}, run") for name in names.values())
+        name = f"{cell.variant}, run {number + 1}" if singly else cell.variant
+        # another grid may have the same cell, and more seeds: those are not this grid's
+        names[cell.setup.model, cell.setup.method, str(cell.recipe.seed)] = name
+
+    def system_of(row: Row) -> System | None:
+        if row["train_examples"] != str(grid.examples):
+            return None
+        key = (row["model"], row["method"], row["seed"])
+        name = row["model"] if row["method"] == "baseline" else names.get(key)
+        return (name, "", "") if name else None
+
+    drawn = draw_systems(RunRecord(folder, NAME), task, system_of, runs_drawn=False)
+    return {name: scores for (name, *_), scores in drawn.items()}
+
+
+def write_summary(folder: Path) -> list[Row]:
+    """Summarize the tasks on which two variants of a grid were run: `ablations_summary.csv`."""
+    rows: list[Row] = []
+    there = {row["task"] for row in RunRecord(folder, NAME).rows()}
+    for name, grid in GRIDS.items():
+        for task in grid.tasks:
+            drawn = _drawn(grid, task, folder) if task in there else {}
+            if sum(variant.name in drawn for variant in grid.variants) > 1:
+                summary = summarize_grid(replace(grid, tasks=(task,)), folder)
+                rows += [{"grid": name, **row} for row in summary]
+    write_csv(folder / f"{NAME}_summary.csv", rows)
+    return rows

@@ -1,0 +1,232 @@
+"""Grammar at a blank: of two words, which stood here, and who can tell?
+
+*A* or *an*: the next word tells. *Is* or *are*: the subject does, and it stands before. At real
+held-out places where one of two words stood, each as often as the other, a reader is asked which
+is the likelier. No fine-tuning, and a coin is right half of the time. Which side tells was written
+down by a rule of grammar before any reader was asked, and stands beside what came.
+
+``python -m course.experiments.grammar`` asks every reader that can be found and has not been asked,
+and writes what it said at each place to ``grammar_odds.csv``, and the two tables of notebook 13.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+import typer
+from tqdm.auto import tqdm
+
+from bertedu.files import Row, read_csv, write_csv
+from bertedu.model.bert import BertForPreTraining
+from bertedu.model.checkpoints import load_checkpoint
+from bertedu.model.loading import find_checkpoint
+from bertedu.model.weight_files import CheckpointError
+from bertedu.pretraining.next_sentence import EncodedDocument
+from bertedu.pretraining.texts import load_splits
+from bertedu.text.fast_tokenizer import load_vocabulary
+from bertedu.text.tokenization import CLS_ID, MASK_ID, SEP_ID
+from course.experiments.counting import UnigramModel
+from course.experiments.same_question import BOTH, LEFT, LONGEST, PAIR, RIGHT, RUNS, SEEDS
+from course.results.bootstrap import Floats, Ints, draw_texts, interval_over_runs, run_spread
+from course.results.columns import with_interval
+from course.results.origin import origin
+
+PER_WORD = 150  # places of each word
+# The side of the word that tells, by the rule of grammar that a learner would name. Predicted of
+# the runs: where it is "right", both sides and the right alone are ahead of the left alone, who is
+# near a coin; where it is "left", the left alone is ahead of the right alone; "either": no
+# prediction. (One model of each kind was tried on ten of these pairs before.)
+TELLS = {
+    "a/an": "right",  # the sound that the next word begins with
+    "this/these": "right",  # the number of the noun
+    "that/those": "right",
+    "much/many": "right",
+    "between/among": "right",  # how many there are
+    "is/are": "left",  # the subject
+    "was/were": "left",
+    "has/have": "left",
+    "who/which": "left",  # what it refers to
+    "than/then": "left",  # a comparative, or none
+    "his/her": "left",  # who was named
+    "its/their": "left",
+    "year/years": "left",  # this, or two
+    "they/them": "either",  # the verb behind, or the verb before
+    "we/us": "either",
+    "more/most": "either",  # the, or than
+}
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where one of two words stood, one place at a time, without `[CLS]`; `which` is 0 or 1."""
+
+    sentences: list[Sequence[int]]
+    places: Ints
+    which: Ints
+    documents: Ints
+
+
+def find_places(
+    documents: Sequence[EncodedDocument], words: tuple[int, int], per_word: int = PER_WORD
+) -> Places:
+    """Draw as many places of the first word as of the second, at most ``per_word`` of each.
+
+    Every document gives one before any gives two: places of one document are not independent.
+    """
+    dice = np.random.default_rng(words)
+    where: tuple[list[tuple[Sequence[int], int, int]], ...] = ([], [])
+    for number, document in enumerate(documents):
+        for sentence in document.sentences:
+            for place, word in enumerate(sentence):
+                if word in words and len(sentence) <= LONGEST:
+                    where[words.index(word)].append((sentence, place, number))
+    count = min(per_word, *map(len, where))
+    chosen = []
+    for some in where:
+        drawn, met = dice.permutation(len(some)).tolist(), Counter[int]()
+        turns = {i: met.update([some[i][2]]) or met[some[i][2]] for i in drawn}  # of its document
+        chosen += [some[i] for i in sorted(drawn, key=turns.__getitem__)[:count]]
+    sentences, places, numbers = zip(*chosen, strict=True)
+    which = np.repeat([0, 1], count)
+    return Places(list(sentences), np.array(places), which, np.array(numbers))
+
+
+@torch.inference_mode()
+def odds_at(model: BertForPreTraining, found: Places, words: tuple[int, int]) -> Floats:
+    """Return how much likelier the second word is than the first at each place: log odds (n,)."""
+    odds = np.zeros(len(found.sentences))
+    lengths = np.array([len(sentence) for sentence in found.sentences])
+    for length in np.unique(lengths):
+        group = np.nonzero(lengths == length)[0]
+        ids = torch.tensor([[CLS_ID, *found.sentences[i], SEP_ID] for i in group])
+        blank = torch.zeros_like(ids, dtype=torch.bool)
+        blank[range(len(group)), found.places[group] + 1] = True
+        scores = model(ids.masked_fill(blank, MASK_ID), selected=blank)[0]  # (n, V)
+        odds[group] = (scores[:, words[1]] - scores[:, words[0]]).double().numpy()
+    return odds
+
+
+def _packed(values: Floats | Ints) -> str:
+    return " ".join(f"{value:.6g}" for value in values.round(2).tolist())
+
+
+def _runs() -> Iterator[tuple[str, int, Path]]:
+    """Yield reader, seed and folder of every run that can be found."""
+    for reader, name in RUNS.items():
+        for seed in SEEDS:
+            try:
+                folder = find_checkpoint(f"same-question/{name}-{seed}")
+            except CheckpointError:
+                continue
+            if (folder / "model.safetensors").exists():  # it has come to its end
+                yield reader, seed, folder
+
+
+def ask(odds_file: Path, held_out: Sequence[EncodedDocument], prior: torch.Tensor) -> list[Row]:
+    """Ask the runs that have not been asked; return all rows of the file, which is written anew."""
+    vocabulary = {word: number for number, word in enumerate(load_vocabulary())}
+    rows, made = read_csv(odds_file), origin()
+    known = {(row["pair"], row["reader"], row["seed"]) for row in rows}
+    models = {(reader, seed): folder for reader, seed, folder in _runs()}
+    for pair in tqdm(TELLS, desc="pairs"):
+        one, other = (vocabulary[word] for word in pair.split("/"))
+        found = find_places(held_out, (one, other))
+        if (pair, "(which)", "") not in known:
+            prior_odds = float(prior[other] - prior[one])
+            about: Row = {"pair": pair, "seed": "", "commit": made["commit"]}
+            rows.append(about | {"reader": "(which)", "odds": _packed(found.which)})
+            rows.append(about | {"reader": "(document)", "odds": _packed(found.documents)})
+            rows.append(about | {"reader": "(prior)", "odds": f"{prior_odds:.4f}"})
+        for (reader, seed), folder in models.items():
+            if (pair, reader, str(seed)) not in known:
+                said = odds_at(load_checkpoint(folder), found, (one, other))
+                row: Row = {"pair": pair, "reader": reader, "seed": str(seed)}
+                rows.append(row | {"odds": _packed(said), "commit": made["commit"]})
+        write_csv(odds_file, rows)
+    return rows
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What all readers said of one pair: reader -> right (runs, n); and the text of each place."""
+
+    right: dict[str, Floats]
+    documents: Ints
+
+
+def answers_of(rows: Sequence[Row], pair: str) -> Answers:
+    """Return who was right where; left and right of one seed are joined as in `same_question`."""
+    said = {
+        (row["reader"], row["seed"]): np.array([float(x) for x in str(row["odds"]).split()])
+        for row in rows
+        if row["pair"] == pair
+    }
+    which, prior = said["(which)", ""], said["(prior)", ""].item()
+    odds = {reader: [said[k] for k in sorted(said) if k[0] == reader] for reader in RUNS}
+    both = [seed for reader, seed in said if reader == LEFT and (RIGHT, seed) in said]
+    odds[PAIR] = [said[LEFT, seed] + said[RIGHT, seed] - prior for seed in sorted(both)]
+    right = {
+        reader: np.array([(values > 0) == (which == 1) for values in runs], float)
+        for reader, runs in odds.items()
+        if runs
+    }
+    return Answers(right, said["(document)", ""].astype(int))
+
+
+def score_rows(rows: Sequence[Row]) -> list[Row]:
+    """Return a row for each pair, reader and run: the share of places where it was right."""
+    scored: list[Row] = []
+    for pair, tells in TELLS.items():
+        answers = answers_of(rows, pair)
+        for reader, runs in answers.right.items():
+            for seed, right in enumerate(runs):
+                row: Row = {"pair": pair, "tells": tells, "reader": reader, "seed": seed}
+                row |= {"places": len(right), "documents": len(set(answers.documents.tolist()))}
+                scored.append(row | {"right": round(float(right.mean()), 4)})
+    return scored
+
+
+def difference_rows(rows: Sequence[Row], pairs: Mapping[str, str] = TELLS) -> list[Row]:
+    """Return how much oftener one reader is right than another at the same places, in points.
+
+    The interval holds for other documents and other runs of pre-training.
+    """
+    compared: list[Row] = []
+    for pair, tells in pairs.items():
+        answers = answers_of(rows, pair)
+        draws = draw_texts(np.unique(answers.documents, return_inverse=True)[1])
+        means = [runs.mean(axis=1).tolist() for name, runs in answers.right.items() if name != PAIR]
+        if all(len(runs) < 2 for runs in means):
+            continue  # nothing is known yet of the spread between runs
+        spread = run_spread(means)
+        for one, other in ((BOTH, LEFT), (RIGHT, LEFT), (BOTH, PAIR)):
+            if one not in answers.right or other not in answers.right:
+                continue
+            mine, theirs = answers.right[one], answers.right[other]
+            gap = 100 * (mine.mean(axis=0) - theirs.mean(axis=0))
+            drawn = [float(gap[texts].mean()) for texts in draws]
+            luck = (100 * spread[0], spread[1])
+            ends = interval_over_runs(float(gap.mean()), drawn, (len(mine), len(theirs)), luck)
+            row: Row = {"pair": pair, "tells": tells, "one": one, "other": other}
+            compared.append(row | with_interval("points", float(gap.mean()), ends))
+    return compared
+
+
+def main(
+    out: Annotated[Path, typer.Option(help="Folder of results.")] = Path("data/results"),
+) -> None:
+    """Ask every reader at every place; a minute for each reader."""
+    torch.set_num_threads(1)
+    splits = load_splits(say=lambda _: None)
+    prior = UnigramModel(splits["train"], len(load_vocabulary())).log_share
+    rows = ask(out / "grammar_odds.csv", [*splits["dev"], *splits["test"]], prior)
+    write_csv(out / "grammar.csv", score_rows(rows))
+    write_csv(out / "grammar_differences.csv", difference_rows(rows))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,186 @@
+"""Recall: words that only both sides together tell, with limits that are exact.
+
+A list of words, a blank, and a place: "frog lamp tree ___ second" asks for *lamp*. Where the blank
+stands decides what a reader of one side has seen: the list, the place, or both. The XOR word is
+smaller still: two bits, and between them their exclusive or. All texts are drawn anew for every
+step, so nothing can be learned by heart. ``python -m course.experiments.recall`` adds the runs that
+`data/results/recall.csv` lacks, a row for each run and length of the list.
+"""
+
+import math
+from itertools import product
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from torch import Tensor, nn
+from torch.nn import functional as F
+from tqdm.auto import tqdm
+
+from bertedu.files import Row, read_csv, write_csv
+from bertedu.finetuning.encoders import with_bilstm
+from bertedu.model.bert import Bert
+from bertedu.model.config import BertConfig, Direction
+from bertedu.model.features import BertFeatures, Encoder, PairFeatures
+from bertedu.pretraining.loop import make_optimizer
+from bertedu.pretraining.recipe import scheduled_rate
+from bertedu.text.tokenization import CLS_ID, MASK_ID, SEP_ID, SPECIAL_TOKENS
+from course.results.origin import origin
+
+RECORD = Path("data/results/recall.csv")
+WORDS, LONGEST = 16, 8  # words that a list is drawn from, and the longest list
+FIRST_WORD = len(SPECIAL_TOKENS)
+FIRST_PLACE = FIRST_WORD + WORDS  # ids of "first", "second", …
+XOR = "bit, blank, bit"
+LAYOUTS = ("list, blank, place", "place, blank, list", "list, place, blank", XOR)
+READERS: dict[str, Direction | None] = {
+    "BERT": "bidirectional",
+    "left to right": "left-to-right",
+    "right to left": "right-to-left",
+    "pair": None,
+    "pair + BiLSTM": None,
+}
+STEPS, BATCH, LEARNING_RATE, HELD_OUT = 600, 64, 2e-3, 1000
+
+
+def recall_texts(
+    layout: str, length: int, count: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Draw texts of a layout: ids (count, S), and which words (count,) belong in the blanks.
+
+    The ``length`` words of a list are all different, so the list alone leaves them equally likely.
+    """
+    if layout == XOR:
+        bits = torch.randint(2, (count, 2), generator=generator)
+        left, right = bits[:, :1] + FIRST_WORD, bits[:, 1:] + FIRST_WORD
+        return _between_ends([left, _column(count, MASK_ID), right]), bits.sum(dim=1) % 2
+    words = torch.rand(count, WORDS, generator=generator).argsort(dim=1)[:, :length]
+    place = torch.randint(length, (count, 1), generator=generator)
+    parts = {
+        "list": words + FIRST_WORD,
+        "place": place + FIRST_PLACE,
+        "blank": _column(count, MASK_ID),
+    }
+    return _between_ends([parts[name] for name in layout.split(", ")]), words.gather(1, place)[:, 0]
+
+
+def _column(count: int, token: int) -> Tensor:
+    return torch.full((count, 1), token)
+
+
+def _between_ends(parts: list[Tensor]) -> Tensor:
+    count = len(parts[0])
+    return torch.cat([_column(count, CLS_ID), *parts, _column(count, SEP_ID)], dim=1)
+
+
+def recall_limit(layout: str, reader: str, length: int) -> float:
+    """Return the nats that a perfect reader of this kind pays for a blank.
+
+    A pair scores a word by a sum: so much from the left, so much from the right. The loss is convex
+    in the two terms, and the texts are as likely with the places of the list renumbered; so the
+    best terms can be averaged over all numberings, and then neither knows of an order. It remains
+    the list, without the place. With bits the same holds for swapping 0 and 1 on both sides.
+    """
+    before, _, after = layout.partition("blank")
+    seen = {"left to right": before, "right to left": after}.get(reader, layout)
+    if layout == XOR:
+        return 0.0 if reader in ("BERT", "pair + BiLSTM") else math.log(2)
+    one_half_sees_all = {"list", "place"} <= set(before.split(", "))
+    if "list" not in seen:
+        return math.log(WORDS)
+    if "place" not in seen or (reader == "pair" and not one_half_sees_all):
+        return math.log(length)
+    return 0.0
+
+
+class RecallReader(nn.Module):
+    """A small encoder of 2 layers and 64 numbers a token, and one linear layer on its blank."""
+
+    def __init__(self, reader: str, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        direction = READERS[reader]
+        self.encoder: Encoder
+        if direction is not None:
+            self.encoder = BertFeatures(_small_bert(direction))
+        else:
+            halves = _small_bert("left-to-right"), _small_bert("right-to-left")
+            pair = PairFeatures(*halves)
+            self.encoder = with_bilstm(pair) if "BiLSTM" in reader else pair
+        self.scores = nn.Linear(self.encoder.size, WORDS)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(B, S) with one blank each -> the scores of all words in it, (B, WORDS)."""
+        tokens = self.encoder(ids, torch.zeros_like(ids), torch.ones_like(ids).bool()).tokens
+        return self.scores(tokens[ids == MASK_ID])  # type: ignore[no-any-return]
+
+
+def _small_bert(direction: Direction) -> Bert:
+    vocabulary = FIRST_PLACE + LONGEST
+    # weights of 0.02, BERT's, are small beside 1/√64 and cost so small a model some hundred steps
+    return Bert(
+        BertConfig(
+            vocabulary, 64, 2, 4, 256, 16, 2, 0.0, initializer_range=0.1, direction=direction
+        )
+    )
+
+
+def train_recall(
+    reader: str, layout: str, seed: int = 0, steps: int = STEPS, progress: bool = True
+) -> RecallReader:
+    """Train a reader on fresh texts; each step has lists of one length, from 1 to `LONGEST`."""
+    model = RecallReader(reader, seed)
+    optimizer = make_optimizer(model, weight_decay=0.01)
+    generator = torch.Generator().manual_seed(seed)
+    for step in tqdm(range(steps), desc=f"{reader}, {layout}", disable=not progress):
+        length = int(torch.randint(1, LONGEST + 1, (), generator=generator))
+        ids, answers = recall_texts(layout, length, BATCH, generator)
+        for group in optimizer.param_groups:
+            group["lr"] = scheduled_rate(step, steps, LEARNING_RATE, warmup_share=0.1)
+        loss = F.cross_entropy(model(ids), answers)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    return model.eval()
+
+
+@torch.inference_mode()
+def score_recall(model: RecallReader, layout: str, length: int) -> tuple[float, float]:
+    """Return loss in nats and share of right words, on held-out texts that are always the same."""
+    generator = torch.Generator().manual_seed(10_000)  # a seed that no training run has
+    ids, answers = recall_texts(layout, length, HELD_OUT, generator)
+    scores = model(ids)
+    right = (scores.argmax(dim=-1) == answers).double().mean()
+    return F.cross_entropy(scores, answers).item(), right.item()
+
+
+def lengths_of(layout: str) -> range:
+    """Return the lengths of lists that are scored; the XOR word has no list."""
+    return range(1, 2) if layout == XOR else range(1, LONGEST + 1)
+
+
+def main(
+    out: Annotated[Path, typer.Option(help="CSV file to add to.")] = RECORD,
+    seeds: Annotated[int, typer.Option(help="How many runs of each.", min=1)] = 5,
+) -> None:
+    """Run the study; some 20 minutes on one quiet core."""
+    torch.set_num_threads(1)
+    made = origin()  # before it runs: the code may be edited meanwhile
+    rows = read_csv(out)
+    done = {(row["layout"], row["reader"], row["seed"]) for row in rows}
+    for layout, reader, seed in product(LAYOUTS, READERS, range(seeds)):
+        if (layout, reader, str(seed)) in done:
+            continue
+        model = train_recall(reader, layout, seed)
+        for length in lengths_of(layout):
+            loss, accuracy = score_recall(model, layout, length)
+            row: Row = {"layout": layout, "reader": reader, "seed": seed, "length": length}
+            row |= {"loss": round(loss, 4), "accuracy": round(accuracy, 4)}
+            rows.append(row | {"limit": round(recall_limit(layout, reader, length), 4)} | made)
+        write_csv(out, rows)
+
+
+if __name__ == "__main__":
+    typer.run(main)

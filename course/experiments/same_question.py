@@ -1,0 +1,327 @@
+"""The same question under three masks: what is a second side worth, in nats, on the same blanks?
+
+Three kinds of model were pre-trained on the same batches, with the same blanks and the same loss:
+one sees both sides of a blank, one the left, one the right. Each is asked for the same held-out
+words, one blank at a time, and so is a pair: left and right, joined. The blanks are sorted by what
+tells them, which is counted in the training text and asked of no model.
+``python -m course.experiments.same_question`` writes both tables of notebook 13, ``--longer``
+the one of notebook 14: what four times the reading adds for both sides, and for the left alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import torch
+import typer
+from torch import Tensor
+from torch.nn import functional as F
+from tqdm.auto import tqdm
+
+from bertedu.files import Row, read_csv, write_csv
+from bertedu.model.bert import BertForPreTraining
+from bertedu.model.checkpoints import load_checkpoint
+from bertedu.model.loading import find_checkpoint
+from bertedu.pretraining.next_sentence import EncodedDocument
+from bertedu.pretraining.texts import load_splits
+from bertedu.text.fast_tokenizer import load_vocabulary
+from bertedu.text.tokenization import CLS_ID, MASK_ID, SEP_ID, SPECIAL_TOKENS
+from course.experiments.ablations import LONG_BOTH, LONG_LEFT, pretrained_with
+from course.experiments.counting import UnigramModel
+from course.results.bootstrap import Floats, Ints, draw_texts, interval_over_runs, run_spread
+from course.results.columns import with_interval
+from course.results.origin import origin
+
+FIXED, OPEN = 0.5, 0.1  # a word is told if it is this share of what stood there; below, it is open
+SEEN = 5  # two neighbors that met less often together tell nothing
+PER_KIND = 2000  # blanks of each kind
+LONGEST = 100  # word pieces of a sentence
+KINDS = ("left", "right", "both needed", "neither")
+ALL = "all"  # any blanks, as they come
+BOTH, LEFT, RIGHT, PAIR = "both sides", "left alone", "right alone", "left and right, joined"
+RUNS = {BOTH: "no-nsp", LEFT: "mlm-ltr", RIGHT: "mlm-rtl"}  # data/checkpoints/same-question/
+SEEDS = (0, 1, 2)
+MARKS = range(6000, 42001, 6000)  # steps of the longer runs at which weights were kept
+Answers = dict[str, list[tuple[Floats, Floats]]]  # reader -> of each run, loss and right, (n,)
+
+
+class Counts:
+    """How often each number occurs."""
+
+    def __init__(self, numbers: Ints) -> None:
+        self.known, self.counts = np.unique(numbers, return_counts=True)
+
+    def of(self, numbers: Ints) -> Ints:
+        """Count each of some numbers, (n,)."""
+        at = np.minimum(np.searchsorted(self.known, numbers), len(self.known) - 1)
+        return np.where(self.known[at] == numbers, self.counts[at], 0)
+
+
+class Neighbors:
+    """How often each word stood behind one neighbor, before another, and between the two."""
+
+    def __init__(self, left: Ints, word: Ints, right: Ints, size: int) -> None:
+        """Count (n,) words with their neighbors; all are below ``size``."""
+        self.size = size
+        self.contexts = [Counts(context) for context in self._contexts(left, right)]
+        self.with_word = [Counts(c * size + word) for c in self._contexts(left, right)]
+
+    def _contexts(self, left: Ints, right: Ints) -> tuple[Ints, Ints, Ints]:
+        return left, right, left * self.size + right
+
+    def kinds(self, left: Ints, word: Ints, right: Ints) -> Ints:
+        """Say what tells each word, (n,): an index into `KINDS`, or -1.
+
+        "left": the left neighbor alone fixes it, and the right one leaves it open; "right" the
+        other way round. "both needed": each neighbor leaves it open, together they fix it.
+        "neither": it is open even so.
+        """
+        contexts = self._contexts(left, right)
+        met = [counts.of(c) for counts, c in zip(self.contexts, contexts, strict=True)]
+        with_word = zip(self.with_word, contexts, strict=True)
+        times = [counts.of(c * self.size + word) for counts, c in with_word]
+        by_left, by_right, by_both = (
+            n / np.maximum(all_, 1) for n, all_ in zip(times, met, strict=True)
+        )
+        open_to_each = (by_left <= OPEN) & (by_right <= OPEN)
+        rules = [
+            (by_left >= FIXED) & (by_right <= OPEN),
+            (by_right >= FIXED) & (by_left <= OPEN),
+            open_to_each & (by_both >= FIXED) & (met[2] >= SEEN),
+            open_to_each & (by_both <= OPEN),
+        ]
+        return np.select(rules, range(len(rules)), -1)
+
+
+@dataclass(frozen=True)
+class Blanks:
+    """n words to hide, one at a time. A blank's ``place`` counts from 0, without `[CLS]`."""
+
+    sentences: list[Sequence[int]]
+    places: Ints
+    documents: Ints  # numbers; blanks of one document are not independent
+    kinds: list[str]
+
+    def of(self, kind: str) -> "Blanks":
+        """Return those of one kind."""
+        some = [number for number, name in enumerate(self.kinds) if name == kind]
+        sentences = [self.sentences[number] for number in some]
+        return Blanks(sentences, self.places[some], self.documents[some], [kind] * len(some))
+
+
+def neighbors_of(documents: Sequence[EncodedDocument]) -> tuple[Ints, Ints, Ints]:
+    """Return left neighbors, words and right neighbors; an end of a sentence is one, too."""
+    text = np.array([i for d in documents for s in d.sentences for i in (SEP_ID, *s, SEP_ID)])
+    left, word, right = text[:-2], text[1:-1], text[2:]
+    real = word != SEP_ID
+    return left[real], word[real], right[real]
+
+
+def find_blanks(
+    documents: Sequence[EncodedDocument], neighbors: Neighbors, per_kind: int, seed: int = 0
+) -> Blanks:
+    """Draw blanks of each kind, and as many of any kind; `[UNK]` is never asked for."""
+    kinds = neighbors.kinds(*neighbors_of(documents))
+    where = [
+        (sentence, place, number)
+        for number, document in enumerate(documents)
+        for sentence in document.sentences
+        for place in range(len(sentence))
+    ]
+    asked = np.array(
+        [len(s) <= LONGEST and s[place] >= len(SPECIAL_TOKENS) for s, place, _ in where]
+    )
+    dice = np.random.default_rng(seed)
+    chosen: list[tuple[Sequence[int], int, int]] = []
+    names: list[str] = []
+    for number, name in enumerate((*KINDS, ALL)):
+        some = np.nonzero(asked & ((kinds == number) | (name == ALL)))[0]
+        chosen += [where[i] for i in dice.permutation(some)[:per_kind]]
+        names += [name] * (len(chosen) - len(names))
+    sentences, places, numbers = zip(*chosen, strict=True)
+    return Blanks(list(sentences), np.array(places), np.array(numbers), names)
+
+
+def join(left: Tensor, right: Tensor, prior: Tensor) -> Tensor:
+    """Multiply what two sides say of each word, divide by its share: log probabilities (n, V).
+
+    ``left`` and ``right`` are scores (n, V), ``prior`` the words' log shares (V,).
+    """
+    return (left + right - prior).log_softmax(-1)
+
+
+@torch.inference_mode()
+def answer_blanks(
+    models: Sequence[BertForPreTraining], blanks: Blanks, prior: Tensor
+) -> tuple[Floats, Floats]:
+    """Return the loss in nats at each blank, (n,), and 1 where the first guess was right.
+
+    One model answers for itself, two are joined.
+    """
+    loss, right = np.zeros(len(blanks.sentences)), np.zeros(len(blanks.sentences))
+    lengths = np.array([len(sentence) for sentence in blanks.sentences])
+    for length in tqdm(np.unique(lengths), desc="blanks"):
+        group = np.nonzero(lengths == length)[0]
+        ids = torch.tensor([[CLS_ID, *blanks.sentences[i], SEP_ID] for i in group])
+        blank = torch.zeros_like(ids, dtype=torch.bool)
+        blank[range(len(group)), blanks.places[group] + 1] = True
+        answers = ids[blank]
+        asked = ids.masked_fill(blank, MASK_ID)
+        said = [model(asked, selected=blank)[0] for model in models]  # (n, V) each
+        scores = said[0] if len(said) == 1 else join(said[0], said[1], prior)
+        scores[:, : len(SPECIAL_TOKENS)] = -torch.inf
+        log_chances = scores.log_softmax(-1)
+        loss[group] = F.nll_loss(log_chances, answers, reduction="none").numpy()
+        right[group] = (log_chances.argmax(-1) == answers).numpy()
+    return loss, right
+
+
+def load_runs(seeds: Sequence[int] = SEEDS) -> dict[str, list[BertForPreTraining]]:
+    """Load the pre-trained models: kind of reader -> a model for each seed.
+
+    Raises CheckpointError if a checkpoint is missing.
+    """
+    runs: dict[str, list[BertForPreTraining]] = {}
+    for reader, name in RUNS.items():
+        folders = [find_checkpoint(f"same-question/{name}-{seed}") for seed in seeds]
+        runs[reader] = [load_checkpoint(folder) for folder in folders]
+    return runs
+
+
+def answer_all(
+    runs: Mapping[str, Sequence[BertForPreTraining]], blanks: Blanks, prior: Tensor
+) -> Answers:
+    """Ask every run, and every pair of a left and a right run of one seed."""
+    asked: Answers = {}
+    for reader, models in runs.items():
+        asked[reader] = [answer_blanks([model], blanks, prior) for model in models]
+    pairs = zip(runs[LEFT], runs[RIGHT], strict=True)
+    asked[PAIR] = [answer_blanks(pair, blanks, prior) for pair in pairs]
+    return asked
+
+
+def score_rows(asked: Answers, blanks: Blanks) -> list[Row]:
+    """Return a row for each reader, run and kind of blank: mean loss and share right."""
+    rows: list[Row] = []
+    for reader, runs in asked.items():
+        for seed, (loss, right) in enumerate(runs):
+            for kind in (*KINDS, ALL):
+                some = np.array(blanks.kinds) == kind
+                row: Row = {"reader": reader, "seed": seed, "told_by": kind}
+                row |= {"blanks": int(some.sum()), "documents": len(set(blanks.documents[some]))}
+                row |= {"loss": round(float(loss[some].mean()), 4)}
+                rows.append(row | {"accuracy": round(float(right[some].mean()), 4)})
+    return rows
+
+
+def difference_rows(asked: Answers, blanks: Blanks) -> list[Row]:
+    """Return how many nats every reader pays less than every other, with intervals.
+
+    The interval knows both kinds of luck, other documents and other runs of pre-training. Two runs
+    of one reader are compared by the same function: an A/A test, which should say "undecided".
+    """
+    rows: list[Row] = []
+    for kind in (*KINDS, ALL):
+        some = np.array(blanks.kinds) == kind
+        draws = draw_texts(np.unique(blanks.documents[some], return_inverse=True)[1])
+        losses = {name: [loss[some] for loss, _ in runs] for name, runs in asked.items()}
+        # a pair's runs are made of others: they tell nothing more of the luck of a run
+        means = [[float(loss.mean()) for loss in runs] for n, runs in losses.items() if n != PAIR]
+        spread = run_spread(means)
+        sides = list(combinations(losses.items(), 2))
+        for name, runs in losses.items():
+            singly = [(f"{name}, run {i}", [loss]) for i, loss in enumerate(runs)]
+            sides += combinations(singly, 2)
+        for (one, by_one), (other, by_other) in sides:
+            gap = np.mean(by_other, axis=0) - np.mean(by_one, axis=0)  # (n,)
+            runs_of = (len(by_one), len(by_other))
+            row: Row = {"one": one, "other": other, "told_by": kind}
+            rows.append(row | mean_columns("less_loss", gap, draws, runs_of, spread))
+    return rows
+
+
+def mean_columns(
+    name: str, values: Floats, draws: Sequence[Ints], runs: Sequence[int], spread: tuple[float, int]
+) -> Row:
+    """Return the mean of (n,) values in nats, and its interval: see `interval_over_runs`."""
+    mean = float(values.mean())
+    drawn = [float(values[texts].mean()) for texts in draws]
+    return with_interval(name, mean, interval_over_runs(mean, drawn, runs, spread))
+
+
+def longer_rows(
+    short: Mapping[str, Floats],
+    marks: Mapping[int, Mapping[str, Floats]],
+    blanks: Blanks,
+    spread: tuple[float, int],
+) -> list[Row]:
+    """Return what the left alone pays more than both sides, at every mark of a longer reading.
+
+    ``short`` is reader -> loss in nats at each blank, (n,), of a run of `BOTH` and one of `LEFT`;
+    ``marks`` is step -> the same of a longer run of each. ``wider`` is how much more that gap is
+    than that of the short runs. A run is one pre-training; its luck is ``spread``, that of others.
+    """
+    draws = draw_texts(np.unique(blanks.documents, return_inverse=True)[1])
+    gap_of_short = short[LEFT] - short[BOTH]  # (n,)
+    rows: list[Row] = []
+    for step, long in marks.items():
+        gap = long[LEFT] - long[BOTH]
+        row: Row = {"step": step, "blanks": len(gap), "documents": len(set(blanks.documents))}
+        row |= {"both_loss": round(float(long[BOTH].mean()), 4)}
+        row |= {"left_loss": round(float(long[LEFT].mean()), 4)}
+        row |= mean_columns("gap", gap, draws, (1, 1), spread)
+        rows.append(row | mean_columns("wider", gap - gap_of_short, draws, (1, 1, 1, 1), spread))
+    return rows
+
+
+def score_longer(blanks: Blanks, prior: Tensor, shorter: Sequence[Row]) -> list[Row]:
+    """Score both longer runs where their weights were kept; ``shorter`` is `score_rows` of others.
+
+    Raises CheckpointError if a checkpoint is missing.
+    """
+
+    def losses(run: str) -> Floats:
+        return answer_blanks([load_checkpoint(find_checkpoint(run))], blanks, prior)[0]
+
+    short = {r: losses(f"same-question/{RUNS[r]}-0") for r in (BOTH, LEFT)}
+    long = {BOTH: LONG_BOTH, LEFT: LONG_LEFT}
+    marks = {s: {r: losses(f"{long[r]}/steps/{s:06d}") for r in long} for s in MARKS}
+    told = [row for row in shorter if row["told_by"] == ALL]
+    groups = [[float(r["loss"]) for r in told if r["reader"] == reader] for reader in RUNS]
+    rows = longer_rows(short, marks, blanks, run_spread(groups))
+    read = [
+        pretrained_with(f"{LONG_BOTH}/steps/{step:06d}")["pretraining_tokens"] for step in MARKS
+    ]
+    return [{"tokens": tokens} | row for tokens, row in zip(read, rows, strict=True)]
+
+
+def main(
+    out: Annotated[Path, typer.Option(help="Folder of results.")] = Path("data/results"),
+    per_kind: Annotated[int, typer.Option(help="Blanks of each kind.", min=1)] = PER_KIND,
+    longer: Annotated[bool, typer.Option("--longer", help="Four times the reading.")] = False,
+) -> None:
+    """Score all runs on the same held-out blanks; some minutes on one quiet core."""
+    torch.set_num_threads(1)
+    shorter = read_csv(out / "same_question.csv")
+    if longer and not shorter:
+        raise typer.BadParameter(f"{out} has no same_question.csv: run it without --longer first")
+    made = origin()  # before it runs: the code may be edited meanwhile
+    size = len(load_vocabulary())
+    splits = load_splits(say=lambda _: None)
+    prior = UnigramModel(splits["train"], size).log_share
+    blanks = find_blanks(splits["test"], Neighbors(*neighbors_of(splits["train"]), size), per_kind)
+    if longer:
+        rows = score_longer(blanks.of(ALL), prior, shorter)
+        write_csv(out / "longer_reading.csv", [row | made for row in rows])
+        return
+    asked = answer_all(load_runs(), blanks, prior)
+    write_csv(out / "same_question.csv", [row | made for row in score_rows(asked, blanks)])
+    differences = [row | made for row in difference_rows(asked, blanks)]
+    write_csv(out / "same_question_differences.csv", differences)
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,237 @@
+"""What one score does not tell: which piece should carry the tag, and what of new entities?
+
+``python -m course.experiments.tag_placement`` fine-tunes bert-L4H128 on `entities` with the tag on
+the first piece of a word, on the last, or on every piece; and, on all training examples, splits the
+counts of entities by type and by whether training has met the entity. It writes a row for each run
+to `data/results/tagging.csv`, and does not repeat what is there. Notebook 11 shows the results.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+import typer
+from tokenizers import Encoding, Tokenizer
+
+from bertedu.files import Row, read_csv, write_csv
+from bertedu.finetuning.baselines import word_count_answers
+from bertedu.finetuning.collation import NO_TARGET, Item
+from bertedu.finetuning.examples import Examples, Splits, Tagged, Task, TaskError
+from bertedu.finetuning.finetune import Setup, run_once
+from bertedu.finetuning.kinds import Answer, Items, ItemScores, Outcomes
+from bertedu.finetuning.tagging import Tagging, entities, first_pieces, known_spans
+from bertedu.finetuning.training import Hyperparameters
+from bertedu.model.device import default_device
+from course.experiments.tasks import load_task
+from course.results.bootstrap import BootstrapScores, resample
+from course.results.origin import origin
+from course.results.record import pack, unpack
+
+Pieces = Literal["first", "last", "all"]
+PIECES: tuple[Pieces, ...] = ("first", "last", "all")
+MODEL, FEW = "bert-L4H128", 1500
+SETUPS: tuple[tuple[Setup, Pieces], ...] = (
+    (Setup(MODEL), "first"),
+    *((Setup(MODEL, train_examples=FEW), pieces) for pieces in PIECES),
+    (Setup(MODEL, "untrained"), "first"),
+)
+RECIPE = Hyperparameters(1e-3, 16, 3)
+KEY = ("model", "method", "train_examples", "pieces", "seed")
+COLUMNS = ("learning_rate", "batch_size", "epochs", "dev", "test", "seconds")
+MET = ("seen", "unseen")  # in training, or not
+Groups = dict[str, Outcomes]  # "seen PLACE" -> right, found, there of each sentence
+
+
+# -- which piece carries the tag
+
+
+def last_pieces(encoding: Encoding) -> dict[int, int]:
+    """Return word number -> place of its last word piece."""
+    return {word: place for place, word in enumerate(encoding.word_ids) if word is not None}
+
+
+@dataclass
+class TaggingBy(Tagging):
+    """Tagging whose tag stands at another piece than the first.
+
+    With "all", every piece of a word is trained on the word's tag; the first one answers.
+    """
+
+    pieces: Pieces = "first"
+
+    def encode(self, examples: Examples, tokenizer: Tokenizer, max_length: int) -> list[Item]:
+        """As `Tagging`, with the targets moved."""
+        items = super().encode(examples, tokenizer, max_length)
+        return [replace(item, target=self._target(item)) for item in items]
+
+    def _target(self, item: Item) -> list[int]:
+        (row,) = item.rows
+        first, last = first_pieces(row), last_pieces(row)
+        trained = {"first": first.values(), "last": last.values(), "all": range(len(row.ids))}
+        return [
+            NO_TARGET
+            if word is None or place not in trained[self.pieces]
+            else item.target[first[word]]
+            for place, word in enumerate(row.word_ids)
+        ]
+
+    def answers(self, examples: Examples, items: Items, scores: ItemScores) -> list[Answer]:
+        """Ask the piece that was trained; of all of them, the first."""
+        if self.pieces == "last":  # the first piece of each word gets the scores of its last one
+            scores = [score.clone() for score in scores]
+            for (row,), score in zip((item.rows for item in items), scores, strict=True):
+                score[list(first_pieces(row).values())] = score[list(last_pieces(row).values())]
+        return super().answers(examples, items, scores)
+
+
+# -- entities by group
+
+
+def words_of(example: Tagged, start: int, end: int) -> str:
+    """Return some words of a sentence, in lower case as the model reads them."""
+    return " ".join(example.words[start:end]).lower()
+
+
+def count_by_group(splits: Splits, types: Iterable[str], answers: Sequence[Answer]) -> Groups:
+    """Count entities for each test sentence (right, found, there), by type and by whether training
+    met their words. The groups add up to `Tagging.outcomes`."""
+    known = {words_of(e, *span) for e in splits["train"] for _, *span in entities(e.tags)}
+    counts: Groups = {
+        f"{met} {kind}": np.zeros((len(splits["test"]), 3)) for met in MET for kind in types
+    }
+    for row, (example, answer) in enumerate(zip(splits["test"], answers, strict=True)):
+        there, found = entities(example.tags), entities(answer.value)
+        for entity in there | found:
+            kind, *span = entity
+            group = counts[f"{MET[words_of(example, *span) not in known]} {kind}"]
+            group[row] += (entity in there & found, entity in found, entity in there)
+    return counts
+
+
+def look_up(train: Sequence[Tagged], examples: Sequence[Tagged]) -> list[Answer]:
+    """Mark what training has marked, word for word, the longest first: no model at all."""
+    kinds = {e.words[start:end]: kind for e in train for kind, start, end in entities(e.tags)}
+    longest = max(map(len, kinds), default=0)
+    answers = []
+    for words in (example.words for example in examples):
+        tags = ["O"] * len(words)
+        for start, end in known_spans(words, kinds, longest):
+            kind = kinds[words[start:end]]
+            tags[start:end] = [f"B-{kind}", *[f"I-{kind}"] * (end - start - 1)]
+        answers.append(Answer(tuple(tags)))
+    return answers
+
+
+def lower_case(splits: Splits) -> Splits:
+    """Return the same tagged examples without a capital letter."""
+    return {
+        split: [replace(e, words=tuple(word.lower() for word in e.words)) for e in examples]
+        for split, examples in splits.items()
+    }
+
+
+# -- the runs
+
+
+def _key(row: Row) -> tuple[str, ...]:
+    return tuple(str(row.get(name, "")) for name in KEY)
+
+
+def _score(outcomes: Outcomes, measure: str) -> float:
+    return Tagging(()).metrics(outcomes)[measure]
+
+
+def _write(path: Path, splits: Splits, row: Row, counts: Groups) -> None:
+    f1 = _score(np.sum(list(counts.values()), axis=0), "f1")
+    row = dict.fromkeys((*KEY, *COLUMNS), "") | row | {"test": round(f1, 5)}
+    row |= origin(default_device()) | {"threads": torch.get_num_threads()}
+    row |= {name: pack(table) for name, table in counts.items()}
+    sources = sorted({e.source for e in splits["test"]})
+    numbers = " ".join(str(sources.index(e.source)) for e in splits["test"])
+    first = dict.fromkeys(row, "") | {"model": "(source)"} | dict.fromkeys(counts, numbers)
+    write_csv(path, [first, *sorted([*read_csv(path)[1:], row], key=_key)])
+
+
+def run_study(
+    task: Task,
+    splits: Splits,
+    path: Path,
+    setups: Sequence[tuple[Setup, Pieces]],
+    seeds: Sequence[int],
+) -> None:
+    """Run the baselines and every setup with every seed; write down what is not there yet."""
+    types = list(dict.fromkeys(tag[2:] for tag in task.labels[1:]))
+    baselines: dict[str, Callable[[], Sequence[Answer]]] = {
+        "look-up": lambda: look_up(splits["train"], splits["test"]),
+        "word counts": lambda: word_count_answers(task, splits)["test"],
+        "word counts, no capitals": lambda: word_count_answers(task, lower_case(splits))["test"],
+    }
+    for name, answer in baselines.items():
+        row: Row = {"model": name, "method": "baseline", "train_examples": "all"}
+        if _key(row) not in map(_key, read_csv(path)):
+            _write(path, splits, row, count_by_group(splits, types, answer()))
+    for (setup, pieces), seed in product(setups, seeds):
+        row = {"model": setup.model, "method": setup.method, "pieces": pieces, "seed": seed}
+        row["train_examples"] = setup.train_examples or "all"
+        if _key(row) not in map(_key, read_csv(path)):
+            some = splits | {"train": splits["train"][: setup.train_examples]}
+            recipe, kind = replace(RECIPE, seed=seed), TaggingBy(task.labels, pieces)
+            run = run_once(task, some, setup, recipe, ["test"], kind=kind)
+            row |= {"learning_rate": f"{recipe.learning_rate:g}", "batch_size": recipe.batch_size}
+            row |= {"epochs": recipe.epochs, "dev": round(max(run.history.dev), 5)}
+            row["seconds"] = round(run.history.seconds, 1)
+            _write(path, splits, row, count_by_group(some, types, run.answers["test"]))
+
+
+# -- what the record says
+
+
+def estimate(
+    path: Path,
+    model: str,
+    method: str,
+    part: str = "",
+    measure: str = "f1",
+    train_examples: str = "all",
+    pieces: str = "first",
+) -> BootstrapScores:
+    """Score a system on all entities, or on a ``part``: seen, unseen, or a type.
+
+    Raises TaskError if the record has no such run, or no such part.
+    """
+    rows = read_csv(path)
+    wanted = (model, method, train_examples, pieces if method != "baseline" else "")
+    chosen = [row for row in rows if _key(row)[:4] == wanted]
+    groups = [name for name in (rows or [{}])[0] if name.split()[0] in MET]
+    groups = [name for name in groups if not part or part in name.split()]
+    if not chosen or not groups:
+        raise TaskError(
+            f"{path} has no {part or 'such'} result of {' '.join(wanted)}: run `python -m "
+            "course.experiments.tag_placement`"
+        )
+    sources = np.array([int(word) for word in rows[0][groups[0]].split()])
+    runs = [np.sum([unpack(row[name]) for name in groups], axis=0) for row in chosen]
+    draws = [
+        np.mean([_score(runs[i][examples], measure) for i in numbers])
+        for examples, numbers in resample(sources, len(runs))
+    ]
+    return BootstrapScores([_score(run, measure) for run in runs], np.array(draws))
+
+
+def main(
+    out: Annotated[Path, typer.Option(help="CSV file to add to.")] = Path(
+        "data/results/tagging.csv"
+    ),
+    seeds: Annotated[int, typer.Option(help="How many runs of each.", min=1)] = 3,
+) -> None:
+    """Run the study; some 15 minutes on one quiet core."""
+    torch.set_num_threads(1)
+    run_study(*load_task("entities"), out, SETUPS, range(seeds))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,1 @@
+"""How results are recorded and drawn, and what may be said of them."""

@@ -1,0 +1,23 @@
+"""Columns of the tables of results: a value, and the ends of its 95 % interval."""
+
+from torch import Tensor
+
+from bertedu.files import Row
+from course.results.bootstrap import ratio_interval
+
+
+def with_interval(name: str, value: float, ends: tuple[float, float]) -> Row:
+    """Return a value and its interval as three columns, to four digits."""
+    low, high = ends
+    return {name: round(value, 4), f"{name}_low": round(low, 4), f"{name}_high": round(high, 4)}
+
+
+def ratio_columns(name: str, sums: Tensor, counts: Tensor) -> Row:
+    """Return a ratio of sums and its interval, (N,) and (N,): see `ratio_interval`."""
+    return with_interval(name, float(sums.sum() / counts.sum()), ratio_interval(sums, counts))
+
+
+def word_columns(scores: Tensor) -> Row:
+    """(N, 3) of `score_pairs` -> loss in nats a word and accuracy, with intervals."""
+    counts, losses, right = scores.unbind(-1)
+    return ratio_columns("mlm_loss", losses, counts) | ratio_columns("mlm_accuracy", right, counts)

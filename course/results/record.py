@@ -1,0 +1,184 @@
+"""The record of runs: a row for each run, and what each test example came out as."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from filelock import FileLock
+
+from bertedu.files import Row, read_csv, write_csv
+from bertedu.finetuning.baselines import BASELINES, baseline_answers
+from bertedu.finetuning.examples import Splits, Task, TaskError
+from bertedu.finetuning.finetune import Run, Setup, make_kind
+from bertedu.finetuning.kinds import Answer, Kind, Outcomes
+from bertedu.finetuning.training import Hyperparameters
+from bertedu.model.device import device_named
+from course.results.origin import origin
+
+SYSTEM = ("task", "model", "method", "train_examples")
+RECIPE = ("batch_size", "learning_rate", "epochs", "dropout", "patience", "min_steps")
+KEY = (*SYSTEM, *RECIPE, "seed")
+
+
+class RunRecord:
+    """Rows of runs in a folder, and their outcomes beside them.
+
+    `finetuning.csv` has the rows; `outcomes/TASK.csv` beside it the outcomes of the test split, so
+    that any two models can be compared on the same examples without running them again. Several
+    processes may write to it at once. A record of another name, such as "ablations", has its rows
+    in `ablations.csv` and its outcomes in `ablations/TASK.csv`.
+    """
+
+    def __init__(self, folder: Path, name: str = "finetuning") -> None:
+        self.folder, self.table = folder, folder / f"{name}.csv"
+        self.outcomes_folder = folder / ("outcomes" if name == "finetuning" else name)
+        self._lock = FileLock(folder / ".finetuning.lock")
+
+    def rows(self) -> list[Row]:
+        """Return all rows, values as text."""
+        return read_csv(self.table)
+
+    def find(self, task: Task, setup: Setup, recipe: Hyperparameters, purpose: str) -> Row | None:
+        """Return the row of a run, if it has been run."""
+        wanted = _key(task, setup, recipe) | {"purpose": purpose}
+        return next((row for row in self.rows() if _has(row, wanted)), None)
+
+    def add(
+        self,
+        task: Task,
+        splits: Splits,
+        setup: Setup,
+        recipe: Hyperparameters,
+        run: Run,
+        purpose: str,
+        more: Row | None = None,
+    ) -> Row:
+        """Write down a run, with ``more`` columns; one with the same key is replaced."""
+        history = run.history
+        row = _key(task, setup, recipe) | {"purpose": purpose, "metric": task.metric}
+        row |= {"dev": round(max(history.dev), 5), "best_epoch": history.best_epoch}
+        row |= {"seconds": round(history.seconds, 1), "bfloat16": run.bfloat16}
+        more = (more or {}) | origin(device_named(setup.device))
+        return self._write(task, splits, row, run.model.kind, run.answers.get("test"), more)
+
+    def add_baselines(
+        self, task: Task, splits: Splits, train_examples: int | None = None
+    ) -> list[Row]:
+        """Run the baselines that are not there yet, write them down, and return their rows."""
+        splits = {**splits, "train": splits["train"][:train_examples]}
+        kind = make_kind(task, splits)
+        rows = []
+        for name in BASELINES:
+            key = {"task": task.name, "model": name, "train_examples": train_examples or "all"}
+            if any(_has(row, key) for row in self.rows()):
+                continue
+            answers = baseline_answers(name, task, splits)
+            dev = kind.metrics(kind.outcomes(splits["dev"], answers["dev"]))[task.metric]
+            new: Row = dict.fromkeys(KEY, "") | key | {"method": "baseline", "purpose": "score"}
+            new |= {"metric": task.metric, "dev": round(dev, 5)}
+            more = origin(device_named(None))
+            rows.append(self._write(task, splits, new, kind, answers["test"], more))
+        return rows
+
+    def other_recipes(self, task: Task, setup: Setup, recipe: Hyperparameters) -> list[Row]:
+        """Return the rows of a system that was scored with another recipe."""
+        key = _key(task, setup, recipe)
+        system = {name: key[name] for name in SYSTEM} | {"purpose": "score"}
+        same = {name: key[name] for name in RECIPE}
+        return [row for row in self.rows() if _has(row, system) and not _has(row, same)]
+
+    def forget_other_recipes(
+        self, task: Task, setup: Setup, recipe: Hyperparameters, again: bool
+    ) -> None:
+        """See to it that a system has one recipe: a mean over two would be of neither.
+
+        Raises TaskError if it was scored with another recipe, and not ``again`` asks to drop that.
+        """
+        other = self.other_recipes(task, setup, recipe)
+        if not other:
+            return
+        if not again:
+            values = ", ".join(f"{name} {other[0][name]}" for name in RECIPE)
+            raise TaskError(
+                f"{task.name}, {setup.model}, {setup.method} was scored with another recipe "
+                f"({values}): --again drops those runs, --results FOLDER keeps both apart"
+            )
+        with self._lock:
+            path, key = self._outcomes_path(task.name), _key(task, setup, recipe)
+            system = {name: key[name] for name in SYSTEM if name != "task"}
+            write_csv(path, [row for row in read_csv(path) if not _has(row, system)])
+            write_csv(self.table, [row for row in self.rows() if row not in other])
+
+    def outcomes(self, task_name: str) -> tuple[np.ndarray[Any, Any], list[tuple[Row, Outcomes]]]:
+        """Return the source number of each test example, and each run with its outcomes.
+
+        Raises TaskError if there is no record of that task.
+        """
+        rows = read_csv(self._outcomes_path(task_name))
+        if not rows:
+            raise TaskError(f"no outcomes of task {task_name!r} in {self.folder}: run it first")
+        sources = np.array([int(word) for word in rows[0]["outcomes"].split()])
+        return sources, [(row, unpack(row["outcomes"])) for row in rows[1:]]
+
+    def _outcomes_path(self, task_name: str) -> Path:
+        return self.outcomes_folder / f"{task_name}.csv"
+
+    def _write(
+        self,
+        task: Task,
+        splits: Splits,
+        row: Row,
+        kind: Kind,
+        answers: list[Answer] | None,
+        more: Row,
+    ) -> Row:
+        outcomes = None if answers is None else kind.outcomes(splits["test"], answers)
+        if outcomes is not None:
+            scores = kind.metrics(outcomes)
+            row["test"] = round(scores.pop(task.metric), 5)
+            row |= {f"test_{name}": round(score, 5) for name, score in scores.items()}
+        row |= more | {"threads": torch.get_num_threads()}
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._lock:
+            if outcomes is not None:  # first: a run that has a row is not run again
+                path = self._outcomes_path(task.name)
+                same = {name: row[name] for name in ("model", "method", "train_examples", "seed")}
+                new = same | {"columns": "/".join(kind.columns), "outcomes": pack(outcomes)}
+                sources = sorted({example.source for example in splits["test"]})
+                numbers = " ".join(str(sources.index(e.source)) for e in splits["test"])
+                first = {"model": "(source)", "columns": "source", "outcomes": numbers}
+                write_csv(path, [first, *_replaced(read_csv(path)[1:], new, same)])
+            same = {name: row[name] for name in (*KEY, "purpose")}
+            write_csv(self.table, _replaced(self.rows(), row, same))
+        return {name: str(value) for name, value in row.items()}
+
+
+def _key(task: Task, setup: Setup, recipe: Hyperparameters) -> Row:
+    values = {
+        **{"task": task.name, "model": setup.model, "method": setup.method},
+        "train_examples": setup.train_examples or "all",
+        **{name: getattr(recipe, name) for name in (*RECIPE, "seed")},
+    }
+    return {name: f"{v:g}" if isinstance(v, float) else v for name, v in values.items()}
+
+
+def _replaced(rows: list[Row], new: Row, same: Row) -> list[Row]:
+    """Put a row in the place of those with the ``same`` values, all in one order."""
+    columns = ("task", "purpose", "model", "method", *KEY[3:])
+    kept = [row for row in rows if not _has(row, same)]
+    return sorted([*kept, new], key=lambda row: [str(row.get(name, "")) for name in columns])
+
+
+def _has(row: Row, values: Row) -> bool:
+    return all(row[name] == str(value) for name, value in values.items())
+
+
+def pack(outcomes: Outcomes) -> str:
+    """Write a row of numbers as "1/3"; whole ones without a point, others to four digits."""
+    return " ".join("/".join(f"{round(value, 4):.12g}" for value in row) for row in outcomes)
+
+
+def unpack(text: str) -> Outcomes:
+    """Read what `pack` wrote."""
+    return np.array([[float(value) for value in word.split("/")] for word in text.split()])

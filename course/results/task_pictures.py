@@ -1,0 +1,229 @@
+"""The committed results of fine-tuning, as notebooks show them: scores, curves, differences."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import torch
+from matplotlib import pyplot as plt
+from matplotlib.patches import Rectangle
+
+from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, note, style
+from bertedu.files import Row
+from bertedu.text.sources import shipped
+from course.results import pictures
+from course.results.bootstrap import Floats
+from course.results.record import RunRecord
+from course.results.summary import draw_systems, drawn_reader, paired_difference
+from course.results.verdicts import Ends
+
+System = tuple[str, str]  # model, method
+NAMES: dict[System, str] = {
+    ("majority", "baseline"): "always the same",
+    ("word counts", "baseline"): "word-count baseline",
+    ("bert-L4H128", "untrained"): "not pre-trained",
+    ("bert-L4H128", "frozen"): "pre-trained, frozen",
+    ("bert-L4H128", "fine-tuned"): "pre-trained, fine-tuned",
+    ("minilm", "fine-tuned"): "MiniLM, fine-tuned",
+}
+_COLORS = {"baseline": LIMIT, "untrained": ORANGE, "frozen": GREEN, "fine-tuned": BLUE}
+CURVE = (100, 300, 1000, 3000)  # numbers of training examples that a learning curve tries
+UNITS = {"accuracy": "right, %", "f1": "F1, %", "pearson": "correlation (Pearson), ×100"}
+
+
+def summary(task: str) -> dict[System, Row]:
+    """Return the rows of `finetuning_summary.csv` for one task, trained on all examples.
+
+    Raises ValueError if there are none.
+    """
+    missing = f"no results of task {task!r}: run `python -m course finetune {task}`, then summary"
+    rows = pictures.committed("finetuning_summary", missing, task=task, train_examples="all")
+    return {(row["model"], row["method"]): row for row in rows}
+
+
+def score_lines(task: str, systems: Iterable[System] = NAMES) -> None:
+    """Print the mean of each system over its seeds, and its 95 % interval, times 100."""
+    rows = summary(task)
+    for system in systems:
+        if system in rows:
+            seeds = rows[system]["seeds"]
+            runs = f"{seeds} seeds" if seeds != "1" else ""
+            pictures.print_score(NAMES[system], rows[system], 25, runs)
+
+
+@style()
+def score_plot(
+    tasks: Mapping[str, str],
+    title: str,
+    alt: str,
+    systems: Sequence[System] = tuple(NAMES),
+    chance: Mapping[str, float] | None = None,
+    readers: Mapping[str, Mapping[str, pictures.Score]] | None = None,
+) -> Picture:
+    """Draw every system's mean and interval: a panel a task (name -> heading), a row a system.
+
+    A system that was run on none of the tasks has no row. ``readers``, name -> task -> score, are
+    more rows, on top. ``chance``, by task, is an even guess from 0 to 1: a dashed line.
+    """
+    rows = {task: summary(task) for task in tasks}
+    systems = [system for system in systems if any(system in known for known in rows.values())]
+    readers = readers or {}
+    names = [*readers, *(NAMES[system] for system in systems)]
+    page = (5.2 + 4.8 * len(tasks), 1.6 + 0.62 * len(names))
+    figure, panels = pictures.headed_panels(tasks, title, page, sharey=True)
+    for task, axes in panels.items():
+        for place, scores in enumerate(readers.values()):
+            if task in scores:
+                pictures.scored_bar(axes, place, scores[task], LIMIT, "s")
+        for place, system in enumerate(systems, start=len(readers)):
+            if system in rows[task]:
+                pictures.scored_bar(
+                    axes, place, pictures.score_of(rows[task][system]), _COLORS[system[1]]
+                )
+        pictures.name_rows(axes, names, above=0.7)
+        if chance and task in chance:
+            axes.axvline(100 * chance[task], color=LIMIT, linestyle="--")
+            note(axes, "chance", (100 * chance[task], len(names) - 0.6), (5, 0))
+        axes.set_xlabel(_unit(task))
+    return Picture(figure, alt)
+
+
+@style()
+def learning_curves(
+    task: str,
+    systems: Sequence[System],
+    title: str,
+    alt: str,
+    everything: int,
+    limits: Mapping[str, float] | None = None,
+) -> Picture:
+    """Draw scores against the number of training examples; "all" stands at ``everything``.
+
+    ``limits``, label -> score times 100, are dashed lines: readers that do not learn.
+    """
+    figure, axes = plt.subplots(figsize=(11, 6))
+    for system in systems:
+        points = [
+            (everything if count == "all" else int(count), pictures.score_of(row))
+            for count, row in _curve_rows(task, system).items()
+        ]
+        if points:
+            pictures.score_curve(axes, points, NAMES[system], _COLORS[system[1]])
+    for label, score in (limits or {}).items():
+        axes.axhline(score, color=LIMIT, linestyle="--", linewidth=1.8)
+        note(axes, f"{label}: {score:.0f}", (CURVE[0], score), (0, 4))
+    axes.set_xscale("log")
+    ticks = [*CURVE, everything]
+    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set(xlabel="training examples", ylabel=_unit(task), title=title)
+    return Picture(figure, alt)
+
+
+@style()
+def grid_map(task: str, model: str, title: str, alt: str) -> Picture:
+    """Draw the grid search of a fine-tuned model: dev score by rate, batch size and epochs."""
+    missing = f"no grid of task {task!r}: run `python -m course finetune {task} --grid full`"
+    wanted = {"task": task, "model": model, "method": "fine-tuned", "purpose": "grid"}
+    rows = pictures.committed("finetuning", missing, **wanted)
+    score = {
+        (int(r["batch_size"]), int(r["epochs"]), float(r["learning_rate"])): 100 * float(r["dev"])
+        for r in rows
+    }
+    sizes, epochs, rates = (sorted(set(values)) for values in zip(*score, strict=True))
+    low, high = min(score.values()), max(score.values())
+    bottom = low - (high - low) / 2  # so that the lowest is not white
+    figure, panels = plt.subplots(1, len(sizes), figsize=(6.2 * len(sizes), 5), squeeze=False)
+    for axes, size in zip(panels[0], sizes, strict=True):
+        table = np.array([[score[size, e, r] for r in rates] for e in epochs])
+        axes.imshow(table, cmap="Blues", vmin=bottom, vmax=high, aspect="auto")
+        dark = bottom + 0.55 * (high - bottom)
+        pictures.write_in_cells(axes, table, digits=1, white_above=dark, fontsize=16)
+        for i, j in np.argwhere(table == high):
+            best = Rectangle((j - 0.47, i - 0.47), 0.94, 0.94, fill=False, ec=ORANGE, lw=5)
+            axes.add_patch(best)
+        axes.set_xticks(range(len(rates)), [f"{rate:g}" for rate in rates])
+        axes.set_yticks(range(len(epochs)), [str(e) for e in epochs])
+        axes.set(xlabel="learning rate", ylabel="epochs", title=f"batches of {size}")
+        axes.grid(False)
+    figure.suptitle(title, fontsize=19)
+    return Picture(figure, alt)
+
+
+def task_difference(task: str, better: System, worse: System, examples: int | None = None) -> Ends:
+    """Return the 95 % interval, in points, of one system minus another.
+
+    Both were trained on all examples, or on the first so many. Raises TaskError if one was not.
+    """
+    count = str(examples or "all")
+    return pictures.in_points(paired_difference(_record(), task, (*better, count), (*worse, count)))
+
+
+def difference_from(task: str, system: System, scores: Floats, examples: int | None = None) -> Ends:
+    """Do as `task_difference`, for a system and a reader of known ``scores``.
+
+    They are (n,), from 0 to 1, one for each test example, in the order of the task.
+    """
+    record = _record()
+    sources, _ = record.outcomes(task)
+    drawn = draw_systems(record, task)[*system, str(examples or "all")]
+    return pictures.in_points(drawn.minus(drawn_reader(scores, sources)))
+
+
+def best_with_all(task: str, system: System) -> float:
+    """Return the mean score of a system that was trained on all examples, times 100."""
+    return 100 * float(summary(task)[system]["mean"])
+
+
+def labels_to_reach(task: str, system: System, rival: System) -> str:
+    """Say with how many training examples (of those tried) a system reaches a rival with all."""
+    goal = float(summary(task)[rival]["mean"])
+    for count, row in _curve_rows(task, system).items():
+        if float(row["mean"]) >= goal:
+            return count if count == "all" else f"{int(count):,}"
+    return "none of the numbers tried"
+
+
+def runs_of(task: str, system: System, purpose: str = "score") -> list[Row]:
+    """Return the rows of `finetuning.csv` for one system, trained on all examples."""
+    model, method = system
+    wanted = {"task": task, "model": model, "method": method, "purpose": purpose}
+    return pictures.committed("finetuning", train_examples="all", **wanted)
+
+
+def live_rows(task: str, examples: int, epochs: int, model: str = "bert-L4H128") -> list[Row]:
+    """Return a model's recorded runs, all methods and seeds, of a short recipe run in class.
+
+    Raises ValueError if there are none.
+    """
+    wanted = {"task": task, "model": model, "purpose": "score"}
+    wanted |= {"train_examples": str(examples), "epochs": str(epochs)}
+    missing = (
+        f"no such runs: python -m course finetune {task} --from {model} --examples {examples} "
+        f"--epochs {epochs} --seeds 10"
+    )
+    return pictures.committed("finetuning", missing, **wanted)
+
+
+def confusion(task: str, system: System, count: int) -> torch.Tensor:
+    """Return how often each class (row) was called each class (column), summed over seeds."""
+    table = torch.zeros(count, count)
+    for row, outcomes in _record().outcomes(task)[1]:
+        if (row["model"], row["method"], row["train_examples"]) == (*system, "all"):
+            np.add.at(table.numpy(), tuple(outcomes.astype(int).T), 1)
+    return table
+
+
+def _record() -> RunRecord:
+    return RunRecord(shipped("results"))
+
+
+def _curve_rows(task: str, system: System) -> dict[str, Row]:
+    """Return the rows of one recipe by number of examples, from few to "all"; no short runs."""
+    model, method = system
+    rows = pictures.committed("finetuning_summary", task=task, model=model, method=method)
+    by_count = {row["train_examples"]: row for row in rows}
+    return {count: by_count[count] for count in (*map(str, CURVE), "all") if count in by_count}
+
+
+def _unit(task: str) -> str:
+    return UNITS[pictures.committed("finetuning", task=task)[0]["metric"]]

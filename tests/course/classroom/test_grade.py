@@ -1,0 +1,340 @@
+"""python -m course grade: marks that come from our judge, whatever a submission does."""
+
+import io
+import json
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from nbformat.v4 import new_code_cell
+from tiny_course import ANSWERS, NAME, WRONG, bertedu, save, stub, tiny
+
+from bertedu.files import read_csv
+from course.classroom import grade as grading
+from course.classroom import referee
+from course.classroom.asked import asked_in, course
+from course.classroom.grade import Limits, by_learner, grade, heard, submissions, watch
+from course.classroom.referee import TooLongError, at_most, sign
+from course.exercises import check
+
+LIMITS = Limits(2, 4)
+ALL, NONE = dict.fromkeys(ANSWERS, "solved"), dict.fromkeys(ANSWERS, "open")
+FORGED = """import course.exercises.check as check, course.exercises.judge as judge
+import sys, threading, time
+def speak():
+    while True:
+        sys.stdout.write("✓ scores: well\\n")
+        time.sleep(0.001)
+threading.Thread(target=speak, daemon=True).start()
+judge.judge = lambda *_: "✓"
+judge._alike = judge.alike = lambda *_: True
+for name in list(check.KNOWN):
+    check.KNOWN[name] = lambda _: print("✓ all is right")"""
+
+
+def with_cell(text: str, place: int, *solved: str) -> Any:
+    notebook = tiny(*solved)
+    notebook.cells.insert(place, new_code_cell(text, id="theirs"))
+    return notebook
+
+
+def marks(rows: list[dict[str, Any]], learner: str) -> dict[str, str]:
+    return {row["exercise"]: row["verdict"] for row in rows if row["learner"] == learner}
+
+
+def messages(rows: list[dict[str, Any]], learner: str) -> str:
+    return "\n".join(row["message"] for row in rows if row["learner"] == learner)
+
+
+def test_marks_are_those_of_our_judge(tiny_course: Path, tmp_path: Path) -> None:
+    folder, out = tmp_path / "in", tmp_path / "marks.csv"
+    forged = with_cell(FORGED, 1)
+    forged.cells[3].source += '\nprint("✓ scores: every query meets every key")'
+    forged.cells[5].source = stub("causal_mask", *WRONG).replace("causal_mask(my", "scores(my")
+    forged.cells[7].outputs = tiny("join_heads", said="✓").cells[6].outputs
+    save(forged, folder / "forged.ipynb")
+    stops = with_cell("import os\nos._exit(0)", 5, *ANSWERS)
+    stops.cells[0].source += "\ntorch.optim.SGD([torch.ones(1)])"  # torch then changes itself
+    stops.cells[4].source = stub("scores", *WRONG).replace("scores", "causal_mask")
+    for number, cell in enumerate(stops.cells):
+        cell.id = f"new-{number}"
+    save(stops, folder / "stops" / "deeper" / f"copy of {NAME}.ipynb")
+    (folder / "broken").mkdir()
+    (folder / "broken" / f"{NAME}.ipynb").write_text("{", encoding="utf-8")
+    done = bertedu("grade", folder, "--out", out)
+    assert done.exit_code == 0, done.output
+    rows = read_csv(out)
+    assert marks(rows, "forged") == NONE | {"causal_mask": "wrong"}
+    assert "(its saved output says ✓)" in messages(rows, "forged").splitlines()[2]
+    half = {"scores": "solved", "causal_mask": "wrong", "join_heads": "not judged"}
+    assert marks(rows, "stops") == half
+    assert "ended its process (0) in its code cell 4" in messages(rows, "stops")
+    assert set(marks(rows, "broken").values()) == {"not judged"}
+    assert "cannot be read as a notebook" in messages(rows, "broken")
+    counted = {row["learner"]: row["solved"] for row in read_csv(tmp_path / "marks_by_learner.csv")}
+    assert counted == {"broken": "0", "forged": "0", "stops": "1"}
+    assert "stops  solved 1  wrong 1  open 0  not judged 1" in done.output
+
+
+HOSTILE = {  # cells that a solved notebook has besides, and what must come out
+    "loop": ("while True:\n    pass", 4, "", ""),
+    "loop for ever": (
+        "import signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\nwhile True:\n    pass",
+        *(4, "scores", "ran longer than 1 min"),
+    ),
+    "memory": ('x = b"x" * 10**10', 4, "scores", "took more than 2 GB"),
+    "sys.exit": ("import sys\nsys.exit(3)", 1, "", ""),
+    "exit": ("exit()", 1, "", ""),
+    "raise": ("raise KeyboardInterrupt", 1, "", ""),
+    "much": ('for _ in range(2000):\n    print("✓ scores" * 10**5)', 1, "", ""),
+    "torch": ("import torch\ntorch.equal = lambda *_: True", 1, "none", "has replaced torch.equal"),
+    "package": ("import bertedu.model.attention as a\nvars(a).clear()", 1, "", ""),
+    "lines": (
+        "import os\nfor number in range(3, 99):\n    try:\n"
+        '        os.write(number, b\'0 {"check": "scores"}\\n\' * 10**6)\n'
+        "    except OSError:\n        pass\nwhile True:\n    pass",
+        *(4, "scores", "wrote where it should not"),
+    ),
+    "delete": (  # `..` and what else it may
+        "import os, shutil\nfor name in os.listdir('..'):\n    shutil.rmtree(f'../{name}')",
+        *(1, "", ""),
+    ),
+    "course": (
+        "from course import exercises\nfrom pathlib import Path\n"
+        "for file in Path(exercises.__file__).parent.glob('*.py'):\n    file.write_text('1 / 0')",
+        *(1, "", ""),
+    ),
+}
+
+
+def test_a_submission_gets_copies_of_every_folder_that_it_could_import() -> None:
+    """One that is forgotten is imported from the clone, where a submission may write."""
+    packages = {path.parent.name for path in Path(grading.ROOT).glob("*/__init__.py")}
+    assert {*grading.COURSE} == packages - {"benchmarks"}
+
+
+@pytest.mark.parametrize("place", ["math.isclose", "torch.equal", "copy.deepcopy", "operator.eq"])
+def test_a_judge_whose_tools_are_replaced_is_not_believed(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, said = referee.watched(), list[str]()
+
+    def check(_: object) -> None:
+        said.append("✓ scores: well")
+
+    assert referee.verdict(check, said, None, before) == "✓ scores: well"
+    monkeypatch.setattr(place, lambda *_, **__: True)
+    assert f"has replaced {place}," in referee.verdict(check, said, None, before)
+
+
+@pytest.mark.nightly
+def test_nothing_that_a_submission_does_harms_others_or_the_course(
+    tiny_course: Path, tmp_path: Path
+) -> None:
+    for name, (text, place, _, _) in HOSTILE.items():
+        save(with_cell(text, place, *ANSWERS), tmp_path / "in" / name / f"{NAME}.ipynb")
+    well = tiny("scores", "join_heads")
+    well.cells += [new_code_cell(stub("causal_mask", *ANSWERS["causal_mask"]))]  # once more, below
+    save(well, tmp_path / "in" / "well.ipynb")
+    before = {path: path.read_bytes() for path in Path(grading.ROOT, "exercises").glob("*.py")}
+    rows = grade(tmp_path / "in", tmp_path / "out.csv", [NAME], Limits(1, 2))
+    assert before == {path: path.read_bytes() for path in before}
+    for name, (_, _, solved, why) in HOSTILE.items():
+        found = [check for check, mark in marks(rows, name).items() if mark == "solved"]
+        wanted = [*ANSWERS] if solved == "" else [one for one in ANSWERS if one == solved]
+        assert found == wanted, (name, messages(rows, name))
+        assert why in messages(rows, name)
+    assert marks(rows, "well") == ALL
+
+
+def watched(code: str, tmp_path: Path, limits: Limits) -> tuple[str, int]:
+    with Path(tmp_path, "told").open("wb") as told:
+        process = psutil.Popen([sys.executable, "-c", code], stdout=told)
+        return watch(process, limits, told), process.returncode
+
+
+def test_limits_end_a_process_and_all_that_it_has_begun(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    child = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    reason, _ = watched(code, tmp_path, Limits(0.08, 4))
+    assert reason == "ran longer than 0.08 min"
+    left = [one for one in psutil.process_iter() if one.pid == int(pid.read_text())]
+    assert all(one.status() == psutil.STATUS_ZOMBIE for one in left)
+    much = "x = b'x' * 400_000_000\nwhile True: pass"
+    assert watched(much, tmp_path, Limits(1, 0.3))[0] == "took more than 0.3 GB of memory"
+    reason, _ = watched("while True: print('x' * 1000)", tmp_path, LIMITS)
+    assert reason == "wrote where it should not"
+    assert watched("raise SystemExit(3)", tmp_path, LIMITS) == ("", 3)
+
+
+def test_only_signed_lines_are_heard() -> None:
+    def line(key: str, **what: Any) -> str:
+        text = json.dumps(what)
+        return f"{sign(key, text)} {text}\n"
+
+    def hears(*lines: str) -> Any:
+        told = "".join(lines).encode()
+        return heard(io.BytesIO(told), "key", "stopped", io.BytesIO())
+
+    lines = [line("key", cell=3), line("key", check="scores", said="✗ scores: no\nmore", seconds=1)]
+    forged = line("yek", check="scores", said="✓ scores", seconds=1)
+    wrong = {"scores": ("wrong", "✗ scores: no", 1)}
+    found = hears(*lines, forged, "✓ scores\n", "\0 {}\n")
+    assert found == (wrong, "stopped in its code cell 3")
+    lines += [line("key", check="scores", said="✓ scores: yes", seconds=2)]
+    lines += [line("key", check="scores", said="… scores", seconds=1), line("key", end=True)]
+    assert hears(*lines) == ({"scores": ("solved", "✓ scores: yes", 2)}, "")
+    failed = io.BytesIO(b"Traceback\nno such module\n")
+    with pytest.raises(ValueError, match="the referee does not start: no such module"):
+        heard(io.BytesIO(b"?"), "key", "ended its process (1)", failed)
+
+
+def test_what_cannot_be_run_costs_the_others_nothing(
+    tiny_course: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(cells: Any, asked: Any, *_: Any) -> Any:
+        if cells[-2].source == "b":
+            raise FileNotFoundError(2, "No such file", "told")
+        return {one.check: ("solved", "✓", 1.0) for one in asked}, ""
+
+    monkeypatch.setattr(grading, "run", run)
+    for name in ("a", "b", "c"):
+        notebook = tiny()
+        notebook.cells[-2].source = name
+        save(notebook, tmp_path / "in" / f"{name}.ipynb")
+    for _ in range(2):  # a second run does not stop there either
+        done = bertedu("grade", tmp_path / "in", "--out", tmp_path / "marks.csv")
+        assert done.exit_code == 0
+        assert "not judged: b.ipynb: could not be run (FileNotFoundError: " in done.output
+        rows = read_csv(tmp_path / "marks.csv")
+        assert marks(rows, "a") == marks(rows, "c") == ALL
+        assert set(marks(rows, "b").values()) == {"not judged"}
+
+
+def test_what_runs_too_long_is_ended_and_the_next_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def loop() -> None:
+        while True:
+            with suppress(Exception):
+                time.sleep(1)
+
+    with pytest.raises(TooLongError, match=r"ran longer than 0\.1 s"), at_most(0.1):
+        loop()
+    monkeypatch.setattr(referee, "CHECK", 0.1)
+    said = referee.verdict(check.KNOWN["scores"], [], lambda query, key: loop(), {})
+    assert said == "✗ scores: your function ran longer than 0.1 s"
+    time.sleep(1.2)  # no alarm is left to ring
+
+
+@pytest.mark.nightly
+def test_a_loop_costs_its_exercise_alone(tiny_course: Path, tmp_path: Path) -> None:
+    notebook = tiny(*ANSWERS)
+    notebook.cells[2].source = stub("scores", "query, key").replace("return", "while True:")
+    loops = notebook.cells[4].source.replace("check.", "while True:\n    pass\ncheck.")
+    notebook.cells[4].source = loops.replace("my_causal_mask(", "my_other(", 1)
+    save(notebook, tmp_path / "in" / "a.ipynb")
+    rows = grade(tmp_path / "in", tmp_path / "marks.csv", [NAME], Limits(1.6, 4))
+    assert marks(rows, "a") == {"scores": "wrong", "causal_mask": "wrong", "join_heads": "solved"}
+    assert messages(rows, "a").splitlines()[:2] == [
+        "✗ scores: your function ran longer than 20 s",
+        "✗ causal_mask: its cell ran longer than 24 s",
+    ]
+
+
+def test_a_run_goes_on_where_it_stopped(
+    tiny_course: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, out, ran = tmp_path / "in", tmp_path / "marks.csv", []
+
+    def run(cells: Any, asked: Any, *_: Any) -> Any:
+        ran.append(cells[-2].source)
+        if cells[-2].source == "stop":
+            raise KeyboardInterrupt
+        if cells[-2].source == "slow" and len(ran) < 6:
+            return {}, "ran longer than a minute"
+        return {one.check: ("solved", "✓", 1.0) for one in asked}, ""
+
+    monkeypatch.setattr(grading, "run", run)
+    for name in ("a", "b", "c"):
+        notebook = tiny()
+        notebook.cells[-2].source = "stop" if name == "b" else name
+        save(notebook, folder / f"{name}.ipynb")
+    with pytest.raises(KeyboardInterrupt):
+        grade(folder, out, [NAME], LIMITS)
+    assert marks(read_csv(out), "a") == ALL
+    notebook.cells[-2].source = "mended"
+    save(notebook, folder / "b.ipynb")
+    rows = grade(folder, out, [NAME], LIMITS)
+    assert ran == ["a", "stop", "mended", "c"]
+    assert [row["learner"] for row in read_csv(out)] == [*"aaabbbccc"]
+    assert grade(folder, out, [NAME], LIMITS) == read_csv(out)
+    assert len(ran) == 4
+    save(tiny("scores"), tiny_course / f"{NAME}.ipynb")  # the course asks the same as before
+    course.cache_clear()
+    grade(folder, out, [NAME], LIMITS)
+    assert len(ran) == 4
+    notebook.cells[-2].source = "slow"
+    save(notebook, folder / "b.ipynb")
+    assert set(marks(grade(folder, out, [NAME], LIMITS), "b").values()) == {"not judged"}
+    assert marks(grade(folder, out, [NAME], LIMITS), "b") == ALL  # tried again
+    assert ran[4:] == ["slow", "slow"]
+    (folder / "c.ipynb").unlink()
+    assert {row["learner"] for row in grade(folder, out, [NAME], LIMITS)} == {"a", "b"}
+    assert by_learner(rows)[0] == {"learner": "a", "solved": 3, "wrong": 0, "open": 0} | {
+        "not judged": 0
+    }
+
+
+def test_of_two_copies_the_better_one_counts() -> None:
+    row = {"learner": "a", "notebook": NAME, "exercise": "scores"}
+    (counted,) = by_learner([row | {"verdict": verdict} for verdict in ("wrong", "solved", "open")])
+    assert counted == {"learner": "a", "solved": 1, "wrong": 0, "open": 0, "not judged": 0}
+
+
+def test_learners_are_folders_or_files_and_nothing_hidden_counts(tmp_path: Path) -> None:
+    for name in ("a/x.ipynb", "a/deep/y.ipynb", "b.ipynb", "a/.ipynb_checkpoints/x.ipynb", "c.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    found = [path.as_posix() for path in submissions(tmp_path)]
+    assert found == ["a/deep/y.ipynb", "a/x.ipynb", "b.ipynb"]
+    done = bertedu("grade", tmp_path / "none", "--out", tmp_path / "out.csv")
+    assert done.exit_code == 1
+    assert "a folder for each learner" in done.output
+
+
+def test_nbgrader_gets_a_locked_cell_after_each_exercise(tiny_course: Path, tmp_path: Path) -> None:
+    import nbformat
+
+    assert bertedu("nbgrader", tmp_path / "source").exit_code == 0
+    notebook = nbformat.read(tmp_path / "source" / f"{NAME}.ipynb", as_version=4)
+    nbformat.validate(notebook)
+    assert not any(cell.get("outputs") for cell in notebook.cells)
+    tests = [n for n, cell in enumerate(notebook.cells) if "nbgrader" in cell.metadata]
+    asked = [one for one in asked_in(notebook.cells) if one.check]
+    assert [notebook.cells[n - 1].id for n in tests] == [one.cell for one in asked]
+    about = {"grade": True, "locked": True, "solution": False, "task": False, "points": 1}
+    for n, one in zip(tests, asked, strict=True):
+        found = notebook.cells[n].metadata.nbgrader
+        assert found == about | {"grade_id": f"check_{one.check}", "schema_version": 3}
+    validator = pytest.importorskip("nbgrader.nbgraderformat", reason="nbgrader is not installed")
+    validator.MetadataValidator().validate_nb(notebook)
+
+
+def test_the_cell_for_nbgrader_passes_what_is_solved_alone(
+    tiny_course: Path, tmp_path: Path
+) -> None:
+    import nbformat
+    import torch
+
+    from course.exercises import check
+
+    bertedu("nbgrader", tmp_path)
+    notebook = nbformat.read(tmp_path / f"{NAME}.ipynb", as_version=4)
+    test = next(cell for cell in notebook.cells if "nbgrader" in cell.metadata).source
+    exec(test, {"check": check, "my_scores": lambda query, key: query @ key.T, "torch": torch})
+    with pytest.raises(AssertionError, match="scores is still a stub"):
+        exec(test, {"check": check, "my_scores": lambda query, key: ...})

@@ -1,0 +1,99 @@
+"""python -m course progress: what the saved outputs of check cells say, and nothing else."""
+
+from pathlib import Path
+
+import pytest
+from tiny_course import ANSWERS, NAME, bertedu, save, tiny
+
+from course.classroom.asked import asked_in, course
+from course.exercises.check import KNOWN
+from course.exercises.judge import pieces_of
+from course.workshop import my_bert
+
+
+def test_every_exercise_has_a_heading_with_stars_and_its_own_check() -> None:
+    asked = {name: asked_in(cells) for name, cells in course().items()}
+    checks = [one.check for some in asked.values() for one in some if one.check]
+    assert sorted(checks) == sorted(name for name, thing in KNOWN.items() if pieces_of(thing))
+    alone = [(name[:2], one.number) for name, some in asked.items() for one in some if not one.cell]
+    assert alone == [("00", 4), ("01", 7), ("14", 5)]  # for these, readers judge themselves
+    for some in asked.values():
+        assert [one.number for one in some] == list(range(1, len(some) + 1))
+        assert len({one.function for one in some}) == len(some)
+
+
+def said_of(tmp_path: Path, *solved: str, said: str = "✓") -> str:
+    save(tiny(*solved, said=said), tmp_path / "mine" / f"{NAME}.ipynb")
+    done = bertedu("progress", tmp_path / "mine")
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_what_is_solved_tried_and_open_is_counted(tiny_course: Path, tmp_path: Path) -> None:
+    nothing = said_of(tmp_path)
+    assert "0 of 3 solved   · · ·\n" in nothing  # neither a demonstration nor a thought counts
+    assert "Next: 03_tiny, exercise 1: The scores (1 minute)\n" in nothing
+    some = said_of(tmp_path, "scores", "join_heads")
+    assert "2 of 3 solved   ✓ · ✓\n" in some
+    assert "Next: 03_tiny, exercise 2: The causal_mask (2 minutes)\n" in some
+    tried = said_of(tmp_path, "join_heads", said="✗")
+    assert "0 of 3 solved   · · ✗\n" in tried
+    assert "exercise 3" in tried.splitlines()[-1]  # what was begun comes first
+    assert said_of(tmp_path, *ANSWERS).endswith("All that is here is solved.\n")
+
+
+def test_a_check_in_a_new_cell_counts_too(tiny_course: Path, tmp_path: Path) -> None:
+    notebook = tiny("scores", said="✓")
+    notebook.cells[2].id = "another"  # as after a copy
+    save(notebook, tmp_path / "mine" / "my work.ipynb")
+    assert (
+        "my work                            1 of 3" in bertedu("progress", tmp_path / "mine").output
+    )
+
+
+def test_parts_that_are_kept_are_named(
+    tiny_course: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BERTEDU_MY_BERT", str(tmp_path / "kept"))
+    parts = len(my_bert.EXERCISES)
+    assert f"Your BERT: 0 of {parts} parts are kept; still ours: cut_word, " in said_of(tmp_path)
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "cut_word.py").touch()
+    assert f"Your BERT: 1 of {parts} parts are kept; still ours: encode" in said_of(tmp_path)
+
+
+def test_what_cannot_be_read_is_said_and_the_rest_is_read(
+    tiny_course: Path, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine"
+    old = tiny("scores", said="✓")
+    del old.cells[5:7]
+    save(old, mine / "old.ipynb")
+    fresh = tiny()
+    for cell in fresh.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    save(fresh, mine / "fresh.ipynb")
+    (mine / "broken.ipynb").write_text('{"cells": [', encoding="utf-8")
+    said = bertedu("progress", mine).output
+    assert "broken.ipynb: cannot be read as a notebook (" in said
+    assert "0 of 3 solved   · · ·\n   was not run, or was saved without its outputs" in said
+    assert "1 of 3 solved   ✓ · ?\n   is another edition, without the check of: The join" in said
+
+
+@pytest.mark.parametrize("made", ["missing", "empty", "of others"])
+def test_no_notebook_is_an_error_that_says_what_to_do(
+    tiny_course: Path, tmp_path: Path, made: str
+) -> None:
+    mine = tmp_path / "mine"
+    if made != "missing":
+        mine.mkdir()
+    if made == "of others":
+        other = tiny()
+        for number, cell in enumerate(other.cells):
+            cell.id = f"other-{number}"
+        save(other, mine / "other.ipynb")
+    done = bertedu("progress", mine)
+    assert done.exit_code == 1
+    assert ("there is no folder" in done.output) == (made == "missing")
+    assert "python -m course progress FOLDER" in done.output

@@ -1,0 +1,408 @@
+"""What all checks share: stubs, errors, isolation, solutions; no message hides another."""
+
+import copy
+import inspect
+import random
+import re
+import sys
+import warnings
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from verdicts import verdict, words
+
+from bertedu.pretraining.masking import mask_tokens
+from course.exercises import check, judge, masked_language_model, start_here
+from course.exercises.judge import KNOWN, Exercise, mistakes_of
+from course.exercises.museum import TestExercise, exhibits
+
+EXERCISES = [value for value in KNOWN.values() if isinstance(value, Exercise)]
+TESTS = [value for value in KNOWN.values() if isinstance(value, TestExercise)]
+by_name = pytest.mark.parametrize("one", EXERCISES, ids=[e.name for e in EXERCISES])
+ALL: list[Exercise | TestExercise] = [*EXERCISES, *TESTS]
+by_any_name = pytest.mark.parametrize("one", ALL, ids=[e.name for e in ALL])
+
+
+def with_arguments(arguments: tuple[str, ...], body: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of these arguments, as a learner would have written it."""
+    scope: dict[str, Any] = {"body": body}
+    names = ", ".join(arguments)
+    exec(f"def my_function({names}): return body({names})", scope)
+    made: Callable[..., Any] = scope["my_function"]
+    return made
+
+
+def test_what_the_museum_says_reads_as_sentences() -> None:
+    """The verdict goes on behind the bug: "…. To catch it, …"."""
+    assert len(TESTS) > 10
+    for one in TESTS:
+        for exhibit in exhibits(one):
+            assert ": " in exhibit.what
+            assert exhibit.what.endswith("."), exhibit.what
+            assert exhibit.likely.endswith("."), exhibit.likely
+            assert len(exhibit.wrong) == 1
+
+
+def test_a_function_is_used_if_it_passes_and_ours_until_then(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    one = check.accuracy
+
+    def mine(logits: Tensor, labels: Tensor) -> Tensor:
+        return (logits.argmax(-1) == labels).float().mean()
+
+    assert one.or_ours(mine) is mine
+    assert one.or_ours(lambda logits, labels: 1 - mine(logits, labels)) is one.right
+    assert one.or_ours(None) is one.right
+    assert capsys.readouterr().out.splitlines() == [
+        "accuracy: yours",
+        *["accuracy: ours, until check.accuracy passes yours"] * 2,
+    ]
+
+
+@by_name
+def test_every_known_mistake_gets_its_own_message(one: Exercise) -> None:
+    """No mistake stands in the shadow of one before it, or is right after all."""
+    known = mistakes_of(one)
+    assert len({mistake.what for mistake in known}) == len(known)
+    for mistake in known:
+        for wrong in mistake.wrong:
+            said = judge.judge(one, with_arguments(one.arguments, wrong))
+            assert max(map(len, said.splitlines())) <= 100  # no wider than a notebook
+            said = words(said)
+            assert said.startswith(f"✗ {one.name}: {mistake.what} Smallest case: ")
+            assert said.endswith(f"Likely: {mistake.likely}")
+
+
+@pytest.mark.parametrize("one", TESTS, ids=[e.name for e in TESTS])
+def test_a_test_of_ours_passes_and_each_exhibit_is_named_alone(one: TestExercise) -> None:
+    """A learner's test that is blind to one exhibit is told which one, and how to catch it."""
+    ours = one.solution[0]
+    assert verdict(one, ours).startswith(f"✓ {one.name}: accepts {len(one.right)} right ")
+    broken = [e.wrong[0] for e in exhibits(one)]
+    assert not any(map(ours, broken))
+    for exhibit in exhibits(one):
+
+        def blind(shown: Any, exhibit: Any = exhibit) -> bool:
+            return shown == exhibit.wrong[0] or shown not in broken
+
+        said = words(verdict(one, blind))
+        assert "1 of " in said
+        assert f"- {exhibit.what} To catch it, {exhibit.likely}" in said
+
+
+def not_yet(*_: Any) -> None:
+    raise NotImplementedError
+
+
+@by_any_name
+def test_a_stub_is_told_how_to_begin(one: Exercise | TestExercise) -> None:
+    stubs: list[Any] = [..., None, lambda *_: None, lambda *_: ..., not_yet]
+    if isinstance(one, Exercise):
+        stubs.append(lambda *_: (None, None))
+    for stub in stubs:
+        said = verdict(getattr(check, one.name), stub)
+        assert words(said).startswith(f"… {one.name} is still a stub. Start from {one.start}")
+        assert max(map(len, said.splitlines())) <= 100  # a notebook breaks longer ones in mid-word
+
+
+@by_any_name
+def test_an_answer_that_is_printed_and_not_returned_is_told_so(
+    one: Exercise | TestExercise,
+) -> None:
+    def prints(*_: Any) -> None:
+        print(3.14)
+
+    def prints_and_waits(*_: Any) -> None:
+        print("not done yet")
+        raise NotImplementedError
+
+    said = words(verdict(getattr(check, one.name), prints))
+    assert said.startswith(f"✗ {one.name}: your function prints something and returns nothing.")
+    assert "End your function with return" in said
+    assert "still a stub" in verdict(getattr(check, one.name), prints_and_waits)
+    assert "still a stub" in verdict(getattr(check, one.name), lambda *_: print(" ", end=""))
+
+
+@by_any_name
+def test_what_is_no_function_of_these_arguments_is_told_so(one: Exercise | TestExercise) -> None:
+    run = getattr(check, one.name)
+    assert f"✗ {one.name}: wrong number of arguments." in verdict(run, lambda: 1)
+    assert f"✗ {one.name}: got the int 3, not a function." in verdict(run, 3)
+
+
+@by_any_name
+def test_no_check_disturbs_a_source_of_chance(one: Exercise | TestExercise) -> None:
+    def states() -> Any:
+        numpy: Any = np.random.get_state()
+        return random.getstate(), numpy[1].tolist(), torch.get_rng_state().tolist()
+
+    before = states()
+    judge._reference.cache_clear()  # our own function draws, too, when it is first run
+    draws: Any = (lambda *_: random.random()) if isinstance(one, Exercise) else (lambda *_: True)
+    verdict(one, draws)
+    assert states() == before
+
+
+ODD: list[Any] = [
+    lambda *_: "text",
+    lambda *_: float("nan"),
+    lambda *_: (torch.zeros(0), torch.zeros(0)),
+    lambda *_: ([[1], [2, 3]], [[object()]]),
+    lambda *_: 1 / 0,
+    # every exercise meets those five, three exercises the others, too
+    lambda *_: [],
+    lambda *_: {},
+    lambda *_: object(),
+    lambda *_: 1 + 2j,
+    lambda *_: torch.zeros(0),
+    lambda *_: np.array([object()]),
+    lambda *_: (x for x in "ab"),
+    lambda *_: [*range(100)],
+    lambda *_: sys.exit(),
+    lambda *arguments: arguments[99],
+    lambda: None,
+    torch.softmax,
+    3,
+    "masking",
+    torch.zeros(2),
+    object,
+]
+MEET_ALL = ("chance", "layer_norm", "choice_rows")  # a number, a tensor, three lists
+
+
+@pytest.mark.parametrize(
+    ("one", "odd"),
+    [
+        pytest.param(
+            one,
+            odd,
+            id=f"{one.name}-{i}",
+            marks=() if i < 5 or one.name in MEET_ALL else pytest.mark.nightly,
+        )
+        for one in EXERCISES
+        for i, odd in enumerate(ODD)
+    ],
+)
+def test_nothing_raises_and_nothing_odd_passes(one: Exercise, odd: Any) -> None:
+    said = verdict(one, odd)
+    assert said.startswith(f"✗ {one.name}: ")
+    assert "0x" not in said.replace("0x…", "")
+    if one.name in MEET_ALL:
+        assert said == verdict(one, odd)
+
+
+def undefined_name(vocab_size: int) -> Any:
+    return logarithm(vocab_size)  # type: ignore[name-defined]  # noqa: F821
+
+
+def deep_inside_torch(vocab_size: int) -> Any:
+    ones = torch.ones(vocab_size)
+    return torch.nn.functional.cross_entropy(ones, torch.zeros(1))
+
+
+def forever(vocab_size: int) -> Any:
+    return forever(vocab_size)
+
+
+@pytest.mark.parametrize(
+    ("broken", "parts"),
+    [
+        (undefined_name, ["NameError", "Line 2 of undefined_name: return logarithm(", "spelling"]),
+        (deep_inside_torch, ["Error", "Line 3 of deep_inside_torch: return torch.nn.functional"]),
+        (forever, ["RecursionError", "Line 2 of forever", "calls itself"]),
+        (lambda v: [1, 2][v], ["IndexError", "past the end of a list"]),
+        (lambda v: torch.ones(2)[v], ["IndexError", "points outside its tensor", "both shapes"]),
+        (lambda v: {}["V"], ["KeyError", "key is not there"]),
+        (lambda v: v.log(), ["AttributeError", "'log'", "Print type("]),
+        (lambda v: 1 / (v - v), ["ZeroDivisionError", "is 0 in this case"]),
+        (lambda v: v + "1", ["TypeError", "wrong type"]),
+        (lambda v: int("V"), ["ValueError", "does not fit"]),
+        (lambda v: torch.ones(2) @ torch.ones(3), ["RuntimeError", "two shapes do not fit"]),
+        (lambda v: (_ for _ in ()).throw(OSError("gone")), ["OSError: gone", "smallest case your"]),
+        (lambda v: exit(3), ["SystemExit", "leave out exit()"]),
+        (lambda: 1, ["wrong number of arguments. Yours takes nothing; it is called with 1"]),
+        (lambda a, b: 1, ["Yours takes a, b; it is called with 1: vocab_size"]),
+        (
+            0.5,
+            [
+                "got the float 0.5, not a function",
+                "Pass the function itself: check.chance(my_chance)",
+            ],
+        ),
+    ],
+)
+def test_an_error_is_told_with_the_learners_line_and_a_hint(broken: Any, parts: list[str]) -> None:
+    said = words(verdict(check.chance, broken))
+    assert said.startswith("✗ chance: ")
+    for part in parts:
+        assert part in said
+    assert ".py" not in said  # no path of a machine
+
+
+def test_an_address_in_an_error_is_left_out() -> None:
+    def f(vocab_size: int) -> float:
+        raise ValueError(f"cannot use {object()}")
+
+    assert "cannot use <object object at 0x…>" in words(verdict(check.chance, f))
+
+
+def test_an_error_in_some_cases_only_shows_the_smallest_of_them() -> None:
+    def f(vocab_size: int) -> float:
+        if vocab_size > 50:
+            raise ValueError("too many")
+        return start_here.right_chance(vocab_size)
+
+    assert "vocab_size = 100" in verdict(check.chance, f)
+
+
+def test_prints_and_warnings_of_the_learner_stay_inside(capsys: pytest.CaptureFixture[str]) -> None:
+    def f(vocab_size: int) -> float:
+        print("here")
+        print("there", file=sys.stderr)
+        warnings.warn("careful", stacklevel=1)
+        return start_here.right_chance(vocab_size)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check.chance(f)
+    captured = capsys.readouterr()
+    assert captured.out.startswith("✓ chance")
+    assert captured.out.count("\n") == 1
+    assert captured.err == ""
+
+
+def test_a_check_leaves_all_sources_of_chance_as_they_were() -> None:
+    def draw() -> tuple[float, float, float]:
+        return float(torch.rand(1)), random.random(), float(np.random.rand())
+
+    def greedy(vocab_size: int) -> float:
+        return sum(draw())
+
+    torch.manual_seed(1), random.seed(1), np.random.seed(1)
+    undisturbed = draw()
+    torch.manual_seed(1), random.seed(1), np.random.seed(1)
+    first = verdict(check.chance, greedy)
+    assert "random numbers of its own" in first
+    assert draw() == undisturbed
+    assert verdict(check.chance, greedy) == first
+
+
+def test_a_function_that_spoils_its_input_does_not_spoil_the_next_check() -> None:
+    def spoil(logits: Tensor, labels: Tensor) -> float:
+        logits.zero_()
+        labels.zero_()
+        return 1.0
+
+    before = verdict(check.accuracy, spoil)
+    assert verdict(check.accuracy, masked_language_model.right_accuracy).startswith("✓")
+    assert verdict(check.accuracy, spoil) == before
+
+
+@by_name
+def test_what_a_function_does_to_its_inputs_is_forgotten(one: Exercise) -> None:
+    def spoils(*inputs: Any) -> Any:
+        answer = one.right(*copy.deepcopy(inputs))
+        for some in inputs:
+            if isinstance(some, Tensor):
+                some.zero_()
+            elif isinstance(some, list | dict | set):
+                some.clear()
+        return answer
+
+    run: Any = getattr(check, one.name)
+    verdict(run, wraps(one.right)(spoils))
+    assert verdict(run, one.right).startswith(f"✓ {one.name}: ")
+
+
+def test_numpy_answers_are_read_whatever_their_strides_order_and_kind() -> None:
+    back = np.arange(3)[::-1]
+    for array in (back, np.arange(3, dtype=">f4")[::-1], np.array([[2, 1, 0]]).T[:, 0]):
+        read = judge.read_tensor(judge.without_numpy(array), "it", (3,))
+        assert read.tolist() == [2, 1, 0]
+    plain = judge.without_numpy([np.int64(3), (np.float32(0.5), np.bool_(True)), [back]])
+    assert plain[:2] == [3, (0.5, True)]
+    assert [type(plain[0]), *map(type, plain[1])] == [int, float, bool]
+    assert torch.equal(torch.as_tensor(plain[2][0]), torch.tensor([2, 1, 0]))
+    text, tensor = "text", torch.ones(2)
+    assert judge.without_numpy(text) is text
+    assert judge.without_numpy(tensor) is tensor
+
+
+def top_words_in_numpy(logits: Tensor, k: int) -> Any:
+    best = np.argsort(logits.numpy())[::-1][:k]
+    return best, logits.softmax(-1).numpy()[best]
+
+
+def test_right_answers_in_numpy_pass() -> None:
+    def chance(vocab_size: int) -> Any:
+        return np.array([start_here.right_chance(vocab_size)])
+
+    assert verdict(check.chance, chance).startswith("✓ chance")
+    assert verdict(check.chance, lambda v: np.float32(chance(v)[0])).startswith("✓ chance")
+    assert verdict(check.chance, lambda v: torch.tensor([[chance(v)[0]]])).startswith("✓ chance")
+    assert verdict(check.top_words, top_words_in_numpy).startswith("✓ top_words")
+
+
+@by_name
+def test_a_right_answer_may_hold_numpy_numbers_and_arrays(one: Exercise) -> None:
+    """Every tensor of our own answer as an array that runs backwards, every number as NumPy's."""
+
+    def in_numpy(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            array = value.detach().numpy()
+            return np.flip(np.flip(array).copy())
+        if isinstance(value, list | tuple):
+            return type(value)(map(in_numpy, value))
+        if isinstance(value, bool):
+            return np.bool_(value)
+        if isinstance(value, int | float):
+            return np.array(value)[()]
+        return value
+
+    @wraps(one.right)
+    def f(*inputs: Any) -> Any:
+        return in_numpy(one.right(*inputs))
+
+    assert judge.judge(one, f).startswith(f"✓ {one.name}: ")
+
+
+def test_numbers_are_written_short() -> None:
+    assert judge.plain(torch.tensor([[0.12345, -0.0, 2.0]])) == "[[0.123, 0.0, 2.0]]"
+    assert judge.plain(float("nan")) == "nan"
+    assert judge.plain(torch.zeros(5, 5)) == "a tensor of shape (5, 5)"
+
+
+@by_any_name
+def test_every_exercise_has_a_solution(one: Exercise | TestExercise) -> None:
+    said = verdict(check.solution, one.name)
+    assert re.match(r"# (bertedu|course)/\w", said)
+    assert re.search(r"^(def|class) \w+", said, re.MULTILINE)
+    for piece in judge.pieces_of(one):
+        name = getattr(piece, "__name__", "")
+        assert f"def {name}(" in said or f"class {name}" in said, name
+
+
+def test_the_solution_is_the_package_itself() -> None:
+    said = verdict(check.solution, "masking")
+    assert said.startswith("# bertedu/pretraining/masking.py\n")
+    assert inspect.getsource(mask_tokens).strip() in said
+
+
+def test_an_unknown_solution_lists_the_exercises() -> None:
+    said = verdict(check.solution, "attentoin")
+    assert said.startswith("No exercise is called 'attentoin'. There are: ")
+    assert all(e.name in said for e in EXERCISES)
+    assert "loss_test" in said
+
+
+def test_what_is_no_exercise_is_told_with_all_names() -> None:
+    with pytest.raises(AttributeError, match=r"called 'sofmax'. There are: .*softmax"):
+        check.sofmax  # noqa: B018
+    assert {"softmax", "solution"} <= set(dir(check))
+    assert "(ids (S,), table (V, H))" in repr(check.lookup)

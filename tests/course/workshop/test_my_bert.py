@@ -1,0 +1,618 @@
+"""What a learner writes becomes a BERT: kept, loaded, named when it breaks, equal to ours."""
+
+import __future__
+
+import inspect
+import linecache
+import textwrap
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from verdicts import verdict, words
+
+import bertedu
+from bertedu.analysis.fill import fill_blanks
+from bertedu.model.bert import BertForPreTraining
+from bertedu.model.config import DIRECTIONS, BertConfig, Direction
+from bertedu.model.variants.bigbird import bigbird
+from bertedu.model.variants.generation import generate
+from bertedu.model.variants.rotary import modern_bert
+from bertedu.model.weight_files import CheckpointError
+from bertedu.pretraining.next_sentence import EncodedDocument
+from bertedu.text.tokenization import SEP_ID, SPECIAL_TOKENS
+from course.exercises import check
+from course.exercises.judge import mistakes_of
+from course.exercises.patch import read_mistakes
+from course.experiments.toy import toy_ids, toy_losses, toy_questions
+from course.experiments.toy_language import ToyLanguage
+from course.workshop import my_bert
+from course.workshop.assembly import MyBert
+from course.workshop.my_bert import EXERCISES, OURS, SWITCHED, Ideas, Rows
+
+PARTS = list(EXERCISES)
+ALL = len(PARTS)
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder for parts, and a kernel in which nothing has passed yet."""
+    monkeypatch.setenv("BERTEDU_MY_BERT", str(tmp_path / "parts"))
+    new_kernel()
+    return tmp_path / "parts"
+
+
+def new_kernel() -> None:
+    my_bert._passed.clear()
+
+
+def cell(source: str, **names: Any) -> Callable[..., Any]:
+    """Run a learner's cell in a notebook that has imported some names; return its last function."""
+    source = textwrap.dedent(source)
+    file = f"<cell {hash(source)}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    scope = {**names, "__name__": "__main__"}
+    exec(compile(source, file, "exec", __future__.annotations.compiler_flag, True), scope)
+    made: Callable[..., Any] = [value for value in scope.values() if inspect.isfunction(value)][-1]
+    return made
+
+
+def solution(name: str) -> str:
+    """Our right function as a learner would have written it."""
+    text = textwrap.dedent(inspect.getsource(OURS[name]))
+    return text.replace(f"def {OURS[name].__name__}(", f"def my_{name}(")
+
+
+def written(name: str) -> Callable[..., Any]:
+    return cell(solution(name), **vars(inspect.getmodule(OURS[name])))
+
+
+def solve(name: str) -> str:
+    return verdict(getattr(check, name), written(name))
+
+
+def loaded() -> str:
+    """What a new kernel says after `load()`."""
+    new_kernel()
+    return words(verdict(lambda _: my_bert.load(), None))
+
+
+@pytest.fixture
+def solved() -> None:
+    """A kernel in which every part of the learner's is in use."""
+    my_bert._passed.update({name: my_bert.Part(written(name)) for name in PARTS})
+
+
+# -- all solved, none solved
+
+
+def test_each_part_that_passes_is_kept_and_counted_and_found_in_a_new_kernel(place: Path) -> None:
+    for count, name in enumerate(PARTS, start=1):
+        said = solve(name)
+        assert said.startswith(f"✓ {name}: ")
+        assert said.endswith(f"\n  kept: {count} of {ALL} parts of your BERT\n")
+        first = (place / f"{name}.py").read_text(encoding="utf-8").splitlines()[0]
+        assert first.startswith(f"# {name}, kept 20")
+    assert repr(my_bert.board()).startswith(f"{ALL} of {ALL} parts of your BERT are yours.")
+    assert loaded() == f"{ALL} of {ALL} parts of your BERT are yours."
+    assert "def my_gelu(x" in (place / "gelu.py").read_text(encoding="utf-8")
+    assert sorted(path.stem for path in place.iterdir()) == sorted(PARTS)
+
+
+def batch(vocab_size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Ids, segments and padding mask of three rows."""
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(len(SPECIAL_TOKENS), vocab_size, (3, 12), generator=generator)
+    segments = (torch.arange(12) > 5).long().expand(3, -1)
+    real = torch.arange(12) < torch.tensor([[12], [9], [4]])
+    return ids.masked_fill(~real, 0), segments, real
+
+
+def apart(mine: MyBert, ours: BertForPreTraining) -> float:
+    """The largest difference in states, word scores and pair scores at real tokens."""
+    ids, segments, real = batch(ours.config.vocab_size)
+    with torch.no_grad():
+        states = ours.bert(ids, segments, real).hidden_states
+        gaps = [
+            a[real] - b[real] for a, b in zip(mine.states(ids, segments, real), states, strict=True)
+        ]
+        (words, follows), (our_words, our_follows) = (
+            mine(ids, segments, real),
+            ours(ids, segments, real),
+        )
+    gaps += [words[real] - our_words[real], follows - our_follows]
+    return max(gap.abs().max().item() for gap in gaps)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_the_learners_bert_equals_the_package_in_every_direction(
+    solved: None, model: BertForPreTraining, direction: Direction
+) -> None:
+    ours = BertForPreTraining(replace(model.config, direction=direction)).eval()
+    ours.load_state_dict(model.state_dict())
+    mine = my_bert.build(ours, [*SPECIAL_TOKENS, *map(str, range(8187))])
+    assert apart(mine, ours) < 1e-5
+    with torch.no_grad():  # the comparison sees what it is about
+        ours.nsp.classifier.weight[0, 0] += 0.1
+    assert apart(mine, ours) > 1e-3
+
+
+def test_with_the_weights_of_bert_mini_it_fills_a_blank_as_bert_mini_does(
+    solved: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, tokenizer = bertedu.load("bert-mini")
+    mine = my_bert.build("bert-mini")
+    assert capsys.readouterr().out == f"Your BERT. All {ALL} of its parts are yours.\n"
+    text = "Café owners, I ask the ___ to pass this bill in [MASK]."
+    here, there = mine.fill(text), fill_blanks(model, tokenizer, text)
+    assert [[g.word for g in some] for some in here] == [[g.word for g in some] for some in there]
+    shares = [torch.tensor([g.probability for some in x for g in some]) for x in (here, there)]
+    assert torch.allclose(*shares, atol=1e-5)
+    pair = "Who wrote it?", "Nobody knows 12,5."
+    ids, segments = mine.encode(*pair)
+    encoding = tokenizer.encode(*pair)
+    assert (ids[0].tolist(), segments[0].tolist()) == (encoding.ids, encoding.type_ids)
+
+
+def toy(steps: int, sentences: int, ideas: Ideas | None = None) -> tuple[float, float]:
+    """Train on the toy language: the loss at every word of some sentences, and its limit.
+
+    Without sentences: the mean loss of the last steps of training, and 0.
+    """
+    language = ToyLanguage()
+    vocab = [*SPECIAL_TOKENS, *language.words]
+    torch.manual_seed(0)
+    config = BertConfig(len(vocab), 64, 2, 4, 256, 32, dropout=0.0)
+    mine = my_bert.build(BertForPreTraining(config), vocab, ideas)
+    ids = toy_ids(language, language.sample(20_000, 0))
+    losses = mine.pretrain(Rows(ids, torch.zeros_like(ids)), steps, 5e-3, mask_rate=0.4)
+    if not sentences:
+        return sum(losses[-10:]) / 10, 0.0
+    questions = toy_questions(language, language.sample(sentences, 10_000))
+    limit = questions.limits["bidirectional"].mean().item()
+    return toy_losses(mine, questions).mean().item(), limit
+
+
+def test_it_begins_to_learn_the_toy_language(solved: None) -> None:
+    loss, limit = toy(100, sentences=60)
+    assert limit < loss < 2.2  # guessing gives 3.8
+
+
+@pytest.mark.nightly
+def test_it_learns_the_toy_language_to_its_exact_limit(solved: None) -> None:
+    loss, limit = toy(1000, sentences=1000)
+    assert limit * 0.99 < loss < limit * 1.04
+
+
+def test_it_learns_pairs_of_real_documents_and_resumes_exactly(
+    solved: None, tmp_path: Path
+) -> None:
+    rng = torch.Generator().manual_seed(0)
+    text = torch.randint(5, 60, (12, 24, 9), generator=rng).tolist()
+    documents = [EncodedDocument("a", sentences) for sentences in text]
+    torch.manual_seed(0)
+    start = BertForPreTraining(BertConfig(60, 16, 1, 2, 32, 32, dropout=0.0))
+    vocab = [*SPECIAL_TOKENS, *map(str, range(55))]
+    whole, stopped, resumed, weights_only = (my_bert.build(start, vocab) for _ in range(4))
+    rows = whole.make_pairs(documents, 32, 100)
+    assert rows.next_labels is not None
+    assert len(rows.ids) == 100
+    assert 30 < rows.next_labels.sum() < 70
+    losses = whole.pretrain(rows, 12, 1e-3, batch_size=8)
+    assert stopped.pretrain(rows, 12, 1e-3, batch_size=8, until=5) == losses[:5]
+    stopped.save(tmp_path / "state")
+    resumed.resume(tmp_path / "state")
+    assert resumed.pretrain(rows, 12, 1e-3, batch_size=8) == losses[5:]
+    for name, weight in whole.w.items():
+        assert torch.equal(weight, resumed.w[name]), name
+    weights_only.resume(tmp_path / "state")
+    weights_only.averages = whole.__class__(start, vocab, OURS).averages
+    assert weights_only.pretrain(rows, 12, 1e-3, batch_size=8) != losses[5:]
+    other = my_bert.build(BertForPreTraining(BertConfig(60, 8, 1, 2, 16, 32)), vocab)
+    before = {name: weight.clone() for name, weight in other.w.items()}
+    with pytest.raises(CheckpointError, match="not of a run of this model"):
+        other.resume(tmp_path / "state")
+    assert all(torch.equal(weight, before[name]) for name, weight in other.w.items())
+    with pytest.raises(ValueError, match="one document alone is of source 'b'"):
+        whole.make_pairs([*documents, EncodedDocument("b", text[0])], 32, 1000)
+
+
+def test_only_matrices_decay(model: BertForPreTraining) -> None:
+    mine, decays = my_bert.build(model, [*SPECIAL_TOKENS, *map(str, range(8187))]), []
+
+    def adamw(weight: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+        decays.append((weight.ndim > 1, rest[-1]))
+        return weight, weight, weight
+
+    mine.part.adamw = adamw
+    mine.update([torch.zeros_like(weight) for weight in mine.w.values()], 1e-3)
+    assert {*decays} == {(True, 0.01), (False, 0.0)}
+
+
+def test_a_row_without_a_word_is_no_answer(model: BertForPreTraining) -> None:
+    """A table may be longer than the vocabulary, to a round number."""
+    mine = my_bert.build(model, [*SPECIAL_TOKENS, "the", "a", "."])
+    with torch.no_grad():
+        mine.w["mlm.decoder.bias"][8:] = 100
+    assert {guess.word for guess in mine.fill("the ___ .", top=3)[0]} == {"the", "a", "."}
+
+
+def test_where_nothing_is_solved_ours_is_used(place: Path, model: BertForPreTraining) -> None:
+    for name, exercise in EXERCISES.items():
+        stub = cell(f"def my_{name}({', '.join(exercise.arguments)}):\n    ...\n")
+        assert "still a stub" in verdict(getattr(check, name), stub)
+    assert loaded() == f"0 of {ALL} parts of your BERT are yours."
+    assert not place.exists()
+    assert repr(my_bert.board()).count("·") == ALL + 1  # and once where it is explained
+    vocab = [*SPECIAL_TOKENS, *map(str, range(8187))]
+    said = verdict(lambda _: my_bert.build(model, vocab) and None, None)
+    none = f"Its {ALL} parts are still the course's; each one you solve becomes your own."
+    assert said == f"Your BERT. {none}\n"
+    assert verdict(named_part, None).startswith("gelu: ours, until")
+    assert apart(my_bert.build(model, vocab), model) < 1e-5
+
+
+def named_part(_: None) -> None:
+    my_bert.part("gelu")
+
+
+def test_one_part_alone_is_used_and_named(model: BertForPreTraining) -> None:
+    solve("gelu")
+    said = verdict(lambda _: my_bert.build("bert-L2H128") and None, None)
+    assert said == f"Your BERT. 1 of its {ALL} parts is yours: gelu. The rest are ours.\n"
+    assert verdict(named_part, None) == "gelu: yours\n"
+    assert my_bert.part("gelu").__name__ == "my_gelu"
+
+
+# -- ideas that came after BERT, in the learner's own
+
+IDEAS = {
+    "rotate": Ideas(rotary=True),
+    "window_mask": Ideas(window=2, global_tokens=1),
+    "next_token": Ideas(),
+}
+
+
+def test_the_ideas_of_17_and_18_are_kept_and_found_and_switched_on(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert set(IDEAS) == set(SWITCHED)
+    for name in IDEAS:
+        said = solve(name)
+        assert said.startswith(f"✓ {name}: ")
+        assert said.endswith("kept: an idea that your BERT can switch on.\n")
+    assert loaded() == f"0 of {ALL} parts of your BERT are yours."  # none is needed for a BERT
+    assert "After BERT, yours to switch on: next_token, window_mask, rotate." in words(
+        repr(my_bert.board())
+    )
+    mine = my_bert.build("ltr-L4H128", ideas=Ideas(True, 4, 1))
+    said = words(capsys.readouterr().out)
+    assert all(f"Switched on: {name}, yours." in said.replace("\n", " ") for name in IDEAS)
+    assert all(getattr(mine.part, name).__name__ == f"my_{name}" for name in IDEAS)
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("rotate", lambda config: modern_bert(replace(config, type_vocab_size=1))),
+        ("window_mask", lambda config: bigbird(config, window=2, global_tokens=1)),
+    ],
+)
+def test_with_an_idea_switched_on_it_equals_the_packages_machine(
+    name: str, make: Callable[..., BertForPreTraining]
+) -> None:
+    torch.manual_seed(0)
+    ours = make(BertConfig(60, 16, 2, 2, 32, 12, dropout=0.0, initializer_range=0.5)).eval()
+    vocab = [*SPECIAL_TOKENS, *map(str, range(55))]
+    ids, segments, real = batch(60)
+    segments = segments * (ours.config.type_vocab_size - 1)
+    solve(name)
+    states = ours.bert(ids, segments, real).hidden_states
+    for ideas, same in ((IDEAS[name], True), (Ideas(), False)):
+        if name == "rotate" and not same:
+            continue  # it has no table of places to go back to
+        mine = my_bert.build(ours, vocab, ideas).states(ids, segments, real)
+        gaps = [(a[real] - b[real]).abs().max() for a, b in zip(mine, states, strict=True)]
+        assert (max(gaps) < 1e-4) == same
+    wrong = mistakes_of(SWITCHED[name])[0].wrong[0]
+    spoiled = MyBert(ours, vocab, {**OURS, name: wrong}, IDEAS[name]).states(ids, segments, real)
+    assert (spoiled[-1] - states[-1])[real].abs().max() > 1e-3
+    narrow = MyBert(ours, vocab, OURS, IDEAS[name]._replace(window=0)).states(ids, segments, real)[
+        -1
+    ]
+    assert narrow.isfinite().all()  # where only padding is near, too
+
+
+def test_it_writes_what_the_package_writes() -> None:
+    solve("next_token")
+    gpt, tokenizer = bertedu.load("ltr-L4H128")
+    prompt = torch.tensor([tokenizer.encode("The river flows through").ids[:-1]])
+    ids = generate(gpt, prompt, 12, 0.8, 20, torch.Generator().manual_seed(4))
+    mine = my_bert.build("ltr-L4H128")
+    written = mine.write("The river flows through", 12, 0.8, 20, seed=4)
+    assert written == " ".join(map(tokenizer.id_to_token, ids[0, 1:].tolist())).replace(" ##", "")
+    the = tokenizer.token_to_id("the")
+    mine.part.next_token = lambda scores, *_: torch.eye(len(scores))[the]  # it is the part's turn
+    assert mine.write("The river", 2) == "the river the the"
+    offered: list[Tensor] = []
+    mine.part.next_token = lambda scores, *_: offered.append(scores) or torch.eye(len(scores))[the]
+    mine.write("The river", 1)
+    # Of the special tokens only [SEP], the end, may be drawn; that is not for the part to see to.
+    assert offered[0][:5].isfinite().tolist() == [i == SEP_ID for i in range(5)]
+    assert offered[0][5:].isfinite().all()
+    with pytest.raises(ValueError, match="only a left-to-right model writes"):
+        my_bert.build("bert-L2H128").write("the", 1)
+
+
+def test_with_all_ideas_on_it_begins_to_learn(solved: None) -> None:
+    for name in IDEAS:
+        solve(name)
+    loss, limit = toy(100, sentences=0, ideas=Ideas(True, 3, 1))
+    assert limit < loss < 2.2
+
+
+# -- mistakes
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_no_mistake_is_kept_or_used_and_the_board_says_which_part_has_one(
+    name: str, place: Path, solved: None
+) -> None:
+    exercise, right, parts = EXERCISES[name], solution(name), dict(my_bert._passed)
+    for mistake in mistakes_of(exercise):
+        assert verdict(getattr(check, name), mistake.wrong[0]).startswith("✗")
+    assert not place.exists()
+    assert repr(my_bert.board()).count("✓ ") == ALL + 1  # and once where it is explained
+    solve(name)
+    kept = (place / f"{name}.py").read_text(encoding="utf-8")
+    planted = 0
+    for _, _, patches in read_mistakes(exercise.mistakes):
+        changes = [one.partition(" =>")[::2] for one in patches[0].split(" && ")]
+        if patches[0].startswith("= ") or not all(old in right for old, _ in changes):
+            continue
+        spoiled = kept
+        for old, new in changes:
+            spoiled = spoiled.replace(old, new.removeprefix(" "))
+        (place / f"{name}.py").write_text(spoiled, encoding="utf-8")
+        new_kernel()
+        my_bert._passed.update(parts)
+        said = words(verdict(lambda _: my_bert.load(), None))
+        board = repr(my_bert.board())
+        assert said.startswith(f"✗ {name}: ")
+        assert "Ours is used" in said
+        assert said.endswith(f" {ALL - 1} of {ALL} parts of your BERT are yours.")
+        assert board.startswith(f"{ALL - 1} of {ALL} parts")
+        assert [other for other in PARTS if f"✓ {other}" not in board] == [name]
+        assert f" ! {name}" in board
+        assert f"\n! {name}: what is in its file does not pass the check" in board
+        assert my_bert.part(name) is OURS[name]
+        planted += 1
+    assert planted
+
+
+GELU_BY_LOOPS = """
+def my_gelu(x):
+    values = [v * (1 + math.erf(v / math.sqrt(2))) / 2 for v in x.flatten().tolist()]
+    return torch.tensor(values).reshape(x.shape)
+"""
+SUM_IN_HALF_PRECISION = """
+def my_input_sum(ids, segment_ids, token, segment, position):
+    x = token[ids] + segment[segment_ids] + position[: ids.shape[1]]
+    return x.half().float()
+"""
+MASKING_IN_NUMPY = """
+def my_masking(ids, chance, group, words):
+    ids, chance, group, words = (t.numpy() for t in (ids, chance, group, words))
+    selected = (chance < 0.15) & (ids > 4)
+    changed = np.where(group < 0.8, 4, np.where(group < 0.9, words, ids))
+    return np.where(selected, changed, ids), selected
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "said"),
+    [
+        ("gelu", GELU_BY_LOOPS, "the gradients are not what they are with ours. Does it leave"),
+        ("input_sum", SUM_IN_HALF_PRECISION, "the states are not what they are with ours."),
+        ("masking", MASKING_IN_NUMPY, "the loss cannot be computed ("),
+    ],
+)
+def test_a_part_that_passes_and_breaks_the_whole_is_named_and_not_used(
+    name: str, source: str, said: str, model: BertForPreTraining
+) -> None:
+    import math
+
+    import numpy as np
+
+    function = cell(source, math=math, np=np, torch=torch, F=torch.nn.functional)
+    told = words(verdict(getattr(check, name), function))
+    assert told.startswith(f"✓ {name}: ")
+    assert f"kept: 1 of {ALL} parts of your BERT But your BERT cannot use it yet: with it, " in told
+    assert said in told
+    for board in (my_bert.board(), (loaded(), my_bert.board())[1]):
+        assert repr(board).startswith(f"0 of {ALL} parts")
+        assert f"! {name}: with it, {said}" in words(repr(board))
+        assert f"! {name}</span>" in board._repr_html_()
+    mine = my_bert.build(model, [*SPECIAL_TOKENS, *map(str, range(8187))])
+    assert getattr(mine.part, name) is OURS[name]
+
+
+ATTENTION_BY_LOOPS = """
+def my_attention(query, key, value, mask):
+    weights = torch.zeros(len(query), len(key))
+    for i in range(len(query)):
+        seen = [j for j in range(len(key)) if mask[i, j]]
+        weights[i, seen] = (key[seen] @ query[i] / query.shape[1] ** 0.5).softmax(0)
+    return weights @ value, weights
+"""
+NORM_OF_TWO_AXES = """
+def my_layer_norm(x, scale, shift, eps):
+    mean = x.mean(dim=1, keepdim=True)
+    variance = x.var(dim=1, keepdim=True, correction=0)
+    return scale * (x - mean) / torch.sqrt(variance + eps) + shift
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "source"), [("attention", ATTENTION_BY_LOOPS), ("layer_norm", NORM_OF_TWO_AXES)]
+)
+def test_what_is_written_for_one_head_or_one_row_works_in_a_batch(name: str, source: str) -> None:
+    assert words(verdict(getattr(check, name), cell(source, torch=torch))).endswith("your BERT")
+    assert repr(my_bert.board()).startswith(f"1 of {ALL} parts")
+
+
+# -- what cannot be kept
+
+
+def test_what_stands_outside_the_function_is_named_and_what_can_come_along_does() -> None:
+    from itertools import chain
+
+    import numpy as np
+
+    outside = "def my_gelu(x):\n    return x * half * (1 + torch.erf(x / 2**0.5))\n"
+    told = words(verdict(check.gelu, cell(outside, torch=torch, half=0.5)))
+    assert (
+        "not kept: my_gelu uses `half`, which is defined outside the function: put it inside."
+        in told
+    )
+    assert my_bert.board().headline.startswith("0 of")
+    helped = "def half(x):\n    return x / TWO(2)\n\n\n" + outside.replace("half *", "half(1) *")
+    both = cell(helped, torch=torch, TWO=cell("def TWO(n):\n    return float(n)\n"))
+    assert "kept: 1 of" in verdict(check.gelu, both)
+    pair = solution("pair").replace("coin < 0.5", "np.less(coin, 0.5)")
+    names = {"np": np, "chain": chain, "IS_NEXT": 0, "NOT_NEXT": 1}
+    assert "kept: 2 of" in verdict(check.pair, cell(pair, **names))
+    assert loaded() == f"2 of {ALL} parts of your BERT are yours."
+
+
+def test_a_function_without_a_text_of_its_own_is_told_how_to_write_it(place: Path) -> None:
+    for function in (
+        torch.nn.functional.gelu,
+        torch.nn.GELU(),
+        lambda x: torch.nn.functional.gelu(x),
+    ):
+        told = words(verdict(check.gelu, function))
+        assert told.startswith("✓ gelu: ")
+        assert told.endswith(
+            "not kept: its text cannot be read. Write it in a cell, beginning with def my_gelu(x):"
+        )
+    assert not place.exists()
+    verdict(check.chance, lambda vocab_size: torch.tensor(vocab_size).log())
+    assert not place.exists()  # no part
+
+
+# -- bad states of the folder
+
+
+def test_nothing_of_the_folder_runs_before_it_is_loaded(place: Path, tmp_path: Path) -> None:
+    solve("gelu")
+    file = place / "gelu.py"
+    ran = tmp_path / "ran"
+    file.write_text(file.read_text() + f"\nopen({str(ran)!r}, 'w').close()\n")
+    new_kernel()
+    assert "… gelu" in repr(my_bert.board())
+    my_bert.build("bert-L2H128")
+    my_bert.part("gelu")
+    solve("pooler")
+    assert not ran.exists()
+    my_bert.load()
+    assert ran.exists()
+    assert repr(my_bert.board()).startswith(f"2 of {ALL} parts")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"def my_gelu(x)\n    return x\n", "line 1 of its file is not Python (expected ':')."),
+        (b"# gelu\nfor\n", "line 2 of its file is not Python"),
+        (b"", "its file holds no function."),
+        (b"# gelu\nx = 3\n", "its file holds no function."),
+        (b"\xff\xfe\x00", "its file stops with UnicodeDecodeError"),
+        (b"def my_gelu(x):\n    return x\n1 / 0\n", "its file stops with ZeroDivisionError"),
+        (b"exit()\ndef my_gelu(x):\n    return x\n", "its file stops with SystemExit"),
+        (b"def my_gelu(x):\n    return x * scale\n", "does not pass"),
+        (b"def my_gelu(x, y):\n    return x\n", "does not pass"),
+        (b"\n\ndef my_gelu(x):\n    return x\n", "does not pass"),
+    ],
+)
+def test_a_spoiled_file_gets_a_line_and_ours_stands_in(
+    place: Path, content: bytes, said: str
+) -> None:
+    solve("gelu"), solve("pooler")
+    (place / "gelu.py").write_bytes(content)
+    my_bert.load()  # in the session that had kept it, too
+    assert my_bert.board().headline.startswith("1 of")
+    assert said in words(repr(my_bert.board()))
+    told = loaded()
+    assert told.startswith("✗ gelu: ")
+    assert said in told
+    assert told.endswith(
+        f"Ours is used; check.gelu keeps a new one. 1 of {ALL} parts of your BERT are yours."
+    )
+    solve("gelu")
+    assert loaded() == f"2 of {ALL} parts of your BERT are yours."
+
+
+def test_another_version_of_an_exercise_is_told_and_taken_if_it_passes(place: Path) -> None:
+    solve("gelu")
+    file = place / "gelu.py"
+    head, body = file.read_text(encoding="utf-8").split("\n", 1)
+    old = head[:-8] + "00000000\n"
+    file.write_text(old + body, encoding="utf-8")
+    assert loaded() == f"1 of {ALL} parts of your BERT are yours."
+    file.write_text(old + "def my_gelu(x):\n    return x\n", encoding="utf-8")
+    assert "✗ gelu: kept for another version of the exercise" in loaded()
+
+
+def test_a_folder_that_is_gone_or_no_folder_harms_nothing(place: Path) -> None:
+    solve("gelu")
+    (place / "gelu.py").unlink()
+    place.rmdir()
+    assert my_bert.board().headline.startswith("1 of")  # this session still has it
+    assert loaded() == f"0 of {ALL} parts of your BERT are yours."
+    place.write_text("a file", encoding="utf-8")
+    told = words(verdict(check.gelu, cell(solution("gelu"), math=__import__("math"), torch=torch)))
+    assert told.startswith("✓ gelu: ")
+    assert "not kept: cannot write" in told
+    assert my_bert.board().headline.startswith("1 of")
+    assert loaded() == f"0 of {ALL} parts of your BERT are yours."
+
+
+# -- what it refuses
+
+
+def test_models_that_these_parts_do_not_make_are_refused(model: BertForPreTraining) -> None:
+    pre = BertForPreTraining(replace(model.config, norm="pre"))
+    for other in (pre, "elmo-L4H128"):
+        with pytest.raises(ValueError, match="post-norm BERT"):
+            my_bert.build(other, ["[PAD]"])
+    mine = my_bert.build("ltr-L4H128")
+    with pytest.raises(ValueError, match="reads both sides"):
+        mine.fill("the ___")
+    with pytest.raises(ValueError, match="no blank"):
+        my_bert.build("bert-L2H128").fill("the end")
+
+
+def test_the_board_is_a_table_with_a_row_for_each_notebook() -> None:
+    solve("gelu")
+    shown = my_bert.board()._repr_html_()
+    assert shown.count("<tr>") == len(my_bert.PARTS)
+    assert shown.count("✓ gelu") == 1
+    assert all(f" {name}</span>" in shown for name in PARTS)
+    assert repr(my_bert.board()) == repr(my_bert.board())
+
+
+def test_an_error_inside_the_workshop_is_told_with_the_learners_line() -> None:
+    function = cell(
+        """
+        def my_cut_word(word, vocab):
+            return my_bert.part("nothing")
+        """,
+        my_bert=my_bert,
+    )
+    said = words(verdict(check.cut_word, function))
+    assert 'Line 2 of my_cut_word: return my_bert.part("nothing")' in said
