@@ -136,8 +136,9 @@ notebooks: env weights  ## run every notebook and compare each output with the c
 # compute as an older CPU does, and two threads add in another order than one.
 OLD_CPU := ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_ENABLE_INSTRUCTIONS=SSE4_2 MKL_CBWR=COMPATIBLE OPENBLAS_CORETYPE=Nehalem
 AVX2_CPU := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 MKL_CBWR=AVX2 OPENBLAS_CORETYPE=Haswell
+# (with two threads one notebook at a time: two of them on two cores would wait for each other)
 portable: env weights  ## every notebook as other processors would compute it: old, AVX2, two threads
-	@failed=; for setting in "$(OLD_CPU)" "$(AVX2_CPU)" "OMP_NUM_THREADS=2"; do \
+	@failed=; for setting in "$(OLD_CPU)" "$(AVX2_CPU)" "OMP_NUM_THREADS=2 JOBS=1"; do \
 	  echo "== notebooks with $$setting"; \
 	  env $$setting $(MAKE) --no-print-directory notebooks || failed="$$failed$$(printf '\n  %s' "$$setting")"; \
 	done; if [ -n "$$failed" ]; then echo "portable: outputs differ with$$failed"; exit 1; fi

@@ -200,6 +200,78 @@ def pretrain(
     run(PreTrainingOptions(**given), echo)
 
 
+# the longer options of `finetune`
+OwnKindName = Annotated[
+    str | None, Option("--kind", help="class, score, choice, answer or tags; none: by the data.")
+]
+Endings = Annotated[
+    list[str] | None, Option("--ending", help="A column with an ending to choose; repeatable.")
+]
+SplitColumn = Annotated[str | None, Option(help="A column with train, dev or test; none: drawn.")]
+Encoding = Annotated[str, Option(help="Of the file, such as cp949 or latin-1.")]
+FineOut = Annotated[Path, Option(help="Folder for the model; what is there is replaced.")]
+
+
+@app.command()
+def finetune(
+    data: Annotated[
+        str | None, Argument(help="A file of yours, or a benchmark such as glue/sst2.")
+    ] = None,
+    csv: Annotated[Path | None, Option(help="The same, for a table: its file.")] = None,
+    text: Annotated[str, Option(help="The column with the text.")] = "text",
+    label: Annotated[str, Option(help="The column with the label.")] = "label",
+    text_b: Annotated[str | None, Option(help="The column with the second text of a pair.")] = None,
+    ending: Endings = None,
+    kind: OwnKindName = None,
+    group: Annotated[str | None, Option(help="Rows alike here stay in one split.")] = None,
+    split: SplitColumn = None,
+    encoding: Encoding = "utf-8",
+    rows: Annotated[int | None, Option(help="Read the first so many only.", min=1)] = None,
+    model: Annotated[
+        str, Option("--from", help="A checkpoint, minilm, bert-tiny, or a name of the Hub.")
+    ] = "bert-mini",
+    learning_rate: Annotated[float | None, Option(help="None: by model.")] = None,
+    seed: Annotated[int, Option(help="Of the split, the new layer and the batches.")] = 0,
+    out: FineOut = Path("my-model"),
+    device: Device = None,
+) -> None:
+    """Fine-tune a model on data of your own, until dev stops rising, beside counted words.
+
+    A table with a line of column names (.csv, .tsv); questions in SQuAD's shape (.json, .jsonl);
+    or a word and its tag in a line (.conll).
+    """
+    from bertedu.files import check_writable
+    from bertedu.finetuning.own_data import Columns, read_data
+    from bertedu.finetuning.own_model import fit
+    from bertedu.pretraining.options import check_number
+
+    if (data is None) == (csv is None):
+        raise BadParameter("name a file, or a benchmark: bertedu finetune tickets.csv")
+    check_number("--learning-rate", learning_rate)
+    columns = Columns(text, label, text_b, tuple(ending or ()), group, split)
+    own = read_data(csv or Path(str(data)), columns, kind, encoding, rows, seed)
+    for note in own.notes:
+        echo(note)
+    check_writable(out)
+    mine = fit(own, model, learning_rate, seed, device)
+    for line in (*mine.notes, mine.table()):
+        echo(line)
+    if worst := mine.worst():
+        echo("the worst of test:")
+        for line in worst:
+            echo(f"  {line}")
+    mine.save(out)
+    echo(f"written: {out}")
+    if own.task.kind == "classification":
+        from bertedu.analysis.confusion import confusion_map
+
+        right, said = mine.outcomes(model).T.tolist()
+        picture = confusion_map(right, said, own.task.labels, "Which class is taken for which")
+        picture.save(out / "confusion.png")
+        echo(f"written: {out / 'confusion.png'}")
+    echo(f"try it: {mine.try_it(out)}")
+
+
 @app.command()
 def predict(
     folder: Annotated[Path, Argument(help="What `python -m course finetune --out` wrote.")],

@@ -219,7 +219,7 @@ def test_python_starts_in_every_locale_in_a_clone_with_a_name_in_hangul(tmp_path
     python, clone = tmp_path / "bin" / "python", tmp_path / "과정 수업"
     clone.mkdir()
     (pth,) = tmp_path.glob("lib/python*/site-packages")
-    pth /= "__editable__.bertedu-0.1.0.pth"
+    pth /= "__editable__.bertedu-1.0.0.pth"
     pth.write_text(f"{clone}\n", encoding="utf-8")
     for _ in range(2):  # what is ASCII stays as it is
         done = subprocess.run([python, "-c", code.replace("\\\n", "")], env={}, check=True)

@@ -26,6 +26,7 @@ from pathlib import Path
 
 from tqdm.auto import tqdm
 
+_INSTALLED = Path(__file__).resolve().parents[1] / "data"  # of a wheel, which brings a few files
 _REPOSITORY_DATA = Path(__file__).resolve().parents[2] / "data"
 _REGISTRY = "sources.toml"
 _TEMPORARY = ".fetch-"
@@ -70,9 +71,14 @@ class Source:
 
 
 def data_dir() -> Path:
-    """Folder ``BERTEDU_DATA`` names, else ``data/`` of the clone; SourceError if neither is."""
+    """Folder ``BERTEDU_DATA`` names, else what a wheel brought, else ``data/`` of the clone.
+
+    Raises SourceError if there is none of them.
+    """
     if chosen := os.environ.get("BERTEDU_DATA"):
         return Path(chosen).expanduser().absolute()
+    if _INSTALLED.is_dir():
+        return _INSTALLED
     if not (_REPOSITORY_DATA / _REGISTRY).is_file():
         raise SourceError(
             f"No data folder: {_REPOSITORY_DATA} has no {_REGISTRY}, so bertedu does not run from "
@@ -83,8 +89,9 @@ def data_dir() -> Path:
 
 
 def downloads_dir() -> Path:
-    """Folder of the fetched wheels, ``data_dir()/"downloads"``; it may not exist yet."""
-    return data_dir() / "downloads"
+    """Folder of the fetched wheels; it may not exist yet. Of an installed package, a cache."""
+    chosen = data_dir()
+    return Path.home() / ".cache" / "bertedu" if chosen == _INSTALLED else chosen / "downloads"
 
 
 def shipped(name: str) -> Path:

@@ -1,0 +1,489 @@
+"""Data of your own: a table, SQuAD's JSON or CoNLL's columns -> a task and its three splits.
+
+Nothing is guessed in silence: `OwnData.notes` says which kind of task was read, how it was split,
+what was left out and what looks wrong. What cannot be used is refused, with the line it stands in.
+"""
+
+import csv
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertedu.finetuning.benchmarks import BENCHMARKS, benchmark
+from bertedu.finetuning.examples import (
+    SPLITS,
+    Choice,
+    Example,
+    KindName,
+    Question,
+    Splits,
+    Tagged,
+    Task,
+    TaskError,
+    check_examples,
+)
+from bertedu.finetuning.tagging import iob2
+
+MAX_ROWS = 1_000_000  # held in memory at once
+FEW = 1000  # of fewer rows, a tenth would decide nothing: dev and test get a fifth each
+KINDS: dict[str, tuple[KindName, str]] = {  # -> kind of a task, metric that selects on dev
+    "class": ("classification", "accuracy"),
+    "score": ("regression", "pearson"),
+    "choice": ("choice", "accuracy"),
+    "answer": ("span", "f1"),
+    "tags": ("tagging", "f1"),
+}
+_SPLITS = {"train": "train", "training": "train", "test": "test"}
+_SPLITS |= dict.fromkeys(("dev", "valid", "val", "validation"), "dev")
+_AS_IOB = {"S": "B", "U": "B", "E": "I", "L": "I"}  # of BIOES and BILOU
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of a table hold what, by the names in its first line."""
+
+    text: str = "text"
+    label: str = "label"
+    text_b: str | None = None  # of pairs
+    endings: tuple[str, ...] = ()  # of choices; the label is the number of the right one, from 0
+    group: str | None = None  # rows of one group stay in one split
+    split: str | None = None  # train, dev or test; none: it is drawn
+
+
+@dataclass
+class OwnData:
+    """A task, its splits, and what was noticed on the way."""
+
+    task: Task
+    splits: Splits
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """An example, the line it stands in, its label as it is written, and its split if it has one.
+
+    The source of the example is what keeps rows together: its group, or its text.
+    """
+
+    example: Any
+    line: int
+    label: str = ""
+    split: str | None = None
+
+
+def read_data(
+    path: str | Path,
+    columns: Columns | None = None,
+    kind: str | None = None,
+    encoding: str = "utf-8",
+    rows: int | None = None,
+    seed: int = 0,
+) -> OwnData:
+    """Read a file, say what it is, and split it.
+
+    ``path`` may be a benchmark of the paper, such as glue/sst2. A name that ends in .json or .jsonl
+    holds questions in SQuAD's shape; .conll, or any file of ``kind`` "tags", a word and its tag in
+    a line, with an empty line between sentences. All else is a table whose first line names its
+    columns, between commas, semicolons or tabs. ``rows``: read the first so many only. ``seed``
+    draws the split, where the file has none.
+
+    Raises TaskError, with the line and what to do, if it cannot be read so.
+    """
+    if str(path) in BENCHMARKS:
+        task = benchmark(str(path))
+        return OwnData(task, task.load(), [f"{path}: {task.about}"])
+    path, columns = Path(path), columns or Columns()
+    notes: list[str] = []
+    limit = MAX_ROWS + 1 if rows is None else rows
+    if kind is not None and kind not in KINDS:
+        raise TaskError(f"no kind {kind!r}: choose one of {', '.join(KINDS)}")
+    lines = _lines(path, encoding)
+    if path.suffix in (".json", ".jsonl"):
+        kind, examples = "answer", _questions(path, lines, notes)
+    elif path.suffix == ".conll" or kind == "tags":
+        kind, examples = "tags", _sentences(path, lines)
+    elif kind == "answer":
+        raise TaskError(f"{path.name}: answers are read from .json or .jsonl, in SQuAD's shape")
+    else:
+        examples = _rows(path, islice(_table(path, lines), limit), columns, notes)
+    found = list(islice(examples, limit))
+    if len(found) > MAX_ROWS:
+        raise TaskError(
+            f"{path.name} has more than {MAX_ROWS:,} rows, which would fill the memory: "
+            "--rows 100000 reads the first so many"
+        )
+    if not found:
+        raise TaskError(f"{path.name} holds no example with both a text and a label")
+    if isinstance(found[0].example, Choice):
+        kind = "choice"
+    if kind in ("tags", "answer") and len({one.example.source for one in found}) < len(SPLITS):
+        found = [replace(one, example=replace(one.example, source=_text(one))) for one in found]
+        notes.append("all of it is of one or two documents: their parts are split, not they")
+    kind = kind or _guess(found, columns.label, notes)
+    labels = _labels(found, kind)
+    found = [_labeled(one, kind, labels, path) for one in found]
+    splits = _split(found, kind, seed, notes)
+    name, metric = KINDS[kind]
+    task = Task(
+        *(path.stem, name, f"out of {path.name}", labels, metric, lambda: splits),
+        pairs=columns.text_b is not None and kind in ("class", "score"),
+    )
+    check_examples(task, splits)
+    sizes = ", ".join(f"{len(splits[split])} {split}" for split in SPLITS)
+    what = f"{len(labels)} {kind}es, {', '.join(labels)}" if kind == "class" else f"kind {kind}"
+    return OwnData(task, splits, [f"{path.name}: {what}; {sizes}", *notes])
+
+
+# -- bytes to lines
+
+
+def _lines(path: Path, encoding: str) -> Iterator[str]:
+    """Yield the lines of a text, without a byte order mark; each refusal is a TaskError."""
+    name, number = re.sub("^utf-?8$", "utf-8-sig", encoding.lower()), 0
+    try:
+        with path.open(encoding=name, newline="") as file:
+            for number, line in enumerate(file, start=1):
+                if "\0" in line:
+                    raise TaskError(
+                        f"{path.name}, line {number}: a NUL byte. Was it cut off while it was "
+                        "written, or is it no text? Export it anew, as CSV UTF-8"
+                    )
+                yield line
+    except LookupError:
+        raise TaskError(f"no encoding {encoding!r}: utf-8, cp949, latin-1, utf-16") from None
+    except UnicodeError:
+        raise TaskError(
+            f"{path.name} is not {encoding}, after line {number}. It may be {_guess_encoding(path)}"
+            f": --encoding {_guess_encoding(path)}, or save it as CSV UTF-8"
+        ) from None
+    except OSError as error:
+        raise TaskError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def _guess_encoding(path: Path) -> str:
+    """Say which of three encodings a file seems to have that is not UTF-8."""
+    with path.open("rb") as file:
+        some = file.read(2**20)
+    if some[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "utf-16"
+    return "cp949" if re.search("[가-힣]{2}", some.decode("cp949", "replace")) else "latin-1"
+
+
+# -- lines to examples
+
+
+def _table(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the rows of a table by the names of its columns, and the line at which each ends."""
+    first = next(lines, "")
+    separator = max(",;\t|", key=first.count)
+    csv.field_size_limit(2**24)
+    reader = csv.reader(chain([first], lines), delimiter=separator, strict=True)
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        if twice := [name for name, count in Counter(header).items() if count > 1]:
+            raise TaskError(f"{path.name}: two columns are called {twice[0]!r}. Rename one")
+        for cells in reader:
+            if not any(cell.strip() for cell in cells):
+                continue  # spreadsheets end so
+            if len(cells) != len(header):
+                raise TaskError(
+                    f"{path.name}, line {reader.line_num}: it has {len(cells)} cells, and the "
+                    f"first line names {len(header)} columns. A text with {separator!r} in it "
+                    "wants quotes around it"
+                )
+            yield reader.line_num, dict(zip(header, cells, strict=True))
+    except csv.Error as error:
+        raise TaskError(
+            f"{path.name}, near line {reader.line_num}: {error}. Is a quote never closed?"
+        ) from None
+
+
+def _rows(
+    path: Path,
+    table: Iterable[tuple[int, dict[str, str]]],
+    columns: Columns,
+    notes: list[str],
+) -> Iterator[_Found]:
+    """Read the rows of a table; those with an empty cell are left out, and a note says so."""
+    needed = [columns.text, *([columns.text_b] if columns.text_b else []), *columns.endings]
+    needed.append(columns.label)
+    beside = [name for name in (columns.group, columns.split) if name]
+    empty: dict[str, list[int]] = defaultdict(list)
+    markup: list[int] = []
+    for line, row in table:
+        if missing := [name for name in (*needed, *beside) if name not in row]:
+            raise TaskError(
+                f"{path.name} has no column {missing[0]!r}; it has "
+                f"{', '.join(map(repr, row)) or 'none'}. If its first line is a row already, write "
+                "the names of the columns above it"
+            )
+        cells = {name: " ".join(row[name].split()) for name in (*needed, *beside)}
+        if blank := [name for name in needed if not cells[name]]:
+            empty[blank[0]].append(line)
+            continue
+        if any(re.search(r"</?[a-zA-Z][^<>]*>", cells[name]) for name in needed[:-1]):
+            markup.append(line)
+        yield _of_row(cells, columns, line, path)
+    for name, where in empty.items():
+        notes.append(f"{len(where)} rows have nothing under {name!r} and are left out{_at(where)}")
+    if markup:
+        notes.append(f"{len(markup)} rows hold HTML tags, which are read as text{_at(markup)}")
+
+
+def _of_row(cells: dict[str, str], columns: Columns, line: int, path: Path) -> _Found:
+    split = cells[columns.split].lower() if columns.split else None
+    if split is not None and split not in _SPLITS:
+        raise TaskError(
+            f"{path.name}, line {line}: {columns.split!r} is {split!r}: train, dev or test?"
+        )
+    text, second = cells[columns.text], cells[columns.text_b] if columns.text_b else None
+    source = cells[columns.group] if columns.group else _plain(f"{text} {second or ''}")
+    endings = tuple(cells[name] for name in columns.endings)
+    example = Choice(text, endings, 0, source) if endings else Example(text, second, 0, source)
+    return _Found(example, line, cells[columns.label], split and _SPLITS[split])
+
+
+def _plain(text: str) -> str:
+    """Return what two texts share that differ by capitals, blanks and punctuation only."""
+    return " ".join(re.findall(r"\w+", text.lower())) or text
+
+
+def _at(lines: Sequence[int]) -> str:
+    return f" (line {', '.join(map(str, lines[:3]))}{', …' if len(lines) > 3 else ''})"
+
+
+def _questions(path: Path, lines: Iterator[str], notes: list[str]) -> Iterator[_Found]:
+    """Read questions as SQuAD was published, nested, or as the Hub has it, one a line."""
+    moved: list[int] = []
+    for line, row in _question_rows(path, lines):
+        try:
+            context, question, published = row["context"], row["question"], row["answers"]
+            if isinstance(published, dict):
+                starts, texts = published["answer_start"], published["text"]
+                published = [
+                    {"text": text, "answer_start": start}
+                    for text, start in zip(texts, starts, strict=True)
+                ]
+            answers = []
+            for answer in published:
+                text, start = answer["text"], int(answer["answer_start"])
+                if context[start : start + len(text)] != text and context.count(text) == 1:
+                    start = context.index(text)  # counted in bytes, or before the text was cleaned
+                    moved.append(line)
+                answers.append((text, start))
+        except (KeyError, TypeError, ValueError) as error:
+            raise TaskError(
+                f"{path.name}, line {line}: {error!r}. A question needs context, question and "
+                "answers, each with text and answer_start"
+            ) from None
+        name, source = str(row.get("id", line)), str(row.get("title") or _plain(context))
+        kept = tuple(dict.fromkeys(answers))
+        yield _Found(Question(name, question, context, kept, source), line)
+    if moved:
+        notes.append(
+            f"{len(moved)} answers stood elsewhere than they say, and are moved{_at(moved)}"
+        )
+
+
+def _question_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    try:
+        if path.suffix == ".jsonl":
+            for line, text in enumerate(lines, start=1):
+                if text.strip():
+                    yield line, json.loads(text)
+            return
+        line = 1
+        whole = json.loads("".join(lines))
+    except json.JSONDecodeError as error:
+        raise TaskError(f"{path.name}, line {line}: {error.msg}; it is no JSON") from None
+    flat = whole if isinstance(whole, list) else None
+    try:
+        flat = flat or [
+            {"title": article.get("title"), "context": paragraph["context"], **question}
+            for article in whole["data"]
+            for paragraph in article.get("paragraphs", [article])
+            for question in paragraph.get("qas", [{}])
+        ]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise TaskError(f"{path.name}: {error!r}; it is not in the shape of SQuAD") from None
+    yield from enumerate(flat, start=1)
+
+
+def _sentences(path: Path, lines: Iterator[str]) -> Iterator[_Found]:
+    """Read words and tags: the first and the last of the columns that blanks separate."""
+    words: list[str] = []
+    tags: list[str] = []
+    begin, document, documents = 1, "", 0
+
+    def sentence() -> Iterator[_Found]:
+        if words:
+            source = document or _plain(" ".join(words))
+            yield _Found(Tagged(tuple(words), iob2(tags), source), begin)
+
+    for number, line in enumerate(lines, start=1):
+        cells = line.split()
+        if not cells or cells[0] == "-DOCSTART-":
+            yield from sentence()
+            words, tags = [], []
+            if cells:
+                documents += 1
+                document = f"document {documents}"
+            continue
+        if len(cells) < 2:
+            raise TaskError(f"{path.name}, line {number}: {cells[0]!r} has no tag beside it")
+        mark, _, kind = cells[-1].partition("-")
+        mark = _AS_IOB.get(mark, mark)
+        if cells[-1] != "O" and not (mark in ("B", "I") and kind):
+            raise TaskError(
+                f"{path.name}, line {number}: the tag {cells[-1]!r} is neither O nor B- or I- and "
+                "a type, such as B-PLACE"
+            )
+        begin = begin if words else number
+        words.append(cells[0])
+        tags.append(f"{mark}-{kind}" if kind else "O")
+    yield from sentence()
+
+
+# -- labels
+
+
+def _guess(found: Sequence[_Found], column: str, notes: list[str]) -> str:
+    """Tell names from measurements, which have a point or are many."""
+    labels = {one.label for one in found}
+    numbers = all(re.fullmatch(r"[-+]?\d+([.,]\d+)?", label) for label in labels)
+    if numbers and (len(labels) > 20 or any(re.search("[.,]", label) for label in labels)):
+        notes.append(f"{column!r} holds numbers, so a score is learned; if not: --kind class")
+        return "score"
+    if len(labels) > max(20, len(found) / 2):
+        raise TaskError(
+            f"{column!r} has {len(labels)} different values in {len(found)} rows. Is it the column "
+            "of the label? A class needs several rows"
+        )
+    return "class"
+
+
+def _labels(found: Sequence[_Found], kind: str) -> tuple[str, ...]:
+    """Return the classes or tags in order; TaskError if they cannot be learned."""
+    if kind == "tags":
+        types = {tag[2:] for one in found for tag in one.example.tags} - {""}
+        if not types:
+            raise TaskError("every word is tagged O: there is nothing to find")
+        return ("O", *(f"{mark}-{name}" for name in sorted(types) for mark in "BI"))
+    if kind != "class":
+        return ()
+    texts: dict[str, set[str]] = defaultdict(set)
+    for one in found:
+        texts[one.label].add(one.example.source)
+    alike: dict[str, list[str]] = defaultdict(list)
+    for label in sorted(texts):
+        alike[label.casefold()].append(label)
+    for names in alike.values():
+        if len(names) > 1:
+            raise TaskError(
+                f"the labels {' and '.join(map(repr, names))} differ by capitals only: write them "
+                "alike"
+            )
+    if len(texts) < 2:
+        raise TaskError(f"every row has the label {min(texts)!r}: there is nothing to tell apart")
+    label, some = min(texts.items(), key=lambda item: len(item[1]))
+    if len(some) < len(SPLITS):
+        raise TaskError(
+            f"the class {label!r} has {len(some)} different text{'s' * (len(some) > 1)} (or "
+            "groups), and needs three: one to learn from, one to choose by, one to test. Add rows, "
+            "or leave the class out"
+        )
+    return tuple(sorted(texts))
+
+
+def _labeled(one: _Found, kind: str, labels: tuple[str, ...], path: Path) -> _Found:
+    """Give an example of a table its label as a number."""
+    if kind in ("answer", "tags"):
+        return one
+    if kind == "class":
+        return replace(one, example=replace(one.example, label=labels.index(one.label)))
+    where = f"{path.name}, line {one.line}: the label is {one.label!r}, and"
+    try:
+        value = float(one.label.replace(",", "."))
+    except ValueError:
+        value = np.nan
+    if not np.isfinite(value):
+        raise TaskError(f"{where} a {kind} is a number")
+    if kind == "choice":
+        if value not in range(len(one.example.endings)):
+            raise TaskError(f"{where} endings are numbered 0 to {len(one.example.endings) - 1}")
+        value = int(value)
+    return replace(one, example=replace(one.example, label=value))
+
+
+# -- the split
+
+
+def _split(found: list[_Found], kind: str, seed: int, notes: list[str]) -> Splits:
+    """Sort examples into splits as the file says, or draw one; and say what looks wrong with it."""
+    parts: dict[str, list[_Found]] = {split: [] for split in SPLITS}
+    for one in found:
+        parts[one.split or "train"].append(one)
+    share = 0.2 if len(found) < FEW else 0.1
+    for split in ("test", "dev"):
+        if not parts[split]:
+            of_these = share * len(found) / len(parts["train"])
+            parts["train"], parts[split] = _drawn(parts["train"], kind, of_these, seed)
+            if any(one.split for one in found):
+                notes.append(f"the file has no {split} split: drawn from train")
+    for split, some in parts.items():
+        if not some:
+            raise TaskError(f"no row is left for the {split} split: it takes at least three texts")
+    texts = {split: {_text(one): one for one in some} for split, some in parts.items()}
+    for split in ("dev", "test"):
+        if leaked := [one for text, one in texts[split].items() if text in texts["train"]]:
+            lines = [one.line for one in leaked]
+            notes.append(
+                f"{len(leaked)} texts of {split} stand in train, too{_at(lines)}: its score is "
+                "too good"
+            )
+    labels: dict[str, set[str]] = defaultdict(set)
+    for one in found:
+        labels[_text(one)].add(one.label)
+    if torn := [one.line for one in found if len(labels[_text(one)]) > 1]:
+        notes.append(f"{len(torn)} rows share their text and not their label{_at(torn)}")
+    return {split: [one.example for one in some] for split, some in parts.items()}
+
+
+def _text(one: _Found) -> str:
+    """Return the text of an example, plainly: what a leak is looked for by."""
+    example = one.example
+    if isinstance(example, Tagged):
+        return _plain(" ".join(example.words))
+    if isinstance(example, Question):
+        return _plain(f"{example.question} {example.context}")
+    second = " ".join(example.endings) if isinstance(example, Choice) else example.pair or ""
+    return _plain(f"{example.text} {second}")
+
+
+def _drawn(
+    found: Iterable[_Found], kind: str, share: float, seed: int
+) -> tuple[list[_Found], list[_Found]]:
+    """Take a share of whole sources out, of every class alike; return what stays, and the share."""
+    sources: dict[str, list[_Found]] = defaultdict(list)
+    for one in found:
+        sources[one.example.source].append(one)
+    strata: dict[str, list[list[_Found]]] = defaultdict(list)
+    for some in sources.values():
+        strata[some[0].label if kind == "class" else ""].append(some)
+    dice = np.random.default_rng(seed)
+    stay: list[_Found] = []
+    out: list[_Found] = []
+    for label in sorted(strata):
+        groups = [strata[label][i] for i in dice.permutation(len(strata[label]))]
+        count = min(max(1, round(share * len(groups))), len(groups) - 1)
+        for place, some in enumerate(groups):
+            (out if place < count else stay).extend(some)
+    return [stay[i] for i in dice.permutation(len(stay))], out

@@ -1,0 +1,172 @@
+"""A model of your own: fine-tuned on `OwnData` until dev stops rising, beside counted words."""
+
+import shlex
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bertedu.finetuning.baselines import BASELINES, baseline_answers
+from bertedu.finetuning.collation import MAX_LENGTH
+from bertedu.finetuning.examples import SPLITS, Choice, Question, Tagged
+from bertedu.finetuning.finetune import Run, Setup, run_once
+from bertedu.finetuning.kinds import Answer, Outcomes
+from bertedu.finetuning.metrics import Floats
+from bertedu.finetuning.own_data import OwnData
+from bertedu.finetuning.saving import FineTuned, save_finetuned
+from bertedu.finetuning.training import Hyperparameters
+
+# At most so many rounds of at least so many steps; dev ends it sooner.
+UNTIL_DEV_STOPS = Hyperparameters(epochs=40, patience=4, min_steps=30)
+DRAWS = 500
+
+
+@dataclass
+class OwnModel:
+    """A fine-tuned model, and how it does on the test split beside the baselines."""
+
+    data: OwnData
+    model: str
+    run: Run
+    answers: dict[str, list[Answer]]  # on test, of the baselines, then of the model
+    notes: list[str]  # what was noticed while it was trained
+
+    @property
+    def tuned(self) -> FineTuned:
+        """The model, ready to be asked."""
+        task = self.data.task
+        about = task.name, task.kind, task.labels
+        return FineTuned(self.run.model, self.run.tokenizer, *about, pairs=task.pairs)
+
+    def outcomes(self, name: str) -> Outcomes:
+        """Return how each test example came out: (examples, columns of its kind)."""
+        return self.run.model.kind.outcomes(self.data.splits["test"], self.answers[name])
+
+    def table(self) -> str:
+        """Return a line for each system, with 95 % intervals over texts, and the difference."""
+        metric = self.data.task.metric
+        drawn = {name: self._drawn(name) for name in self.answers}
+        lines = [f"{'test ' + metric:<26}95 % interval over texts"]
+        for name, scores in drawn.items():
+            lines.append(f"  {name:<17}{scores[0]:7.3f}  {_interval(scores, '.3f')}")
+        gap = drawn[self.model] - drawn["word counts"]
+        lines.append(f"  {'minus counting':<17}{gap[0]:+7.3f}  {_interval(gap, '+.3f')}")
+        return "\n".join(lines)
+
+    def _drawn(self, name: str) -> Floats:
+        """Return the test score of a system, then on `DRAWS` draws of whole sources."""
+        examples, outcomes = self.data.splits["test"], self.outcomes(name)
+        sources = np.unique([e.source for e in examples], return_inverse=True)[1]
+        members = [np.flatnonzero(sources == source) for source in range(sources.max() + 1)]
+        dice = np.random.default_rng(0)  # the same draws for every system
+        some = [np.arange(len(examples))]
+        for _ in range(DRAWS):
+            picked = dice.integers(len(members), size=len(members))
+            some.append(np.concatenate([members[i] for i in picked]))
+        metrics = self.run.model.kind.metrics
+        return np.array([metrics(outcomes[chosen])[self.data.task.metric] for chosen in some])
+
+    def worst(self, count: int = 10) -> list[str]:
+        """Return the test examples that it got most wrong: truth, answer and text."""
+        examples, answers = self.data.splits["test"], self.answers[self.model]
+        costs = [_cost(example, answer) for example, answer in zip(examples, answers, strict=True)]
+        order = sorted(range(len(costs)), key=lambda i: -costs[i])[:count]
+        return [self._line(examples[i], answers[i]) for i in order if costs[i] > 0]
+
+    def _line(self, example: Any, answer: Answer) -> str:
+        if isinstance(example, Question):
+            right = " | ".join(text for text, _ in example.answers) or "no answer"
+            return f"{right!r}, said {answer.value!r}: {example.question}"
+        if isinstance(example, Tagged):
+            words = zip(example.words, example.tags, answer.value, strict=True)
+            return " ".join(w if t == a else f"{w}[{t}, said {a}]" for w, t, a in words)
+        if isinstance(example, Choice):
+            right, said = (example.endings[int(i)] for i in (example.label, answer.value))
+            return f"{right!r}, said {said!r}: {example.text}"
+        labels = self.data.task.labels
+        right, said = (
+            labels[int(value)] if labels else f"{value:.2f}"
+            for value in (example.label, answer.value)
+        )
+        second = f" | {example.pair}" if example.pair else ""
+        return f"{right}, said {said}: {example.text}{second}"
+
+    def try_it(self, folder: str | Path) -> str:
+        """Return a command that asks the saved model about the first test example."""
+        example = self.data.splits["test"][0]
+        if isinstance(example, Question):
+            texts: tuple[str, ...] = (example.question, example.context)
+        elif isinstance(example, Tagged):
+            texts = (" ".join(example.words),)
+        elif isinstance(example, Choice):
+            texts = (example.text, *example.endings)
+        else:
+            texts = (example.text, example.pair) if example.pair else (example.text,)
+        return shlex.join(["bertedu", "predict", str(folder), *texts])
+
+    def save(self, folder: str | Path) -> None:
+        """Write a folder that `bertedu predict` and `transformers` open.
+
+        Raises CheckpointError if it cannot be written.
+        """
+        scores = {name: float(self._drawn(name)[0]) for name in self.answers}
+        about: dict[str, Any] = {"data": self.data.notes, "from": self.model}
+        about |= {"dev": self.run.history.dev}
+        about |= {"test": {self.data.task.metric: scores}}
+        save_finetuned(self.run.model, self.run.tokenizer, self.data.task, Path(folder), about)
+
+
+def fit(
+    data: OwnData,
+    model: str = "bert-mini",
+    learning_rate: float | None = None,
+    seed: int = 0,
+    device: str | None = None,
+    progress: bool = True,
+) -> OwnModel:
+    """Fine-tune a model on your data until dev stops rising, and test it beside the baselines.
+
+    ``learning_rate``: none is the middle of those that suit the model. Raises what `run_once` does.
+    """
+    task, splits, setup = data.task, data.splits, Setup(model, device=device)
+    rate = setup.rates[1] if learning_rate is None else learning_rate
+    few = len(splits["train"]) < 1000  # then smaller batches: more steps in an epoch
+    recipe = replace(UNTIL_DEV_STOPS, learning_rate=rate, seed=seed, batch_size=16 if few else 32)
+    answers = {name: baseline_answers(name, task, splits)["test"] for name in BASELINES}
+    run = run_once(task, splits, setup, recipe, progress=progress)
+    notes = _cut(data, run)
+    return OwnModel(data, model, run, answers | {model: run.answers["test"]}, notes)
+
+
+def _cut(data: OwnData, run: Run) -> list[str]:
+    """Say how many texts were longer than what is read of them; long contexts are read in parts."""
+    examples = [e for split in SPLITS for e in data.splits[split] if not isinstance(e, Question)]
+    longer = 0
+    for example in examples:
+        if isinstance(example, Tagged):
+            pairs: list[tuple[str, str | None]] = [(" ".join(example.words), None)]
+        elif isinstance(example, Choice):
+            pairs = [(example.text, ending) for ending in example.endings]
+        else:
+            pairs = [(example.text, example.pair)]
+        longer += any(len(run.tokenizer.encode(*pair)) > MAX_LENGTH for pair in pairs)
+    some = f"{longer} of {len(examples)} texts are longer than {MAX_LENGTH} word pieces"
+    return [f"{some}: what comes after is not read"] if longer else []
+
+
+def _interval(scores: Floats, form: str) -> str:
+    low, high = np.quantile(scores[1:], [0.025, 0.975])
+    return f"{low:{form}} to {high:{form}}"
+
+
+def _cost(example: Any, answer: Answer) -> float:
+    """Say how wrong an answer is: 0 if it is right."""
+    if isinstance(example, Question):
+        right = [text for text, _ in example.answers] or [""]
+        return float(answer.value not in right) * (1 + abs(answer.no_answer))
+    if isinstance(example, Tagged):
+        return float(sum(t != a for t, a in zip(example.tags, answer.value, strict=True)))
+    if answer.shares:  # the less it gave the truth, the worse
+        return float(answer.value != example.label) * (2 - answer.shares[int(example.label)])
+    return float(abs(answer.value - example.label))

@@ -1,0 +1,266 @@
+"""Data of one's own: what is read, how it is split, what is said, and what is refused."""
+
+import json
+import random
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bertedu.finetuning.examples import SPLITS, Example, Question, TaskError
+from bertedu.finetuning.own_data import MAX_ROWS, Columns, OwnData, read_data
+
+WORDS = "ship bay wood river tax bill vote north song red old wide".split()
+
+
+def table(count: int = 60, classes: int = 3) -> str:
+    """A table of so many rows, each of one of some classes."""
+    lines = ["text,label"]
+    for n in range(count):
+        words = random.Random(n).choices(WORDS, k=6)
+        lines.append(f"{' '.join(words)} {n},class {n % classes}")
+    return "\n".join(lines) + "\n"
+
+
+def read(tmp_path: Path, content: str | bytes, name: str = "own.csv", **how: Any) -> OwnData:
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
+    return read_data(path, **how)
+
+
+def texts(data: OwnData, split: str) -> list[str]:
+    return [example.text for example in data.splits[split]]
+
+
+# -- what is read
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp949", "utf-16"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_every_dialect_of_a_table_is_the_same_data(
+    separator: str, encoding: str, newline: str, tmp_path: Path
+) -> None:
+    """Excel writes ; and a byte order mark; quotes hold separators, line ends and quotes."""
+    content = table().replace("ship", "배").replace(",", separator)
+    content += f'"a{separator} ""b""{newline}c"{separator}class 0{newline}'
+    written = content.replace("\n", newline).replace("\r\r\n", "\r\n").encode(encoding)
+    found = read(tmp_path, written, encoding=encoding.removesuffix("-sig"))
+    assert found.task.labels == ("class 0", "class 1", "class 2")
+    every = {e.text: e.label for split in SPLITS for e in found.splits[split]}
+    assert len(every) == 61
+    assert every[" ".join(f'a{separator} "b" c'.split())] == 0
+    plain = read(tmp_path, table().replace("ship", "배"))
+    assert every.items() > {e.text: e.label for s in SPLITS for e in plain.splits[s]}.items()
+
+
+def test_a_pair_a_score_and_a_choice(tmp_path: Path) -> None:
+    rows = [f"a {n},b {n},{n / 10},end {n},stop {n},{n % 2}" for n in range(30)]
+    content = "\n".join(["one,two,score,first,second,right", *rows])
+    pair = read(tmp_path, content, columns=Columns("one", "score", "two"))
+    assert (pair.task.kind, pair.task.pairs) == ("regression", True)
+    assert "'score' holds numbers" in pair.notes[-1]
+    assert {(e.text, e.pair, e.label) for s in SPLITS for e in pair.splits[s]} == {
+        (f"a {n}", f"b {n}", n / 10) for n in range(30)
+    }
+    choice = read(tmp_path, content, columns=Columns("one", "right", endings=("first", "second")))
+    assert choice.task.kind == "choice"
+    assert {(e.text, e.endings, e.label) for s in SPLITS for e in choice.splits[s]} == {
+        (f"a {n}", (f"end {n}", f"stop {n}"), n % 2) for n in range(30)
+    }
+    stars = read(tmp_path, content, columns=Columns("one", "right"))
+    assert stars.task.labels == ("0", "1"), "few whole numbers are names"
+    assert read(tmp_path, content, columns=Columns("one", "right"), kind="score").task.labels == ()
+
+
+def squad(nested: bool, shift: int = 0) -> str:
+    asked = []
+    for n in range(12):
+        answers = {"text": [f"w{n}"], "answer_start": [4 + shift]} if n % 3 else {}
+        answers = answers or {"text": [], "answer_start": []}
+        asked.append((f"the w{n} sank", f"what sank {n}?", answers))
+    if not nested:
+        return "\n".join(
+            json.dumps({"id": str(n), "context": c, "question": q, "answers": a})
+            for n, (c, q, a) in enumerate(asked)
+        )
+    return json.dumps(
+        {
+            "data": [
+                {
+                    "title": f"t{n}",
+                    "paragraphs": [
+                        {
+                            "context": c,
+                            "qas": [
+                                {
+                                    "id": str(n),
+                                    "question": q,
+                                    "answers": [
+                                        {"text": text, "answer_start": start}
+                                        for text, start in zip(*a.values(), strict=True)
+                                    ],
+                                }
+                            ],
+                        }
+                    ],
+                }
+                for n, (c, q, a) in enumerate(asked)
+            ]
+        }
+    )
+
+
+@pytest.mark.parametrize(("nested", "name"), [(True, "own.json"), (False, "own.jsonl")])
+@pytest.mark.parametrize("shift", [0, 2])
+def test_questions_in_both_shapes_of_squad(
+    nested: bool, name: str, shift: int, tmp_path: Path
+) -> None:
+    found = read(tmp_path, squad(nested, shift), name)
+    every: list[Question] = [q for split in SPLITS for q in found.splits[split]]
+    assert Counter(q.answers for q in every)[()] == 4
+    assert all(q.context[start:].startswith(text) for q in every for text, start in q.answers)
+    assert ("stood elsewhere" in " ".join(found.notes)) == bool(shift)
+
+
+@pytest.mark.parametrize("scheme", ["IOB1", "IOB2", "BIOES"])
+def test_sentences_of_conll(scheme: str, tmp_path: Path) -> None:
+    tags = {"IOB1": "I I", "IOB2": "B I", "BIOES": "B E"}[scheme].split()
+    one = "\n".join(f"{w} NN x {t}-LOC" for w, t in zip(["New", "York"], tags, strict=True))
+    blocks = [f"{one}\nsank NN x O\nn{n} NN x O" for n in range(12)]
+    found = read(tmp_path, "-DOCSTART- -X- -X- O\n\n" + "\n\n".join(blocks), "own.conll")
+    assert found.task.labels == ("O", "B-LOC", "I-LOC")
+    assert "one or two documents" in found.notes[-1]
+    for split in SPLITS:
+        assert {e.tags for e in found.splits[split]} == {("B-LOC", "I-LOC", "O", "O")}
+
+
+# -- how it is split
+
+
+def test_a_split_keeps_alike_rows_together_and_classes_in_proportion(tmp_path: Path) -> None:
+    content = table(90) + table(30).partition("\n")[2].replace(" ", "  ").upper().replace(
+        "CLASS  ", "class "
+    )
+    found = read(tmp_path, content)
+    where: dict[str, set[str]] = {}
+    for split in SPLITS:
+        for text in texts(found, split):
+            where.setdefault(text.lower(), set()).add(split)
+        share = Counter(e.label for e in found.splits[split])
+        assert max(share.values()) - min(share.values()) <= 6
+    assert {len(some) for some in where.values()} == {1}
+    assert not any("stand in train" in note for note in found.notes)
+    assert texts(read(tmp_path, content), "test") == texts(found, "test")
+    assert texts(read(tmp_path, content, seed=1), "test") != texts(found, "test")
+
+
+def test_groups_stay_in_one_split(tmp_path: Path) -> None:
+    lines = table(60).splitlines()
+    content = "\n".join([lines[0] + ",who", *(f"{x},w{n % 12}" for n, x in enumerate(lines[1:]))])
+    found = read(tmp_path, content, columns=Columns(group="who"))
+    groups = [{e.source for e in found.splits[split]} for split in SPLITS]
+    assert sum(map(len, groups)) == len(set.union(*groups)) == 12
+
+
+def test_a_split_of_the_file_is_kept_and_its_leaks_are_counted(tmp_path: Path) -> None:
+    lines = table(30).splitlines()
+    names = ["train"] * 20 + ["valid"] * 5 + ["TEST"] * 5
+    rows = [f"{x},{s}" for x, s in zip(lines[1:], names, strict=True)]
+    rows.append(f"{lines[1].upper().replace('CLASS', 'class')},test")  # the first row again
+    found = read(tmp_path, "\n".join(["text,label,part", *rows]), columns=Columns(split="part"))
+    assert [len(found.splits[split]) for split in SPLITS] == [20, 5, 6]
+    assert any("1 texts of test stand in train" in note for note in found.notes)
+    without = [row for row in rows if ",valid" not in row]
+    found = read(tmp_path, "\n".join(["text,label,part", *without]), columns=Columns(split="part"))
+    assert any("no dev split: drawn from train" in note for note in found.notes)
+
+
+# -- what is said, and what is refused
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (",class 1", "1 rows have nothing under 'text' and are left out (line 62)"),
+        ("an old ship,", "1 rows have nothing under 'label'"),
+        ("<p>old</p> ship,class 1", "1 rows hold HTML tags"),
+        ("ship 0 x,class 1\nship 0 x,class 2", "2 rows share their text and not their label"),
+    ],
+)
+def test_what_looks_wrong_is_said_and_costs_nothing(line: str, said: str, tmp_path: Path) -> None:
+    found = read(tmp_path, table() + line)
+    assert any(note.startswith(said) for note in found.notes), found.notes
+    assert sum(map(len, found.splits.values())) >= 60
+
+
+CONLL = "\n\n".join(f"w{n} B-X" for n in range(9))
+REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
+    ("own.csv", "", {}, "no example with both"),
+    ("own.csv", "text,label\n", {}, "no example with both"),
+    ("own.csv", "message,label\na,b\n", {}, "no column 'text'; it has 'message', 'label'"),
+    ("own.csv", "text,text\na,b\n", {}, "two columns are called 'text'"),
+    ("own.csv", table() + "a,b,c\n", {}, "line 62: it has 3 cells"),
+    ("own.csv", table() + '"a,b\n', {}, "never closed"),
+    ("own.csv", table() + "a\0b,class 1\n", {}, "line 62: a NUL byte"),
+    ("own.csv", table(9, 1), {}, "every row has the label 'class 0'"),
+    ("own.csv", table() + "a,rare\n", {}, "the class 'rare' has 1 different text "),
+    ("own.csv", table() + "a,Class 1\n", {}, "differ by capitals only"),
+    ("own.csv", table(60, 60), {}, "60 different values in 60 rows"),
+    ("own.csv", table(), {"kind": "score"}, "a score is a number"),
+    ("own.csv", table(), {"kind": "words"}, "no kind 'words'"),
+    ("own.csv", table(), {"kind": "answer"}, "in SQuAD's shape"),
+    ("own.csv", table(), {"encoding": "utf-99"}, "no encoding 'utf-99'"),
+    ("own.csv", table().replace("ship", "배가 간다").encode("cp949"), {}, "--encoding cp949"),
+    ("own.csv", table().replace("ship", "café").encode("latin-1"), {}, "--encoding latin-1"),
+    ("own.csv", table().encode("utf-16"), {}, "--encoding utf-16"),
+    ("own.csv", table(), {"columns": Columns(endings=("text", "text"))}, "a choice is a number"),
+    ("own.csv", "text,label\na,2", {"columns": Columns(endings=("text",) * 2)}, "numbered 0 to 1"),
+    ("own.csv", table(), {"columns": Columns(split="label")}, "train, dev or test?"),
+    ("own.json", "{", {}, "no JSON"),
+    ("own.json", '{"x": 1}', {}, "not in the shape of SQuAD"),
+    ("own.jsonl", '{"context": "a"}', {}, "A question needs"),
+    ("own.conll", CONLL + "\n\nalone", {}, "'alone' has no tag"),
+    ("own.conll", CONLL + "\n\na PLACE", {}, "neither O nor B-"),
+    ("own.conll", CONLL.replace("B-X", "O"), {}, "nothing to find"),
+    ("no/folder.csv", "", {}, "cannot read"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "how", "said"), REFUSED)
+def test_bad_data_is_refused_in_one_clear_line(
+    name: str, content: str | bytes, how: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    if "/" not in name:
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(TaskError) as error:
+        read_data(tmp_path / name, **how)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_too_many_rows_are_refused_before_memory_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bertedu.finetuning.own_data.MAX_ROWS", 50)
+    with pytest.raises(TaskError, match="--rows 100000 reads the first"):
+        read(tmp_path, table())
+    assert sum(map(len, read(tmp_path, table(), rows=40).splits.values())) == 40
+    assert MAX_ROWS >= 1_000_000
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_a_broken_table_is_read_or_refused_and_nothing_else(seed: int, tmp_path: Path) -> None:
+    """Bytes are exchanged, cut, doubled and put in: no traceback but a TaskError."""
+    dice = random.Random(seed)
+    content = bytearray(table(20).encode())
+    for _ in range(dice.randint(1, 8)):
+        at = dice.randrange(len(content))
+        content[at : at + dice.randint(0, 9)] = dice.choice(
+            [b"", b'"', b"\0", b"\n", b"\r", b",", b";;", b"\xff", "가".encode(), b"\t", b"0,1"]
+        )
+    with suppress(TaskError):
+        found = read(tmp_path, bytes(content), encoding=dice.choice(["utf-8", "latin-1"]))
+        assert {type(e) for split in SPLITS for e in found.splits[split]} == {Example}

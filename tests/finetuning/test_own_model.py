@@ -1,0 +1,146 @@
+"""`bertedu finetune FILE`, for all five kinds: what is said, what is written, what can be asked."""
+
+import json
+import random
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny_finetuning as tiny
+from typer.testing import CliRunner, Result
+
+from bertedu.cli import app
+from bertedu.finetuning import own_model
+from bertedu.finetuning.own_data import Columns, read_data
+from bertedu.finetuning.saving import load_finetuned
+
+WORDS = "the old man went to a house by river".split()
+
+
+def rows(count: int = 40) -> list[tuple[str, bool]]:
+    """Texts, and whether the word that decides is in them."""
+    dice, made = random.Random(0), []
+    for n in range(count):
+        words = dice.choices(WORDS, k=6)
+        words[dice.randrange(6)] = "stone" if n % 2 else "garden"
+        made.append((" ".join(words), bool(n % 2)))
+    return made
+
+
+def write(kind: str, folder: Path) -> list[str]:
+    """Write data of a kind; return how `bertedu finetune` is asked to read it."""
+    made = rows()
+    if kind == "answer":
+        asked = [
+            {"context": text, "question": "what?", "id": str(n)}
+            | {"answers": {"text": [text.split()[0]], "answer_start": [0]}}
+            for n, (text, _) in enumerate(made)
+        ]
+        (folder / "own.jsonl").write_text("\n".join(map(json.dumps, asked)))
+        return [str(folder / "own.jsonl")]
+    if kind == "tags":
+        blocks = [
+            "\n".join(f"{w} {'B-X' if w == 'stone' else 'O'}" for w in t.split()) for t, _ in made
+        ]
+        (folder / "own.conll").write_text("\n\n".join(blocks))
+        return [str(folder / "own.conll")]
+    lines = [
+        f'"{t}","{t[::-1]}",{"yes" if y else "no"},{y + n / 100},{int(y)}'
+        for n, (t, y) in enumerate(made)
+    ]
+    (folder / "own.csv").write_text("\n".join(["message,second,class,points,right", *lines]))
+    how = {
+        "class": "--label class",
+        "pair": "--label class --text-b second",
+        "score": "--label points",
+        "choice": "--label right --ending message --ending second",
+    }
+    return ["--csv", str(folder / "own.csv"), "--text", "message", *how[kind].split()]
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    brief = replace(own_model.UNTIL_DEV_STOPS, epochs=2, min_steps=1)
+    monkeypatch.setattr(own_model, "UNTIL_DEV_STOPS", brief)
+    monkeypatch.setattr(own_model, "DRAWS", 20)
+    return tiny.save_bert(tmp_path / "tiny")
+
+
+def bertedu(*words: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, words)])
+
+
+@pytest.mark.parametrize("kind", ["class", "pair", "score", "choice", "answer", "tags"])
+def test_from_a_file_to_a_model_that_answers(kind: str, checkpoint: Path, tmp_path: Path) -> None:
+    out = tmp_path / "mine"
+    said = bertedu("finetune", *write(kind, tmp_path), "--from", checkpoint, "--out", out)
+    assert said.exit_code == 0, said.output
+    for line in ("24 train, 8 dev, 8 test", "majority", "word counts", "minus counting"):
+        assert line in said.stdout
+    last = said.stdout.strip().splitlines()[-1]
+    assert last.startswith("try it: bertedu predict")
+    answered = bertedu(*shlex.split(last)[3:])
+    assert answered.exit_code == 0, answered.output
+    assert answered.stdout.strip()
+    assert (out / "confusion.png").exists() == (kind in ("class", "pair"))
+    about = json.loads((out / "finetuning.json").read_text())
+    assert {"majority", "word counts", str(checkpoint)} == {*next(iter(about["test"].values()))}
+
+
+def test_the_table_and_the_worst_are_those_of_the_answers(checkpoint: Path, tmp_path: Path) -> None:
+    """One word decides, and counting finds it."""
+    write("class", tmp_path)
+    data = read_data(tmp_path / "own.csv", Columns("message", "class"))
+    mine = own_model.fit(data, str(checkpoint), progress=False)
+    truth = [int(e.label) for e in data.splits["test"]]
+    said = [int(answer.value) for answer in mine.answers[mine.model]]
+    right = sum(a == b for a, b in zip(truth, said, strict=True))
+    line = next(x for x in mine.table().splitlines() if str(checkpoint)[:8] in x)
+    assert f"{right / len(truth):.3f}" in line
+    assert len(mine.worst()) == len(truth) - right
+    assert all(text.split(":")[0] in ("yes, said no", "no, said yes") for text in mine.worst())
+    counted = next(x for x in mine.table().splitlines() if "word counts" in x)
+    assert float(counted.split()[2]) > 0.8
+    assert mine.notes == []
+    again = own_model.fit(data, str(checkpoint), progress=False)
+    assert again.table() == mine.table()
+    mine.save(tmp_path / "mine")
+    loaded = load_finetuned(tmp_path / "mine")
+    texts = [e.text for e in data.splits["test"]]
+    assert [loaded.ask(text) for text in texts] == [mine.tuned.ask(text) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "name a file, or a benchmark"),
+        (("a.csv", "--csv", "b.csv"), "name a file, or a benchmark"),
+        (("a.csv", "--learning-rate", "-1"), "--learning-rate"),
+        (("none.csv",), "cannot read none.csv"),
+        (("own.csv", "--text", "message", "--label", "class", "--out", "own.csv"), "own.csv"),
+    ],
+)
+def test_bad_orders_are_refused_before_any_work(
+    words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        pytest.fail("it went to work")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(own_model, "fit", fail)
+    write("class", tmp_path)
+    result = bertedu("finetune", *words)
+    assert result.exit_code in (1, 2)
+    assert isinstance(result.exception, SystemExit)
+    assert said in result.output
+
+
+def test_long_texts_are_counted(checkpoint: Path, tmp_path: Path) -> None:
+    write("class", tmp_path)
+    path = tmp_path / "own.csv"
+    path.write_text(path.read_text() + f"\n{'house ' * 200},x,yes,1,1")
+    data = read_data(path, Columns("message", "class"))
+    (note,) = own_model.fit(data, str(checkpoint), progress=False).notes
+    assert note.startswith("1 of 41 texts are longer than 128 word pieces")
