@@ -1,0 +1,99 @@
+"""LoRA: nothing moves at first, then only the product; merged, it is the same; and as peft's."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from bertedu.model.bert import Bert
+from bertedu.model.config import BertConfig
+from bertedu.model.variants.lora import LoraLinear, add_lora, lora_state, merge_lora
+
+CONFIG = BertConfig(8192, 24, 3, 4, 40, 16)
+IDS = torch.arange(5, 32).view(3, 9)
+MASK = torch.arange(9) < torch.tensor([[9], [7], [4]])
+
+
+def small() -> Bert:
+    torch.manual_seed(0)
+    return Bert(CONFIG).eval()
+
+
+def states(bert: Bert) -> torch.Tensor:
+    return bert(IDS, padding_mask=MASK).hidden_states[-1]
+
+
+def trained(bert: Bert, steps: int = 3) -> Bert:
+    """A few steps that lower the first number of each state."""
+    optimizer = torch.optim.SGD([p for p in bert.parameters() if p.requires_grad], lr=5.0)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        states(bert)[..., 0].mean().backward()
+        optimizer.step()
+    return bert
+
+
+def test_it_begins_as_the_model_and_only_the_product_learns() -> None:
+    bert, plain = small(), small()
+    add_lora(bert, rank=2)
+    assert torch.equal(states(bert), states(plain))
+    learns = {name for name, p in bert.named_parameters() if p.requires_grad}
+    assert learns == lora_state(bert).keys()
+    assert len(learns) == 4 * CONFIG.num_hidden_layers
+    trained(bert)
+    assert not torch.allclose(states(bert), states(plain), atol=1e-4)
+    kept = bert.state_dict()
+    assert all(torch.equal(kept[name], t) for name, t in plain.state_dict().items())
+    assert all((lora_state(bert)[name] != 0).any() for name in learns)
+
+
+def test_merged_it_answers_the_same_and_is_a_plain_model_again() -> None:
+    bert = small()
+    add_lora(bert, rank=3, alpha=5)
+    before = states(trained(bert))
+    merge_lora(bert)
+    assert bert.state_dict().keys() == small().state_dict().keys()
+    assert not any(isinstance(part, LoraLinear) for part in bert.modules())
+    torch.testing.assert_close(states(bert), before, atol=1e-5, rtol=1e-5)
+
+
+def test_what_was_learned_moves_to_another_copy() -> None:
+    bert, other = small(), small()
+    add_lora(bert, rank=2)
+    trained(bert)
+    add_lora(other, rank=2)
+    other.load_state_dict(lora_state(bert), strict=False)
+    assert torch.equal(states(other), states(bert))
+
+
+@pytest.mark.parametrize(("model", "rank"), [(nn.Linear(2, 2), 4), (small(), 0)])
+def test_what_cannot_be_adapted_is_refused(model: nn.Module, rank: int) -> None:
+    with pytest.raises(ValueError, match=r"self-attention|rank"):
+        add_lora(model, rank)
+
+
+@pytest.mark.parametrize(("rank", "alpha"), [(1, 1.0), (4, 16.0)])
+def test_it_is_what_peft_computes(rank: int, alpha: float, tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft", reason="peft is not installed: pip install peft")
+    transformers = pytest.importorskip("transformers")
+    import bertedu
+    from bertedu.text.fast_tokenizer import load_tokenizer
+
+    bert = small()
+    bertedu.save_hugging_face(bert, tmp_path, load_tokenizer())
+    theirs = transformers.AutoModel.from_pretrained(tmp_path).eval()
+    asked = peft.LoraConfig(r=rank, lora_alpha=alpha, target_modules=["query", "value"])
+    theirs = peft.get_peft_model(theirs, asked).eval()
+    add_lora(bert, rank, alpha)
+    with torch.no_grad():
+        for number, layer in enumerate(bert.encoder.layers):
+            attention = theirs.base_model.model.encoder.layer[number].attention.self
+            for name in ("query", "value"):
+                ours, their = getattr(layer.attention, name), getattr(attention, name)
+                for mine, part in ((ours.lora_a, their.lora_A), (ours.lora_b, their.lora_B)):
+                    mine.normal_()
+                    part["default"].weight.copy_(mine)
+    with torch.no_grad():
+        expected = theirs(IDS, MASK.long()).last_hidden_state
+    torch.testing.assert_close(states(bert)[MASK], expected[MASK], atol=1e-4, rtol=1e-4)
