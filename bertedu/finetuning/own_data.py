@@ -233,9 +233,9 @@ def _rows(
             markup.append(line)
         yield _of_row(cells, columns, line, path)
     for name, where in empty.items():
-        notes.append(f"{len(where)} rows have nothing under {name!r} and are left out{_at(where)}")
+        notes.append(f"rows without {name!r}, left out: {len(where)}{_at(where)}")
     if markup:
-        notes.append(f"{len(markup)} rows hold HTML tags, which are read as text{_at(markup)}")
+        notes.append(f"rows with HTML tags, which are read as text: {len(markup)}{_at(markup)}")
 
 
 def _of_row(cells: dict[str, str], columns: Columns, line: int, path: Path) -> _Found:
@@ -288,9 +288,7 @@ def _questions(path: Path, lines: Iterator[str], notes: list[str]) -> Iterator[_
         kept = tuple(dict.fromkeys(answers))
         yield _Found(Question(name, question, context, kept, source), line)
     if moved:
-        notes.append(
-            f"{len(moved)} answers stood elsewhere than they say, and are moved{_at(moved)}"
-        )
+        notes.append(f"answers moved to where they stand: {len(moved)}{_at(moved)}")
 
 
 def _question_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -446,14 +444,14 @@ def _split(found: list[_Found], kind: str, seed: int, notes: list[str]) -> Split
         if leaked := [one for text, one in texts[split].items() if text in texts["train"]]:
             lines = [one.line for one in leaked]
             notes.append(
-                f"{len(leaked)} texts of {split} stand in train, too{_at(lines)}: its score is "
-                "too good"
+                f"texts of {split} that stand in train, too: {len(leaked)}{_at(lines)}; "
+                "its score is too good"
             )
     labels: dict[str, set[str]] = defaultdict(set)
     for one in found:
         labels[_text(one)].add(one.label)
     if torn := [one.line for one in found if len(labels[_text(one)]) > 1]:
-        notes.append(f"{len(torn)} rows share their text and not their label{_at(torn)}")
+        notes.append(f"rows with the same text and another label: {len(torn)}{_at(torn)}")
     return {split: [one.example for one in some] for split, some in parts.items()}
 
 

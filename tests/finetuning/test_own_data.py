@@ -122,7 +122,7 @@ def test_questions_in_both_shapes_of_squad(
     every: list[Question] = [q for split in SPLITS for q in found.splits[split]]
     assert Counter(q.answers for q in every)[()] == 4
     assert all(q.context[start:].startswith(text) for q in every for text, start in q.answers)
-    assert ("stood elsewhere" in " ".join(found.notes)) == bool(shift)
+    assert ("answers moved" in " ".join(found.notes)) == bool(shift)
 
 
 @pytest.mark.parametrize("scheme", ["IOB1", "IOB2", "BIOES"])
@@ -172,7 +172,7 @@ def test_a_split_of_the_file_is_kept_and_its_leaks_are_counted(tmp_path: Path) -
     rows.append(f"{lines[1].upper().replace('CLASS', 'class')},test")  # the first row again
     found = read(tmp_path, "\n".join(["text,label,part", *rows]), columns=Columns(split="part"))
     assert [len(found.splits[split]) for split in SPLITS] == [20, 5, 6]
-    assert any("1 texts of test stand in train" in note for note in found.notes)
+    assert any("texts of test that stand in train, too: 1 " in note for note in found.notes)
     without = [row for row in rows if ",valid" not in row]
     found = read(tmp_path, "\n".join(["text,label,part", *without]), columns=Columns(split="part"))
     assert any("no dev split: drawn from train" in note for note in found.notes)
@@ -184,10 +184,10 @@ def test_a_split_of_the_file_is_kept_and_its_leaks_are_counted(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (",class 1", "1 rows have nothing under 'text' and are left out (line 62)"),
-        ("an old ship,", "1 rows have nothing under 'label'"),
-        ("<p>old</p> ship,class 1", "1 rows hold HTML tags"),
-        ("ship 0 x,class 1\nship 0 x,class 2", "2 rows share their text and not their label"),
+        (",class 1", "rows without 'text', left out: 1 (line 62)"),
+        ("an old ship,", "rows without 'label', left out: 1"),
+        ("<p>old</p> ship,class 1", "rows with HTML tags, which are read as text: 1"),
+        ("ship 0 x,class 1\nship 0 x,class 2", "rows with the same text and another label: 2"),
     ],
 )
 def test_what_looks_wrong_is_said_and_costs_nothing(line: str, said: str, tmp_path: Path) -> None:
