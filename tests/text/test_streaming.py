@@ -92,7 +92,7 @@ def test_every_kind_of_file_gives_its_documents(tmp_path: Path, kind: str) -> No
     [
         ("picture.png", "x", "several kinds, or of none"),
         ("*", "x", "several kinds"),
-        ("rows.jsonl", '{"text": "a"}\n{"body": "x"}\n', "row 1 has no text; its columns are .*body"),
+        ("rows.jsonl", '{"text": "a"}\n{"body": "x"}\n', "row 1 has no text; its columns .*body"),
         ("empty.txt", "", "is empty|cannot stream"),
         *((name, None, "neither an existing file nor a dataset") for name in
           ("nosuch.txt", "nosuch.jsonl", "NOSUCH.TXT", "book.txt.gz", "owner/nosuch.txt",
