@@ -20,8 +20,7 @@ from bertedu.files import Row, write_csv
 from bertedu.machine import current_commit
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
-# they once took 33 and 16 times as long
-DEFAULT = ["00_start_here", "08_finetuning_single_sentence"]
+DEFAULT = ["00_start_here", "08_finetuning_single_sentence"]  # they once took 33 and 16 times
 RESULT = Path(__file__).parent.parent / "data" / "results" / "busy.csv"
 
 

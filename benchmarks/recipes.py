@@ -1,7 +1,4 @@
-"""`python -m benchmarks.recipes`: which recipe learns most, the default or one change to it?
-
-Small runs on the default corpora, scored on held-out documents; what the table has is kept.
-"""
+"""`python -m benchmarks.recipes`: which recipe learns most, of small runs on the default corpora?"""
 
 import dataclasses
 from pathlib import Path

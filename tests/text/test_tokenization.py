@@ -171,19 +171,6 @@ def test_ids_in_any_order_are_decoded_alike() -> None:
         assert SLOW.decode(ids) == FAST.decode(ids)
 
 
-def test_google_rules_agree() -> None:
-    """Against the pure Python tokenizer that `transformers` took over from Google."""
-    from transformers.models.bert.tokenization_bert_legacy import BasicTokenizer
-
-    # It lower-cases whole words (a final Σ becomes ς), and drops code points not in use.
-    left_out = ("Σ", "\ufffe", "\U0002b81f", *SPECIAL_TOKENS)
-    texts = [text for text in HAND_PICKED if not any(one in text for one in left_out)]
-    assert len(texts) > 50
-    google = BasicTokenizer(do_lower_case=True)
-    for text in texts:
-        assert words_of(text) == google.tokenize(text), text
-
-
 def test_hugging_face_opens_what_we_save(tmp_path: Path) -> None:
     from transformers import AutoTokenizer, BertTokenizer
 
