@@ -1,4 +1,4 @@
-"""`python -m benchmarks.recipes`: which recipe learns most, of small runs on the default corpora?"""
+"""`python -m benchmarks.recipes`: which recipe learns most, of small runs on both corpora?"""
 
 import dataclasses
 from pathlib import Path
