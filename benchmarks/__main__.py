@@ -1,19 +1,22 @@
 """`python -m benchmarks`, or `make bench`."""
 
 import os
+import random
 import time
 from pathlib import Path
 from typing import Annotated
 
 import torch
 import typer
-from tqdm import tqdm
 
+from bertedu.files import Row, write_csv
+from bertedu.machine import current_commit, describe_machine
 from bertedu.model.config import BertConfig
 
-VOCABULARY, BATCH, LENGTH = 8192, 32, 128
+VOCABULARY, BATCH, LENGTH, SENTENCES = 8192, 32, 128, 256
 ROUNDS = {"mini": 12, "tiny": 20}  # with memory, under ten minutes together on two cores
 MEMORY_ROUNDS = 5
+ENCODER = BertConfig(30522, 384, 6, 12, 1536)  # that of the published encoder `minilm`
 RESULT = Path(__file__).parent.parent / "data" / "results" / "speed.csv"
 
 
@@ -30,43 +33,43 @@ def main(
     The two take turns in one process, so that a busy machine slows both. Close other programs.
     """
     # Imported here, so that --help is quick.
+    import transformers
+
     from benchmarks import compare
-    from benchmarks.inputs import load_batches, load_text
-    from benchmarks.report import machine, table, write_csv
-    from benchmarks.sentences import compare_sentences, count_sentence_calls
+    from bertedu.pretraining.batches import fixed_batches
+    from bertedu.pretraining.next_sentence import encode_documents
+    from bertedu.text.corpus import DEFAULT_CORPORA, load_documents
+    from bertedu.text.fast_tokenizer import load_tokenizer
 
     # bertedu takes one thread; here both sides may have the whole machine
     torch.set_num_threads(os.cpu_count() or 1)
     began = time.perf_counter()
-    about = machine()
+    described = describe_machine(torch.device("cpu"))
+    about = {"cpu": described["hardware"], "cores": os.cpu_count()}
+    about |= {name: described[name] for name in ("threads", "python", "torch")}
+    about |= {"transformers": transformers.__version__, "commit": current_commit() or "unknown"}
     typer.echo("\n".join(f"{key:<13}{value}" for key, value in about.items()))
-    batches, text = load_batches(4, BATCH, LENGTH, VOCABULARY)
-    documents = load_text()
-    typer.echo(f"{'text':<13}{text}, batches of {BATCH} × {LENGTH} tokens, 15 % selected")
-    rounds = {name: 2 if quick else count for name, count in ROUNDS.items()}
-    memory_rounds = 1 if quick else MEMORY_ROUNDS
-    total = sum(map(compare.count_calls, rounds.values()))
-    total += compare.count_processes(memory_rounds)
-    total += count_sentence_calls(rounds["mini"])
-    rows = []
-    with tqdm(total=total, unit="call") as bar:
-        for name, count in rounds.items():
-            config = BertConfig.preset(name, VOCABULARY)
-            bar.set_description(f"{name}, steps")
-            rows += compare.compare_steps(config, batches, count, bar.update)
-            bar.set_description(f"{name}, inference")
-            rows += compare.compare_inference(config, batches[0], count, bar.update)
-            bar.set_description(f"{name}, batches")
-            rows += compare.compare_input(config, documents, batches[0], count, bar.update)
-        bar.set_description("sentence vectors")
-        rows += compare_sentences(rounds["mini"], bar.update)
-        bar.set_description("memory")
-        config = BertConfig.preset("mini", VOCABULARY)
-        rows += compare.compare_memory(config, batches[0], memory_rounds, bar.update)
-    typer.echo(table(rows))
+    held_out = [d for name in DEFAULT_CORPORA for d in load_documents(name) if d.split == "dev"]
+    tokenizer = load_tokenizer()
+    documents = encode_documents(held_out, tokenizer)
+    batches = fixed_batches(documents, LENGTH, BATCH, VOCABULARY)
+    batches = [batch for batch in batches if batch.ids.shape == (BATCH, LENGTH)][:4]
+    sentences = [sentence for document in held_out for sentence in document.sentences()]
+    random.Random(0).shuffle(sentences)
+    rows: list[Row] = []
+    for name, count in ROUNDS.items():
+        config, rounds = BertConfig.preset(name, VOCABULARY), 2 if quick else count
+        rows += compare.compare_steps(config, batches, rounds)
+        rows.append(compare.compare_input(config, documents, batches[0], rounds))
+    rounds = 2 if quick else ROUNDS["mini"]
+    rows += compare.compare_sentences(ENCODER, tokenizer, sentences[:SENTENCES], rounds)
+    config, rounds = BertConfig.preset("mini", VOCABULARY), 1 if quick else MEMORY_ROUNDS
+    rows += compare.compare_memory(config, batches[0], rounds)
+    typer.echo(compare.table(rows))
     path = out or (None if quick else RESULT)
-    if path:
-        write_csv(rows, path, about)
+    if path:  # four digits of a number; more would be noise
+        short = [{k: f"{v:.4g}" if isinstance(v, float) else v for k, v in r.items()} for r in rows]
+        write_csv(path, [row | about for row in short])
     where = f"written to {path}" if path else "nothing written (--out FILE writes)"
     typer.echo(f"\n{time.perf_counter() - began:.0f} s; {where}")
 

@@ -1,12 +1,5 @@
-"""Which recipe learns most? The default, and one change at a time, at equal tokens.
+"""`python -m benchmarks.recipes`: which recipe learns most, of small runs on both corpora?"""
 
-    python -m benchmarks.recipes
-
-Small runs (2 layers, 128 numbers a token) on the default corpora, scored on held-out documents.
-A run that is already in data/results/recipes.csv is not made again.
-"""
-
-import csv
 import dataclasses
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +7,7 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from bertedu.files import write_csv
+from bertedu.files import read_csv, write_csv
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
 from bertedu.model.device import default_device
@@ -25,7 +18,7 @@ from bertedu.pretraining.recipe import Phase, Recipe
 from bertedu.pretraining.texts import load_splits
 from course.results.origin import origin
 
-OUT = Path("data/results/recipes.csv")
+OUT, SEED = Path("data/results/recipes.csv"), 0
 
 Change = dict[str, Any]
 # name -> changes to the recipe, to the config, and which head starts are left out
@@ -46,28 +39,23 @@ RECIPES: dict[str, tuple[Change, Change, tuple[str, ...]]] = {
 
 def main(
     steps: Annotated[int, typer.Option(help="Steps of about 2,000 tokens each.")] = 2000,
-    seed: Annotated[int, typer.Option(help="Source of all chance.")] = 0,
-    out: Annotated[Path, typer.Option(help="CSV file to extend.")] = OUT,
     threads: Annotated[int | None, typer.Option(help="CPU threads.")] = None,
 ) -> None:
     """Train every recipe that is not in the table yet."""
     if threads:
         torch.set_num_threads(threads)
-    rows: list[dict[str, object]] = []
-    if out.exists():
-        with out.open(encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
+    rows = read_csv(OUT)
     splits, device = load_splits(say=typer.echo), default_device()
     for name, (recipe_change, config_change, left_out) in RECIPES.items():
-        if any((r["recipe"], r["steps"], r["seed"]) == (name, str(steps), str(seed)) for r in rows):
+        if any((row["recipe"], row["steps"]) == (name, str(steps)) for row in rows):
             continue
         typer.echo(name)
         # one phase, so that only the change differs
-        recipe = Recipe(steps, seed=seed, phases=(Phase(1.0, 64, 32, 0.30),))
-        recipe = dataclasses.replace(recipe, **recipe_change)
-        changes: Change = {"dropout": 0.0} | config_change
-        config = dataclasses.replace(BertConfig.preset("tiny", 8192), **changes)
-        torch.manual_seed(seed)
+        defaults: Change = {"phases": (Phase(1.0, 64, 32, 0.30),)}
+        recipe = Recipe(steps, seed=SEED, **defaults | recipe_change)
+        config = dataclasses.replace(BertConfig.preset("tiny", 8192), dropout=0.0)
+        config = dataclasses.replace(config, **config_change)
+        torch.manual_seed(SEED)
         model = BertForPreTraining(config).to(device)
         positions = model.bert.embeddings.position.weight.detach().clone()
         initialize(model, splits["train"])
@@ -80,20 +68,11 @@ def main(
         # held out at the length that this recipe was trained at: positions beyond are unlearned
         held_out = fixed_batches(splits["dev"], recipe.phases[0].length, 32, config.vocab_size)
         scores = evaluate(model, held_out)
-        rows.append(
-            {
-                "recipe": name,
-                "seed": str(seed),
-                "steps": str(steps),
-                "tokens": state.tokens,
-                "dev_mlm_loss": round(scores.mlm_loss, 4),
-                "dev_mlm_accuracy": round(scores.mlm_accuracy, 4),
-                "dev_nsp_accuracy": round(scores.nsp_accuracy, 4),
-                "seconds": round(state.seconds, 1),
-            }
-            | origin(device)
-        )
-        write_csv(out, rows)
+        row = {"recipe": name, "seed": SEED, "steps": str(steps), "tokens": state.tokens}
+        for score in ("mlm_loss", "mlm_accuracy", "nsp_accuracy"):
+            row[f"dev_{score}"] = round(getattr(scores, score), 4)
+        rows.append(row | {"seconds": round(state.seconds, 1)} | origin(device))
+        write_csv(OUT, rows)
 
 
 if __name__ == "__main__":

@@ -5,19 +5,19 @@ from dataclasses import dataclass, replace
 from itertools import cycle
 
 import torch
+from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers import BertConfig as TheirConfig
 from transformers import BertForPreTraining as TheirModel
 
+from bertedu.model import hugging_face
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
-from bertedu.model.hugging_face import hugging_face_config, hugging_face_name
 from bertedu.pretraining.batches import Batch
 from bertedu.pretraining.loop import make_optimizer
 from bertedu.pretraining.objective import pretraining_loss
 
 TOLERANCE = 1e-4  # nats of loss; for gradients, relative to their length
-IGNORED = -100  # Hugging Face's label of a token that is not to be predicted
 
 
 class NotEqual(AssertionError):
@@ -39,30 +39,17 @@ class Setting:
         return f"{kind}{'bfloat16' if self.bfloat16 else 'float32'}, dropout {self.dropout:g}"
 
 
-def make_ours(config: BertConfig, dropout: float = 0.0) -> BertForPreTraining:
-    """Make our model; its random weights are the same at every call."""
+def make_model(config: BertConfig, setting: Setting) -> nn.Module:
+    """Make the model of a side, ready to train, with random weights: on both sides the same."""
     torch.manual_seed(0)
-    return BertForPreTraining(replace(config, dropout=dropout))
-
-
-def make_theirs(config: BertConfig, dropout: float = 0.0, attention: str = "sdpa") -> nn.Module:
-    """Make Hugging Face's model with the sizes and the weights of ours."""
-    values = hugging_face_config(replace(config, dropout=dropout))
-    theirs: nn.Module = TheirModel(TheirConfig(**values))
-    theirs.set_attn_implementation(attention)  # type: ignore[operator]
-    copy_weights(make_ours(config), theirs)
-    return theirs
-
-
-def copy_weights(ours: nn.Module, theirs: nn.Module) -> None:
-    """Copy our weights into Hugging Face's model; every parameter must have its partner."""
-    own = {hugging_face_name(name): value for name, value in ours.named_parameters()}
-    other = dict(theirs.named_parameters())
-    if own.keys() != other.keys():
-        raise NotEqual(f"one side lacks {', '.join(sorted(own.keys() ^ other.keys()))}")
-    with torch.no_grad():
-        for name, value in own.items():
-            other[name].copy_(value)
+    config = replace(config, dropout=setting.dropout)
+    ours = BertForPreTraining(config)
+    if setting.side == "ours":
+        return ours.train()
+    theirs: nn.Module = TheirModel(TheirConfig(**hugging_face.hugging_face_config(config)))
+    theirs.set_attn_implementation(setting.attention)  # type: ignore[operator]
+    theirs.load_state_dict(hugging_face.hugging_face_tensors(ours), strict=False)  # tied ones lack
+    return theirs.train()
 
 
 def loss_of(model: nn.Module, batch: Batch) -> Tensor:
@@ -73,7 +60,7 @@ def loss_of(model: nn.Module, batch: Batch) -> Tensor:
     """
     if isinstance(model, BertForPreTraining):
         return pretraining_loss(model, batch)[0]
-    labels = torch.full_like(batch.ids, IGNORED).masked_scatter(batch.selected, batch.labels)
+    labels = torch.full_like(batch.ids, -100).masked_scatter(batch.selected, batch.labels)
     loss: Tensor = model(
         input_ids=batch.ids,
         attention_mask=batch.padding_mask.long(),
@@ -85,47 +72,27 @@ def loss_of(model: nn.Module, batch: Batch) -> Tensor:
 
 
 def assert_equal(ours: nn.Module, theirs: nn.Module, batch: Batch) -> None:
-    """Compare the loss and every gradient, in float32 and without dropout.
-
-    Raises
-    ------
-    NotEqual
-        They differ; the message says where and by how much.
-
-    """
+    """Raise NotEqual if the loss or a gradient differs, in float32 and without dropout."""
     losses = []
     for model in (ours, theirs):
-        model.eval()  # no dropout
-        model.zero_grad()
-        loss = loss_of(model, batch)
+        loss = loss_of(model.eval(), batch)  # no dropout
         loss.backward()  # type: ignore[no-untyped-call]
         losses.append(loss.item())
     if not abs(losses[0] - losses[1]) <= TOLERANCE:
         raise NotEqual(f"the losses differ: ours {losses[0]:.6f}, Hugging Face {losses[1]:.6f}")
-    other = dict(theirs.named_parameters())
     for name, parameter in ours.named_parameters():
-        own_gradient, gradient = parameter.grad, other[hugging_face_name(name)].grad
-        assert own_gradient is not None
-        assert gradient is not None
-        difference = (own_gradient - gradient).norm() / (gradient.norm() + TOLERANCE)
+        own, other = parameter.grad, theirs.get_parameter(hugging_face.hugging_face_name(name)).grad
+        difference = (own - other).norm() / (other.norm() + TOLERANCE)  # type: ignore[operator, union-attr]
         if not difference <= TOLERANCE:
             raise NotEqual(f"the gradients of {name} differ by {difference:.2g} of their length")
 
 
-def make_model(config: BertConfig, setting: Setting) -> nn.Module:
-    """Make the model of a side, ready to train."""
-    if setting.side == "ours":
-        return make_ours(config, setting.dropout).train()
-    return make_theirs(config, setting.dropout, setting.attention).train()
-
-
 def training_step(
-    model: nn.Module, batches: Sequence[Batch], bfloat16: bool = False
+    model: nn.Module, batches: Sequence[Batch], setting: Setting
 ) -> Callable[[], None]:
     """Return a function that does one step: forward, backward, clipping, fused AdamW.
 
-    Each call takes the next batch, beginning with the first, so that the n-th call sees the same
-    tokens on every side.
+    Each call takes the next batch, so that the n-th call sees the same tokens on every side.
     """
     optimizer = make_optimizer(model, weight_decay=0.01)
     for group in optimizer.param_groups:
@@ -133,7 +100,7 @@ def training_step(
     stream = cycle(batches)
 
     def step() -> None:
-        with torch.autocast("cpu", torch.bfloat16, enabled=bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=setting.bfloat16):
             loss = loss_of(model, next(stream))
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
@@ -143,26 +110,20 @@ def training_step(
     return step
 
 
-def inference(config: BertConfig, side: str, weights: bool, batch: Batch) -> Callable[[], None]:
-    """Return a function that encodes a batch in float32, with attention weights if asked for.
-
-    Hugging Face's fused attention cannot return weights; with them it runs its eager one.
-    """
-    if side == "ours":
-        ours = make_ours(config).eval().bert
-
-        @torch.inference_mode()
-        def encode() -> None:
-            ours(batch.ids, batch.segment_ids, batch.padding_mask, return_attention=weights)
-
-    else:
-        theirs = make_theirs(config, attention="eager" if weights else "sdpa").eval()
-        mask = batch.padding_mask.long()
-
-        @torch.inference_mode()
-        def encode() -> None:
-            theirs.bert(  # type: ignore[operator]
-                batch.ids, mask, batch.segment_ids, output_attentions=weights
-            )
-
-    return encode
+@torch.inference_mode()
+def sentence_vectors(
+    model: nn.Module, tokenizer: Tokenizer, texts: Sequence[str], size: int = 32
+) -> Tensor:
+    """Encode with Hugging Face as its guides show it: in the order of the texts, mean pooling."""
+    tokenizer.enable_truncation(model.config.max_position_embeddings)  # type: ignore[union-attr, arg-type]
+    tokenizer.enable_padding()
+    vectors = []
+    for begin in range(0, len(texts), size):
+        rows = tokenizer.encode_batch(list(texts[begin : begin + size]))
+        ids = torch.tensor([row.ids for row in rows])
+        mask = torch.tensor([row.attention_mask for row in rows])
+        states = model.bert(ids, mask).last_hidden_state  # type: ignore[operator]
+        vectors.append((states * mask[:, :, None]).sum(1) / mask.sum(1, keepdim=True))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return torch.cat(vectors)

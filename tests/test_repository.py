@@ -8,12 +8,15 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterable
+from fnmatch import fnmatch
 from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import house
 import pytest
 import yaml
 from packaging.requirements import Requirement
@@ -26,7 +29,6 @@ from bertedu.cli import app
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
 
@@ -45,22 +47,18 @@ def repository_files() -> list[Path]:
 # -- make and CI
 
 
+def make_targets() -> list[str]:
+    return re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+
+
 @needs_make
 def test_make_help_lists_every_target() -> None:
     shown = subprocess.run(
         ["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
-    for target in make_targets():
-        assert re.search(rf"^  make {target} +\w", shown, re.MULTILINE), f"make help omits {target}"
-
-
-def make_targets() -> list[str]:
-    return re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-
-
-def test_makefile_has_the_promised_targets() -> None:
     promised = "help env data lab test lint types unit notebooks bench html slides clean"
-    assert set(promised.split()) <= set(make_targets())
+    for target in {*make_targets(), *promised.split()}:
+        assert re.search(rf"^  make {target} +\w", shown, re.MULTILINE), f"make help omits {target}"
 
 
 # Plays Python for `make env`: it writes down what it is asked to install instead of installing.
@@ -86,128 +84,108 @@ class Sandbox:
     """A folder with the Makefile and a Python that only pretends to install."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.programs = folder, folder / "bin"
         for name in ("Makefile", "pyproject.toml", "constraints.txt"):
             shutil.copy(ROOT / name, folder)
-        self.python = folder / "fake_python"
-        self.python.write_text(
-            FAKE_PYTHON.replace("{top}", str(folder)).replace("{real}", sys.executable),
-            encoding="utf-8",
-        )
-        self.python.chmod(0o755)
+        self.programs.mkdir()
+        fake = FAKE_PYTHON.replace("{top}", str(folder)).replace("{real}", sys.executable)
+        self.script("../fake_python", fake)
 
-    def make(self, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    def script(self, name: str, text: str) -> None:
+        (self.programs / name).write_text(text, encoding="utf-8")
+        (self.programs / name).chmod(0o755)
+
+    def change(self, what: str) -> None:
+        """Spoil something: another list, another answer of uname or id, or what Python meets."""
+        name, _, answer = what.partition("=")
+        path = self.folder / name.lstrip("-")
+        if answer:
+            self.script(name, f"#!/bin/sh\necho {answer.replace('+', ' ')}\n")
+        elif name.startswith("-"):
+            path.unlink() if path.suffix == "" else shutil.copy(ROOT / path.name, path)
+        else:
+            with path.open("a", encoding="utf-8") as file:
+                file.write("# changed\n" if path.suffix else "")
+
+    def make(self, words: str) -> tuple[bool, str, int]:
+        """Whether it went well, what was printed and what was run, and the installs so far."""
         # Without the variables of an outer make, which would change what the inner one prints.
         env = {k: v for k, v in os.environ.items() if k not in {"MAKELEVEL", "MAKEFLAGS", "MFLAGS"}}
-        return subprocess.run(
-            ["make", *words, "PYTHON=./fake_python"],
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            env=env | variables,
-        )
+        env["PATH"] = f"{self.programs}{os.pathsep}{env['PATH']}"
+        command = ["make", *words.split(), "PYTHON=./fake_python"]
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, env=env)
+        log = (self.folder / "log").read_text() if (self.folder / "log").exists() else ""
+        said = done.stdout + done.stderr + log[len(self.seen) :]
+        self.seen = log
+        return done.returncode == 0, said, log.count("pip -m pip install")
 
-    def make_env(self) -> subprocess.CompletedProcess[str]:
-        return self.make("env")
-
-    def log(self) -> str:
-        log = self.folder / "log"
-        return log.read_text(encoding="utf-8") if log.exists() else ""
-
-    def installs(self) -> int:
-        return self.log().count("pip -m pip install")
+    seen = ""
 
 
-@pytest.fixture
-def sandbox(tmp_path: Path) -> Sandbox:
-    return Sandbox(tmp_path)
-
-
-@needs_make
-def test_env_installs_once_with_the_pins(sandbox: Sandbox) -> None:
-    assert sandbox.make_env().returncode == 0
-    assert "-c constraints.txt -e .[dev]" in sandbox.log()
-    again = sandbox.make_env()
-    assert again.returncode == 0
-    assert "ready" in again.stdout
-    assert sandbox.installs() == 1
-
-
-@needs_make
-@pytest.mark.parametrize("changed", ["pyproject.toml", "constraints.txt"])
-def test_env_installs_again_when_the_lists_change(sandbox: Sandbox, changed: str) -> None:
-    sandbox.make_env()
-    with (sandbox.folder / changed).open("a", encoding="utf-8") as file:
-        file.write("# changed\n")
-    sandbox.make_env()
-    assert sandbox.installs() == 2
-
-
-@needs_make
-def test_env_does_not_take_a_failed_install_as_done(sandbox: Sandbox) -> None:
-    (sandbox.folder / "fail").touch()
-    failed = sandbox.make_env()
-    assert failed.returncode != 0
-    assert "did not finish" in failed.stdout
-    (sandbox.folder / "fail").unlink()
-    assert sandbox.make_env().returncode == 0
-    assert sandbox.installs() == 2
-
-
-@needs_make
-def test_env_that_was_done_and_then_broken_off_is_done_again(sandbox: Sandbox) -> None:
-    sandbox.make_env()
-    constraints = sandbox.folder / "constraints.txt"
-    before = constraints.read_text(encoding="utf-8")
-    constraints.write_text(before + "# changed\n", encoding="utf-8")
-    (sandbox.folder / "fail").touch()
-    assert sandbox.make_env().returncode != 0
-    # Back to the old list: what is installed is now a mixture, so the old stamp must be gone.
-    constraints.write_text(before, encoding="utf-8")
-    (sandbox.folder / "fail").unlink()
-    sandbox.make_env()
-    assert sandbox.installs() == 3
+# name: steps of (what changes before, make what, does it work, installs so far, words that it says)
+LAB = "jupyterlab .*default_url=/lab/tree/notebooks/00_start_here.ipynb"
+INTEL = "Intel processor. PyTorch's last version for it is 2.2.2"
+STEPS: dict[str, list[tuple[str, str, bool, int, str]]] = {
+    "once, with the pins": [
+        ("", "env", True, 1, r"-c constraints.txt -e .\[dev\]"),
+        ("", "env", True, 1, "ready"),
+    ],
+    "again when a list changes": [
+        ("", "env", True, 1, "done"),
+        ("pyproject.toml", "env", True, 2, "done"),
+        ("constraints.txt", "env", True, 3, "done"),
+    ],
+    "again when it failed": [
+        ("fail", "env", False, 1, "did not finish"),
+        ("-fail", "env", True, 2, "done"),
+    ],
+    "again when what was done is now a mixture": [
+        ("", "env", True, 1, "done"),
+        ("fail constraints.txt", "env", False, 2, "did not finish"),
+        ("-fail -constraints.txt", "env", True, 3, "done"),
+    ],
+    "old Python": [("old", "env", False, 0, "needs Python 3.11 or newer")],
+    "no venv": [("no_venv", "env", False, 0, "apt install python3-venv")],
+    "slow": [
+        ("", "env TICK=1", True, 1, r"^((?!still installing)[\s\S])*$"),
+        (
+            "slow constraints.txt",
+            "env TICK=1",
+            True,
+            2,
+            r"still installing after 1 s: \d+ MB so far",
+        ),
+    ],
+    "Intel": [("uname=Darwin+x86_64", "lab", False, 0, INTEL)],
+    "Apple": [("uname=Darwin+arm64", "lab", True, 1, rf"^((?!{INTEL})[\s\S])*$")],
+    "what each needs": [
+        ("", "lab", True, 1, rf"-e .\[course\][\s\S]*{LAB}"),
+        ("", "lab", True, 1, LAB),
+        ("", "slides", True, 2, r"-e .\[classroom\]"),
+        ("", "slides", True, 2, ""),
+        ("", "lab", True, 2, LAB),
+        ("", "lint", True, 3, r"-e .\[dev\]"),
+        ("", "lab", True, 3, LAB),
+        ("", "slides", True, 3, ""),
+    ],
+    # JupyterLab refuses root, which everybody is in a container, unless it is told
+    "root": [
+        ("id=0", "lab LAB_ARGS=--port", True, 1, rf"told so.*[\s\S]*{LAB}.*--allow-root --port")
+    ],
+    "anybody": [("id=1000", "lab LAB_ARGS=--port", True, 1, rf"{LAB}(?!.*--allow-root).* --port")],
+}
 
 
 @needs_make
-@pytest.mark.parametrize(
-    ("lacks", "message"),
-    [("old", "needs Python 3.11 or newer"), ("no_venv", "apt install python3-venv")],
-)
-def test_env_says_what_python_lacks(sandbox: Sandbox, lacks: str, message: str) -> None:
-    (sandbox.folder / lacks).touch()
-    refused = sandbox.make_env()
-    assert refused.returncode != 0
-    assert message in refused.stdout
-    assert sandbox.installs() == 0
-
-
-@needs_make
-@pytest.mark.parametrize("machine", ["Darwin x86_64", "Darwin arm64", "Linux x86_64"])
-def test_an_intel_mac_is_told_before_anything_is_installed(sandbox: Sandbox, machine: str) -> None:
-    fake = sandbox.folder / "bin"
-    fake.mkdir()
-    (fake / "uname").write_text(f"#!/bin/sh\necho {machine}\n", encoding="utf-8")
-    (fake / "uname").chmod(0o755)
-    done = sandbox.make("lab", PATH=f"{fake}{os.pathsep}{os.environ['PATH']}")
-    intel = machine == "Darwin x86_64"
-    assert ("Intel processor. PyTorch's last version for it is 2.2.2" in done.stdout) == intel
-    assert (sandbox.installs() == 0) == (done.returncode != 0) == intel
-
-
-@needs_make
-def test_lab_installs_what_learners_need_and_tests_what_maintainers_need(sandbox: Sandbox) -> None:
-    wanted = [("lab", "course"), ("lab", None), ("slides", "classroom"), ("slides", None)]
-    wanted += [("lab", None), ("lint", "dev"), ("lab", None), ("slides", None)]
-    for target, extra in wanted:
-        before = sandbox.installs()
-        done = sandbox.make(target)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert sandbox.installs() == before + (extra is not None), target
-        if extra:
-            *_, last = re.findall(r"-e \.\[(\w+)\]", sandbox.log())
-            assert last == extra
-    assert sandbox.log().count("jupyterlab") == 4
+@pytest.mark.parametrize("name", STEPS)
+def test_make_installs_what_is_needed_and_says_what_lacks(name: str, tmp_path: Path) -> None:
+    sandbox = Sandbox(tmp_path)
+    for changes, target, works, installs, words in STEPS[name]:
+        for change in changes.split():
+            sandbox.change(change)
+        done, said, so_far = sandbox.make(target)
+        assert (done, so_far) == (works, installs), said
+        assert re.search(words, said), said
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="make is for Linux and macOS")
@@ -232,35 +210,6 @@ def test_python_starts_in_every_locale_in_a_clone_with_a_name_in_hangul(tmp_path
             check=True,
         )
         assert ascii(str(clone)) in done.stdout.decode()
-
-
-@needs_make
-def test_a_slow_install_says_that_it_goes_on(sandbox: Sandbox) -> None:
-    assert "still installing" not in sandbox.make("env", "TICK=1").stdout
-    (sandbox.folder / "constraints.txt").write_text("# changed\n", encoding="utf-8")
-    (sandbox.folder / "slow").touch()
-    done = sandbox.make("env", "TICK=1")
-    assert re.search(r"^env: still installing after 1 s: \d+ MB so far$", done.stdout, re.M)
-    assert done.stdout.endswith("env: done\n")
-    assert done.returncode == 0
-
-
-@needs_make
-@pytest.mark.parametrize("user", [0, 1000])
-def test_lab_starts_for_root_too(sandbox: Sandbox, user: int) -> None:
-    """JupyterLab refuses root, which everybody is in a container, unless it is told."""
-    fake = sandbox.folder / "bin"
-    fake.mkdir()
-    (fake / "id").write_text(f"#!/bin/sh\necho {user}\n", encoding="utf-8")
-    (fake / "id").chmod(0o755)
-    path = f"{fake}{os.pathsep}{os.environ['PATH']}"
-    done = sandbox.make("lab", "LAB_ARGS=--port 8890", PATH=path)
-    assert done.returncode == 0, done.stderr
-    (started,) = re.findall("^-m jupyterlab .*", sandbox.log(), re.MULTILINE)
-    assert ("--allow-root" in started.split()) == (user == 0)
-    assert ("--allow-root" in done.stdout) == (user == 0)
-    assert "--port 8890" in started
-    assert "default_url=/lab/tree/notebooks/00_start_here.ipynb" in started  # what is printed, too
 
 
 def test_bertedu_is_found_from_the_folder_above_the_clone(tmp_path: Path) -> None:
@@ -364,33 +313,11 @@ def test_dev_includes_the_classroom_and_that_the_course() -> None:
 # -- README and CONTRIBUTING
 
 
-def shell_lines(document: Path) -> list[str]:
+def shell_lines(text: str) -> list[str]:
     """The lines of a document's code blocks, and its `code` that begins with a command."""
-    text = document.read_text(encoding="utf-8")
     blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     inline = re.findall(r"(?<!`)`((?:make|bertedu) [^`\n]+)`(?!`)", text)
     return [line.strip() for block in blocks for line in block.splitlines()] + inline
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_make_commands_in_the_documents_exist(document: Path) -> None:
-    named = [m[1] for line in shell_lines(document) if (m := re.search(r"\bmake ([a-z]+)", line))]
-    assert named
-    assert set(named) <= set(make_targets())
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_bertedu_commands_in_the_documents_exist(document: Path) -> None:
-    lines = [m[1] for line in shell_lines(document) if (m := re.match(r"bertedu ([^#|]+)", line))]
-    assert lines
-    for line in lines:
-        words = line.split()
-        command = words[:2] if words[0] == "data" else words[:1]
-        wide = {"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
-        helped = CliRunner().invoke(app, [*command, "--help"], env=wide)
-        assert helped.exit_code == 0, f"`bertedu {line}`: {helped.output}"
-        for option in re.findall(r"--[a-z-]+", line):
-            assert option in helped.output, f"`bertedu {line}`: no option {option}"
 
 
 def broken_links(text: str, folder: Path) -> list[str]:
@@ -400,15 +327,29 @@ def broken_links(text: str, folder: Path) -> list[str]:
     return [target for target in local if not (folder / target).exists()]
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_links_in_the_documents_lead_somewhere(document: Path) -> None:
-    assert broken_links(document.read_text(encoding="utf-8"), document.parent) == []
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+def test_what_a_document_names_exists(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    lines = shell_lines(text)
+    made = {m[1] for line in lines if (m := re.search(r"\bmake ([a-z]+)", line))}
+    assert made
+    assert made <= set(make_targets())
+    run = [m[1] for line in lines if (m := re.match(r"bertedu ([^#|]+)", line))]
+    assert run
+    for line in run:
+        words = line.split()
+        command = words[:2] if words[0] == "data" else words[:1]
+        wide = {"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
+        helped = CliRunner().invoke(app, [*command, "--help"], env=wide)
+        assert helped.exit_code == 0, f"`bertedu {line}`: {helped.output}"
+        for option in re.findall(r"--[a-z-]+", line):
+            assert option in helped.output, f"`bertedu {line}`: no option {option}"
+    assert broken_links(text, ROOT) == []
 
 
-def test_a_broken_link_is_noticed(tmp_path: Path) -> None:
-    (tmp_path / "here.md").touch()
-    text = "[a](here.md#part) ![b](gone.png) [c](https://example.org/x) [d](#part)"
-    assert broken_links(text, tmp_path) == ["gone.png"]
+def test_a_broken_link_is_noticed() -> None:
+    text = "[a](LICENSE#part) ![b](gone.png) [c](https://example.org/x) [d](#part)"
+    assert broken_links(text, ROOT) == ["gone.png"]
 
 
 def test_readme_lists_all_nineteen_notebooks_and_the_appendix_and_links_those_that_exist() -> None:
@@ -483,6 +424,7 @@ def code_cell(
 RESULT = {"output_type": "execute_result"}
 ERROR = {"output_type": "error"}
 PRINTED = {"output_type": "stream", "name": "stdout"}
+PLANNED = code_cell(2, ERROR, tags=("raises-exception", "hide-input"), folded=True)
 
 
 @pytest.mark.parametrize(
@@ -496,27 +438,17 @@ PRINTED = {"output_type": "stream", "name": "stdout"}
         ([code_cell(1, PRINTED, PRINTED)], 10, "cut in pieces"),
         ([code_cell(1, RESULT, folded=True)], 10, "only one of lab and page"),
         ([code_cell(1, RESULT, tags=("hide-input",))], 10, "only one of lab and page"),
+        ([code_cell(1, RESULT) | {"metadata": {"execution": {}}}], 10, "every run changes"),
         ([code_cell(1, RESULT)], 2_000_000, "2 MB"),
+        ([code_cell(1, PRINTED, RESULT, PRINTED, RESULT, RESULT), PLANNED], 1_999_999, ""),
     ],
 )
 def test_a_bad_notebook_is_noticed(cells: list[Any], size: int, problem: str) -> None:
     found = notebook_problems({"cells": cells}, size)
-    assert len(found) == 1 or problem == "top to bottom"
-    assert problem in found[0]
-
-
-def test_a_saved_state_of_widgets_is_noticed() -> None:
-    notebook = {"cells": [code_cell(1, RESULT)], "metadata": {"widgets": {}}}
-    (problem,) = notebook_problems(notebook, 10)
-    assert "state of its widgets" in problem
-
-
-def test_a_planned_error_is_no_problem() -> None:
-    cells = [
-        code_cell(1, PRINTED, RESULT, PRINTED, RESULT, RESULT),
-        code_cell(2, ERROR, tags=("raises-exception", "hide-input"), folded=True),
-    ]
-    assert notebook_problems({"cells": cells}, 10) == []
+    assert problem in " ".join(found)
+    assert bool(found) == bool(problem)
+    with_widgets = notebook_problems({"cells": cells, "metadata": {"widgets": {}}}, size)
+    assert len(with_widgets) == len(found) + 1
 
 
 # -- what may be in the repository
@@ -545,39 +477,16 @@ def test_no_file_names_a_place_of_one_machine() -> None:
     assert found == set()
 
 
-# Put together here, so that this file passes its own test.
-S = "/"
+S = "/"  # put together here, so that this file passes its own test
+PRIVATE = f"{S}work/x '{S}root/.cache' ({S}tmp/abc.txt) {S}home/anna/b {S}Users/anna/b C:\\"
+PRIVATE += f"Users\\anna http:/{S}10.0.0.5/data https:/{S}mirror.example.org/pypi/simple/"
+PUBLIC = f"homework/x https://a.org{S}tmp/x a{S}work/b https://pypi.org/simple/"
+PUBLIC += " http://127.0.0.1:{port}/simple"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"see {S}work/x",
-        f'"{S}root/.cache"',
-        f"({S}tmp/abc.txt)",
-        f"{S}home/anna/bertedu",
-        f"{S}Users/anna/b",
-        "C:\\" + "Users\\anna",
-        f"http:/{S}10.0.0.5/data",
-        f"https:/{S}mirror.example.org/pypi/simple/",
-    ],
-)
-def test_a_place_of_one_machine_is_noticed(text: str) -> None:
-    assert private_places(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "homework/x",
-        f"https://a.org{S}tmp/x",
-        f"a{S}work/b",
-        "https://pypi.org/simple/",
-        "http://127.0.0.1:{port}/simple",
-    ],
-)
-def test_other_places_pass(text: str) -> None:
-    assert private_places(text) == []
+def test_a_place_of_one_machine_is_noticed_and_others_pass() -> None:
+    assert all(private_places(text) for text in PRIVATE.split())
+    assert private_places(PUBLIC) == []
 
 
 def test_nothing_fetched_or_unfinished_is_in_the_repository() -> None:
@@ -600,221 +509,130 @@ def test_weights_lie_in_checkpoints_and_stay_below_60_mb_together() -> None:
 
 # -- the house: arrows go one way
 
-# Each room may open the rooms before it. The command line stands above all rooms.
-ROOMS = {
-    "bertedu": ["files", "machine", "text", "model", "pretraining", "finetuning", "analysis"],
-    "course": ["results", "experiments", "exercises", "workshop", "classroom"],
-}
-ABOVE = {"cli", "__main__"}
 
-
-def opened_rooms(source: str, module: tuple[str, ...], house: str = "bertedu") -> set[str]:
-    """The parts of a house that a module of it imports; ``module`` = its name without the house's.
-
-    A package's ``__init__`` counts as a module of that name, so that relative imports resolve.
-    """
-    opened = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            here = [house, *module]
-            base = here[: len(here) - node.level] if node.level else []
-            start = [*base, *(node.module.split(".") if node.module else [])]
-            # `from bertedu import model` opens the room as `from bertedu.model import x` does.
-            names = [".".join([*start, alias.name]) for alias in node.names]
-        else:
-            continue
-        opened |= {
-            parts[1] for name in names if (parts := name.split("."))[0] == house and len(parts) > 1
-        }
-    return opened
-
-
-def forbidden_rooms(source: str, module: tuple[str, ...], house: str = "bertedu") -> set[str]:
-    """The parts of a house that a module opens although they are to its right, or above it."""
-    room, rooms = module[0], ROOMS[house]
-    if room in ABOVE:
-        return set()
-    if module == ("__init__",):
-        # The front door runs before every room. What it opens at once, every room would import,
-        # in a circle; inside a function, or for type checkers only, it opens nothing by itself.
-        source = without_deferred(source)
-    allowed = set(rooms[: rooms.index(room) + 1]) if room in rooms else set()
-    return opened_rooms(source, module, house) - allowed
-
-
-def without_deferred(source: str) -> str:
-    """A module without its functions and its `if TYPE_CHECKING` blocks."""
-    tree = ast.parse(source)
-    tree.body = [
-        node
-        for node in tree.body
-        if not isinstance(node, ast.FunctionDef)
-        and not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
-    ]
-    return ast.unparse(tree)
-
-
-def modules(folder: str = "bertedu") -> list[tuple[Path, tuple[str, ...]]]:
-    found = []
-    for path in sorted((ROOT / folder).rglob("*.py")):
-        found.append((path, path.relative_to(ROOT / folder).with_suffix("").parts))
-    return found
-
-
-@pytest.mark.parametrize("house", ROOMS)
-def test_imports_go_only_to_the_left(house: str) -> None:
+@pytest.mark.parametrize("name", house.ROOMS)
+def test_imports_go_only_to_the_left(name: str) -> None:
     wrong = {
-        f"{'.'.join(module)} opens {name}"
-        for path, module in modules(house)
-        for name in forbidden_rooms(path.read_text(encoding="utf-8"), module, house)
+        f"{module} opens {room}"
+        for module, source in house.modules(name)
+        for room in house.forbidden(source, module)
     }
     assert wrong == set()
-    folders = {path.parent.name for path in (ROOT / house).glob("*/__init__.py")}
-    assert folders <= set(ROOMS[house]), "a folder that is no known room"
+    folders = {path.parent.name for path in (ROOT / name).glob("*/__init__.py")}
+    assert folders <= set(house.ROOMS[name]), "a folder that is no known room"
 
 
-def test_the_package_knows_nothing_of_the_course() -> None:
-    for path, module in modules():
-        named = {name.split(".")[0] for name in named_in(path.read_text(encoding="utf-8"))}
-        assert "course" not in named, module
-    for path, module in modules("course"):
-        opened = opened_rooms(path.read_text(encoding="utf-8"), module, "bertedu")
-        assert "cli" not in opened or module == ("cli",), f"{path} opens the command line"
+ARROWS = r"""
+x bertedu.text.corpus: from bertedu.model.bert import Bert
+x bertedu.text.corpus: import bertedu.model.bert
+x bertedu.text.corpus: from bertedu import model
+x bertedu.text.corpus: from ..model import bert
+x bertedu.text.corpus: from .. import model
+x bertedu.text.__init__: from ..model import bert
+x bertedu.model.bert: def f(): from bertedu.pretraining import loop
+x bertedu.finetuning.training: from bertedu.analysis import views
+x bertedu.analysis.views: from bertedu.cli import app
+x bertedu.analysis.views: from bertedu import load
+x bertedu.analysis.views: import course
+x bertedu.cli: def f(): from course.results import origin
+x bertedu.__init__: from bertedu import model
+x bertedu.__init__: try: import bertedu.text\nfinally: pass
+x bertedu.machine: from bertedu.text import corpus
+x course.results.origin: from course.workshop import play
+x course.workshop.play: import bertedu.cli
+- bertedu.analysis.views: from bertedu.model.bert import Bert; from bertedu import text
+- bertedu.model.bert: from .config import Config; from ..text import tokenization
+- bertedu.model.__init__: from .bert import Bert
+- bertedu.__init__: def load(): from bertedu.model import bert
+- bertedu.__init__: if TYPE_CHECKING: from bertedu.model import bert
+- bertedu.cli: from bertedu.analysis import views
+- course.workshop.play: from bertedu.analysis import views
+- course.cli: import bertedu.cli
+"""
 
 
-def named_in(source: str) -> list[str]:
-    """The modules that a source names in its imports."""
-    nodes = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Import | ast.ImportFrom)]
-    return [name for node in nodes for name in imported(node) if name]
+@pytest.mark.parametrize("line", ARROWS.strip().splitlines())
+def test_an_arrow_to_the_right_is_noticed(line: str) -> None:
+    mark, module, source = re.split(r"[ :]+", line, maxsplit=2)
+    assert bool(house.forbidden(source.replace("\\n", "\n"), module)) == (mark == "x")
 
 
-def imported(node: ast.Import | ast.ImportFrom) -> list[str]:
-    """The modules that a statement names; and what it takes from them, which may be modules."""
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    return [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+def test_the_drawing_of_the_house_is_true() -> None:
+    drawn = house.PLACE.search(house.CONTRIBUTING.read_text(encoding="utf-8"))
+    assert drawn
+    assert house.drawing() in drawn[0], "python tests/house.py draws it anew"
 
 
-def test_no_two_modules_import_each_other_even_by_a_detour() -> None:
+@pytest.mark.parametrize("name", house.ROOMS)
+def test_no_two_modules_import_each_other_even_by_a_detour(name: str) -> None:
     """No circle: taking away what imports nothing that is left takes everything away."""
-    opens: dict[str, set[str]] = {}
-    for path, module in modules():
-        source = path.read_text(encoding="utf-8")
-        tree = ast.parse(without_deferred(source) if module == ("__init__",) else source)
-        opens[".".join(["bertedu", *module])] = {
-            name
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Import | ast.ImportFrom)
-            for name in imported(node)
-        }
+    opens = {module: house.imports(source, module) for module, source in house.modules(name)}
     while opens:
-        free = [name for name in opens if not (opens[name] & set(opens)) - {name}]
+        free = [module for module in opens if not (opens[module] & set(opens)) - {module}]
         assert free, f"a circle among {sorted(opens)}"
-        for name in free:
-            del opens[name]
+        for module in free:
+            del opens[module]
 
 
-# A name that stands for two things makes a reader open the wrong file. These may be used again:
-# what every module has in its own form, and what a command line must be called.
-TWICE = {"main", "app"}
+def test_no_public_class_and_no_file_stands_for_two_things() -> None:
+    """A name that does makes a reader open the wrong file."""
+    names = [module.split(".")[-1] for module, _ in house.modules("bertedu")]
+    classes = [
+        node.name
+        for _, source in house.modules("bertedu")
+        for node in ast.parse(source).body
+        if isinstance(node, ast.ClassDef)
+    ]
+    for some in ([name for name in names if not name.startswith("__")], classes):
+        assert [name for name, count in Counter(some).items() if count > 1] == []
 
 
-def test_no_public_class_stands_for_two_things() -> None:
-    places: dict[str, list[str]] = {}
-    for path, module in modules():
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places.setdefault(node.name, []).append(".".join(module))
-    assert {name: where for name, where in places.items() if len(where) > 1} == {}
-    files = [module[-1] for _, module in modules() if not module[-1].startswith("__")]
-    assert sorted({name for name in files if files.count(name) > 1}) == []
-
-
-def lines_of(folder: str) -> int:
-    """Lines of all that git holds of a folder: Python, JavaScript, styles and tables."""
-    files = [path for path in repository_files() if path.is_relative_to(ROOT / folder)]
+def size(*patterns: str) -> int:
+    """Lines of the files that git holds, with blanks and docstrings."""
+    names = [(path, path.relative_to(ROOT).as_posix()) for path in repository_files()]
+    files = [path for path, name in names if any(fnmatch(name, one) for one in patterns)]
     return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files)
 
 
-def test_the_house_does_not_grow() -> None:
-    """Lines with blanks and docstrings: more of them is a decision, made here and explained."""
-    assert lines_of("bertedu") <= 9_800
-    assert lines_of("course") <= 21_700
-
-
-PATH = (
-    "text/tokenization",
-    "model/config",
-    "model/embeddings",
-    "model/attention",
-    "model/encoder",
-    "model/heads",
-    "model/bert",
-    "pretraining/masking",
-    "pretraining/next_sentence",
-    "pretraining/loop",
+SITTING = (
+    "text/tokenization model/config model/embeddings model/attention model/encoder model/heads"
 )
+SITTING += " model/bert pretraining/masking pretraining/next_sentence pretraining/loop"
+# More lines are a decision, made here and explained. Where code falls, its bound falls with it.
+BOUNDS = {
+    "bertedu/*.py": 9_000,
+    "course/*.py": 18_000,
+    "course/*.js": 3_300,
+    "benchmarks/*.py": 600,
+    "tests/*.py": 36_500,
+    " ".join(f"bertedu/{name}.py" for name in SITTING.split()): 1_300,  # what a learner reads
+}
 
 
-def test_the_learners_path_can_be_read_in_one_sitting() -> None:
-    files = [ROOT / "bertedu" / f"{name}.py" for name in PATH]
-    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files) <= 1_300
+@pytest.mark.parametrize("files", BOUNDS)
+def test_the_house_does_not_grow_and_its_bounds_are_near(files: str) -> None:
+    lines, bound = size(*files.split()), BOUNDS[files]
+    assert lines <= bound, f"{files}: {lines} lines, and {bound} are allowed"
+    assert lines > 0.9 * bound, f"{files}: {lines} lines; now lower the bound of {bound}"
 
 
-def test_no_function_is_longer_than_a_page_or_takes_more_than_ten_things() -> None:
-    long = {}
-    for path, module in [one for house in ROOMS for one in modules(house)]:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                continue
-            lines = (node.end_lineno or 0) - node.lineno + 1
-            arguments = [a.arg for a in (*node.args.args, *node.args.kwonlyargs)]
-            taken = len([a for a in arguments if a not in ("self", "cls")])
-            many = taken > 10 and module[0] not in ABOVE  # what a command takes is its help page
-            if lines > 80 or many:
-                long[f"{'.'.join(module)}.{node.name}"] = (lines, len(arguments))
-    assert long == {}
+LONGEST, MOST = 60, 8  # lines of a function, and things that it takes
+# these do not keep to it yet
+STILL = {"train", "_pretrain", "batches", "finetune", "report", "box", "run_task"}
 
 
-@pytest.mark.parametrize(
-    ("module", "source"),
-    [
-        ("text.corpus", "from bertedu.model.bert import Bert"),
-        ("text.corpus", "import bertedu.model.bert"),
-        ("text.corpus", "from bertedu import model"),
-        ("text.corpus", "from ..model import bert"),
-        ("text.corpus", "from .. import model"),
-        ("text.__init__", "from ..model import bert"),
-        ("model.bert", "def f():\n    from bertedu.pretraining import loop"),
-        ("pretraining.loop", "from bertedu.finetuning.training import x"),
-        ("finetuning.training", "from bertedu.analysis import views"),
-        ("results.files", "from bertedu.text import corpus"),
-        ("analysis.views", "from bertedu.cli import app"),
-        ("analysis.views", "from bertedu import load"),
-        ("__init__", "from bertedu import model"),
-        ("machine", "from bertedu.text import corpus"),
-        ("__init__", "try:\n    import bertedu.text\nfinally:\n    pass"),
-    ],
-)
-def test_an_arrow_to_the_right_is_noticed(module: str, source: str) -> None:
-    assert forbidden_rooms(source, tuple(module.split(".")))
-
-
-@pytest.mark.parametrize(
-    ("module", "source"),
-    [
-        ("analysis.views", "from bertedu.model.bert import Bert\nfrom bertedu import text"),
-        ("model.bert", "from .config import Config\nfrom ..text import tokenization"),
-        ("model.__init__", "from .bert import Bert"),
-        ("__init__", "def load():\n    from bertedu.model import bert"),
-        ("__init__", "if TYPE_CHECKING:\n    from bertedu.model import bert"),
-        ("cli", "from bertedu.analysis import views"),
-    ],
-)
-def test_an_arrow_to_the_left_passes(module: str, source: str) -> None:
-    assert forbidden_rooms(source, tuple(module.split("."))) == set()
+def test_no_function_is_longer_than_a_page_or_takes_more_than_eight_things() -> None:
+    over = set()
+    for module, source in [one for name in house.ROOMS for one in house.modules(name)]:
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or 0) - node.lineno + 1
+                taken = {a.arg for a in (*node.args.args, *node.args.kwonlyargs)}
+                many = len(taken - {"self", "cls"}) > MOST
+                is_command = module.split(".")[1] in house.ABOVE  # what it takes is its help page
+                if lines > LONGEST or (many and not is_command):
+                    over.add(node.name)
+    assert over == STILL, "what keeps to it now leaves the list"
 
 
 def lines_of_code(path: Path) -> int:

@@ -47,7 +47,9 @@ def kernels(count: int, home: Path, env: dict[str, str]) -> Iterator[list[tuple[
     try:
         for _ in range(count):
             manager = KernelManager()
-            manager.start_kernel(env=env, cwd=str(home))
+            # IPython's history is one file for all kernels; a busy one prints "database is locked"
+            quiet = ["--HistoryManager.enabled=False"]
+            manager.start_kernel(env=env, cwd=str(home), extra_arguments=quiet)
             started.append((manager, manager.client()))
             started[-1][1].start_channels()
         for _, client in started:

