@@ -27,8 +27,9 @@ from bertedu.model.evaluating import evaluating
 from bertedu.model.variants.seq2seq import Recurrent, Transformer, translate
 from bertedu.model.variants.transformer_xl import TransformerXL
 from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID
-from course.experiments.after_bert import Runs, study
-from course.experiments.toy_readers import FIRST, train
+from course.experiments.fitting import train
+from course.experiments.toy_readers import FIRST
+from course.results.study import Runs, study
 
 WORDS, LONGEST = 16, 12  # of a language, and of a text
 PAIRS, KEYS, TRAINED = 8, 8, 4  # of a segment; as many values; segments in training, at most

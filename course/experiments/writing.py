@@ -25,12 +25,12 @@ from bertedu.model.evaluating import evaluating
 from bertedu.model.loading import load_named
 from bertedu.model.variants import generation as g
 from bertedu.text.tokenization import CLS_ID, MASK_ID, PAD_ID, SEP_ID, SPECIAL_TOKENS
-from course.experiments.after_bert import add_missing
 from course.experiments.tasks import TOPICS, load_task
 from course.experiments.toy import BATCH, train_toy
 from course.experiments.toy_language import ToyLanguage
 from course.results.bootstrap import Floats, draw_texts, interval
 from course.results.columns import with_interval
+from course.results.study import add_missing
 
 STEPS, TEXTS, LONGEST = 1500, 500, 10
 TRUE, LTR, APPENDED = "the language itself", "left to right", "BERT, [MASK] appended"

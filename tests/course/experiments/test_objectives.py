@@ -11,7 +11,7 @@ from bertedu.text.sources import shipped
 from bertedu.text.tokenization import MASK_ID
 from course.experiments import objectives, toy_readers
 from course.experiments.objectives import STUDIES, pairs, two_blanks
-from course.experiments.toy_blanks import blank_posteriors
+from course.experiments.toy_language import blank_posteriors
 from course.experiments.toy_readers import (
     FIRST,
     HELD_OUT,

@@ -5,13 +5,14 @@ import math
 import pytest
 import torch
 
-from course.experiments.toy_blanks import (
+from course.experiments.toy_language import (
+    TOPICS,
+    ToyLanguage,
     blank_posteriors,
     mutual_information,
     pair_posterior,
     topic_posterior,
 )
-from course.experiments.toy_language import TOPICS, ToyLanguage
 
 LANGUAGE = ToyLanguage()
 SENTENCES = [
