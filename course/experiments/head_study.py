@@ -42,7 +42,7 @@ from bertedu.pretraining.evaluation import sum_by_pair
 from bertedu.pretraining.next_sentence import encode_documents
 from bertedu.text.corpus import Document, load_documents
 from course.results.bootstrap import ratio_intervals
-from course.results.study import add_missing
+from course.results.study import Run, add_missing
 
 MODELS = ("bert-L4H128", "ltr-L4H128", "minilm")
 TEXTS, BLANKS = 200, 64
@@ -227,7 +227,7 @@ def study(
     return parts
 
 
-def runs_of(names: Sequence[str]) -> Iterator[tuple[Row, Callable[[], list[Row]]]]:
+def runs_of(names: Sequence[str]) -> Iterator[Run]:
     """Yield the parts of the study of each model: what names a part, and what measures it."""
     documents = [d for d in load_documents("encyclopedia") if d.split == "dev"]
     for name in names:

@@ -26,7 +26,7 @@ from course.experiments import toy_readers as toy
 from course.experiments.fitting import fit, train
 from course.experiments.toy_language import mutual_information, pair_posterior
 from course.experiments.toy_readers import CONFIG, RATE, TASKS, excess, few, row, text
-from course.results.study import study
+from course.results.study import Run, study
 
 MANY = 10 * toy.FEW
 PASSED, NO_HEAD = toy.weights(CONFIG, RATE), toy.weights(CONFIG, 0)  # weights a token goes through
@@ -189,13 +189,11 @@ def seconds(model: BertForPreTraining) -> float:
         return min(repeat(lambda: model.bert(ids, padding_mask=ids != PAD_ID), number=1, repeat=10))
 
 
-STUDIES = (roberta, ernie, mtdnn, distilbert, xlnet, electra)
+IDEAS = (roberta, ernie, mtdnn, distilbert, xlnet, electra)
+PLAN: list[Run] = [
+    ({"idea": idea.__name__, "seed": seed}, partial(idea, seed))
+    for seed, idea in product(range(3), IDEAS)
+]
 
 if __name__ == "__main__":
-    study(
-        Path("data/results/objectives.csv"),
-        (
-            ({"idea": idea.__name__, "seed": seed}, partial(idea, seed))
-            for seed, idea in product(range(3), STUDIES)
-        ),
-    )
+    study(Path("data/results/objectives.csv"), PLAN)

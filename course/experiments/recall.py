@@ -24,7 +24,7 @@ from bertedu.model.config import BertConfig, Direction
 from bertedu.model.features import BertFeatures, Encoder, PairFeatures
 from bertedu.text.tokenization import CLS_ID, MASK_ID, SEP_ID, SPECIAL_TOKENS
 from course.experiments.fitting import train
-from course.results.study import study
+from course.results.study import Run, study
 
 WORDS, LONGEST = 16, 8  # words that a list is drawn from, and the longest list
 FIRST_WORD = len(SPECIAL_TOKENS)
@@ -160,9 +160,10 @@ def run(layout: str, reader: str, seed: int) -> Iterator[Row]:
         yield row | {"limit": round(recall_limit(layout, reader, length), 4)}
 
 
+PLAN: list[Run] = [
+    ({"layout": layout, "reader": reader, "seed": seed}, partial(run, layout, reader, seed))
+    for layout, reader, seed in product(LAYOUTS, READERS, range(5))
+]
+
 if __name__ == "__main__":
-    plan = product(LAYOUTS, READERS, range(5))
-    study(
-        Path("data/results/recall.csv"),
-        (({"layout": w, "reader": r, "seed": s}, partial(run, w, r, s)) for w, r, s in plan),
-    )
+    study(Path("data/results/recall.csv"), PLAN)

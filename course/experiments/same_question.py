@@ -154,7 +154,7 @@ def join(left: Tensor, right: Tensor, prior: Tensor) -> Tensor:
 
 
 def hide(
-    sentences: Sequence[Sequence[int]], places: Ints
+    sentences: list[Sequence[int]], places: Ints
 ) -> Iterator[tuple[Ints, Tensor, Tensor, Tensor]]:
     """Hide the word at the place of each sentence, sentences of one length at a time.
 

@@ -25,7 +25,7 @@ from bertedu.text.corpus import DEFAULT_CORPORA, load_documents
 from bertedu.text.fast_tokenizer import load_tokenizer
 from course.experiments.fitting import train
 from course.experiments.wrong_pairs import ask, chance_of_next, score_kinds, spoil_pairs
-from course.results.study import study
+from course.results.study import Run, study
 
 START = "bert-L2H128"
 QUESTIONS = {"NSP": "other document", "SOP": "swapped"}  # what the wrong pairs are
@@ -67,11 +67,10 @@ def run(question: str, seed: int) -> Iterator[Row]:
     yield from score_kinds(question, chances, document, None)[1:]
 
 
+PLAN: list[Run] = [
+    ({"judge": question, "seed": seed}, partial(run, question, seed))
+    for question, seed in [(START, 0), *product(QUESTIONS, range(3))]
+]
+
 if __name__ == "__main__":
-    study(
-        Path("data/results/sentence_order.csv"),
-        (
-            ({"judge": question, "seed": seed}, partial(run, question, seed))
-            for question, seed in [(START, 0), *product(QUESTIONS, range(3))]
-        ),
-    )
+    study(Path("data/results/sentence_order.csv"), PLAN)

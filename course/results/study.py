@@ -9,10 +9,10 @@ import typer
 from bertedu.files import Row, read_csv, write_csv
 from course.results.origin import origin
 
-Runs = Iterable[tuple[Row, Callable[[], Iterable[Row]]]]  # a run's name, and what makes its rows
+Run = tuple[Row, Callable[[], Iterable[Row]]]  # what names a run, and what makes its rows
 
 
-def study(record: Path, runs: Runs) -> None:
+def study(record: Path, runs: Iterable[Run]) -> None:
     """Offer a study as a command that adds to a CSV file the runs that it lacks."""
 
     def add(out: Annotated[Path, typer.Option(help="CSV file to add to.")] = record) -> None:
@@ -21,7 +21,7 @@ def study(record: Path, runs: Runs) -> None:
     typer.run(add)
 
 
-def add_missing(path: Path, runs: Runs) -> None:
+def add_missing(path: Path, runs: Iterable[Run]) -> None:
     """Make the rows of each run that a CSV file lacks, and write it after each."""
     made, rows = origin(), read_csv(path)  # before it runs: the code may be edited meanwhile
     for names, run in runs:
