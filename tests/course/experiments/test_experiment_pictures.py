@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from bertedu.analysis.attention_heads import PATTERNS
 from bertedu.analysis.probes import RELATIONS
 from bertedu.analysis.views import BLUE, LIMIT, ORANGE, Picture
-from bertedu.files import Row, read_csv
+from bertedu.files import Row
 from bertedu.finetuning.finetune import FEATURES
 from bertedu.text.sources import shipped
 from course.experiments import ablation_pictures as ablations
@@ -22,13 +22,9 @@ from course.experiments import feature_pictures as features
 from course.experiments import heads_pictures as heads
 from course.experiments.ablations import GRIDS, STEPS, difference
 from course.experiments.recall import READERS
+from course.results.pictures import committed
 
 TASKS = {"topic": "Topics", "entities": "Names"}
-
-
-def committed(table: str, **values: str) -> list[Row]:
-    rows = read_csv(shipped("results") / f"{table}.csv")
-    return [row for row in rows if all(row[name] == value for name, value in values.items())]
 
 
 def times100(row: Row, *columns: str) -> list[float]:

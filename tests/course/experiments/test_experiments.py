@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from bertedu.files import Row, read_csv
-from bertedu.text.sources import shipped
+from bertedu.files import Row
 from course.experiments import (
     fitting,
     machines,
@@ -19,6 +18,7 @@ from course.experiments import (
     toy,
     writing,
 )
+from course.results.pictures import committed
 from course.results.study import Run
 
 # table: the runs, and what tells the rows of one run from each other
@@ -41,20 +41,16 @@ OTHERS = (
 EXACT = ("limit", "parameters", "encoder_weights", "steps_Transformer", "steps_GRUs")
 
 
-def rows_of(table: str) -> list[Row]:
-    return read_csv(shipped("results") / f"{table}.csv")
-
-
-def of_run(rows: list[Row], run: Row) -> list[Row]:
-    return [row for row in rows if all(row[name] == str(value) for name, value in run.items())]
+def of_run(table: str, run: Row) -> list[Row]:
+    return committed(table, **{name: str(value) for name, value in run.items()})
 
 
 @pytest.mark.parametrize("table", STUDIES)
 def test_the_committed_table_holds_every_run_whole_and_nothing_else(table: str) -> None:
     plan, inside = STUDIES[table]
-    rows, found, shapes = rows_of(table), 0, {}
+    rows, found, shapes = committed(table), 0, {}
     for run, _ in plan:
-        keys = [tuple(row[name] for name in inside) for row in of_run(rows, run)]
+        keys = [tuple(row[name] for name in inside) for row in of_run(table, run)]
         assert keys, run
         assert len(set(keys)) == len(keys), run
         kind = tuple((name, value) for name, value in run.items() if name != "seed")
@@ -66,7 +62,7 @@ def test_the_committed_table_holds_every_run_whole_and_nothing_else(table: str) 
 
 @pytest.mark.parametrize("table", [*STUDIES, *OTHERS])
 def test_no_value_is_missing_or_outside_its_interval(table: str) -> None:
-    for row in rows_of(table):
+    for row in committed(table):
         for name, text in row.items():
             assert "nan" not in text.lower().split(), name
             low, high = (row.get(f"{name}_{end}") for end in ("low", "high"))
@@ -117,8 +113,8 @@ def test_a_seed_repeats_its_rows_and_they_are_those_of_the_table(
         return [str((run | row).get(name, "")) for name in STUDIES[table][1]]
 
     first, again, other = (sorted(some(), key=key) for some in (make, make, make_other))
-    committed = sorted(of_run(rows_of(table), run), key=key)
-    for one, same, there in zip(first, again, committed, strict=True):
+    known = sorted(of_run(table, run), key=key)
+    for one, same, there in zip(first, again, known, strict=True):
         assert key(one) == key(there)
         for name in one:
             timed = name == "time_ratio" or one.get("measure") == "times faster"
