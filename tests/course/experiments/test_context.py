@@ -1,19 +1,19 @@
 """Spoiled contexts: what stays, what moves; and a model that is known to use order, or not."""
 
 import dataclasses
-import math
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor, nn
 
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import save_checkpoint
 from bertedu.model.config import BertConfig
 from bertedu.model.weight_files import CheckpointError
-from bertedu.pretraining import evaluation
 from bertedu.pretraining.batches import Batch
+from bertedu.pretraining.evaluation import score_pairs
+from bertedu.pretraining.next_sentence import EncodedDocument
+from course.experiments import context
 from course.experiments.context import CONTEXTS, context_use, follow_run, spoil
 
 CONFIG = BertConfig(60, 16, 1, 2, 32, 24, dropout=0.0)
@@ -38,60 +38,55 @@ BATCH = a_batch()
 AROUND = (BATCH.ids >= 5) & ~BATCH.selected
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
-def test_only_the_words_around_are_spoiled(context: str) -> None:
-    other = spoil(BATCH, context, torch.Generator().manual_seed(1))
+@pytest.mark.parametrize("name", CONTEXTS)
+def test_only_the_words_around_are_spoiled(name: str) -> None:
+    other = spoil(BATCH, name, torch.Generator().manual_seed(1))
     for field in dataclasses.fields(Batch):
         if field.name != "ids":
             assert torch.equal(getattr(other, field.name), getattr(BATCH, field.name))
     assert torch.equal(other.ids[~AROUND], BATCH.ids[~AROUND])
     for i, (before, after) in enumerate(zip(BATCH.ids, other.ids, strict=True)):
-        assert torch.equal(before, after) == (context == "as it is")
-        if context == "shuffled":
+        assert torch.equal(before, after) == (name == "as it is")
+        if name == "shuffled":
             assert sorted(before.tolist()) == sorted(after.tolist())
-        if context == "another":  # the words of the next row
+        if name == "another":  # the words of the next row
             following = (i + 1) % 6
             words, found = BATCH.ids[following][AROUND[following]], after[AROUND[i]]
             assert torch.equal(found, words.repeat(10)[: len(found)])
 
 
-class Oracle(nn.Module):
-    """Sure of the word that its rule finds in the text: a model whose use of context is known."""
-
-    def __init__(self, rule: str) -> None:
-        super().__init__()
-        self.rule, self.decoder = rule, nn.Identity()
-        self.unused = nn.Parameter(torch.zeros(1))
-
-    def before_decoder(self, ids: Tensor, *more: Tensor) -> tuple[Tensor, Tensor]:
-        selected = more[-1]
-        logits = torch.zeros(*ids.shape, 60)
-        for row, column in selected.nonzero().tolist():
-            if self.rule == "order":  # the word before
-                logits[row, column, ids[row, column - 1]] = 9
-            elif self.rule == "words":  # any word of the text
-                logits[row, column, ids[row]] = 9
-        return logits[selected], torch.zeros(len(ids), 2)
+def test_each_context_is_scored_on_the_same_blanks_spoiled() -> None:
+    torch.manual_seed(0)
+    model = BertForPreTraining(dataclasses.replace(CONFIG, initializer_range=0.5)).eval()
+    scores = context_use(model, [BATCH, BATCH], seed=1)
+    assert list(scores) == list(CONTEXTS)
+    for name, table in scores.items():
+        dice = torch.Generator().manual_seed(1)  # anew for each context: batches stay comparable
+        spoiled = [spoil(batch, name, dice) for batch in (BATCH, BATCH)]
+        assert torch.equal(table, score_pairs(model, spoiled)[0])
+    assert len({float(table[:, 1].sum()) for table in scores.values()}) == 3
 
 
-@pytest.mark.parametrize(
-    ("rule", "hurt"),
-    [("order", {"shuffled", "another"}), ("words", {"another"}), ("nothing", set())],
-)
-def test_the_cost_tells_what_a_model_used(
-    rule: str, hurt: set[str], monkeypatch: pytest.MonkeyPatch
+def test_a_run_is_followed_from_its_start_through_every_kept_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evaluation, "BertForPreTraining", Oracle)
-    selected = AROUND & torch.roll(AROUND, 1, 1)
-    selected[:, ::2] = False
-    labels = torch.roll(BATCH.ids, 1, 1)[selected]  # every blank repeats the word before it
-    ids = BATCH.ids.masked_fill(selected, 4)
-    copied = dataclasses.replace(BATCH, ids=ids, selected=selected, labels=labels)
-    scores = context_use(Oracle(rule), [copied])  # type: ignore[arg-type]
-    loss = {name: float(table[:, 1].sum() / table[:, 0].sum()) for name, table in scores.items()}
-    assert list(loss) == list(CONTEXTS)
-    assert {name for name in loss if loss[name] > loss["as it is"] + 0.2} == hurt
-    assert rule != "nothing" or loss["another"] == pytest.approx(math.log(60))
+    """A run that kept only its start, twice, scores alike at each step."""
+    text = [EncodedDocument("s", [[5 + (i + j) % 50 for j in range(9)]] * 8) for i in range(8)]
+    monkeypatch.setattr(context, "load_splits", lambda: {"train": text, "dev": text})
+    torch.manual_seed(7)
+    model = BertForPreTraining(dataclasses.replace(CONFIG, max_position_embeddings=64))
+    context.initialize(model, text)
+    for step in (3, 12):
+        save_checkpoint(model, tmp_path / "run" / "steps" / f"{step:06d}")
+    (tmp_path / "run" / "training.json").write_text('{"recipe": {"seed": 7}, "commit": "abc"}')
+    rows = follow_run(tmp_path / "run")
+    assert [(row["step"], row["context"]) for row in rows] == [
+        (step, name) for step in (0, 3, 12) for name in CONTEXTS
+    ]
+    about = {"run": "run", "config": "L1 H16", "seed": 7, "commit": "abc"}
+    assert rows[0].items() >= about.items()
+    for row in rows[3:]:
+        assert row == rows[CONTEXTS.index(row["context"])] | {"step": row["step"]}
 
 
 def test_a_run_that_cannot_be_followed_is_named(tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
 """Pictures of an experiment show the numbers of its committed CSV, each in its place."""
 
+from collections.abc import Callable
 from itertools import combinations
 from statistics import mean
+from typing import Any
 
 import pytest
-import torch
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
@@ -14,21 +15,19 @@ from bertedu.analysis.attention_heads import PATTERNS
 from bertedu.analysis.probes import RELATIONS
 from bertedu.analysis.views import BLUE, LIMIT, ORANGE, Picture
 from bertedu.files import Row
-from bertedu.finetuning.finetune import FEATURES
-from bertedu.text.sources import shipped
 from course.experiments import ablation_pictures as ablations
 from course.experiments import direction_pictures as direction
 from course.experiments import feature_pictures as features
 from course.experiments import heads_pictures as heads
-from course.experiments.ablations import GRIDS, STEPS, difference
+from course.experiments.ablations import GRIDS, STEPS
 from course.experiments.recall import READERS
-from course.results.pictures import committed
+from course.results.pictures import committed, score_of
 
 TASKS = {"topic": "Topics", "entities": "Names"}
-
-
-def times100(row: Row, *columns: str) -> list[float]:
-    return [100 * float(row[name]) for name in columns]
+MINUS = ("minus_reference", "minus_low", "minus_high")
+SIZES = {"L2 H128": 1_570_000, "L4 H128": 1_930_000, "L4 H256": 5_480_000, "L8 H256": 8_640_000}
+BERT, HEADS = "bert-L4H128", "loss added without the head"
+SAID = ("a title", "what one sees")  # of every picture
 
 
 @pytest.fixture
@@ -40,7 +39,6 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
     def spy(self: Picture, figure: Figure, alt: str) -> None:
         figures.append(figure)
         finish(self, figure, alt)
-        assert (self.alt, repr(self)) == ("what one sees", "what one sees")
 
     monkeypatch.setattr(Picture, "__init__", spy)
     return figures
@@ -48,25 +46,94 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
 
 def points(axes: Axes, marker: str = "o") -> list[tuple[float, float]]:
     """The marked values, in the order in which they were drawn."""
-    lines = [line for line in axes.lines if line.get_marker() == marker and len(line.get_xdata())]
+    lines = [line for line in axes.lines if line.get_marker() == marker]
     return [(x, y) for line in lines for x, y in zip(*line.get_data(), strict=True)]
 
 
-def bars(axes: Axes) -> list[tuple[list[list[float]], str]]:
+def bars(axes: Axes) -> list[tuple[Any, str]]:
     """Both ends of each interval, and its color."""
     lines = [c for c in axes.collections if isinstance(c, LineCollection)]
-    return [(c.get_segments()[0].tolist(), to_hex(c.get_colors()[0]).upper()) for c in lines]
+    return [(c.get_segments()[0], to_hex(c.get_colors()[0]).upper()) for c in lines]
 
 
-def words(axes: Axes) -> list[str]:
-    return [text.get_text() for text in axes.texts]
+def by_variant(grid: str, task: str) -> dict[str, Row]:
+    return {row["variant"]: row for row in committed("ablations_summary", grid=grid, task=task)}
 
 
-def rows_named(axes: Axes) -> list[str]:
-    return [label.get_text() for label in axes.get_yticklabels()]
+def steps_of(task: str) -> list[tuple[float, float]]:
+    rows, kinds = by_variant("steps", task), ("both sides", "left alone")
+    names = {f"{kind}, {step} steps": step / 1000 for kind in kinds for step in STEPS}
+    return [(x, score_of(rows[name])[0]) for name, x in names.items()]
 
 
-# -- the ablations
+def losses_of(kind: str) -> list[tuple[float, int]]:
+    return [
+        (float(row["loss"]), place)
+        for place, reader in enumerate(direction.SAME_QUESTION)
+        for row in committed("same_question", reader=reader, told_by=kind)
+    ]
+
+
+def relations_of(model: str) -> list[tuple[float, float]]:
+    told = []
+    for place, name in enumerate(RELATIONS):
+        rows = heads.relation(model, name)
+        assert rows["offset"]["statistic"].startswith(f"{name}: offset ")
+        offset, head = (100 * float(rows[of]["value"]) for of in ("offset", "head"))
+        told += [(offset, place + 0.14), (head, place - 0.14)]
+    return told
+
+
+def heads_of(_: str) -> list[tuple[float, int]]:
+    rows = committed("heads", model=BERT, statistic=HEADS)
+    values = sorted((float(row["value"]) for row in rows), reverse=True)
+    return [(value, place) for place, value in enumerate(values)]
+
+
+# what is drawn, its panels, the names of its rows, and the points of a panel
+CASES: dict[str, tuple[Callable[[], Picture], list[str], list[str], Callable[[str], Any]]] = {
+    "steps": (lambda: ablations.step_curves(TASKS, *SAID), [*TASKS], [], steps_of),
+    "sizes": (
+        lambda: ablations.size_plot(SIZES, TASKS, *SAID),
+        [*TASKS],
+        [],
+        lambda task: [
+            (n / 1e6, score_of(by_variant("size", task)[name])[0]) for name, n in SIZES.items()
+        ],
+    ),
+    "same question": (
+        lambda: direction.same_question_plot({"left": "by the left", "all": "any"}, *SAID),
+        ["left", "all"],
+        [*direction.SAME_QUESTION],
+        losses_of,
+    ),
+    "relations": (
+        lambda: heads.relation_plot([BERT, "minilm"], *SAID),
+        [BERT, "minilm"],
+        [*RELATIONS],
+        relations_of,
+    ),
+    "heads": (lambda: heads.head_bars(BERT, HEADS, "nats", *SAID), [""], [], heads_of),
+    "layers": (
+        lambda: heads.layer_curves(BERT, {"h": [("lens: right", "r")]}, ["y"], *SAID, scale=100),
+        [""],
+        [],
+        lambda _: [
+            (int(row["layer"]), 100 * float(row["value"]))
+            for row in committed("heads", model=BERT, statistic="lens: right")
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_picture_shows_its_table(name: str, drawn: list[Figure]) -> None:
+    draw, panels, rows, expected = CASES[name]
+    assert repr(draw()) == "what one sees"
+    for panel, axes in zip(panels, drawn[0].axes, strict=True):
+        assert points(axes) == [pytest.approx(point) for point in expected(panel)]
+    labels = [label.get_text() for label in drawn[0].axes[0].get_yticklabels()]
+    assert not rows or labels == rows
 
 
 @pytest.mark.parametrize("variants", [None, ["right alone", "left and right"]])
@@ -74,72 +141,36 @@ def test_differences_stand_in_their_rows_beside_the_paper_and_the_luck(
     variants: list[str] | None, drawn: list[Figure]
 ) -> None:
     paper = {"both sides": {"QNLI": 84.9}, "right alone": {"QNLI": 80.0}}
-    ablations.difference_plot(
-        *("direction", TASKS, "t", "what one sees", paper, {"entities": "QNLI"}, variants),
-        between_runs={"topic": 3.5},
-    )
+    beside, luck = {"entities": "QNLI"}, {"topic": 3.5}
+    ablations.difference_plot("direction", TASKS, *SAID, paper, beside, variants, luck)
     names = variants or [variant.name for variant in GRIDS["direction"].variants[1:]]
-    for (task, heading), axes in zip(TASKS.items(), drawn[0].axes, strict=True):
-        assert axes.get_title("left") == heading
-        summary = committed("ablations_summary", task=task, grid="direction")
-        rows = {row["variant"]: row for row in summary}
+    for task, axes in zip(TASKS, drawn[0].axes, strict=True):
+        rows = by_variant("direction", task)
         for place, name in enumerate(names):
-            gap, low, high = times100(rows[name], "minus_reference", "minus_low", "minus_high")
+            gap, low, high = score_of(rows[name], MINUS)
             assert points(axes)[place] == pytest.approx((gap, place))
             ends, color = bars(axes)[place]
-            assert ends == [pytest.approx([low, place]), pytest.approx([high, place])]
+            assert ends.ravel() == pytest.approx([low, place, high, place])
             assert color == (ORANGE if high < 0 else BLUE if low > 0 else LIMIT)
-        at = names.index("right alone")
-        assert points(axes, "D") == ([pytest.approx((-4.9, at))] if task == "entities" else [])
-        bands = [
-            patch.get_extents().transformed(axes.transData.inverted()) for patch in axes.patches
-        ]
-        assert [(box.x0, box.x1) for box in bands] == [pytest.approx((-3.5, 3.5))] * (
-            task == "topic"
-        )
-    assert rows_named(drawn[0].axes[0]) == names
+        theirs = [(-4.9, names.index("right alone"))] * (task == "entities")
+        assert points(axes, "D") == [pytest.approx(point) for point in theirs]
+        bands = [band.get_extents().transformed(axes.transData.inverted()) for band in axes.patches]
+        wide = [pytest.approx((-3.5, 3.5))] * (task == "topic")
+        assert [(band.x0, band.x1) for band in bands] == wide
     with pytest.raises(ValueError, match=r"not run on nothing.*course ablate direction"):
-        ablations.difference_plot("direction", {"nothing": "N"}, "t", "alt")
+        ablations.difference_plot("direction", {"nothing": "N"}, *SAID)
     with pytest.raises(ValueError, match=r"no results of grid 'mine'.*course ablate mine"):
         ablations.results("mine")
 
 
-def test_curves_go_through_the_steps_in_order(drawn: list[Figure]) -> None:
-    ablations.step_curves(TASKS, "t", "what one sees")
+def test_no_name_of_a_size_lies_on_a_line_or_an_interval_or_a_name(drawn: list[Figure]) -> None:
+    ablations.size_plot(SIZES, TASKS, *SAID)
     for task, axes in zip(TASKS, drawn[0].axes, strict=True):
-        rows = {
-            row["variant"]: row for row in committed("ablations_summary", grid="steps", task=task)
-        }
-        lines = {line.get_label(): line for line in axes.lines}
-        for kind in ("both sides", "left alone"):
-            told = [(n / 1000, *times100(rows[f"{kind}, {n} steps"], "mean")) for n in STEPS]
-            curve = zip(*lines[kind].get_data(), strict=True)
-            assert [*curve] == [pytest.approx(point) for point in told]
-        levels = [line.get_ydata()[0] for line in axes.lines if line.get_linestyle() == "--"]
-        assert levels == [times100(rows[name], "mean")[0] for name in ("majority", "word counts")]
-        assert words(axes) == ["always\nthe same", "word-count\nbaseline"]
-
-
-def test_sizes_stand_at_their_parameters_and_no_name_on_a_line_or_another(
-    drawn: list[Figure],
-) -> None:
-    sizes = {"L2 H128": 1_570_000, "L4 H128": 1_930_000, "L4 H256": 5_480_000, "L8 H256": 8_640_000}
-    ablations.size_plot(sizes, TASKS, "t", "what one sees")
-    for task, axes in zip(TASKS, drawn[0].axes, strict=True):
-        rows = {
-            row["variant"]: row for row in committed("ablations_summary", grid="size", task=task)
-        }
-        for (name, size), point, (ends, _) in zip(
-            sizes.items(), points(axes), bars(axes), strict=True
-        ):
-            value, low, high = times100(rows[name], "mean", "low", "high")
-            assert point == pytest.approx((size / 1e6, value))
-            assert ends == [pytest.approx([size / 1e6, low]), pytest.approx([size / 1e6, high])]
         (dashed,) = (line for line in axes.lines if line.get_linestyle() == "--")
-        assert dashed.get_ydata()[0] == times100(rows["word counts"], "mean")[0]
+        assert dashed.get_ydata()[0] == score_of(by_variant("size", task)["word counts"])[0]
         height = axes.transData.transform((1, dashed.get_ydata()[0]))[1]
         boxes = {text.get_text(): text.get_window_extent() for text in axes.texts}
-        assert boxes.keys() == {*sizes, "word-count\nbaseline"}
+        assert boxes.keys() == {*SIZES, "word-count\nbaseline"}
         for name, box in boxes.items():
             assert not box.y0 < height < box.y1, name
             for ends, _ in bars(axes):
@@ -153,198 +184,85 @@ def test_sizes_stand_at_their_parameters_and_no_name_on_a_line_or_another(
 def test_scores_are_listed_best_first(capsys: pytest.CaptureFixture[str]) -> None:
     ablations.score_lines("direction", "topic")
     lines = capsys.readouterr().out.splitlines()
-    rows = committed("ablations_summary", grid="direction", task="topic")
-    assert len(lines) == len(rows)
+    rows = by_variant("direction", "topic")
     means = [float(line[31:36]) for line in lines]
     assert means == sorted(means, reverse=True)
-    (first,) = (row for row in rows if row["variant"] == "both sides")
-    told = "both sides {:.1f} ({:.1f} to {:.1f}) 3 runs".format(
-        *times100(first, "mean", "low", "high")
-    )
+    told = "both sides {:.1f} ({:.1f} to {:.1f}) 3 runs".format(*score_of(rows["both sides"]))
     assert told.split() in [line.split() for line in lines]
+    assert len(lines) == len(rows)
     assert lines[-1].startswith("always the same ")
     assert lines[-1].endswith(")"), "a baseline has no runs"
 
 
 def test_claims_are_asked_in_points() -> None:
-    grid, folder = GRIDS["masking"], shipped("results")
-    names = [variant.name for variant in grid.variants]
-    pairs = ablations.pair_differences("masking", "topic")
-    assert list(pairs) == list(combinations(names, 2))
-    one, other = names[1], names[3]
-    asked = ablations.task_intervals(grid, one, other)
-    assert list(asked) == list(grid.tasks)
+    """Of pairs, of tasks, and of two runs of one variant: an A/A test that notebook 14 shows."""
+    one, *_, other = (variant.name for variant in GRIDS["masking"].variants)
+    asked = ablations.task_intervals(GRIDS["masking"], other, one)
     for task, ends in asked.items():
-        _, low, high = difference(grid, task, one, other, folder)
-        assert ends == pytest.approx((100 * low, 100 * high), abs=1e-9)
-    assert pairs[one, other] == asked["topic"]
-    luck = {
-        r["task"]: 100 * float(r["luck"]) for r in committed("ablations_summary", grid="masking")
-    }
-    assert ablations.between_runs("masking") == luck
-
-
-@pytest.mark.parametrize(
-    ("grid", "pairs"), [("size", 9), ("masking", 18), ("steps", 42), ("longer", 12)]
-)
-def test_of_twenty_pairs_of_one_recipe_at_most_one_is_told_apart(grid: str, pairs: int) -> None:
-    """What notebook 14 says before its verdicts, from the committed runs: 95 % intervals."""
-    for some in ablations.same_recipe_intervals(GRIDS[grid]).values():
-        assert len(some) == pairs  # three of every variant that was pre-trained three times
+        row = by_variant("masking", task)[other]
+        assert ends == pytest.approx(score_of(row, MINUS)[1:], abs=0.011)
+        assert ablations.between_runs("masking")[task] == 100 * float(row["luck"])
+    low, high = ablations.pair_differences("masking", "topic")[one, other]
+    assert (-high, -low) == pytest.approx(asked["topic"])
+    for some in ablations.same_recipe_intervals(GRIDS["masking"]).values():
+        assert len(some) == 6 * 3
+        assert min(high - low for low, high in some) > 1
         assert sum(not low < 0 < high for low, high in some) <= len(some) / 20
-        assert min(high - low for low, high in some) > 1, "in points"
-
-
-def test_the_papers_tables_agree_with_each_other_and_with_our_grids() -> None:
-    bert, base = ablations.TABLE_5["BERT"], ablations.TABLE_6[12, 768, 12]
-    assert (base["MNLI-m"], base["MRPC"]) == (bert["MNLI-m"], bert["MRPC"])
-    assert ablations.TABLE_8["80/10/10"]["MNLI"] == pytest.approx(bert["MNLI-m"], abs=0.21)
-    for grid in ("masking", "masking-frozen"):
-        assert [variant.name for variant in GRIDS[grid].variants] == list(ablations.TABLE_8)
-
-
-# -- the same question, and recall
 
 
 def test_less_loss_turns_round_with_its_readers() -> None:
-    (row,) = committed(
-        "same_question_differences", one="both sides", other="left alone", told_by="all"
-    )
+    names = {"one": "both sides", "other": "left alone", "told_by": "all"}
+    (row,) = committed("same_question_differences", **names)
     low, high = float(row["less_loss_low"]), float(row["less_loss_high"])
-    kinds = {"all": "any blanks"}
-    assert direction.less_loss("both sides", "left alone", kinds) == {"any blanks": (low, high)}
-    assert direction.less_loss("left alone", "both sides", kinds) == {"any blanks": (-high, -low)}
-    with pytest.raises(KeyError):
-        direction.less_loss("both sides", "nobody", kinds)
-
-
-def test_every_run_is_a_dot(drawn: list[Figure]) -> None:
-    kinds = {"left": "told by the left", "all": "any blanks"}
-    direction.same_question_plot(kinds, "t", "what one sees")
-    for kind, axes in zip(kinds, drawn[0].axes, strict=True):
-        told = [
-            [float(row["loss"]) for row in committed("same_question", reader=reader, told_by=kind)]
-            for reader in direction.SAME_QUESTION
-        ]
-        assert points(axes) == [(x, place) for place, runs in enumerate(told) for x in runs]
-        assert words(axes) == [f"{mean(runs):.2f}" for runs in told]
-    assert rows_named(drawn[0].axes[0]) == list(direction.SAME_QUESTION)
+    assert direction.less_loss("both sides", "left alone", {"all": "any"}) == {"any": (low, high)}
+    assert direction.less_loss("left alone", "both sides", {"all": "any"}) == {"any": (-high, -low)}
 
 
 def test_recall_has_a_curve_for_each_reader_and_a_line_for_each_limit(drawn: list[Figure]) -> None:
-    layouts = ("list, blank, place", "list, place, blank")
-    direction.recall_plot({layout: layout for layout in layouts}, "t", "what one sees")
-    for layout, axes in zip(layouts, drawn[0].axes, strict=True):
-        lines = {line.get_label(): line for line in axes.lines if line.get_linestyle() == "-"}
-        assert list(lines) == list(READERS)
-        limits, ends = set(), []
-        for reader, line in lines.items():
-            of = [
-                committed("recall", layout=layout, reader=reader, length=str(n))
-                for n in range(1, 9)
-            ]
-            losses = [[float(row["loss"]) for row in rows] for rows in of]
-            assert line.get_ydata() == pytest.approx([mean(some) for some in losses])
-            limits.add(tuple(float(rows[0]["limit"]) for rows in of))
-            ends.append([(min(some), max(some)) for some in losses])
-        dashed = [tuple(line.get_ydata()) for line in axes.lines if line.get_linestyle() == "--"]
-        assert sorted(dashed) == sorted(limits)
-        strokes = [c.get_segments() for c in axes.collections if isinstance(c, LineCollection)]
-        assert [[tuple(stroke[:, 1]) for stroke in some] for some in strokes] == ends
-
-
-# -- table 7
+    layout = "list, blank, place"
+    direction.recall_plot({layout: "a list"}, *SAID)
+    (axes,) = drawn[0].axes
+    lines = {line.get_label(): line for line in axes.lines if line.get_linestyle() == "-"}
+    assert list(lines) == list(READERS)
+    limits = set()
+    for reader, line in lines.items():
+        of = [committed("recall", layout=layout, reader=reader, length=str(n)) for n in range(1, 9)]
+        losses = [mean(float(row["loss"]) for row in rows) for rows in of]
+        assert line.get_ydata() == pytest.approx(losses)
+        limits.add(tuple(float(rows[0]["limit"]) for rows in of))
+    dashed = [tuple(line.get_ydata()) for line in axes.lines if line.get_linestyle() == "--"]
+    assert sorted(dashed) == sorted(limits)
 
 
 def test_features_stand_in_their_rows_beside_the_paper(drawn: list[Figure]) -> None:
-    assert list(features.ROWS) == [*FEATURES, "fine-tuned"]
-    found, names = features.feature_scores("entities"), list(features.ROWS)
-    rows = committed("finetuning_summary", task="entities", train_examples="all")
-    of = {
-        r["method"]: times100(r, "mean", "low", "high") for r in rows if r["model"] == "bert-L4H128"
-    }
+    names, paper = list(features.ROWS), features.PAPER
+    rows = committed("finetuning_summary", task="entities", train_examples="all", model=BERT)
+    of = {row["method"]: score_of(row) for row in rows}
     of["untrained fine-tuned"] = of.pop("untrained")
-    assert {name: list(score) for name, score in found.items()} == {
-        name: score for name, score in of.items() if name.removeprefix("untrained ") in names
-    }
-    assert list(features.feature_scores("entities", "minilm")) == ["fine-tuned"]
-    shown = {name: score for name, score in found.items() if name != "features:last"}
-    features.table_seven(shown, "t", "what one sees", {"a list": 73.9})
+    found = features.feature_scores("entities")
+    assert found == {k: v for k, v in of.items() if k.removeprefix("untrained ") in names}
+    del found["features:last"]
+    features.table_seven(found, *SAID, {"a list": 73.9})
     left, right = drawn[0].axes
-    assert rows_named(left) == list(features.ROWS.values())
-    paper = features.PAPER
     assert points(left) == [(paper[name], names.index(name)) for name in names if name in paper]
-    assert points(right) == [(shown[name][0], names.index(name)) for name in names if name in shown]
-    controls = {name: shown.get(f"untrained {name}") for name in names}
-    assert [x for x, _ in points(right, "s")] == [score[0] for score in controls.values() if score]
-    assert (words(left).count("not in the paper"), words(right).count("not run yet")) == (1, 1)
-    assert "a list" in words(right)
-    dashed = [
-        [line.get_xdata()[0] for line in a.lines if line.get_linestyle() == "--"]
-        for a in (left, right)
-    ]
-    assert dashed == [[], [73.9]]
-
-
-# -- heads
-
-
-def test_tables_of_heads_stand_by_layer_and_head() -> None:
-    for model, shape in (("bert-L4H128", (4, 2)), ("minilm", (6, 12))):
-        table = heads.by_head(model, PATTERNS[2])
-        assert table.shape == shape
-        for row in committed("heads", model=model, statistic=PATTERNS[2]):
-            value = float(table[int(row["layer"]) - 1, int(row["head"]) - 1])
-            assert value == pytest.approx(float(row["value"]))
-    assert {"bert-L4H128", "minilm"} & {*heads.models("lens")} == {"bert-L4H128"}
-    found = heads.relation("minilm", RELATIONS[1])
-    names = {key: row["statistic"] for key, row in found.items()}
-    assert names.pop("offset").startswith(f"{RELATIONS[1]}: offset ")
-    assert names == {
-        "head": f"{RELATIONS[1]}: best head",
-        "difference": f"{RELATIONS[1]}: head minus offset",
-    }
-    with pytest.raises(ValueError, match="head_study --model other"):
-        heads.results("other", "lens: loss")
+    assert points(right) == [(found[name][0], names.index(name)) for name in names if name in found]
+    controls = [found.get(f"untrained {name}") for name in names]
+    assert [x for x, _ in points(right, "s")] == [score[0] for score in controls if score]
+    said = [[text.get_text() for text in axes.texts] for axes in (left, right)]
+    assert (said[0].count("not in the paper"), said[1].count("not run yet")) == (1, 1)
 
 
 def test_a_map_shows_all_heads_of_a_small_model_and_the_busiest_of_a_large(
-    monkeypatch: pytest.MonkeyPatch, drawn: list[Figure]
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    maps: dict[int, torch.Tensor] = {}
-    monkeypatch.setattr(
-        heads, "heat_map", lambda axes, table, rows, columns: maps.__setitem__(len(rows), table)
-    )
-    for model in ("bert-L4H128", "minilm"):
-        heads.pattern_map(model, "t", "what one sees")
+    maps: dict[int, Any] = {}
+    monkeypatch.setattr(heads, "heat_map", lambda _, *given: maps.update({len(given[1]): given[0]}))
+    for model in (BERT, "minilm"):
+        heads.pattern_map(model, *SAID)
     for k, name in enumerate(PATTERNS):
-        assert torch.equal(maps[8][:, k], heads.by_head("bert-L4H128", name).flatten())
-        assert torch.equal(maps[6][:, k], heads.by_head("minilm", name).amax(dim=1))
-
-
-def test_heads_layers_and_relations_are_drawn_where_they_belong(drawn: list[Figure]) -> None:
-    heads.relation_plot(["bert-L4H128", "minilm"], "t", "what one sees")
-    for model, axes in zip(("bert-L4H128", "minilm"), drawn[0].axes, strict=True):
-        assert axes.get_title("left") == model
-        expected = []
-        for place, name in enumerate(RELATIONS):
-            rows = heads.relation(model, name)
-            expected += [
-                (100 * float(rows["offset"]["value"]), place + 0.14),
-                (100 * float(rows["head"]["value"]), place - 0.14),
-            ]
-        assert points(axes) == [pytest.approx(point) for point in expected]
-    assert rows_named(drawn[0].axes[0]) == list(RELATIONS)
-    heads.head_bars("bert-L4H128", "loss added without the head", "x", "t", "what one sees")
-    (axes,) = drawn[1].axes
-    rows = committed("heads", model="bert-L4H128", statistic="loss added without the head")
-    rows.sort(key=lambda row: -float(row["value"]))
-    assert points(axes) == [(float(row["value"]), place) for place, row in enumerate(rows)]
-    assert rows_named(axes)[0] == "layer {layer}, head {head}".format(**rows[0])
-    panels = {"h": [("lens: right", "r")]}
-    heads.layer_curves("bert-L4H128", panels, ["y"], "t", "what one sees", scale=100)
-    (axes,) = drawn[2].axes
-    rows = committed("heads", model="bert-L4H128", statistic="lens: right")
-    told = [(int(row["layer"]), 100 * float(row["value"])) for row in rows]
-    assert points(axes) == [pytest.approx(point) for point in told]
-    assert (axes.get_title("left"), axes.get_ylabel()) == ("h", "y")
+        small, large = (committed("heads", model=m, statistic=name) for m in (BERT, "minilm"))
+        assert maps[8][:, k].tolist() == pytest.approx([float(row["value"]) for row in small])
+        by_layer = [[float(r["value"]) for r in large if r["layer"] == str(n)] for n in range(1, 7)]
+        assert maps[6][:, k].tolist() == pytest.approx([max(some) for some in by_layer])
+    with pytest.raises(ValueError, match="head_study --model other"):
+        heads.results("other", "lens: loss")

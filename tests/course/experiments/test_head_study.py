@@ -23,7 +23,6 @@ from course.experiments.head_study import (
     relations,
     summarize,
 )
-from course.results.bootstrap import ratio_intervals
 from course.results.study import add_missing
 
 LINE = "The old ship of Dover was in a bay. The ship was found by John and the men of Hull."
@@ -107,13 +106,6 @@ def test_other_attention_is_measured_at_the_blank(
 
 
 # -- intervals and the file
-
-
-def test_intervals_are_those_of_a_mean() -> None:
-    values = torch.randn(400, 1, generator=torch.Generator().manual_seed(0))
-    ends = ratio_intervals(values, torch.ones(400, 1)).squeeze(1).tolist()
-    mean, error = float(values.mean()), float(values.std()) / 20
-    assert ends == pytest.approx([mean - 1.96 * error, mean + 1.96 * error], abs=0.02)
 
 
 def test_a_statistic_that_was_never_asked_is_left_out() -> None:

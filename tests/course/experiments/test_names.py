@@ -28,7 +28,6 @@ from course.experiments.names import (
 )
 from course.experiments.tag_placement import look_up
 from course.experiments.toy_readers import drawn
-from course.results.pictures import committed
 
 TEXT = '"Paris met Zanzibar\'s Émile in the 1990s. NASA said so."'  # two sentences, and quotes
 TITLES = {("new", "york", "city"), ("new", "york")}
@@ -195,11 +194,3 @@ def test_a_model_is_trained_on_training_articles_and_capitals_are_scored_on_othe
         assert values == [7] * 3, "seeds 6, 7 and 8: no other run has them"
     assert [split for split, _ in seen] == ["train", "train", "train", "dev"]
     assert all(text is of[split] for split, text in seen)
-
-
-def test_capitals_are_told_better_than_by_always_saying_none() -> None:
-    usual, *told = (
-        [float(row["value"]) for row in committed("names", measure=f"capitals, {measure}")]
-        for measure in ("always lower case", "visible", "hidden")
-    )
-    assert all(max(usual) < min(some) for some in told)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny_kinds import TOKENIZER, tiny
+from tiny_kinds import TOKENIZER
 
 from bertedu.files import read_csv
 from bertedu.finetuning.collation import NO_TARGET
@@ -17,7 +17,7 @@ from bertedu.finetuning.examples import Splits, Tagged, Task, TaskError
 from bertedu.finetuning.finetune import Setup
 from bertedu.finetuning.kinds import Answer
 from bertedu.finetuning.tagging import Tagging
-from bertedu.finetuning.training import History, Hyperparameters
+from bertedu.finetuning.training import History
 from course.experiments import tag_placement as study
 from course.experiments.tag_placement import (
     MET,
@@ -188,32 +188,3 @@ def test_estimates_follow_from_the_counts(made: Path) -> None:
     ):
         with pytest.raises(TaskError, match=message):
             estimate(path, "m", method, part, train_examples="3")
-
-
-def test_a_real_run_trains_and_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "bertedu.finetuning.finetune.load_encoder",
-        lambda *_: (tiny(Tagging(TAGS)).encoder, TOKENIZER),
-    )
-    monkeypatch.setattr(study, "RECIPE", Hyperparameters(1e-2, 2, 8, patience=8))
-    histories: list[History] = []
-    real = study.run_once
-
-    def recorded(*given: Any, **more: Any) -> Any:
-        run = real(*given, **more)
-        histories.append(run.history)
-        return run
-
-    monkeypatch.setattr(study, "run_once", recorded)
-    setups: list[tuple[Setup, Pieces]] = [(Setup("m", train_examples=2), p) for p in PIECES]
-    memory: Splits = {**SPLITS, "dev": TRAIN, "test": TRAIN}
-    run_study(TASK, memory, tmp_path / "tagging.csv", setups, [0])
-    for history in histories:
-        assert len(history.losses) == 8  # two examples are one batch
-        assert history.losses[-1] < history.losses[0] - 0.1
-    rows = [row for row in read_csv(tmp_path / "tagging.csv") if row["model"] == "m"]
-    assert {row["pieces"] for row in rows} == set(PIECES)
-    for row in rows:
-        assert row["test"] == row["dev"]  # they are the same examples here
-        words = " ".join(row[f"{met} {kind}"] for met in MET for kind in ("PLACE", "LIFE")).split()
-        assert sum(int(word.split("/")[2]) for word in words) == 4

@@ -15,7 +15,6 @@ from bertedu.text.fast_tokenizer import load_tokenizer
 from course.experiments import writing
 from course.experiments.tasks import TOPICS
 from course.experiments.writing import score_endings, score_texts
-from course.results.pictures import committed
 
 
 def one_way() -> BertForPreTraining:
@@ -97,7 +96,3 @@ def test_more_is_against_shared_words_or_no_examples(
         accuracy = 1 - sum(hits[row["way"]]) / 4
         less = accuracy if task == "topic" else 3 / 4
         assert (row["questions"], row["accuracy"], row["more"]) == (4, accuracy, accuracy - less)
-
-
-def test_the_language_itself_writes_only_sentences() -> None:
-    assert {row["sentences"] for row in committed("writing", writer=writing.TRUE)} == {"1.0"}
