@@ -13,7 +13,6 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
-import torch
 from tqdm.auto import tqdm
 
 from bertedu.files import Row, write_csv
@@ -245,10 +244,8 @@ def _task(name: str) -> tuple[Task, Splits]:
     return load_task(name)
 
 
-def run_cell(cell: Cell, folder: Path, threads: int | None = None) -> Row:
+def run_cell(cell: Cell, folder: Path) -> Row:
     """Make one run and write it down."""
-    if threads:
-        torch.set_num_threads(threads)
     task, splits = _task(cell.task)
     record = RunRecord(folder, NAME)
     known = record.find(task, cell.setup, cell.recipe, "score")
@@ -271,7 +268,7 @@ def ablate(
 ) -> None:
     """Run what is missing of a grid.
 
-    ``jobs`` processes share the runs, one thread each if they are several. Of the grid, only
+    ``jobs`` processes share the runs. Of the grid, only
     ``tasks`` and the first ``seeds`` fine-tuning seeds are run, with baselines beside every task.
 
     Raises CheckpointError, before anything is run, if a checkpoint that is needed is missing or
@@ -315,7 +312,7 @@ def _run_all(cells: Sequence[Cell], folder: Path, jobs: int) -> Iterator[tuple[C
         return
     # not forked: a fork of a process that has used torch's threads may hang
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        futures = {pool.submit(run_cell, cell, folder, 1): cell for cell in cells}
+        futures = {pool.submit(run_cell, cell, folder): cell for cell in cells}
         try:
             for future in as_completed(futures):
                 yield futures[future], future.result()

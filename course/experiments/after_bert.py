@@ -4,25 +4,18 @@
 """
 
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import isclose
 from pathlib import Path
 from statistics import mean
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from bertedu.files import Row, read_csv, write_csv
+from bertedu.files import Row, read_csv
 from bertedu.text.sources import shipped
 from course.results.bootstrap import Verdict, seed_interval, verdict_of
-from course.results.origin import origin
 from course.results.verdicts import CEILING, VerdictTable
-
-Runs = Iterable[
-    tuple[Row, Callable[[], Iterable[Row]]]
-]  # what names a run, and what makes its rows
 
 
 @dataclass(frozen=True)
@@ -126,21 +119,3 @@ def findings_table(found: Sequence[Finding]) -> VerdictTable:
         },
         digits=2,
     )
-
-
-def study(record: Path, runs: Runs) -> None:
-    """Offer a study as a command that adds to a CSV file the runs that it lacks."""
-
-    def add(out: Annotated[Path, typer.Option(help="CSV file to add to.")] = record) -> None:
-        add_missing(out, runs)
-
-    typer.run(add)
-
-
-def add_missing(path: Path, runs: Runs) -> None:
-    """Make the rows of each run that a CSV file lacks, and write it after each."""
-    made, rows = origin(), read_csv(path)  # before it runs: the code may be edited meanwhile
-    for names, run in runs:
-        if not any(all(old.get(k) == str(v) for k, v in names.items()) for old in rows):
-            rows += [names | new | made for new in run()]
-            write_csv(path, rows)

@@ -28,11 +28,19 @@ from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.texts import load_splits
 from bertedu.text.fast_tokenizer import load_vocabulary
-from bertedu.text.tokenization import CLS_ID, MASK_ID, SEP_ID
 from course.experiments.counting import UnigramModel
-from course.experiments.same_question import BOTH, LEFT, LONGEST, PAIR, RIGHT, RUNS, SEEDS
-from course.results.bootstrap import Floats, Ints, draw_texts, interval_over_runs, run_spread
-from course.results.columns import with_interval
+from course.experiments.same_question import (
+    BOTH,
+    LEFT,
+    LONGEST,
+    PAIR,
+    RIGHT,
+    RUNS,
+    SEEDS,
+    hide,
+    mean_columns,
+)
+from course.results.bootstrap import Floats, Ints, draw_texts, run_spread
 from course.results.origin import origin
 
 PER_WORD = 150  # places of each word
@@ -99,13 +107,8 @@ def find_places(
 def odds_at(model: BertForPreTraining, found: Places, words: tuple[int, int]) -> Floats:
     """Return how much likelier the second word is than the first at each place: log odds (n,)."""
     odds = np.zeros(len(found.sentences))
-    lengths = np.array([len(sentence) for sentence in found.sentences])
-    for length in np.unique(lengths):
-        group = np.nonzero(lengths == length)[0]
-        ids = torch.tensor([[CLS_ID, *found.sentences[i], SEP_ID] for i in group])
-        blank = torch.zeros_like(ids, dtype=torch.bool)
-        blank[range(len(group)), found.places[group] + 1] = True
-        scores = model(ids.masked_fill(blank, MASK_ID), selected=blank)[0]  # (n, V)
+    for group, ids, blank, _ in hide(found.sentences, found.places):
+        scores = model(ids, selected=blank)[0]  # (n, V)
         odds[group] = (scores[:, words[1]] - scores[:, words[0]]).double().numpy()
     return odds
 
@@ -208,11 +211,9 @@ def difference_rows(rows: Sequence[Row], pairs: Mapping[str, str] = TELLS) -> li
                 continue
             mine, theirs = answers.right[one], answers.right[other]
             gap = 100 * (mine.mean(axis=0) - theirs.mean(axis=0))
-            drawn = [float(gap[texts].mean()) for texts in draws]
-            luck = (100 * spread[0], spread[1])
-            ends = interval_over_runs(float(gap.mean()), drawn, (len(mine), len(theirs)), luck)
             row: Row = {"pair": pair, "tells": tells, "one": one, "other": other}
-            compared.append(row | with_interval("points", float(gap.mean()), ends))
+            runs_of, luck = (len(mine), len(theirs)), (100 * spread[0], spread[1])
+            compared.append(row | mean_columns("points", gap, draws, runs_of, luck))
     return compared
 
 
@@ -220,7 +221,6 @@ def main(
     out: Annotated[Path, typer.Option(help="Folder of results.")] = Path("data/results"),
 ) -> None:
     """Ask every reader at every place; a minute for each reader."""
-    torch.set_num_threads(1)
     splits = load_splits(say=lambda _: None)
     prior = UnigramModel(splits["train"], len(load_vocabulary())).log_share
     rows = ask(out / "grammar_odds.csv", [*splits["dev"], *splits["test"]], prior)

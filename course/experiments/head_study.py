@@ -9,7 +9,8 @@ whole documents: how far other texts might differ, not other training runs.
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,16 +34,15 @@ from bertedu.analysis.attention_heads import (
     total_variation,
     word_shares,
 )
-from bertedu.files import Row, read_csv, write_csv
+from bertedu.files import Row
 from bertedu.model.bert import Bert, BertForPreTraining
-from bertedu.model.device import default_device
 from bertedu.model.loading import load_named
 from bertedu.pretraining.batches import Batch, fixed_batches
 from bertedu.pretraining.evaluation import sum_by_pair
 from bertedu.pretraining.next_sentence import encode_documents
 from bertedu.text.corpus import Document, load_documents
 from course.results.bootstrap import ratio_intervals
-from course.results.origin import origin
+from course.results.study import Run, add_missing
 
 MODELS = ("bert-L4H128", "ltr-L4H128", "minilm")
 TEXTS, BLANKS = 200, 64
@@ -227,23 +227,21 @@ def study(
     return parts
 
 
-def run(names: Sequence[str], out: Path) -> None:
-    """Measure what is not in the file yet, part by part, and write each part as it is done."""
+def runs_of(names: Sequence[str]) -> Iterator[Run]:
+    """Yield the parts of the study of each model: what names a part, and what measures it."""
     documents = [d for d in load_documents("encyclopedia") if d.split == "dev"]
     for name in names:
-        short = Path(name).name
-        done = {row["part"] for row in read_csv(out) if row["model"] == short}
         model, tokenizer = load_named(name)
         for part, measured in study(model.eval(), tokenizer, documents).items():
-            if part in done:
-                continue
-            begin = time.perf_counter()
-            values = measured()
-            seconds = round(time.perf_counter() - begin, 1)
-            about = {"seed": 0, "seconds": seconds} | origin(default_device())
-            rows = [{"model": short, "part": part} | row | about for row in summarize(values)]
-            write_csv(out, [*read_csv(out), *rows])
-            print(f"{short}: {part}, {len(rows)} rows, {seconds:.0f} s")
+            yield {"model": Path(name).name, "part": part}, partial(timed, measured)
+
+
+def timed(measured: Callable[[], list[Measured]]) -> list[Row]:
+    """Measure a part, and say how long it took."""
+    begin = time.perf_counter()
+    values = measured()
+    seconds = round(time.perf_counter() - begin, 1)
+    return [row | {"seed": 0, "seconds": seconds} for row in summarize(values)]
 
 
 def summarize(measured: Sequence[Measured]) -> list[Row]:
@@ -269,8 +267,7 @@ def main(
     out: Annotated[Path, typer.Option(help="CSV file to add to.")] = Path("data/results/heads.csv"),
 ) -> None:
     """Run the study; about two minutes a model on one quiet core."""
-    torch.set_num_threads(1)
-    run(model or MODELS, out)
+    add_missing(out, runs_of(model or MODELS))
 
 
 if __name__ == "__main__":

@@ -22,9 +22,10 @@ from bertedu.model.variants.bigbird import bigbird
 from bertedu.model.variants.rotary import modern_bert
 from bertedu.pretraining.masking import mask_tokens
 from bertedu.text.tokenization import CLS_ID, MASK_ID, PAD_ID
-from course.experiments.after_bert import study
+from course.experiments.fitting import train
 from course.experiments.toy import MASK_RATE, held_out_questions, toy_losses
-from course.experiments.toy_readers import FIRST, LANGUAGE, text, train
+from course.experiments.toy_readers import FIRST, LANGUAGE, text
+from course.results.study import Run, study
 
 NAMES, WORDS, BACK, WINDOW, LAYERS = 8, 16, 3, 2, 2
 LENGTH, TIMES = 32, (1, 2, 4)  # tokens of a text to train on, and how many times that is scored
@@ -147,12 +148,11 @@ def run(experiment: str, arm: str, seed: int) -> Iterator[Row]:
         yield {"measure": measure, "value": round(value, 4)} | work
 
 
+PLAN: list[Run] = [
+    ({"experiment": name, "arm": arm, "seed": seed}, partial(run, name, arm, seed))
+    for seed, name in product(range(3), ARMS)
+    for arm in ARMS[name]
+]
+
 if __name__ == "__main__":
-    study(
-        Path("data/results/machines.csv"),
-        (
-            ({"experiment": name, "arm": arm, "seed": seed}, partial(run, name, arm, seed))
-            for seed, name in product(range(3), ARMS)
-            for arm in ARMS[name]
-        ),
-    )
+    study(Path("data/results/machines.csv"), PLAN)

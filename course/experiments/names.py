@@ -34,10 +34,11 @@ from bertedu.pretraining.word_loss import word_loss
 from bertedu.text.corpus import Document, by_split, load_documents
 from bertedu.text.fast_tokenizer import load_tokenizer
 from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID
-from course.experiments.after_bert import study
+from course.experiments.fitting import train
 from course.experiments.tag_placement import FEW, RECIPE, count_by_group
 from course.experiments.tasks import load_task
-from course.experiments.toy_readers import RATE, drawn, train
+from course.experiments.toy_readers import RATE, drawn
+from course.results.study import Run, study
 
 MODEL, STEPS, PEAK, LENGTH, TUNINGS = "bert-L2H128", 1200, 5e-4, 64, 3
 ARMS = ("not trained further", "single words", "whole titles", "+ capitals")
@@ -158,6 +159,9 @@ def run(arm: str, seed: int) -> Iterator[Row]:
     yield from ({"measure": name, "value": round(value, 5)} for name, value in values.items())
 
 
+PLAN: list[Run] = [
+    ({"arm": arm, "seed": seed}, partial(run, arm, seed)) for seed, arm in product(range(3), ARMS)
+]
+
 if __name__ == "__main__":
-    plan = [({"arm": a, "seed": s}, partial(run, a, s)) for s, a in product(range(3), ARMS)]
-    study(Path("data/results/names.csv"), plan)
+    study(Path("data/results/names.csv"), PLAN)

@@ -23,9 +23,10 @@ from bertedu.model.variants.electra import DETECTOR_WEIGHT, Electra
 from bertedu.model.variants.xlnet import XLNet
 from bertedu.text.tokenization import MASK_ID, PAD_ID
 from course.experiments import toy_readers as toy
-from course.experiments.after_bert import study
-from course.experiments.toy_blanks import mutual_information, pair_posterior
-from course.experiments.toy_readers import CONFIG, RATE, TASKS, excess, few, row, text, train
+from course.experiments.fitting import fit, train
+from course.experiments.toy_language import mutual_information, pair_posterior
+from course.experiments.toy_readers import CONFIG, RATE, TASKS, excess, few, row, text
+from course.results.study import Run, study
 
 MANY = 10 * toy.FEW
 PASSED, NO_HEAD = toy.weights(CONFIG, RATE), toy.weights(CONFIG, 0)  # weights a token goes through
@@ -135,7 +136,7 @@ def electra(seed: int) -> Iterator[Row]:
     for rate, masking in ((15, toy.half_as_many), (30, toy.singles)):
         model, passed = toy.new_mlm(seed), toy.weights(CONFIG, rate / 100)
         steps = round(400 * both / passed)
-        for step in toy.fit(model, toy.mlm(model, masking, ids), seed, steps):
+        for step in fit(model, toy.mlm(model, masking, ids), seed, steps):
             if step in (round(steps / 2), steps):
                 value = few(model.bert, seed, "topic")
                 yield row(f"MLM at {rate} %", "topic from few", value, step, passed)
@@ -149,7 +150,7 @@ def electra(seed: int) -> Iterator[Row]:
             guess, found = pair(batch, masked, masked == MASK_ID, dice, real, everywhere)
             return guess + DETECTOR_WEIGHT * found  # type: ignore[no-any-return]
 
-        for step in toy.fit(pair, loss, seed, 400):
+        for step in fit(pair, loss, seed, 400):
             if step in (200, 400):
                 value = few(pair.detector, seed, "topic")
                 yield row(f"ELECTRA, {where}", "topic from few", value, step, both)
@@ -188,13 +189,11 @@ def seconds(model: BertForPreTraining) -> float:
         return min(repeat(lambda: model.bert(ids, padding_mask=ids != PAD_ID), number=1, repeat=10))
 
 
-STUDIES = (roberta, ernie, mtdnn, distilbert, xlnet, electra)
+IDEAS = (roberta, ernie, mtdnn, distilbert, xlnet, electra)
+PLAN: list[Run] = [
+    ({"idea": idea.__name__, "seed": seed}, partial(idea, seed))
+    for seed, idea in product(range(3), IDEAS)
+]
 
 if __name__ == "__main__":
-    study(
-        Path("data/results/objectives.csv"),
-        (
-            ({"idea": idea.__name__, "seed": seed}, partial(idea, seed))
-            for seed, idea in product(range(3), STUDIES)
-        ),
-    )
+    study(Path("data/results/objectives.csv"), PLAN)

@@ -58,17 +58,8 @@ def report(checkpoints: Sequence[Path], lengths: Sequence[int] = LENGTHS) -> lis
     Raises CheckpointError if a checkpoint cannot be loaded or does not say how it was trained;
     ValueError if vocabularies differ, or a length has no positions.
     """
-    systems = [load_with_record(folder) for folder in checkpoints]
+    systems = load_systems(checkpoints, max(lengths))
     size = systems[0].model.config.vocab_size
-    if any(system.model.config.vocab_size != size for system in systems):
-        raise ValueError("these checkpoints have vocabularies of different sizes")
-    for system in systems:
-        room = system.model.config.max_position_embeddings
-        if max(lengths) > room and not isinstance(system.model, ElmoForPreTraining):
-            raise ValueError(
-                f"{system.name} has positions for {room} tokens: it cannot be scored at "
-                f"{max(lengths)}, choose --length up to {room}"
-            )
     splits = load_splits()
     unigram = UnigramModel(splits["train"], size)
     neighbors = NeighborModel(splits["train"], size)
@@ -110,6 +101,21 @@ def report(checkpoints: Sequence[Path], lengths: Sequence[int] = LENGTHS) -> lis
         }
         rows += [{"system": name} | common | row | about for name, row in scores]
     return rows
+
+
+def load_systems(checkpoints: Sequence[Path], longest: int) -> list[Pretrained]:
+    """Load checkpoints, and see to it that all can be scored on the same texts: see `report`."""
+    systems = [load_with_record(folder) for folder in checkpoints]
+    if len({system.model.config.vocab_size for system in systems}) > 1:
+        raise ValueError("these checkpoints have vocabularies of different sizes")
+    for system in systems:
+        room = system.model.config.max_position_embeddings
+        if longest > room and not isinstance(system.model, ElmoForPreTraining):
+            raise ValueError(
+                f"{system.name} has positions for {room} tokens: it cannot be scored at "
+                f"{longest}, choose --length up to {room}"
+            )
+    return systems
 
 
 def score_counts(model: UnigramModel, batches: Mapping[Direction, Sequence[Batch]]) -> Tensor:

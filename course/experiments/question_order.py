@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-import torch
 import typer
 
 from bertedu.files import Row
@@ -116,7 +115,6 @@ def main(
     out: Annotated[Path, typer.Option(help="Folder of results.")] = Path("data/results"),
 ) -> None:
     """Run the study; some twenty minutes on one core."""
-    torch.set_num_threads(1)
     run_study(out, READERS, questions_that_fit())
 
 

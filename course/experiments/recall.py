@@ -8,27 +8,24 @@ step, so nothing can be learned by heart. ``python -m course.experiments.recall`
 """
 
 import math
+from collections.abc import Iterator
+from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Annotated
 
 import torch
-import typer
 from torch import Tensor, nn
 from torch.nn import functional as F
-from tqdm.auto import tqdm
 
-from bertedu.files import Row, read_csv, write_csv
+from bertedu.files import Row
 from bertedu.finetuning.encoders import with_bilstm
 from bertedu.model.bert import Bert
 from bertedu.model.config import BertConfig, Direction
 from bertedu.model.features import BertFeatures, Encoder, PairFeatures
-from bertedu.pretraining.loop import make_optimizer
-from bertedu.pretraining.recipe import scheduled_rate
 from bertedu.text.tokenization import CLS_ID, MASK_ID, SEP_ID, SPECIAL_TOKENS
-from course.results.origin import origin
+from course.experiments.fitting import train
+from course.results.study import Run, study
 
-RECORD = Path("data/results/recall.csv")
 WORDS, LONGEST = 16, 8  # words that a list is drawn from, and the longest list
 FIRST_WORD = len(SPECIAL_TOKENS)
 FIRST_PLACE = FIRST_WORD + WORDS  # ids of "first", "second", …
@@ -126,23 +123,16 @@ def _small_bert(direction: Direction) -> Bert:
     )
 
 
-def train_recall(
-    reader: str, layout: str, seed: int = 0, steps: int = STEPS, progress: bool = True
-) -> RecallReader:
+def train_recall(reader: str, layout: str, seed: int = 0, steps: int = STEPS) -> RecallReader:
     """Train a reader on fresh texts; each step has lists of one length, from 1 to `LONGEST`."""
     model = RecallReader(reader, seed)
-    optimizer = make_optimizer(model, weight_decay=0.01)
-    generator = torch.Generator().manual_seed(seed)
-    for step in tqdm(range(steps), desc=f"{reader}, {layout}", disable=not progress):
-        length = int(torch.randint(1, LONGEST + 1, (), generator=generator))
-        ids, answers = recall_texts(layout, length, BATCH, generator)
-        for group in optimizer.param_groups:
-            group["lr"] = scheduled_rate(step, steps, LEARNING_RATE, warmup_share=0.1)
-        loss = F.cross_entropy(model(ids), answers)
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+
+    def loss(dice: torch.Generator) -> Tensor:
+        length = int(torch.randint(1, LONGEST + 1, (), generator=dice))
+        ids, answers = recall_texts(layout, length, BATCH, dice)
+        return F.cross_entropy(model(ids), answers)
+
+    train(model, loss, seed, steps, LEARNING_RATE, f"{reader}, {layout}")
     return model.eval()
 
 
@@ -161,26 +151,19 @@ def lengths_of(layout: str) -> range:
     return range(1, 2) if layout == XOR else range(1, LONGEST + 1)
 
 
-def main(
-    out: Annotated[Path, typer.Option(help="CSV file to add to.")] = RECORD,
-    seeds: Annotated[int, typer.Option(help="How many runs of each.", min=1)] = 5,
-) -> None:
-    """Run the study; some 20 minutes on one quiet core."""
-    torch.set_num_threads(1)
-    made = origin()  # before it runs: the code may be edited meanwhile
-    rows = read_csv(out)
-    done = {(row["layout"], row["reader"], row["seed"]) for row in rows}
-    for layout, reader, seed in product(LAYOUTS, READERS, range(seeds)):
-        if (layout, reader, str(seed)) in done:
-            continue
-        model = train_recall(reader, layout, seed)
-        for length in lengths_of(layout):
-            loss, accuracy = score_recall(model, layout, length)
-            row: Row = {"layout": layout, "reader": reader, "seed": seed, "length": length}
-            row |= {"loss": round(loss, 4), "accuracy": round(accuracy, 4)}
-            rows.append(row | {"limit": round(recall_limit(layout, reader, length), 4)} | made)
-        write_csv(out, rows)
+def run(layout: str, reader: str, seed: int) -> Iterator[Row]:
+    """Train one reader, and score it; a row for each length of the list."""
+    model = train_recall(reader, layout, seed)
+    for length in lengths_of(layout):
+        loss, accuracy = score_recall(model, layout, length)
+        row: Row = {"length": length, "loss": round(loss, 4), "accuracy": round(accuracy, 4)}
+        yield row | {"limit": round(recall_limit(layout, reader, length), 4)}
 
+
+PLAN: list[Run] = [
+    ({"layout": layout, "reader": reader, "seed": seed}, partial(run, layout, reader, seed))
+    for layout, reader, seed in product(LAYOUTS, READERS, range(5))
+]
 
 if __name__ == "__main__":
-    typer.run(main)
+    study(Path("data/results/recall.csv"), PLAN)

@@ -27,15 +27,16 @@ from bertedu.model.evaluating import evaluating
 from bertedu.model.variants.seq2seq import Recurrent, Transformer, translate
 from bertedu.model.variants.transformer_xl import TransformerXL
 from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID
-from course.experiments.after_bert import Runs, study
-from course.experiments.toy_readers import FIRST, train
+from course.experiments.fitting import train
+from course.experiments.toy_readers import FIRST
+from course.results.study import Run, study
 
 WORDS, LONGEST = 16, 12  # of a language, and of a text
 PAIRS, KEYS, TRAINED = 8, 8, 4  # of a segment; as many values; segments in training, at most
 SEGMENT = 2 * PAIRS
 BATCH, HELD_OUT = 64, 1000
 TRANSLATORS = ("Transformer", "GRUs")
-MEMORIES = {0: (0,), SEGMENT: (SEGMENT, 3 * SEGMENT)}  # in training: at the test
+MEMORIES = {"memory 0": (0,), "memory 16": (SEGMENT, 3 * SEGMENT)}  # in training, at the test too
 ASKED = (1, 2 * TRAINED - 1)  # segments from 0: all before is in memory; longer than in training
 
 
@@ -154,7 +155,7 @@ def steps_in_a_row(result: Tensor) -> int:
     return count
 
 
-def compare_steps(length: int, repeats: int = 5) -> Row:
+def compare_steps(length: int, repeats: int = 5) -> list[Row]:
     """Read 16 texts of a length, there and back, with either reader, turn by turn, on one core."""
     source = torch.full((16, length), FIRST)
     whole = Transformer(BertConfig(FIRST + 2 * WORDS, 64, 2, 4, 256, length, 2, 0.0))
@@ -168,7 +169,7 @@ def compare_steps(length: int, repeats: int = 5) -> Row:
         seconds[name].append(time.process_time() - begun)
         row[f"steps_{name}"] = steps_in_a_row(read)
     slower = median(seconds["GRUs"][1:]) / median(seconds["Transformer"][1:])  # the first warms up
-    return row | {"time_ratio": round(slower, 3)}
+    return [row | {"time_ratio": round(slower, 3)}]
 
 
 def _translation(name: str, seed: int) -> Iterator[Row]:
@@ -182,10 +183,10 @@ def _translation(name: str, seed: int) -> Iterator[Row]:
         yield row | spent
 
 
-def _memory(memory: int, seed: int) -> Iterator[Row]:
-    model, spent = train_reader(memory, seed)
+def _memory(name: str, seed: int) -> Iterator[Row]:
+    model, spent = train_reader(MEMORIES[name][0], seed)
     ids = draw_pairs(HELD_OUT, 2 * TRAINED, torch.Generator().manual_seed(10_000))
-    for model.memory_size in MEMORIES[memory]:
+    for model.memory_size in MEMORIES[name]:
         with evaluating(model):
             means = value_losses(model, ids).mean(0).view(-1, PAIRS)
         for segment, pair in product(ASKED, range(PAIRS)):
@@ -195,19 +196,19 @@ def _memory(memory: int, seed: int) -> Iterator[Row]:
             yield row | spent
 
 
-def all_runs() -> Runs:
-    """List the runs: what names each, and what makes its rows."""
-    for length in (8, 16, 32, 64, 128, 256):
-        names: Row = {"experiment": "steps", "length": length}
-        yield names, lambda length=length: [compare_steps(length)]  # type: ignore[misc]
-    for seed in range(3):
-        for name in TRANSLATORS:
-            names = {"experiment": "translation", "model": name, "seed": seed}
-            yield names, partial(_translation, name, seed)
-        for memory in MEMORIES:
-            names = {"experiment": "memory", "model": f"memory {memory}", "seed": seed}
-            yield names, partial(_memory, memory, seed)
-
+PLAN: list[Run] = [
+    ({"experiment": "steps", "length": length}, partial(compare_steps, length))
+    for length in (8, 16, 32, 64, 128, 256)
+]
+PLAN += [
+    ({"experiment": name, "model": model, "seed": seed}, partial(run, model, seed))
+    for seed in range(3)
+    for name, run, models in (
+        ("translation", _translation, TRANSLATORS),
+        ("memory", _memory, MEMORIES),
+    )
+    for model in models
+]
 
 if __name__ == "__main__":
-    study(Path("data/results/recurrence.csv"), all_runs())
+    study(Path("data/results/recurrence.csv"), PLAN)

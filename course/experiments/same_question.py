@@ -8,7 +8,7 @@ tells them, which is counted in the training text and asked of no model.
 the one of notebook 14: what four times the reading adds for both sides, and for the left alone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -153,6 +153,23 @@ def join(left: Tensor, right: Tensor, prior: Tensor) -> Tensor:
     return (left + right - prior).log_softmax(-1)
 
 
+def hide(
+    sentences: list[Sequence[int]], places: Ints
+) -> Iterator[tuple[Ints, Tensor, Tensor, Tensor]]:
+    """Hide the word at the place of each sentence, sentences of one length at a time.
+
+    Yields the numbers of those sentences (n,), their ids with the blank (n, S), where it is, and
+    the words that stood there (n,).
+    """
+    lengths = np.array([len(sentence) for sentence in sentences])
+    for length in tqdm(np.unique(lengths), desc="blanks", leave=False):
+        group = np.nonzero(lengths == length)[0]
+        ids = torch.tensor([[CLS_ID, *sentences[i], SEP_ID] for i in group])
+        blank = torch.zeros_like(ids, dtype=torch.bool)
+        blank[range(len(group)), places[group] + 1] = True
+        yield group, ids.masked_fill(blank, MASK_ID), blank, ids[blank]
+
+
 @torch.inference_mode()
 def answer_blanks(
     models: Sequence[BertForPreTraining], blanks: Blanks, prior: Tensor
@@ -162,15 +179,8 @@ def answer_blanks(
     One model answers for itself, two are joined.
     """
     loss, right = np.zeros(len(blanks.sentences)), np.zeros(len(blanks.sentences))
-    lengths = np.array([len(sentence) for sentence in blanks.sentences])
-    for length in tqdm(np.unique(lengths), desc="blanks"):
-        group = np.nonzero(lengths == length)[0]
-        ids = torch.tensor([[CLS_ID, *blanks.sentences[i], SEP_ID] for i in group])
-        blank = torch.zeros_like(ids, dtype=torch.bool)
-        blank[range(len(group)), blanks.places[group] + 1] = True
-        answers = ids[blank]
-        asked = ids.masked_fill(blank, MASK_ID)
-        said = [model(asked, selected=blank)[0] for model in models]  # (n, V) each
+    for group, ids, blank, answers in hide(blanks.sentences, blanks.places):
+        said = [model(ids, selected=blank)[0] for model in models]  # (n, V) each
         scores = said[0] if len(said) == 1 else join(said[0], said[1], prior)
         scores[:, : len(SPECIAL_TOKENS)] = -torch.inf
         log_chances = scores.log_softmax(-1)
@@ -304,7 +314,6 @@ def main(
     longer: Annotated[bool, typer.Option("--longer", help="Four times the reading.")] = False,
 ) -> None:
     """Score all runs on the same held-out blanks; some minutes on one quiet core."""
-    torch.set_num_threads(1)
     shorter = read_csv(out / "same_question.csv")
     if longer and not shorter:
         raise typer.BadParameter(f"{out} has no same_question.csv: run it without --longer first")

@@ -20,13 +20,12 @@ from torch.nn import functional as F
 from bertedu.files import Row
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.loading import load_named
-from bertedu.pretraining.batches import pack_pairs
 from bertedu.pretraining.next_sentence import Pair
 from bertedu.text.corpus import DEFAULT_CORPORA, load_documents
 from bertedu.text.fast_tokenizer import load_tokenizer
-from course.experiments.after_bert import study
-from course.experiments.toy_readers import train
-from course.experiments.wrong_pairs import LENGTH, chance_of_next, score_kinds, spoil_pairs
+from course.experiments.fitting import train
+from course.experiments.wrong_pairs import ask, chance_of_next, score_kinds, spoil_pairs
+from course.results.study import Run, study
 
 START = "bert-L2H128"
 QUESTIONS = {"NSP": "other document", "SOP": "swapped"}  # what the wrong pairs are
@@ -50,13 +49,7 @@ def draw_pairs(
 
 def pair_loss(model: BertForPreTraining, pairs: Sequence[Pair]) -> Tensor:
     """Mean nats of saying which pairs are real."""
-    packed = pack_pairs(pairs, LENGTH)
-    width = packed.sizes.max()
-    ids, segments = (
-        torch.from_numpy(table[:, :width]).long() for table in (packed.ids, packed.segments)
-    )
-    scores = model.nsp(model.bert(ids, segments, ids != 0).pooled)
-    return F.cross_entropy(scores, torch.from_numpy(packed.labels))
+    return F.cross_entropy(*ask(model, pairs))
 
 
 def run(question: str, seed: int) -> Iterator[Row]:
@@ -74,11 +67,10 @@ def run(question: str, seed: int) -> Iterator[Row]:
     yield from score_kinds(question, chances, document, None)[1:]
 
 
+PLAN: list[Run] = [
+    ({"judge": question, "seed": seed}, partial(run, question, seed))
+    for question, seed in [(START, 0), *product(QUESTIONS, range(3))]
+]
+
 if __name__ == "__main__":
-    study(
-        Path("data/results/sentence_order.csv"),
-        (
-            ({"judge": question, "seed": seed}, partial(run, question, seed))
-            for question, seed in [(START, 0), *product(QUESTIONS, range(3))]
-        ),
-    )
+    study(Path("data/results/sentence_order.csv"), PLAN)

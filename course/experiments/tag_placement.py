@@ -229,7 +229,6 @@ def main(
     seeds: Annotated[int, typer.Option(help="How many runs of each.", min=1)] = 3,
 ) -> None:
     """Run the study; some 15 minutes on one quiet core."""
-    torch.set_num_threads(1)
     run_study(*load_task("entities"), out, SETUPS, range(seeds))
 
 

@@ -5,6 +5,7 @@ right of it, or on both sides; the mean of -log of that chance is the *limit* of
 side. Whoever comes below it in the long run has seen something that it should not see.
 """
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,22 +15,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
-from tqdm.auto import tqdm
 
 from bertedu.files import Row
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import DIRECTIONS, BertConfig, Direction
 from bertedu.model.evaluating import evaluating
 from bertedu.pretraining.batches import Batch
-from bertedu.pretraining.loop import make_optimizer
 from bertedu.pretraining.masking import mask_tokens
 from bertedu.pretraining.next_word import next_words
 from bertedu.pretraining.objective import pretraining_loss
-from bertedu.pretraining.recipe import Recipe
 from bertedu.text.tokenization import CLS_ID, MASK_ID, PAD_ID, SEP_ID, SPECIAL_TOKENS
+from course.experiments.fitting import fit
 from course.experiments.toy_language import ToyLanguage
 
-STEPS, BATCH, LEARNING_RATE, MASK_RATE = 3000, 64, 3e-3, 0.30
+STEPS, BATCH, MASK_RATE = 3000, 64, 0.30
 TRAINING, HELD_OUT = 20_000, 1_000  # sentences
 SEES: dict[Direction, tuple[bool, bool]] = {  # left of the word, right of it
     "bidirectional": (True, True),
@@ -82,11 +81,6 @@ def held_out_questions() -> Questions:
 
 def toy_losses(model: BertForPreTraining, questions: Questions) -> Tensor:
     """(N,) nats that a model pays for each word: hidden in turn, or foretold from one side."""
-    return F.nll_loss(toy_log_chances(model, questions), questions.answers, reduction="none")
-
-
-def toy_log_chances(model: BertForPreTraining, questions: Questions) -> Tensor:
-    """(N, V) log probabilities of each word: hidden in turn, or foretold from one side."""
     direction = model.config.direction
     sentences, rows, columns = questions.ids, questions.rows, questions.columns
     with evaluating(model):
@@ -99,8 +93,7 @@ def toy_log_chances(model: BertForPreTraining, questions: Questions) -> Tensor:
         else:
             scores, _ = model(sentences, padding_mask=sentences != PAD_ID)
             words = scores[rows, columns + (1 if direction == "right-to-left" else -1)]
-    log_chances: Tensor = words.log_softmax(-1)
-    return log_chances
+    return F.cross_entropy(words, questions.answers, reduction="none")
 
 
 def train_toy(
@@ -119,12 +112,8 @@ def train_toy(
     torch.manual_seed(seed)
     model = BertForPreTraining(BertConfig(size, 64, 2, 4, 256, 32, 2, 0.0, direction=direction))
     sentences = toy_ids(language, language.sample(TRAINING, seed))
-    optimizer = make_optimizer(model, weight_decay=0.01)
-    schedule = Recipe(steps, LEARNING_RATE)
-    generator = torch.Generator().manual_seed(seed)
-    for step in tqdm(range(steps), desc=f"toy, {direction}"):
-        if step % max(1, steps // 20) == 0:
-            yield step, model
+
+    def loss(generator: torch.Generator) -> Tensor:
         original = sentences[torch.randint(len(sentences), (BATCH,), generator=generator)]
         if direction == "bidirectional":
             ids, selected = mask_tokens(original, size, generator, MASK_RATE)
@@ -136,13 +125,13 @@ def train_toy(
             ids, (selected, labels) = original, next_words(original, direction)
         none = torch.zeros_like(ids)  # one segment, and no pair
         batch = Batch(ids, none, original != PAD_ID, selected, labels, none[:, 0])
-        for group in optimizer.param_groups:
-            group["lr"] = schedule.learning_rate_at(step)
-        loss, _ = pretraining_loss(model, batch, next_sentence=False)
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-    yield steps, model
+        return pretraining_loss(model, batch, next_sentence=False)[0]
+
+    yield 0, model
+    title = f"toy, {direction}"
+    for step in fit(model, loss, seed, steps, title=title, warmup_share=0.02, clip_norm=math.inf):
+        if step % max(1, steps // 20) == 0 or step == steps:
+            yield step, model
 
 
 def compare_with_limits(seeds: int, steps: int = STEPS) -> list[Row]:

@@ -4,7 +4,8 @@ Every sentence is about one animal or person, and that topic is never written do
 through the slots of a sentence, most of them optional, and each slot draws a word that suits the
 topic. This is a hidden Markov model; the forward-backward algorithm (Rabiner 1989, section III)
 gives the exact probability of a hidden word from what stands left of it, right of it, or on both
-sides. No model that sees only one side, however large, can beat that side's limit.
+sides. No model that sees only one side, however large, can beat that side's limit. The same two
+passes tell what models after BERT are asked: two blanks at once, or the topic.
 """
 
 import math
@@ -127,6 +128,42 @@ class ToyLanguage:
         for word in reversed(sentence[1:]):
             after.append(self.move @ (self.likelihood(word) * after[-1]))
         return after[::-1]
+
+
+def blank_posteriors(language: ToyLanguage, sentence: Blanked) -> Tensor:
+    """Return (n, W): at each place, the chances of its word given all *other* known words."""
+    both = zip(language.forward(sentence), language.backward(sentence), strict=True)
+    joint = torch.stack([before * after for before, after in both]) @ language.emit
+    return joint / joint.sum(dim=1, keepdim=True)
+
+
+def pair_posterior(language: ToyLanguage, sentence: Blanked, first: int, second: int) -> Tensor:
+    """Return (W, W): the chances of both words at two places, given all others.
+
+    Neither of the two words is looked at. Raises ValueError unless first < second, both inside.
+    """
+    if not 0 <= first < second < len(sentence):
+        raise ValueError(f"places {first} and {second} are not two of {len(sentence)}, in order")
+    reached = (language.forward(sentence)[first][:, None] * language.emit).T  # (W, K)
+    for word in sentence[first + 1 : second]:
+        reached = (reached @ language.move) * language.likelihood(word)
+    after = language.backward(sentence)[second]
+    joint = (reached @ language.move) @ (after[:, None] * language.emit)  # (W, W)
+    return joint / joint.sum()
+
+
+def mutual_information(joint: Tensor) -> float:
+    """Nats that two words tell of each other: mean ln of P(a, b) / (P(a) P(b)), joint (W, W)."""
+    apart = joint.sum(dim=1, keepdim=True) * joint.sum(dim=0)
+    seen = joint > 0
+    return float((joint[seen] * (joint[seen] / apart[seen]).log()).sum())
+
+
+def topic_posterior(language: ToyLanguage, sentence: Blanked) -> Tensor:
+    """Return (6,): the chances of each of `TOPICS`, given the known words."""
+    last = language.forward(sentence)[-1] * language.likelihood(sentence[-1]) * language.stop
+    joint = last.view(len(TOPICS), -1).sum(dim=1)  # states are numbered topic by topic
+    return joint / joint.sum()
 
 
 def _next_slots(slot: str) -> list[tuple[str | None, float]]:

@@ -1,19 +1,17 @@
 """How the studies of what came after BERT train small models, and score them on the toy language.
 
-Blanks are always `[MASK]`; batches and the rise and fall of the learning rate are the same for all,
-so that two runs differ by what a study changes, and by nothing else.
+Blanks are always `[MASK]`, and batches are the same for all.
 """
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from statistics import mean
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
-from tqdm.auto import tqdm
 
 from bertedu.files import Row
 from bertedu.model.bert import Bert, BertForPreTraining
@@ -21,45 +19,18 @@ from bertedu.model.config import BertConfig
 from bertedu.model.evaluating import evaluating
 from bertedu.model.variants.ernie import mask_phrases
 from bertedu.model.variants.mtdnn import MultiTask
-from bertedu.pretraining.loop import make_optimizer
 from bertedu.pretraining.masking import mask_tokens
-from bertedu.pretraining.recipe import scheduled_rate
 from bertedu.text.tokenization import MASK_ID, PAD_ID, SPECIAL_TOKENS
-from course.experiments import toy_blanks
+from course.experiments.fitting import Loss, train
 from course.experiments.toy import toy_ids
-from course.experiments.toy_language import ToyLanguage
+from course.experiments.toy_language import ToyLanguage, blank_posteriors, topic_posterior
 
-BATCH, LEARNING_RATE, RATE, FEW, HELD_OUT = 32, 3e-3, 0.30, 24, 1000
+BATCH, RATE, FEW, HELD_OUT = 32, 0.30, 24, 1000
 FIRST, LANGUAGE = len(SPECIAL_TOKENS), ToyLanguage()
 CONFIG = BertConfig(FIRST + len(LANGUAGE.words), 64, 2, 4, 256, 16, 2, 0.0)
 SMALL = replace(CONFIG, hidden_size=32, num_attention_heads=2, intermediate_size=128)
 LARGE = replace(CONFIG, num_hidden_layers=4)
-Loss = Callable[[torch.Generator], Tensor]  # dice -> (), the loss of what they draw
 Masking = Callable[[Tensor, torch.Generator], Tensor]  # ids (B, S), dice -> ids with blanks
-
-
-def fit(
-    model: nn.Module, loss_of: Loss, seed: int, steps: int, peak: float = LEARNING_RATE
-) -> Iterator[int]:
-    """Train, and yield the number of each step, from 1, when it is done."""
-    optimizer, dice = make_optimizer(model, 0.01), torch.Generator().manual_seed(seed)
-    for step in tqdm(range(steps), desc=type(model).__name__):
-        for group in optimizer.param_groups:
-            group["lr"] = scheduled_rate(step, steps, peak, warmup_share=0.1)
-        loss = loss_of(dice)
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        yield step + 1
-
-
-def train(
-    model: nn.Module, loss_of: Loss, seed: int, steps: int, peak: float = LEARNING_RATE
-) -> None:
-    """Train to the end."""
-    for _ in fit(model, loss_of, seed, steps, peak):
-        pass
 
 
 @cache
@@ -145,7 +116,7 @@ def blanks(masking: Masking) -> tuple[Tensor, Tensor, float]:
     chances = []
     for sentence, hidden in zip(sentences, (masked == MASK_ID)[:, 1:], strict=True):
         known = [None if h else word for word, h in zip(sentence, hidden, strict=False)]
-        posterior = toy_blanks.blank_posteriors(LANGUAGE, known)
+        posterior = blank_posteriors(LANGUAGE, known)
         chances += [posterior[i, LANGUAGE.words.index(sentence[i])] for i in hidden.nonzero()[:, 0]]
     return ids, masked, -float(torch.stack(chances).log().mean())
 
@@ -161,7 +132,7 @@ def excess(model: BertForPreTraining, masking: Masking = singles) -> float:
 def topics(seed: int, count: int) -> tuple[Tensor, Tensor]:
     """Return sentences (count, S), and of each a topic drawn from its exact chances (count,)."""
     sentences, ids = text(seed, count)
-    chances = torch.stack([toy_blanks.topic_posterior(LANGUAGE, s) for s in sentences])
+    chances = torch.stack([topic_posterior(LANGUAGE, s) for s in sentences])
     return ids, torch.multinomial(chances, 1, generator=torch.Generator().manual_seed(seed))[:, 0]
 
 

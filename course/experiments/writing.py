@@ -25,12 +25,12 @@ from bertedu.model.evaluating import evaluating
 from bertedu.model.loading import load_named
 from bertedu.model.variants import generation as g
 from bertedu.text.tokenization import CLS_ID, MASK_ID, PAD_ID, SEP_ID, SPECIAL_TOKENS
-from course.experiments.after_bert import add_missing
 from course.experiments.tasks import TOPICS, load_task
 from course.experiments.toy import BATCH, train_toy
 from course.experiments.toy_language import ToyLanguage
 from course.results.bootstrap import Floats, draw_texts, interval
 from course.results.columns import with_interval
+from course.results.study import Run, add_missing
 
 STEPS, TEXTS, LONGEST = 1500, 500, 10
 TRUE, LTR, APPENDED = "the language itself", "left to right", "BERT, [MASK] appended"
@@ -156,13 +156,14 @@ def zero_shot(task: str) -> Iterator[Row]:
             yield row
 
 
+WRITERS: list[Run] = [({"seed": seed}, partial(write_all, seed)) for seed in range(5)]
+ASKED_TASKS: list[Run] = [({"task": task}, partial(zero_shot, task)) for task in ("next", "topic")]
+
+
 def main(folder: Path = Path("data/results")) -> None:
     """Run what is missing of the study."""
-    add_missing(
-        folder / "writing.csv", (({"seed": seed}, partial(write_all, seed)) for seed in range(5))
-    )
-    tasks = ("next", "topic")
-    add_missing(folder / "zero_shot.csv", (({"task": x}, partial(zero_shot, x)) for x in tasks))
+    add_missing(folder / "writing.csv", WRITERS)
+    add_missing(folder / "zero_shot.csv", ASKED_TASKS)
 
 
 if __name__ == "__main__":

@@ -84,16 +84,18 @@ def spoil_pairs(
 def chance_of_next(model: BertForPreTraining, pairs: Sequence[Pair]) -> Tensor:
     """(N,) probability that B follows A, as the model says."""
     model.eval()
+    parts = (pairs[start : start + BATCH] for start in range(0, len(pairs), BATCH))
+    return torch.cat([ask(model, part)[0].softmax(-1)[:, IS_NEXT] for part in parts])
+
+
+def ask(model: BertForPreTraining, pairs: Sequence[Pair]) -> tuple[Tensor, Tensor]:
+    """Return the scores of pairs, (N, 2), and their labels, (N,)."""
     packed = pack_pairs(pairs, LENGTH)
-    chances = []
-    for start in range(0, len(pairs), BATCH):
-        rows = slice(start, start + BATCH)
-        width = packed.sizes[rows].max()
-        tables = (packed.ids[rows, :width], packed.segments[rows, :width])
-        ids, segments = (torch.from_numpy(table).long() for table in tables)
-        output = model.bert(ids, segments, ids != 0)
-        chances.append(model.nsp(output.pooled).softmax(-1)[:, IS_NEXT])
-    return torch.cat(chances)
+    width = packed.sizes.max()
+    tables = (packed.ids[:, :width], packed.segments[:, :width])
+    ids, segments = (torch.from_numpy(table).long() for table in tables)
+    scores = model.nsp(model.bert(ids, segments, ids != 0).pooled)
+    return scores, torch.from_numpy(packed.labels)
 
 
 def word_overlap(pairs: Sequence[Pair], weigh: TfidfVectorizer) -> Tensor:

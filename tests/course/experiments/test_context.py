@@ -1,26 +1,26 @@
 """Spoiled contexts: what stays, what moves; and a model that is known to use order, or not."""
 
 import dataclasses
-import math
 from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor, nn
 
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import save_checkpoint
 from bertedu.model.config import BertConfig
 from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining.batches import Batch
+from bertedu.pretraining.evaluation import score_pairs
+from bertedu.pretraining.next_sentence import EncodedDocument
+from course.experiments import context
 from course.experiments.context import CONTEXTS, context_use, follow_run, spoil
-from course.results.columns import word_columns
 
 CONFIG = BertConfig(60, 16, 1, 2, 32, 24, dropout=0.0)
 
 
-def a_batch(seed: int = 0) -> Batch:
-    generator = torch.Generator().manual_seed(seed)
+def a_batch() -> Batch:
+    generator = torch.Generator().manual_seed(0)
     ids = torch.randint(5, 60, (6, 14), generator=generator)
     sizes = torch.tensor([14, 14, 9, 14, 6, 14])[:, None]
     real = torch.arange(14) < sizes
@@ -31,102 +31,65 @@ def a_batch(seed: int = 0) -> Batch:
     labels = ids[selected]
     # as in real batches, some selected words are not hidden: they must stay, too
     ids = ids.masked_fill(selected & (torch.rand(ids.shape, generator=generator) < 0.8), 4)
-    none = torch.zeros(6, dtype=torch.long)
-    return Batch(ids, torch.zeros_like(ids), real, selected, labels, none)
+    return Batch(ids, torch.zeros_like(ids), real, selected, labels, torch.zeros(6).long())
 
 
-def around(batch: Batch) -> Tensor:
-    return (batch.ids >= 5) & ~batch.selected
+BATCH = a_batch()
+AROUND = (BATCH.ids >= 5) & ~BATCH.selected
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
-def test_blanks_labels_and_special_tokens_stay(context: str) -> None:
-    batch = a_batch()
-    other = spoil(batch, context, torch.Generator().manual_seed(1))
-    assert torch.equal(other.ids[~around(batch)], batch.ids[~around(batch)])
-    for name in ("selected", "labels", "padding_mask", "segment_ids"):
-        assert torch.equal(getattr(other, name), getattr(batch, name))
+@pytest.mark.parametrize("name", CONTEXTS)
+def test_only_the_words_around_are_spoiled(name: str) -> None:
+    other = spoil(BATCH, name, torch.Generator().manual_seed(1))
+    for field in dataclasses.fields(Batch):
+        if field.name != "ids":
+            assert torch.equal(getattr(other, field.name), getattr(BATCH, field.name))
+    assert torch.equal(other.ids[~AROUND], BATCH.ids[~AROUND])
+    for i, (before, after) in enumerate(zip(BATCH.ids, other.ids, strict=True)):
+        assert torch.equal(before, after) == (name == "as it is")
+        if name == "shuffled":
+            assert sorted(before.tolist()) == sorted(after.tolist())
+        if name == "another":  # the words of the next row
+            following = (i + 1) % 6
+            words, found = BATCH.ids[following][AROUND[following]], after[AROUND[i]]
+            assert torch.equal(found, words.repeat(10)[: len(found)])
 
 
-def test_shuffling_keeps_the_words_of_each_row_and_moves_them() -> None:
-    batch = a_batch()
-    other = spoil(batch, "shuffled", torch.Generator().manual_seed(1))
-    for before, after in zip(batch.ids, other.ids, strict=True):
-        assert sorted(before.tolist()) == sorted(after.tolist())
-        assert not torch.equal(before, after)
-
-
-def test_another_context_is_that_of_the_next_row() -> None:
-    batch = a_batch()
-    other = spoil(batch, "another", torch.Generator())
-    for i in range(6):
-        places, following = around(batch)[i], (i + 1) % 6
-        words = batch.ids[following][around(batch)[following]].tolist()
-        found = other.ids[i][places].tolist()
-        assert found == (words * 10)[: len(found)]
-
-
-class Oracle(nn.Module):
-    """Sure of the word that its rule finds in the text: a model whose use of context is known."""
-
-    def __init__(self, rule: str) -> None:
-        super().__init__()
-        self.rule, self.decoder = rule, nn.Identity()
-        self.unused = nn.Parameter(torch.zeros(1))
-
-    def before_decoder(self, ids: Tensor, *_: Tensor) -> tuple[Tensor, Tensor]:
-        selected = _[-1]
-        logits = torch.zeros(*ids.shape, 60)
-        for row, column in selected.nonzero().tolist():
-            if self.rule == "order":  # the word before
-                logits[row, column, ids[row, column - 1]] = 9
-            elif self.rule == "words":  # any word of the text
-                logits[row, column, ids[row]] = 9
-        return logits[selected], torch.zeros(len(ids), 2)
-
-
-def copied() -> Batch:
-    """Every blank repeats the word before it."""
-    batch = a_batch()
-    ids = batch.ids.clone()
-    labels = torch.roll(ids, 1, 1)
-    selected = around(batch) & torch.roll(around(batch), 1, 1)
-    selected[:, ::2] = False
-    return dataclasses.replace(
-        batch, ids=ids.masked_fill(selected, 4), selected=selected, labels=labels[selected]
-    )
-
-
-@pytest.mark.parametrize(
-    ("rule", "hurt"),
-    [("order", {"shuffled", "another"}), ("words", {"another"}), ("nothing", set())],
-)
-def test_the_cost_tells_what_a_model_used(
-    rule: str, hurt: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import bertedu.pretraining.evaluation as evaluation
-
-    monkeypatch.setattr(evaluation, "BertForPreTraining", Oracle)
-    scores = context_use(Oracle(rule), [copied()])  # type: ignore[arg-type]
-    loss = {name: float(table[:, 1].sum() / table[:, 0].sum()) for name, table in scores.items()}
-    costs = {name for name, value in loss.items() if value > loss["as it is"] + 0.2}
-    assert costs == hurt, loss
-    if rule == "nothing":
-        assert loss["another"] == pytest.approx(math.log(60))
-
-
-def test_a_new_model_takes_nothing_from_the_context() -> None:
+def test_each_context_is_scored_on_the_same_blanks_spoiled() -> None:
     torch.manual_seed(0)
-    scores = context_use(BertForPreTraining(CONFIG), [a_batch()])
+    model = BertForPreTraining(dataclasses.replace(CONFIG, initializer_range=0.5)).eval()
+    scores = context_use(model, [BATCH, BATCH], seed=1)
     assert list(scores) == list(CONTEXTS)
-    rows = [word_columns(table) for table in scores.values()]
-    losses = [float(str(row["mlm_loss"])) for row in rows]
-    assert max(losses) - min(losses) < 0.05
-    for row in rows:
-        assert row["mlm_loss_low"] <= row["mlm_loss"] <= row["mlm_loss_high"]  # type: ignore[operator]
+    for name, table in scores.items():
+        dice = torch.Generator().manual_seed(1)  # anew for each context: batches stay comparable
+        spoiled = [spoil(batch, name, dice) for batch in (BATCH, BATCH)]
+        assert torch.equal(table, score_pairs(model, spoiled)[0])
+    assert len({float(table[:, 1].sum()) for table in scores.values()}) == 3
 
 
-def test_a_run_without_kept_weights_is_named(tmp_path: Path) -> None:
+def test_a_run_is_followed_from_its_start_through_every_kept_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that kept only its start, twice, scores alike at each step."""
+    text = [EncodedDocument("s", [[5 + (i + j) % 50 for j in range(9)]] * 8) for i in range(8)]
+    monkeypatch.setattr(context, "load_splits", lambda: {"train": text, "dev": text})
+    torch.manual_seed(7)
+    model = BertForPreTraining(dataclasses.replace(CONFIG, max_position_embeddings=64))
+    context.initialize(model, text)
+    for step in (3, 12):
+        save_checkpoint(model, tmp_path / "run" / "steps" / f"{step:06d}")
+    (tmp_path / "run" / "training.json").write_text('{"recipe": {"seed": 7}, "commit": "abc"}')
+    rows = follow_run(tmp_path / "run")
+    assert [(row["step"], row["context"]) for row in rows] == [
+        (step, name) for step in (0, 3, 12) for name in CONTEXTS
+    ]
+    about = {"run": "run", "config": "L1 H16", "seed": 7, "commit": "abc"}
+    assert rows[0].items() >= about.items()
+    for row in rows[3:]:
+        assert row == rows[CONTEXTS.index(row["context"])] | {"step": row["step"]}
+
+
+def test_a_run_that_cannot_be_followed_is_named(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="pre-train with --keep-every"):
         follow_run(tmp_path)
     config = dataclasses.replace(CONFIG, direction="left-to-right")

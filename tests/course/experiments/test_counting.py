@@ -20,27 +20,26 @@ DOCUMENTS = [
     EncodedDocument("s", [[9, 8, 9, 8], [5, 9, 8]]),
 ]
 TEXT = [i for d in DOCUMENTS for i in (CLS_ID, *[w for s in d.sentences for w in s], SEP_ID)]
+SHARE = [(TEXT.count(w) + 1) / (len(TEXT) + VOCAB) for w in range(VOCAB)]
 
 
 def by_hand(before: int, after: int, prior: float = 100.0) -> list[float]:
     """P(w | before, after), counted anew for every word."""
-    share = [(TEXT.count(w) + 1) / (len(TEXT) + VOCAB) for w in range(VOCAB)]
     twos = Counter(pairwise(TEXT))
     threes = Counter(zip(TEXT, TEXT[1:], TEXT[2:], strict=False))
     from_before = sum(twos[before, w] for w in range(VOCAB))
     from_after = sum(twos[w, after] for w in range(VOCAB))
     independent = []
     for w in range(VOCAB):
-        left = (twos[before, w] + prior * share[w]) / (from_before + prior)
-        right = (twos[w, after] + prior * share[w]) / (from_after + prior)
-        independent.append(left * right / share[w])
-    total = sum(independent)
+        left = (twos[before, w] + prior * SHARE[w]) / (from_before + prior)
+        right = (twos[w, after] + prior * SHARE[w]) / (from_after + prior)
+        independent.append(left * right / SHARE[w])
     between = {w: threes[before, w, after] for w in range(VOCAB) if threes[before, w, after]}
     kinds, count = len(between), sum(between.values())
     weight = count / (count + kinds) if count else 0.0  # Witten-Bell
     return [
-        (1 - weight) * independent[w] / total + weight * between.get(w, 0) / max(count, 1)
-        for w in range(VOCAB)
+        (1 - weight) * one / sum(independent) + weight * between.get(w, 0) / max(count, 1)
+        for w, one in enumerate(independent)
     ]
 
 
@@ -57,35 +56,18 @@ def asked(original: Tensor = ORIGINAL, where: Tensor = WHERE, hidden: int = MASK
     return Batch(ids, torch.zeros_like(ids), real, where, original[where], nothing)
 
 
-@pytest.mark.parametrize("prior", [100.0, 1.0])
-def test_neighbors_equal_counting_by_hand(prior: float) -> None:
-    model = NeighborModel(DOCUMENTS, VOCAB, prior)
-    scores = model.scores(asked())
-    assert scores.shape == (8, VOCAB)
-    seen = unseen = 0
-    for given, (row, column) in zip(scores.tolist(), WHERE.nonzero().tolist(), strict=True):
-        before, after = int(ORIGINAL[row, column - 1]), int(ORIGINAL[row, column + 1])
-        expected = by_hand(before, after, prior)
-        assert [math.exp(x) for x in given] == pytest.approx(expected, rel=1e-4)
-        both = any(TEXT[i] == before and TEXT[i + 2] == after for i in range(len(TEXT) - 2))
-        seen, unseen = seen + both, unseen + (not both)
-    assert seen >= 3
-    assert unseen >= 1, "both estimates must be tried"
-
-
-def test_unigrams_equal_counting_by_hand() -> None:
-    scores = UnigramModel(DOCUMENTS, VOCAB).scores(asked())
-    expected = [math.log((TEXT.count(w) + 1) / (len(TEXT) + VOCAB)) for w in range(VOCAB)]
-    for row in scores.tolist():
-        assert row == pytest.approx(expected, rel=1e-5)
-    assert len(scores) == 8
-
-
-@pytest.mark.parametrize("kind", [UnigramModel, NeighborModel])
-def test_probabilities_sum_to_one_and_none_is_zero(kind: type) -> None:
-    scores = kind(DOCUMENTS, VOCAB).scores(asked())
-    assert torch.allclose(scores.exp().sum(-1), torch.ones(8), atol=1e-5)
+@pytest.mark.parametrize("prior", [None, 100.0, 1.0])
+def test_chances_equal_counting_by_hand_and_are_never_zero(prior: float | None) -> None:
+    counted = NeighborModel(DOCUMENTS, VOCAB, prior) if prior else UnigramModel(DOCUMENTS, VOCAB)
+    scores, kinds = counted.scores(asked()), set()
     assert scores.isfinite().all()
+    for given, (row, column) in zip(scores.exp().tolist(), WHERE.nonzero().tolist(), strict=True):
+        before, after = int(ORIGINAL[row, column - 1]), int(ORIGINAL[row, column + 1])
+        expected = by_hand(before, after, prior) if prior else SHARE
+        assert given == pytest.approx(expected, rel=1e-4)
+        assert sum(given) == pytest.approx(1, abs=1e-5)
+        kinds.add(any(TEXT[i] == before and TEXT[i + 2] == after for i in range(len(TEXT) - 2)))
+    assert kinds == {True, False}, "both estimates must be tried"
 
 
 @pytest.mark.parametrize("kind", [UnigramModel, NeighborModel])
@@ -100,28 +82,15 @@ def test_the_word_itself_is_not_looked_at(kind: type) -> None:
         assert torch.equal(model.scores(asked(where=where, hidden=word)), before)
 
 
-def test_both_neighbors_are_looked_at() -> None:
-    model = NeighborModel(DOCUMENTS, VOCAB)
-    where = torch.zeros_like(ORIGINAL, dtype=torch.bool)
-    where[0, 3] = True
-    before = model.scores(asked(where=where))
-    for neighbor, moves in ((1, False), (2, True), (4, True), (5, False)):
-        changed = ORIGINAL.clone()
-        changed[0, neighbor] = 9
-        assert torch.equal(model.scores(asked(changed, where)), before) != moves, neighbor
-
-
-def test_baselines_answer_the_blanks_of_the_network_from_the_unmasked_text() -> None:
+def test_a_baseline_answers_the_blanks_of_the_network_from_the_unmasked_text() -> None:
     """`[MASK]` and random words stand in the batch; the counts see what stood there before."""
     documents = [EncodedDocument("s", [[5, 6, 7, 8]] * 20) for _ in range(6)]
     batches = fixed_batches(documents, 32, 4, VOCAB)
-    model = NeighborModel(documents, VOCAB, prior=0.01)
-    rows = score_baseline(model, batches)
+    rows = score_baseline(NeighborModel(documents, VOCAB, prior=0.01), batches)
     assert len(rows) == sum(len(b.ids) for b in batches)
     assert rows[:, 0].sum() == sum(len(b.labels) for b in batches)
-    inside = rows[:, 2].sum() / rows[:, 0].sum()
-    assert inside > 0.85  # only where a span was cut do the neighbors leave a doubt
-
+    # only where a span was cut do the neighbors leave a doubt
+    assert rows[:, 2].sum() / rows[:, 0].sum() > 0.85
     text = torch.tensor([[CLS_ID, 5, 6, 7, SEP_ID]])
     single = asked(text, text == 6)
     count, loss, right = score_baseline(NeighborModel(DOCUMENTS, VOCAB), [single])[0].tolist()

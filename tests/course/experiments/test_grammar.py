@@ -7,7 +7,7 @@ import pytest
 import tiny_finetuning as tiny
 import torch
 
-from bertedu.files import Row
+from bertedu.files import Row, read_csv
 from bertedu.model.bert import BertForPreTraining
 from bertedu.pretraining.next_sentence import EncodedDocument
 from course.experiments import grammar
@@ -17,22 +17,17 @@ from course.experiments.same_question import BOTH, LEFT, PAIR, RIGHT
 WORDS = (50, 60)
 
 
-def documents() -> list[EncodedDocument]:
-    """Ten short documents, each with both words once, and one with the first word fifty times."""
-    short = [EncodedDocument("s", [[7 + i, 50, 9], [8, 60, 7 + i]]) for i in range(10)]
-    return [*short, EncodedDocument("s", [[50, 9]] * 50)]
-
-
 def test_places_are_as_many_of_each_and_from_as_many_documents_as_can_be() -> None:
-    found = find_places(documents(), WORDS, per_word=8)
+    short = [EncodedDocument("s", [[7 + i, 50, 9], [8, 60, 7 + i]]) for i in range(10)]
+    documents = [*short, EncodedDocument("s", [[50, 9]] * 50)]
+    found = find_places(documents, WORDS, per_word=8)
     there = [s[place] for s, place in zip(found.sentences, found.places, strict=True)]
     assert there == [WORDS[which] for which in found.which]
     assert found.which.tolist() == [0] * 8 + [1] * 8
     for which in (0, 1):
         assert len(set(found.documents[found.which == which])) == 8
-    assert find_places(documents(), WORDS).which.tolist() == [0] * 10 + [1] * 10, (
-        "the rarer decides"
-    )
+    rarer = find_places(documents, WORDS).which.tolist()
+    assert rarer == [0] * 10 + [1] * 10, "the rarer decides"
 
 
 @pytest.mark.parametrize(
@@ -44,16 +39,15 @@ def test_the_hidden_word_is_not_seen_and_the_others_are_as_the_mask_allows(
     torch.manual_seed(0)
     model = BertForPreTraining(tiny.config(direction)).eval()  # type: ignore[arg-type]
 
-    def odds(sentence: list[int]) -> float:
+    def odds(*sentence: int, words: tuple[int, int] = WORDS) -> float:
         found = Places([sentence, [9, 50]], np.array([1, 1]), np.array([0, 0]), np.array([0, 1]))
-        return float(odds_at(model, found, WORDS)[0])
+        return float(odds_at(model, found, words)[0])
 
-    first = odds([70, 50, 71])
-    assert odds([70, 60, 71]) == pytest.approx(first, abs=1e-5)
-    changed = [odds([72, 50, 71]), odds([70, 50, 72])]
+    first = odds(70, 50, 71)
+    assert odds(70, 60, 71) == pytest.approx(first, abs=1e-5)
+    changed = [odds(72, 50, 71), odds(70, 50, 72)]
     assert [abs(value - first) > 1e-4 for value in changed] == moves
-    flipped = Places([[70, 50, 71]], np.array([1]), np.array([0]), np.array([0]))
-    assert odds_at(model, flipped, WORDS[::-1])[0] == pytest.approx(-first, abs=1e-5)
+    assert odds(70, 50, 71, words=WORDS[::-1]) == pytest.approx(-first, abs=1e-5)
 
 
 def rows(odds: dict[tuple[str, int], str], prior: float = 0.0) -> list[Row]:
@@ -70,8 +64,7 @@ def test_a_pair_joins_both_sides_and_takes_the_prior_once() -> None:
     right = answers_of(rows(said, prior=1.0), "a/an").right
     assert right[LEFT].tolist() == [[1, 0, 1, 0], [0, 1, 0, 1]]
     assert right[PAIR].tolist() == [[1, 1, 1, 1]], "seed 1 has no right half"
-    without = answers_of(rows(said, prior=2.0), "a/an").right
-    assert without[PAIR].tolist() == [[1, 0, 1, 0]]
+    assert answers_of(rows(said, prior=2.0), "a/an").right[PAIR].tolist() == [[1, 0, 1, 0]]
 
 
 def test_differences_are_paired_and_need_a_reader_that_was_trained_twice() -> None:
@@ -80,24 +73,36 @@ def test_differences_are_paired_and_need_a_reader_that_was_trained_twice() -> No
     (row,) = difference_rows(rows(said), {"a/an": "right"})
     assert (row["one"], row["other"], row["points"]) == (BOTH, LEFT, 100)
     assert row["points_low"] == row["points_high"] == 100, "no text and no run differs"
-    half = {**said, (LEFT, 1): always}
-    (row,) = difference_rows(rows(half), {"a/an": "right"})
+    (row,) = difference_rows(rows({**said, (LEFT, 1): always}), {"a/an": "right"})
     assert row["points"] == 50
     assert float(row["points_low"]) < 0, "two runs that differ so much tell nothing"
     assert difference_rows(rows({(BOTH, 0): always, (LEFT, 0): never}), {"a/an": "right"}) == []
 
 
-def test_who_has_been_asked_is_not_asked_again(
+def test_who_has_been_asked_is_not_asked_again_and_the_tables_follow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tiny.save_bert(tmp_path / "model")
-    monkeypatch.setattr(grammar, "_runs", lambda: [(BOTH, 0, folder)])
-    monkeypatch.setattr(grammar, "TELLS", {"is/are": "left"})
-    vocabulary = tiny.VOCABULARY
-    one, other = vocabulary.index("is"), vocabulary.index("are")
-    held_out = [EncodedDocument("s", [[one, 99], [98, other]])]
-    prior = torch.zeros(len(vocabulary))
-    first = grammar.ask(tmp_path / "odds.csv", held_out, prior)
+    runs = [(BOTH, 0, folder)]
+    monkeypatch.setattr(grammar, "_runs", lambda: runs)
+    for pair in {*grammar.TELLS} - {"is/are"}:
+        monkeypatch.delitem(grammar.TELLS, pair)
+    one, other = map(tiny.VOCABULARY.index, ("is", "are"))
+    splits = {"train": [EncodedDocument("s", [[one, one, other]])], "test": []}
+    splits["dev"] = [EncodedDocument("s", [[one, 99], [98, other]])]
+    monkeypatch.setattr(grammar, "load_splits", lambda **_: splits)
+    grammar.main(tmp_path)
+    first = read_csv(tmp_path / "grammar_odds.csv")
     assert [row["reader"] for row in first] == ["(which)", "(document)", "(prior)", BOTH]
-    monkeypatch.setattr(grammar, "odds_at", lambda *_: pytest.fail("asked again"))
-    assert grammar.ask(tmp_path / "odds.csv", held_out, prior) == first
+    assert float(first[2]["odds"]) == pytest.approx(np.log(2 / 3), abs=1e-4)
+    (row,) = read_csv(tmp_path / "grammar.csv")
+    said = np.array([float(value) for value in first[3]["odds"].split()]) > 0
+    assert float(row["right"]) == (said == [False, True]).mean()
+    assert (row["tells"], row["places"], row["documents"]) == ("left", "2", "1")
+    runs.append((LEFT, 0, folder))
+    asked = []
+    monkeypatch.setattr(grammar, "load_checkpoint", lambda folder: asked.append(folder))
+    monkeypatch.setattr(grammar, "odds_at", lambda *_: np.array([1.0, 2.0]))
+    grammar.main(tmp_path)
+    assert read_csv(tmp_path / "grammar_odds.csv")[:4] == first
+    assert len(asked) == 1, "who was asked already is asked again"

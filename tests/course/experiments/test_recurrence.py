@@ -1,19 +1,16 @@
-"""Translations, pairs and their limits, the counting of steps, and the committed runs."""
+"""Translations, pairs and their limits, and the counting of steps."""
 
 import math
 
+import pytest
 import torch
 
-from bertedu.files import read_csv
 from bertedu.model.evaluating import evaluating
-from bertedu.text.sources import shipped
 from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID
-from course.experiments import recurrence
 from course.experiments.recurrence import (
     ASKED,
     FIRST,
     KEYS,
-    MEMORIES,
     PAIRS,
     SEGMENT,
     TRANSLATORS,
@@ -28,8 +25,7 @@ from course.experiments.recurrence import (
     train_translator,
     value_losses,
 )
-
-ROWS = read_csv(shipped("results") / "recurrence.csv")
+from course.results.pictures import committed
 
 
 def test_a_target_is_the_source_turned_around_in_other_words() -> None:
@@ -37,40 +33,39 @@ def test_a_target_is_the_source_turned_around_in_other_words() -> None:
     dictionary: dict[int, int] = {}
     for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
         words = [w for w in source if w != PAD_ID]
-        assert source == words + [PAD_ID] * (6 - len(words))
+        padding = [PAD_ID] * (6 - len(words))
+        assert source == words + padding
         assert target[0] == CLS_ID
-        assert target[len(words) + 1 :] == [SEP_ID] + [PAD_ID] * (6 - len(words))
+        assert target[len(words) + 1 :] == [SEP_ID, *padding]
         for word, other in zip(words, reversed(target[1 : len(words) + 1]), strict=True):
             assert dictionary.setdefault(word, other) == other
     assert set(dictionary) == set(range(FIRST, FIRST + WORDS))
     assert set(dictionary.values()) == set(range(FIRST + WORDS, FIRST + 2 * WORDS))
 
 
-def test_the_limit_is_what_a_reader_by_heart_pays() -> None:
+@pytest.mark.parametrize("memory", [0, SEGMENT])
+def test_the_limit_is_what_a_reader_by_heart_pays(memory: int) -> None:
     """Who writes down all pairs that it has seen, and guesses among all values otherwise."""
     ids = draw_pairs(3000, 2, torch.Generator().manual_seed(0)).view(3000, 2, PAIRS, 2).tolist()
-    for memory in (0, SEGMENT):
-        paid = torch.zeros(PAIRS)
-        for first, second in ids:
-            known = dict(first) if memory else {}
-            for pair, (key, value) in enumerate(second):
-                paid[pair] += 0 if key in known else math.log(KEYS)
-                assert known.setdefault(key, value) == value
-        limits = torch.tensor([recall_limit(pair, 1, memory) for pair in range(PAIRS)])
-        torch.testing.assert_close(paid / 3000, limits, atol=0.06, rtol=0)
+    paid = torch.zeros(PAIRS)
+    for first, second in ids:
+        known = dict(first) if memory else {}
+        for pair, (key, value) in enumerate(second):
+            paid[pair] += 0 if key in known else math.log(KEYS)
+            assert known.setdefault(key, value) == value
+    limits = torch.tensor([recall_limit(pair, 1, memory) for pair in range(PAIRS)])
+    torch.testing.assert_close(paid / 3000, limits, atol=0.06, rtol=0)
 
 
 def test_the_steps_of_a_recurrence_grow_with_the_length_and_those_of_attention_do_not() -> None:
     x = torch.ones((), requires_grad=True)
     assert steps_in_a_row(x.exp().sin() + x.cos()) == 4  # add, sin, exp, and where x is written
-    counts = {
-        name: [
-            steps_in_a_row(make_translator(name).encode(torch.full((2, n), FIRST))) for n in (3, 6)
-        ]
-        for name in ("Transformer", "GRUs")
-    }
-    assert counts["Transformer"][0] == counts["Transformer"][1]
-    assert counts["GRUs"][1] > 1.7 * counts["GRUs"][0]
+    whole, gru = (
+        [steps_in_a_row(make_translator(name).encode(torch.full((2, n), FIRST))) for n in (3, 6)]
+        for name in TRANSLATORS
+    )
+    assert whole[0] == whole[1]
+    assert gru[1] > 1.7 * gru[0]
 
 
 def test_translators_are_of_one_size_and_learn() -> None:
@@ -81,6 +76,9 @@ def test_translators_are_of_one_size_and_learn() -> None:
     assert exact > 0.9
     assert torch.allclose(shares, torch.ones(2, 4))  # of one word
     assert spent["tokens"] == 60 * 64 * (1 + 2)
+    reader = sum(p.numel() for p in model.encoder.parameters())
+    writer = sum(p.numel() for part in (model.layers, model.head) for p in part.parameters())
+    assert spent["operations"] == 6 * 60 * 64 * (reader + 2 * writer)
 
 
 def test_what_a_reader_pays_does_not_move_with_the_value_itself() -> None:
@@ -96,16 +94,10 @@ def test_what_a_reader_pays_does_not_move_with_the_value_itself() -> None:
 
 
 def test_the_committed_runs_keep_to_their_limits() -> None:
-    memory = [row for row in ROWS if row["experiment"] == "memory"]
-    for at_test in ("0", "16", "48"):
-        assert len({row["seed"] for row in memory if row["at_test"] == at_test}) >= 3
-    runs = list(recurrence.all_runs())
-    assert len(runs) == 6 + 3 * len(TRANSLATORS) + 3 * len(MEMORIES)
-    for names, _ in runs:
-        assert any(all(row[k] == str(v) for k, v in names.items()) for row in ROWS), names
-    for row in memory:
-        at, segment, pair = int(row["at_test"]), int(row["segment"]) - 1, int(row["pair"]) - 1
-        assert segment in ASKED
-        assert float(row["limit"]) == round(recall_limit(pair, segment, at), 4)
-        past = recall_limit(pair, segment, 2 * PAIRS * segment if at else 0)
+    for row in committed("recurrence", experiment="memory"):
+        at, segment, pair = (int(row[name]) for name in ("at_test", "segment", "pair"))
+        assert segment - 1 in ASKED
+        limit = recall_limit(pair - 1, segment - 1, at)
+        assert float(row["limit"]) == round(limit, 4)
+        past = recall_limit(pair - 1, segment - 1, SEGMENT * (segment - 1) if at else 0)
         assert float(row["loss"]) > past - 0.1  # of 1,000 texts

@@ -7,11 +7,9 @@ import pytest
 import torch
 import typer
 
-from bertedu.files import read_csv
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import DIRECTIONS, BertConfig
 from bertedu.pretraining.next_sentence import EncodedDocument
-from bertedu.text.sources import shipped
 from bertedu.text.tokenization import SEP_ID, UNK_ID
 from course.experiments.same_question import (
     ALL,
@@ -33,6 +31,7 @@ from course.experiments.same_question import (
     score_rows,
 )
 from course.results.bootstrap import interval_over_runs, run_spread, verdict_of
+from course.results.pictures import committed
 
 SIZE = 40
 
@@ -49,41 +48,37 @@ def _documents() -> list[EncodedDocument]:
     return [EncodedDocument("", [s]) for s in told + both + left + right]
 
 
+DOCUMENTS = _documents()
+NEIGHBORS = Neighbors(*neighbors_of(DOCUMENTS), SIZE)
+
+
+def kind_of(left: int, word: int, right: int) -> str:
+    (number,) = NEIGHBORS.kinds(*(np.array([i]) for i in (left, word, right)))
+    return "" if number < 0 else KINDS[number]
+
+
 def test_kinds_of_blanks_by_what_tells_them() -> None:
-    neighbors = Neighbors(*neighbors_of(_documents()), SIZE)
-
-    def kind(left: int, word: int, right: int) -> str:
-        (number,) = neighbors.kinds(*(np.array([i]) for i in (left, word, right)))
-        return "" if number < 0 else KINDS[number]
-
-    assert kind(10, 11, 25) == "left"
-    assert kind(25, 12, 13) == "right"
-    assert kind(14, 15, 16) == "both needed"
-    assert kind(14, 20, 16) == "neither"
-    assert kind(10, 11, 39) == "left"  # a right neighbor that was never met tells nothing
-    assert kind(39, 15, 38) == "neither"
+    assert kind_of(10, 11, 25) == "left"
+    assert kind_of(25, 12, 13) == "right"
+    assert kind_of(14, 15, 16) == "both needed"
+    assert kind_of(14, 20, 16) == "neither"
+    assert kind_of(10, 11, 39) == "left"  # a right neighbor that was never met tells nothing
+    assert kind_of(39, 15, 38) == "neither"
 
 
-def test_blanks_are_of_the_kind_they_are_called() -> None:
-    documents = _documents()
-    neighbors = Neighbors(*neighbors_of(documents), SIZE)
-    blanks = find_blanks(documents, neighbors, per_kind=20)
-    assert [blanks.kinds.count(kind) for kind in (*KINDS, ALL)] == [20] * 5
-    chosen = list(zip(blanks.sentences, blanks.places, blanks.documents, strict=True))
-    for (sentence, place, document), kind in zip(chosen, blanks.kinds, strict=True):
-        assert documents[document].sentences[0] is sentence
-        left, word, right = ([SEP_ID, *sentence, SEP_ID][place + i] for i in range(3))
-        (number,) = neighbors.kinds(np.array([left]), np.array([word]), np.array([right]))
-        assert kind in (ALL, KINDS[number])
-    for kind in (*KINDS, ALL):  # no blank twice
-        some = [(d, p) for (_, p, d), k in zip(chosen, blanks.kinds, strict=True) if k == kind]
-        assert len(set(some)) == 20
-
-
-def test_what_cannot_be_read_is_not_asked_for() -> None:
-    documents = [EncodedDocument("", [[UNK_ID, 10, UNK_ID, 11]]) for _ in range(9)]
-    blanks = find_blanks(documents, Neighbors(*neighbors_of(documents), SIZE), per_kind=99)
-    assert set(blanks.places) == {1, 3}
+def test_blanks_are_of_the_kind_they_are_called_and_none_comes_twice() -> None:
+    blanks = find_blanks(DOCUMENTS, NEIGHBORS, per_kind=20)
+    for kind in (*KINDS, ALL):
+        some = blanks.of(kind)
+        chosen = [*zip(some.sentences, some.places, some.documents, strict=True)]
+        assert len({(place, document) for _, place, document in chosen}) == 20
+        for sentence, place, document in chosen:
+            assert DOCUMENTS[document].sentences[0] is sentence
+            around = [SEP_ID, *sentence, SEP_ID][place : place + 3]
+            assert kind in (ALL, kind_of(*around))
+    unknown = [EncodedDocument("", [[UNK_ID, 10, UNK_ID, 11]]) for _ in range(9)]
+    told = find_blanks(unknown, Neighbors(*neighbors_of(unknown), SIZE), per_kind=99)
+    assert set(told.places) == {1, 3}, "what cannot be read is not asked for"
 
 
 def test_joined_sides_are_right_where_they_are_independent() -> None:
@@ -97,82 +92,73 @@ def test_joined_sides_are_right_where_they_are_independent() -> None:
     torch.testing.assert_close(join(left, right, prior.log()), both)
 
 
-def _models() -> dict[str, list[BertForPreTraining]]:
-    readers = dict(zip((BOTH, LEFT, RIGHT), DIRECTIONS, strict=True))
-    models: dict[str, list[BertForPreTraining]] = {}
-    for name, direction in readers.items():
-        models[name] = []
+@pytest.fixture(scope="module")
+def models() -> dict[str, list[BertForPreTraining]]:
+    made: dict[str, list[BertForPreTraining]] = {}
+    for name, direction in zip((BOTH, LEFT, RIGHT), DIRECTIONS, strict=True):
+        sizes = (SIZE, 16, 1, 2, 32, 16, 2, 0.0)
+        config = BertConfig(*sizes, initializer_range=0.3, direction=direction)
         for seed in range(2):
             torch.manual_seed(seed)
-            config = BertConfig(SIZE, 16, 1, 2, 32, 16, 2, 0.0, initializer_range=0.3)
-            config = BertConfig(**{**vars(config), "direction": direction})
-            models[name].append(BertForPreTraining(config).eval())
-    return models
+            made.setdefault(name, []).append(BertForPreTraining(config).eval())
+    return made
 
 
-def test_nobody_sees_the_hidden_word_nor_the_side_that_is_not_theirs() -> None:
-    models, prior = _models(), torch.zeros(SIZE)
-
-    def losses(sentence: list[int]) -> dict[str, float]:
+def test_nobody_sees_the_hidden_word_nor_the_side_that_is_not_theirs(
+    models: dict[str, list[BertForPreTraining]],
+) -> None:
+    def losses(*sentence: int) -> dict[str, float]:
         blank = Blanks([sentence], np.array([2]), np.array([0]), [ALL])
-        asked = answer_all(models, blank, prior)
+        asked = answer_all(models, blank, torch.zeros(SIZE))
         return {name: float(runs[0][0][0]) for name, runs in asked.items()}
 
-    before = losses([21, 22, 23, 24, 25])
-    left_changed = losses([31, 22, 23, 24, 25])
-    right_changed = losses([21, 22, 23, 24, 35])
-    moved_by_left = {name for name in before if abs(left_changed[name] - before[name]) > 1e-4}
-    moved_by_right = {name for name in before if abs(right_changed[name] - before[name]) > 1e-4}
-    assert moved_by_left == {BOTH, LEFT, PAIR}
-    assert moved_by_right == {BOTH, RIGHT, PAIR}
+    before = losses(21, 22, 23, 24, 25)
+    by_left, by_right = losses(31, 22, 23, 24, 25), losses(21, 22, 23, 24, 35)
+    for changed, alone in ((by_left, LEFT), (by_right, RIGHT)):
+        moved = {name for name in before if abs(changed[name] - before[name]) > 1e-4}
+        assert moved == {BOTH, alone, PAIR}
     # over all words that could be hidden there, chances add up to 1: the word itself is not read
-    chances = dict.fromkeys(before, 0.0)
-    for word in range(5, SIZE):
-        for name, loss in losses([21, 22, word, 24, 25]).items():
-            chances[name] += float(np.exp(-loss))
-    for total in chances.values():
-        assert total == pytest.approx(1, abs=1e-4)
+    all_words = [losses(21, 22, word, 24, 25) for word in range(5, SIZE)]
+    for name in before:
+        assert sum(np.exp(-some[name]) for some in all_words) == pytest.approx(1, abs=1e-4)
 
 
-def test_rows_and_differences() -> None:
-    documents = _documents()
-    neighbors = Neighbors(*neighbors_of(documents), SIZE)
-    blanks = find_blanks(documents, neighbors, per_kind=10)
-    asked = answer_all(_models(), blanks, torch.zeros(SIZE))
+def test_rows_and_differences(models: dict[str, list[BertForPreTraining]]) -> None:
+    blanks = find_blanks(DOCUMENTS, NEIGHBORS, per_kind=10)
+    asked = answer_all(models, blanks, torch.zeros(SIZE))
     rows = {(r["reader"], r["seed"], r["told_by"]): r for r in score_rows(asked, blanks)}
     assert len(rows) == 4 * 2 * 5
-    differences = difference_rows(asked, blanks)
+    hits = asked[LEFT][1][1][np.array(blanks.kinds) == "left"]
+    assert rows[LEFT, 1, "left"]["accuracy"] == round(float(hits.mean()), 4)
     mean = {name: (rows[name, 0, ALL]["loss"] + rows[name, 1, ALL]["loss"]) / 2 for name in asked}
+    differences = difference_rows(asked, blanks)
     for row in differences:
         assert row["less_loss_low"] < row["less_loss"] < row["less_loss_high"]
         if row["told_by"] == ALL and "run" not in row["one"]:
-            assert row["less_loss"] == pytest.approx(
-                mean[row["other"]] - mean[row["one"]], abs=2e-4
-            )
+            gap = mean[row["other"]] - mean[row["one"]]
+            assert row["less_loss"] == pytest.approx(gap, abs=2e-4)
     assert sum("run" in row["one"] for row in differences) == 4 * 5
 
 
 def test_the_interval_holds_two_runs_of_one_recipe_nineteen_times_of_twenty() -> None:
     dice = np.random.default_rng(0)
     decided = with_texts_only = 0
-    trials = 600
-    for _ in range(trials):
+    for _ in range(600):
         # five recipes of three runs; nothing differs but the luck of the run
         scores = dice.normal(0.0, 2.0, (5, 3))
-        spread = run_spread(scores.tolist())
         text_luck = dice.normal(0.0, 0.5, 400)
         gap = float(scores[0].mean() - scores[1].mean() + dice.normal(0.0, 0.5))
+        spread = run_spread(scores.tolist())
         low, high = interval_over_runs(gap, (gap + text_luck).tolist(), (3, 3), spread)
         decided += verdict_of(low, high) != "undecided"
         with_texts_only += abs(gap) > 1.96 * 0.5
-    assert decided / trials < 0.08
-    assert with_texts_only / trials > 0.4
+    assert decided / 600 < 0.08
+    assert with_texts_only / 600 > 0.4
 
 
-def test_spread_of_runs_is_pooled() -> None:
+def test_the_spread_of_runs_is_pooled() -> None:
     spread, freedom = run_spread([[1.0, 3.0], [10.0, 10.0, 13.0], [7.0]])
-    assert freedom == 3
-    assert spread == pytest.approx(((1 + 1 + 1 + 1 + 4) / 3) ** 0.5)
+    assert (spread, freedom) == (pytest.approx(((1 + 1 + 1 + 1 + 4) / 3) ** 0.5), 3)
     with pytest.raises(ValueError, match="no recipe was run twice"):
         run_spread([[1.0], [2.0]])
 
@@ -186,41 +172,32 @@ def test_a_gap_is_wider_by_what_the_longer_reading_adds_to_it() -> None:
         1: {BOTH: hard - 0.5, LEFT: short[LEFT] - 0.5},  # both gain alike
         2: {BOTH: hard - 0.5, LEFT: short[LEFT]},
     }
+
+    def verdicts(row: dict[str, float]) -> list[str]:
+        return [verdict_of(row[f"{name}_low"], row[f"{name}_high"]) for name in ("gap", "wider")]
+
     alike, wider = longer_rows(short, marks, blanks, (0.01, 6))
-    assert alike["wider"] == pytest.approx(0, abs=1e-4)
-    assert verdict_of(alike["wider_low"], alike["wider_high"]) == "undecided"
+    assert (alike["step"], alike["documents"], alike["wider"]) == (1, 30, 0)
+    assert verdicts(alike) == ["supported", "undecided"]
     assert wider["wider"] == pytest.approx(0.5, abs=1e-4)
     assert wider["gap"] == pytest.approx(wider["left_loss"] - wider["both_loss"], abs=2e-4)
-    assert verdict_of(wider["wider_low"], wider["wider_high"]) == "supported"
-    _, unsure = longer_rows(short, marks, blanks, (0.12, 6))
+    assert verdicts(wider) == ["supported", "supported"]
     # four runs of such luck hide half a nat, two would not
-    assert verdict_of(unsure["wider_low"], unsure["wider_high"]) == "undecided"
-    assert verdict_of(unsure["gap_low"], unsure["gap_high"]) == "supported"
+    assert verdicts(longer_rows(short, marks, blanks, (0.12, 6))[1]) == ["supported", "undecided"]
 
 
-def test_blanks_of_one_kind() -> None:
-    blanks = Blanks([[5], [6, 7], [8]], np.array([0, 1, 0]), np.array([3, 4, 5]), ["a", "b", "a"])
-    some = blanks.of("b")
-    assert (some.sentences, some.places.tolist(), some.documents.tolist()) == ([[6, 7]], [1], [4])
-
-
-def test_the_committed_reading_is_of_all_marks() -> None:
-    rows = read_csv(shipped("results") / "longer_reading.csv")
+def test_the_committed_reading_is_of_all_marks(tmp_path: Path) -> None:
+    rows = committed("longer_reading")
     assert [int(row["step"]) for row in rows] == [*MARKS]
-    short = {
-        row["reader"]: float(row["loss"])
-        for row in read_csv(shipped("results") / "same_question.csv")
-        if row["told_by"] == ALL and row["seed"] == "0"
+    first = {
+        r["reader"]: float(r["loss"]) for r in committed("same_question", told_by=ALL, seed="0")
     }
     for row in rows:
         gap = float(row["left_loss"]) - float(row["both_loss"])
         assert float(row["gap"]) == pytest.approx(gap, abs=2e-4)
-        assert float(row["wider"]) == pytest.approx(gap - short[LEFT] + short[BOTH], abs=4e-4)
+        assert float(row["wider"]) == pytest.approx(gap - first[LEFT] + first[BOTH], abs=4e-4)
     tokens = [int(row["tokens"]) for row in rows]
     assert tokens == sorted(tokens)
     assert tokens[-1] > 80e6
-
-
-def test_the_longer_reading_asks_first_for_what_it_needs(tmp_path: Path) -> None:
-    with pytest.raises(typer.BadParameter, match="run it without --longer first"):
+    with pytest.raises(typer.BadParameter, match="without --longer first"):
         main(tmp_path, longer=True)

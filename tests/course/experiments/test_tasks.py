@@ -6,7 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import pairwise
+from itertools import combinations, pairwise
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -22,26 +23,17 @@ from bertedu.finetuning.examples import (
     TaskError,
     check_examples,
 )
+from bertedu.finetuning.tagging import entities
 from bertedu.text import corpus
-from bertedu.text.corpus import load_documents, split_sentences
+from bertedu.text.corpus import Document, load_documents, split_sentences
 from bertedu.text.sources import find
 from course.cli import app
-from course.experiments import tasks
 from course.experiments import tasks as module
 from course.experiments.shortcuts import articles_in, passage_only_f1
-from course.experiments.tasks import (
-    ENTITY_TYPES,
-    TASKS,
-    TOPICS,
-    describe_task,
-    load_task,
-)
+from course.experiments.tasks import ENTITY_TYPES, TASKS, TOPICS, describe_task, load_task
 
-DERIVED = (
-    *("topic", "description", "next", "answer", "answer-or-none", "entities"),
-    *("punctuation", "capitals"),
-)
 SOURCES = {"sentiment": "sentiment", "questions": "questions", "valence": "valence"}
+DERIVED = [name for name in TASKS if name not in SOURCES]
 
 
 def there(name: str) -> bool:
@@ -50,310 +42,237 @@ def there(name: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def loaded() -> Iterator[dict[str, Splits]]:
+def all_splits() -> Iterator[dict[str, Splits]]:
     """All tasks that are there; meanwhile, each paragraph is cut into sentences but once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(corpus, "split_sentences", lru_cache(maxsize=None)(split_sentences))
         yield {name: load_task(name)[1] for name in TASKS if there(name)}
 
 
-def need(loaded: dict[str, Splits], name: str) -> Splits:
-    if name not in loaded:
+@pytest.fixture
+def splits(all_splits: dict[str, Splits], name: str) -> Any:
+    if name not in all_splits:
         pytest.skip(f"not fetched: run `bertedu data fetch {SOURCES.get(name, 'encyclopedia')}`")
-    return loaded[name]
+    return all_splits[name]
 
 
-def texts(example: AnyExample) -> Iterator[str]:
+def of(*names: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("name", names)
+
+
+@pytest.fixture(scope="module")
+def articles() -> list[Document]:
+    return list(load_documents("encyclopedia"))
+
+
+def texts(example: AnyExample) -> list[str]:
     if isinstance(example, Example):
-        yield from (text for text in (example.text, example.pair) if text)
-    elif isinstance(example, Question):
-        yield example.context
-    elif isinstance(example, Tagged):
-        yield " ".join(example.words)
-    else:
-        yield from (example.text, *example.endings)
-
-
-def test_marks_and_capitals_are_those_of_the_text(loaded: dict[str, Splits]) -> None:
-    """Two questions about the same bare words; a mark belongs to the word before it."""
-    text = "The king (an old Dane, they say) slept, woke and ruled. He had 1,000 ships!"
-    bare = module._bare_words(corpus.Document("title", "encyclopedia", text))
-    assert [word for word, *_ in bare] == re.findall(r"[\w,]*\w", text)
-    assert {word: mark for word, mark, _ in bare if mark} == {
-        **dict.fromkeys(("Dane", "slept"), "COMMA"),
-        **dict.fromkeys(("ruled", "ships"), "STOP"),
-    }
-    assert [word for word, _, capital in bare if capital] == ["Dane"]  # not a sentence's first word
-    marked, capitals = need(loaded, "punctuation"), need(loaded, "capitals")
-    for split in SPLITS:
-        for one, other in zip(marked[split], capitals[split], strict=True):
-            assert one.words == other.words
-            assert len(one.words) == module.BARE_LENGTH
-            assert not any(word != word.lower() or word[-1] in ",.?!" for word in one.words)
+        return [text for text in (example.text, example.pair) if text]
+    if isinstance(example, Choice):
+        return [example.text, *example.endings]
+    return [example.context if isinstance(example, Question) else " ".join(example.words)]
 
 
 # -- every task
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_examples_are_sound_and_enough(loaded: dict[str, Splits], name: str) -> None:
-    splits = need(loaded, name)
+@of(*TASKS)
+def test_examples_are_sound_enough_and_the_same_every_time(splits: Splits, name: str) -> None:
     check_examples(TASKS[name], splits)
     assert len(splits["train"]) > 4000
     assert min(len(splits["dev"]), len(splits["test"])) > 200
-
-
-@pytest.mark.parametrize("name", TASKS)
-def test_the_same_examples_every_time(loaded: dict[str, Splits], name: str) -> None:
-    need(loaded, name)
     module._articles.cache_clear()
-    assert TASKS[name].load() == loaded[name]
+    assert TASKS[name].load() == splits
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_the_order_tells_nothing(loaded: dict[str, Splits], name: str) -> None:
-    splits = need(loaded, name)
-    examples = splits["train"]
-    if isinstance(examples[0], Example | Choice) and name != "valence":
-        half = len(examples) // 2
-        first, second = (
-            Counter(e.label for e in part)  # type: ignore[union-attr]
-            for part in (examples[:half], examples[half:])
-        )
-        for label, count in first.items():
-            assert abs(count - second[label]) < 6 * (count**0.5 + 1), label
+@of(*(name for name in TASKS if TASKS[name].kind in ("classification", "choice")))
+def test_the_order_tells_nothing(splits: Splits, name: str) -> None:
+    labels = [example.label for example in splits["train"]]  # type: ignore[union-attr]
+    first, second = Counter(labels[::2]), Counter(labels[1::2])
+    half = len(labels) // 2
+    for one, other in ((first, second), (Counter(labels[:half]), Counter(labels[half:]))):
+        for label, count in one.items():
+            assert abs(count - other[label]) < 6 * (count**0.5 + 1), label
 
 
-@pytest.mark.parametrize("name", DERIVED)
-def test_no_test_text_was_pre_trained_on(loaded: dict[str, Splits], name: str) -> None:
+@of(*TASKS)
+def test_nothing_is_in_two_splits_and_no_example_comes_twice(splits: Splits, name: str) -> None:
+    sources = {split: {e.source for e in splits[split]} for split in SPLITS}
+    assert all(all(some) for some in sources.values()), "an example without a source"
+    seen = {split: {t for e in splits[split] for t in texts(e)} for split in SPLITS}
+    shared = {e.text for some in splits.values() for e in some if name == "description"}  # type: ignore[union-attr]
+    for one, other in combinations(SPLITS, 2):
+        assert not sources[one] & sources[other]
+        assert not {t for t in (seen[one] & seen[other]) - shared if len(t.split()) > 8}
+    assert all(len(set(splits[split])) == len(splits[split]) for split in SPLITS)
+
+
+@of(*DERIVED)
+def test_no_test_text_was_pre_trained_on(
+    splits: Splits, name: str, articles: list[Document]
+) -> None:
     """Held-out articles are held out from pre-training, too: no sentence of theirs is in it."""
-    splits = need(loaded, name)
-
-    def words(sentence: str) -> str:
-        return " ".join(module.split_words(sentence))
-
     training = {
-        words(sentence)
-        for document in load_documents("encyclopedia")
+        module.split_words(sentence)
+        for document in articles
         if document.split == "train"
         for sentence in document.sentences()
     }
-    count = 0
-    for split in ("dev", "test"):
-        for example in splits[split]:
-            for text in texts(example):
-                for sentence in split_sentences(text):
-                    count += 1
-                    if len(sentence.split()) > 6:
-                        assert words(sentence) not in training, sentence
-    assert count > 400
-
-
-@pytest.mark.parametrize("name", TASKS)
-def test_no_text_is_in_two_splits(loaded: dict[str, Splits], name: str) -> None:
-    splits = need(loaded, name)
-    seen = {split: {t for e in splits[split] for t in texts(e)} for split in SPLITS}
-    for first, second in (("train", "dev"), ("train", "test"), ("dev", "test")):
-        both = {t for t in seen[first] & seen[second] if len(t.split()) > 8}
-        if name == "description":
-            both -= {e.text for s in splits.values() for e in s if isinstance(e, Example)}
-        assert not both, min(both)
-
-
-@pytest.mark.parametrize("name", TASKS)
-def test_a_source_is_in_one_split_and_an_example_comes_once(
-    loaded: dict[str, Splits], name: str
-) -> None:
-    splits = need(loaded, name)
-    sources = {split: {e.source for e in splits[split]} for split in SPLITS}
-    assert all(all(some) for some in sources.values()), "an example without a source"
-    assert not sources["train"] & sources["dev"]
-    assert not sources["train"] & sources["test"]
-    assert not sources["dev"] & sources["test"]
-    for split in SPLITS:
-        assert len(set(splits[split])) == len(splits[split])
+    held_out = (e for split in ("dev", "test") for e in splits[split])
+    asked = [s for e in held_out for text in texts(e) for s in split_sentences(text)]
+    assert len(asked) > 400
+    for sentence in asked:
+        assert len(sentence.split()) <= 6 or module.split_words(sentence) not in training, sentence
 
 
 # -- one by one
 
 
-def test_a_film_is_in_one_split(loaded: dict[str, Splits]) -> None:
-    import csv
-    import io
-
-    from bertedu.text.sources import read
-
-    splits = need(loaded, "sentiment")
-    (content,) = read("sentiment").values()
-    film: dict[str, str] = {}
-    for row in csv.DictReader(io.StringIO(bz2.decompress(content).decode("utf-8"))):
-        if row["category"] != "plot":
-            film.setdefault(" ".join(row["text"].split()), row["movie_name"])
-    films = {split: {film[next(texts(e))] for e in splits[split]} for split in SPLITS}
-    assert not films["train"] & films["test"]
-    assert not films["train"] & films["dev"]
-    assert len(films["test"]) > 10
-
-
 def test_the_labels_of_the_table_are_those_that_the_readers_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    table = "text,movie_name,category\nGood.,A,fresh\nBad.,B,rotten\nA man.,C,plot\n"
-    monkeypatch.setattr(tasks, "read", lambda _: {"x": bz2.compress(table.encode())})
+    table = (
+        "text,movie_name,category\nGood.,A,fresh\nBad.,B,rotten\nA man.,C,plot\nGood.,A,fresh\n"
+        "Fine.,A,fresh\nFair.,A,rotten\n"
+    )
+    monkeypatch.setattr(module, "read", lambda _: {"x": bz2.compress(table.encode())})
     task = TASKS["sentiment"]
-    named = {e.text: task.labels[int(e.label)] for some in task.load().values() for e in some}
-    assert named == {"Good.": "fresh", "Bad.": "rotten"}
+    splits = task.load()
+    named = [(e.text, task.labels[int(e.label)]) for some in splits.values() for e in some]  # type: ignore[union-attr]
+    told = {"Good.": "fresh", "Bad.": "rotten", "Fine.": "fresh", "Fair.": "rotten"}
+    assert sorted(named) == sorted(told.items())
+    assert sum(any(e.source == "A" for e in some) for some in splits.values()) == 1, "a film"
     kinds = ENTITY_TYPES.values()
     assert TASKS["entities"].labels == ("O", *(f"{part}-{k}" for k in kinds for part in "BI"))
     assert TASKS["description"].labels == ("no", "yes"), "0 is no: it does not fit"
 
 
-def test_topics_are_the_editors_and_no_opening_is_asked_about(loaded: dict[str, Splits]) -> None:
-    splits = need(loaded, "topic")
-    articles = {s: d for d in load_documents("encyclopedia") for s in d.sentences()[1:]}
+@of("topic")
+def test_topics_are_the_editors_and_no_opening_is_asked_about(
+    splits: Any, articles: list[Document]
+) -> None:
+    topic = {s: d.topic for d in articles for s in d.sentences()[1:]}
+    assert all(topic[e.text] == TOPICS[e.label] for e in splits["test"])
+    assert {e.label for e in splits["test"]} == set(range(11))
+
+
+@of("description")
+def test_a_wrong_description_is_of_the_same_heading(splits: Any, articles: list[Document]) -> None:
+    described, titled = {}, {}
+    for d in articles:
+        described.setdefault(d.description, []).append(d.topic)
+        titled[d.title] = d
     for example in splits["test"]:
-        assert isinstance(example, Example)
-        assert articles[example.text].topic == TOPICS[int(example.label)]
-    assert {int(e.label) for e in splits["test"] if isinstance(e, Example)} == set(range(11))
+        article = titled[example.source]
+        assert example.pair in " ".join(article.sentences()[1:])
+        assert (example.text == article.description) == bool(example.label)
+        assert article.topic in described[example.text]
+    assert 0.4 < sum(e.label for e in splits["test"]) / len(splits["test"]) < 0.6
 
 
-def test_a_wrong_description_is_of_the_same_heading(loaded: dict[str, Splits]) -> None:
-    splits = need(loaded, "description")
-    of, topic = {}, {}
-    for d in load_documents("encyclopedia"):
-        if d.topic in TOPICS and d.description and d.split == "test":
-            of.setdefault(d.description, []).append(d)
-            body = module._body(d)
-            topic |= {" ".join(body[i : i + 2]): d for i in range(0, len(body), 2)}
+@of("next")
+def test_the_right_ending_is_the_next_sentence_and_no_place_in_an_article_tells(
+    splits: Any, articles: list[Document]
+) -> None:
+    """A second sentence sounds like one; if only wrong endings were, they could be crossed out."""
+    follows: set[tuple[str, str]] = set()
+    topic: dict[str, str | None] = {}
+    place: dict[str, int] = {}
+    for d in articles:
+        follows |= {*pairwise(d.sentences())}
+        topic |= dict.fromkeys(d.sentences(), d.topic)
+        for i, sentence in enumerate(d.sentences()):
+            place.setdefault(sentence, i)
     for example in splits["test"]:
-        assert isinstance(example, Example)
-        article = topic[str(example.pair)]
-        assert article.title == example.source
-        if example.label:
-            assert example.text == article.description
-        else:
-            assert example.text != article.description
-            assert article.topic in {d.topic for d in of[example.text]}
-
-
-def test_the_right_ending_is_the_next_sentence(loaded: dict[str, Splits]) -> None:
-    splits = need(loaded, "next")
-    follows, topic = {}, {}
-    for d in load_documents("encyclopedia"):
-        sentences = d.sentences()
-        follows |= dict.fromkeys(pairwise(sentences), d)
-        topic |= dict.fromkeys(sentences, d.topic)
-    for example in splits["test"]:
-        assert isinstance(example, Choice)
         right = [i for i, ending in enumerate(example.endings) if (example.text, ending) in follows]
         assert right == [example.label]
         assert len({topic[ending] for ending in example.endings}) == 1
         assert len(set(example.endings)) == 4
-
-
-def test_the_place_of_an_ending_in_its_article_does_not_tell(loaded: dict[str, Splits]) -> None:
-    """A second sentence sounds like one; if only wrong endings were, they could be crossed out."""
-    splits = need(loaded, "next")
-    place: dict[str, int] = {}
-    for d in load_documents("encyclopedia"):
-        for i, sentence in enumerate(d.sentences()):
-            place.setdefault(sentence, i)
     right, wrong = Counter[int](), Counter[int]()
     for example in splits["train"]:
-        assert isinstance(example, Choice)
         for i, ending in enumerate(example.endings):
             (right if i == example.label else wrong)[min(place[ending], 4)] += 1
-    for where in (0, 1):
-        assert right[where] + wrong[where] < 0.005 * wrong.total(), where
+    assert max(right[at] + wrong[at] for at in (0, 1)) < 0.005 * wrong.total()
     assert abs(right[2] / right.total() - wrong[2] / wrong.total()) < 0.1
 
 
-@pytest.mark.parametrize("name", ["answer", "answer-or-none"])
-def test_answers_are_titles_and_questions_do_not_contain_them(
-    loaded: dict[str, Splits], name: str
-) -> None:
-    splits = need(loaded, name)
+@of("answer", "answer-or-none")
+def test_answers_are_titles_and_questions_do_not_contain_them(splits: Any, name: str) -> None:
     without = 0
     for example in splits["test"]:
-        assert isinstance(example, Question)
-        title = example.source
-        assert title.lower() not in example.question.lower()
+        assert example.source.lower() not in example.question.lower()
+        assert {text for text, _ in example.answers} <= {example.source}
         without += not example.answers
-        for text, _ in example.answers:
-            assert text == title
-        if not example.answers:
-            assert not module.title_places(title, example.context)
+        assert example.answers or not module.title_places(example.source, example.context)
     share = without / len(splits["test"])
     assert share == 0 if name == "answer" else 0.25 < share < 0.42
-    places = Counter(
-        round(3 * e.answers[0][1] / len(e.context))
-        for e in splits["train"]
-        if isinstance(e, Question) and e.answers
-    )
+    begins = [e.answers[0][1] / len(e.context) for e in splits["train"] if e.answers]
+    places = Counter(round(3 * begin) for begin in begins)
     assert min(places[0], places[1], places[2]) > 0.15 * places.total(), "the place tells"
 
 
+@of("answer")
 def test_without_the_question_nothing_tells_one_title_from_the_others(
-    loaded: dict[str, Splits],
+    splits: Any, articles: list[Document]
 ) -> None:
     """Each of the three articles names its title: a reader of no question draws one of three."""
-    questions = need(loaded, "answer")["test"]
-    assert 0.33 < passage_only_f1(questions).mean() < 0.34
-    for question in questions:
-        for _, opening, title in articles_in(question.context):
+    heading = {d.title: d.topic for d in articles}
+    assert 0.33 < passage_only_f1(splits["test"]).mean() < 0.34
+    same = []
+    for question in splits["test"]:
+        found = articles_in(question.context)
+        assert len(found) == 3
+        assert question.source in [title for *_, title in found]
+        for _, opening, title in found:
             assert module.title_places(title, opening), f"{title} could be left out unread"
-    usual, short = need(loaded, "answer")["dev"], module.short_answers()["dev"]
-    length = [sum(len(one.context) for one in some) / len(some) for some in (usual, short)]
+            if title != question.source:
+                same.append(heading[title] == heading[question.source])
+    assert 0.02 < sum(same) / len(same) < 0.4, "most are under another heading"
+    short = module.short_answers()["dev"]
+    length = [sum(len(q.context) for q in some) / len(some) for some in (splits["dev"], short)]
     assert 0.4 < length[1] / length[0] < 0.75, "one sentence of each article, not two"
 
 
-def test_most_of_the_other_articles_of_a_question_are_under_another_heading(
-    loaded: dict[str, Splits],
+@of("entities")
+def test_entities_of_the_test_articles_are_unseen_in_training(
+    splits: Any, articles: list[Document]
 ) -> None:
-    articles = module._articles()["test"]
-    openings = [(" ".join(a.sentences()[:2]), a.topic, a.title) for a in articles]
-    heading = {a.title: a.topic for a in articles}
-    same = []
-    for example in need(loaded, "answer")["test"][:200]:
-        assert isinstance(example, Question)
-        others = {
-            title: topic
-            for opening, topic, title in openings
-            if opening in example.context and title != example.source
-        }
-        assert len(others) >= 2
-        same += [topic == heading[example.source] for topic in others.values()]
-    assert 0.02 < sum(same) / len(same) < 0.4
-
-
-def mentions(example: Tagged) -> list[tuple[str, tuple[str, ...]]]:
-    found: list[tuple[str, list[str]]] = []
-    for word, tag in zip(example.words, example.tags, strict=True):
-        if tag.startswith("B-"):
-            found.append((tag[2:], [word]))
-        elif tag.startswith("I-"):
-            assert found[-1][0] == tag[2:], "I- without its B-"
-            found[-1][1].append(word)
-    return [(kind, tuple(words)) for kind, words in found]
-
-
-def test_entities_of_the_test_articles_are_unseen_in_training(loaded: dict[str, Splits]) -> None:
-    splits = need(loaded, "entities")
     kinds = {
         module.split_words(d.title): (ENTITY_TYPES[d.topic], d.split)
-        for d in load_documents("encyclopedia")
+        for d in articles
         if d.topic in ENTITY_TYPES
     }
-    seen = {words for e in splits["train"] if isinstance(e, Tagged) for _, words in mentions(e)}
-    unseen = 0
-    for example in splits["test"]:
-        assert isinstance(example, Tagged)
-        for kind, words in mentions(example):
-            assert kinds[words][0] == kind
-            if kinds[words][1] == "test":
-                assert words not in seen
-                unseen += 1
-    assert unseen > 100
+    mentions = {
+        split: [(kind, e.words[i:j]) for e in splits[split] for kind, i, j in entities(e.tags)]
+        for split in SPLITS
+    }
+    assert all(kinds[words][0] == kind for kind, words in mentions["test"])
+    new = {words for _, words in mentions["test"] if kinds[words][1] == "test"}
+    assert len(new) > 50
+    assert not new & {words for _, words in mentions["train"]}
+    for example in (*splits["test"], *splits["train"]):
+        assert (0, 1) not in [(i, j) for _, i, j in entities(example.tags)], "a head of a sentence"
+
+
+@of("punctuation")
+def test_marks_and_capitals_are_those_of_the_text(
+    splits: Any, all_splits: dict[str, Splits]
+) -> None:
+    """Two questions about the same bare words; a mark belongs to the word before it."""
+    text = "The king (an old Dane, they say) slept, woke and ruled. He had 1,000 ships!"
+    bare = module._bare_words(Document("title", "encyclopedia", text))
+    assert [word for word, *_ in bare] == re.findall(r"[\w,]*\w", text)
+    marks = dict.fromkeys(("Dane", "slept"), "COMMA") | dict.fromkeys(("ruled", "ships"), "STOP")
+    assert {word: mark for word, mark, _ in bare if mark} == marks
+    assert [word for word, _, capital in bare if capital] == ["Dane"]  # not a sentence's first word
+    capitals: Any = all_splits["capitals"]
+    for split in SPLITS:
+        for one, other in zip(splits[split], capitals[split], strict=True):
+            assert one.words == other.words
+            assert len(one.words) == module.BARE_LENGTH
+            assert not any(word != word.lower() or word[-1] in ",.?!" for word in one.words)
+    named = [{tag for e in some["test"] for tag in e.tags} for some in (splits, capitals)]
+    assert named == [{"O", "B-COMMA", "B-STOP"}, {"O", "B-CAPITAL"}]
 
 
 # -- what is said of them
@@ -374,92 +293,60 @@ def test_chance_and_majority_by_hand() -> None:
     assert "chance" not in describe_task(TASKS["valence"], splits)
 
 
-def test_the_list_names_every_task_that_is_there(
-    loaded: dict[str, Splits], monkeypatch: pytest.MonkeyPatch
+@of("topic")
+def test_the_list_names_a_task_and_refuses_an_unknown_one(
+    splits: Splits, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "load_task", lambda name, *_: (TASKS[name], loaded[name]))
-    result = CliRunner().invoke(app, ["tasks", *loaded])
+    with pytest.raises(TaskError, match="no task 'topics': choose one of sentiment, topic"):
+        load_task("topics")
+    assert CliRunner().invoke(app, ["tasks", "topics"]).exit_code == 1
+    monkeypatch.setattr(module, "load_task", lambda name, *_: (TASKS[name], splits))
+    result = CliRunner().invoke(app, ["tasks", "topic"])
     assert result.exit_code == 0, result.output
-    for name, splits in loaded.items():
-        (line,) = [row for row in result.output.splitlines() if row.startswith(f"{name} ")]
-        assert f"{len(splits['train']):,}" in line
-    monkeypatch.undo()
-    refused = CliRunner().invoke(app, ["tasks", "sentimnt"])
-    assert refused.exit_code == 1
+    (line,) = [row for row in result.output.splitlines() if row.startswith("topic ")]
+    assert f"{len(splits['train']):,}" in line
 
 
 # -- what is refused
 
-
-def test_an_unknown_task_is_named() -> None:
-    with pytest.raises(TaskError, match="no task 'sentimnt': choose one of sentiment, topic"):
-        load_task("sentimnt")
-
-
-GOOD = Example("A film.", None, 1)
-GOOD_FOR = {
+GOOD: dict[str, AnyExample] = {
+    "sentiment": Example("A film.", None, 1),
+    "valence": Example("A film.", None, 0.5),
     "description": Example("A film.", "A man.", 1),
     "answer": Question("x", "Who?", "It was Ann.", (("Ann", 7),)),
     "entities": Tagged(("Ann",), ("B-PERSON",)),
     "next": Choice("a", ("b", "c"), 1),
 }
+BAD: list[tuple[str, Any, str]] = [
+    ("sentiment", Example("A film.", None, 2), "label 2 is not one of 2"),
+    ("sentiment", Example("A film.", None, 0.5), "label 0.5"),
+    ("sentiment", Example("  ", None, 1), "is empty"),
+    ("sentiment", Example("A film.", "A man.", 1), "has 2, .* one text"),
+    ("sentiment", Example(3, None, 1), "not a text"),  # type: ignore[arg-type]
+    ("description", Example("A film.", "", 1), "is empty"),
+    ("description", Example("A film.", None, 1), "has 1, .* two texts"),
+    ("answer", Question("x", "Who?", "It was Ann.", (("Bob", 7),)), "found there: 'Ann'"),
+    ("answer", Question("x", "Who?", "It was Ann.", (("Ann", 70),)), "not at character"),
+    ("answer", Question("x", "Who?", "It was Ann.", (("", 3),)), "not at character"),
+    ("entities", Tagged(("a", "b"), ("O",)), "2 words and 1 tags"),
+    ("entities", Tagged(("a",), ("B-FISH",)), "unknown tag 'B-FISH'"),
+    ("entities", Tagged((), ()), "is empty"),
+    ("next", Choice("a", ("b", "c"), 2), "ending 2 is right, but there are 2"),
+]
+BAD += [
+    (name, other, f"of type {type(other).__name__}.*{TASKS[name].kind}.*{type(good).__name__}")
+    for name, good in GOOD.items()
+    for other in (*GOOD.values(), "A film.")
+    if type(other) is not type(good)
+]
 
 
-@pytest.mark.parametrize(
-    ("task", "example", "message"),
-    [
-        ("sentiment", Example("A film.", None, 2), "label 2 is not one of 2 classes"),
-        ("sentiment", Example("A film.", None, 0.5), "label 0.5 is not one of 2 classes"),
-        ("sentiment", Example("  ", None, 1), "a text is empty"),
-        ("description", Example("A film.", "", 1), "a text is empty"),
-        ("description", Example("A film.", None, 1), "has 1, and this task is about two texts"),
-        ("sentiment", Example("A film.", "A man.", 1), "has 2, and this task is about one text"),
-        ("sentiment", Example(3, None, 1), "is not a text"),  # type: ignore[arg-type]
-        ("answer", Question("x", "Who?", "It was Ann.", (("Bob", 7),)), "found there: 'Ann'"),
-        ("answer", Question("x", "Who?", "It was Ann.", (("Ann", 70),)), "is not at character"),
-        ("answer", Question("x", "Who?", "It was Ann.", (("", 3),)), "is not at character"),
-        ("entities", Tagged(("a", "b"), ("O",)), "2 words and 1 tags do not match"),
-        ("entities", Tagged(("a",), ("B-FISH",)), "unknown tag 'B-FISH'"),
-        ("entities", Tagged((), ()), "a text is empty"),
-        ("next", Choice("a", ("b", "c"), 2), "ending 2 is right, but there are 2"),
-    ],
-)
-def test_bad_examples_are_named_with_their_place(
-    task: str, example: AnyExample, message: str
-) -> None:
-    good = GOOD_FOR.get(task, GOOD)
-    splits: Splits = {"train": [good], "dev": [example], "test": [good]}
-    with pytest.raises(TaskError, match=f"task {task}, dev example 0: .*{message}"):
-        check_examples(TASKS[task], splits)
-
-
-@pytest.mark.parametrize(
-    ("task", "kind"),
-    [
-        ("sentiment", "classification"),
-        ("valence", "regression"),
-        ("answer", "span"),
-        ("entities", "tagging"),
-        ("next", "choice"),
-    ],
-)
-def test_an_example_of_another_shape_is_named_with_what_is_wanted(task: str, kind: str) -> None:
-    good = GOOD_FOR.get(task, GOOD)
-    for other in (GOOD, *GOOD_FOR.values(), "A film."):
-        if type(other) is type(good):
-            continue
-        wanted = (
-            f"task {task}, test example 1: it is of type {type(other).__name__}, and a {kind} task "
-            f"needs examples of type {type(good).__name__}"
-        )
-        splits: Splits = {"train": [good], "dev": [good], "test": [good, other]}
-        with pytest.raises(TaskError) as caught:
-            check_examples(TASKS[task], splits)
-        assert str(caught.value) == wanted
-
-
-@pytest.mark.parametrize("split", SPLITS)
-def test_an_empty_split_is_named(split: str) -> None:
-    splits: Splits = {name: [GOOD] for name in SPLITS} | {split: []}
-    with pytest.raises(TaskError, match=f"the {split} split is empty"):
-        check_examples(TASKS["sentiment"], splits)
+@pytest.mark.parametrize(("name", "example", "message"), BAD)
+def test_bad_examples_are_named_with_their_place(name: str, example: Any, message: str) -> None:
+    good = GOOD[name]
+    splits: Splits = {"train": [good], "dev": [good, example], "test": [good]}
+    with pytest.raises(TaskError, match=f"task {name}, dev example 1: .*{message}"):
+        check_examples(TASKS[name], splits)
+    for split in SPLITS:
+        with pytest.raises(TaskError, match=f"the {split} split is empty"):
+            check_examples(TASKS[name], {**splits, "dev": [good], split: []})

@@ -7,23 +7,27 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from course.experiments.toy_language import TOPICS, ToyLanguage
+from course.experiments.toy_language import (
+    TOPICS,
+    ToyLanguage,
+    blank_posteriors,
+    mutual_information,
+    pair_posterior,
+    topic_posterior,
+)
 
 SIDES = {"both": (True, True), "left": (True, False), "right": (False, True), "none": (False,) * 2}
 Sentence = tuple[str, ...]
+LANGUAGE = ToyLanguage()
+SHORT = ["the", "dog", "barked"]
 
 
 @pytest.fixture(scope="module")
-def language() -> ToyLanguage:
-    return ToyLanguage()
-
-
-@pytest.fixture(scope="module")
-def everything(language: ToyLanguage) -> dict[Sentence, float]:
+def everything() -> dict[Sentence, float]:
     """Every sentence and its probability, by walking through the states one word at a time."""
-    start, move = language.start.tolist(), language.move.tolist()
-    stop, emit = language.stop.tolist(), language.emit.tolist()
-    choices = [[(w, p) for w, p in zip(language.words, row, strict=True) if p] for row in emit]
+    start, move = LANGUAGE.start.tolist(), LANGUAGE.move.tolist()
+    stop, emit = LANGUAGE.stop.tolist(), LANGUAGE.emit.tolist()
+    choices = [[(w, p) for w, p in zip(LANGUAGE.words, row, strict=True) if p] for row in emit]
     followers = [[(k, p) for k, p in enumerate(row) if p] for row in move]
 
     def walk(state: int, words: Sentence, share: float) -> Iterator[tuple[Sentence, float]]:
@@ -42,32 +46,6 @@ def everything(language: ToyLanguage) -> dict[Sentence, float]:
     return dict(found)
 
 
-class Limits:
-    """P(word | what is seen) by adding up sentences: no matrices."""
-
-    def __init__(self, everything: dict[Sentence, float]) -> None:
-        self.tables: dict[str, dict[tuple[Sentence, ...], dict[str, float]]] = {
-            side: defaultdict(lambda: defaultdict(float)) for side in SIDES
-        }
-        for sentence, share in everything.items():
-            for position, word in enumerate(sentence):
-                for side in SIDES:
-                    self.tables[side][seen(sentence, position, side)][word] += share
-
-    def posterior(self, sentence: Sentence, position: int, side: str) -> dict[str, float]:
-        row = self.tables[side][seen(sentence, position, side)]
-        return {word: share / sum(row.values()) for word, share in row.items()}
-
-    def entropy(self, side: str) -> float:
-        """Mean surprise in nats a word, over all words of all sentences."""
-        surprise = words = 0.0
-        for row in self.tables[side].values():
-            total = sum(row.values())
-            surprise -= sum(share * math.log(share / total) for share in row.values())
-            words += total
-        return surprise / words
-
-
 def seen(sentence: Sentence, position: int, side: str) -> tuple[Sentence, ...]:
     left, right = SIDES[side]
     # Every reader knows how many words came before; of the right side, how many after.
@@ -77,212 +55,182 @@ def seen(sentence: Sentence, position: int, side: str) -> tuple[Sentence, ...]:
     )
 
 
+Limits = dict[str, dict[tuple[Sentence, ...], dict[str, float]]]
+
+
 @pytest.fixture(scope="module")
 def limits(everything: dict[Sentence, float]) -> Limits:
-    return Limits(everything)
+    """P(word, what is seen) of each side by adding up sentences: no matrices."""
+    tables: Limits = {side: defaultdict(lambda: defaultdict(float)) for side in SIDES}
+    for sentence, share in everything.items():
+        for position, word in enumerate(sentence):
+            for side in SIDES:
+                tables[side][seen(sentence, position, side)][word] += share
+    return tables
 
 
-def test_the_shares_of_every_state_add_up_to_one(language: ToyLanguage) -> None:
-    one = torch.tensor(1.0, dtype=torch.float64)
-    torch.testing.assert_close(language.start.sum(), one)
-    torch.testing.assert_close(language.emit.sum(dim=1), one.expand(len(language.start)))
-    torch.testing.assert_close(
-        language.move.sum(dim=1) + language.stop, one.expand(len(language.start))
-    )
-    for shares in (language.start, language.emit, language.move, language.stop):
-        assert (shares >= 0).all()
-
-
-def test_words_are_named_once_and_every_one_can_be_written(language: ToyLanguage) -> None:
-    assert language.words == sorted(set(language.words))
-    assert (language.emit.sum(dim=0) > 0).all()
-
-
-def test_all_sentences_together_have_probability_one(everything: dict[Sentence, float]) -> None:
-    assert math.isclose(sum(everything.values()), 1, rel_tol=1e-12)
-
-
-def test_probabilities_worked_out_by_hand(everything: dict[Sentence, float]) -> None:
+def test_shares_add_up_and_probabilities_are_those_worked_out_by_hand(
+    everything: dict[Sentence, float],
+) -> None:
+    rows = (LANGUAGE.start, *LANGUAGE.emit, *torch.cat([LANGUAGE.move, LANGUAGE.stop[:, None]], 1))
+    assert all(row.sum().item() == pytest.approx(1) and (row >= 0).all() for row in rows)
+    assert LANGUAGE.words == sorted(set(LANGUAGE.words))
+    assert (LANGUAGE.emit.sum(dim=0) > 0).all(), "a word that is never written"
+    assert sum(everything.values()) == pytest.approx(1, rel=1e-12)
     # topic dog; "the" 6 of 10; no adjective; "dog" 8 of 10; "barked" 7 of 10; nothing more:
     # no adverb (0.4) and no preposition (0.2)
     p = 1 / 6 * 0.6 * 0.5 * 0.8 * 0.7 * 0.4 * 0.2
-    assert math.isclose(everything["the", "dog", "barked"], p)
+    assert everything[tuple(SHORT)] == pytest.approx(p)
     # "shy" 2 of 10; "slept" 1 of 10; "softly" 3 of 5; "near" 1 of 4; "kitchen" 5 of 6
     p = 1 / 6 * 0.3 * 0.5 * 0.2 * 0.2 * 0.1 * 0.6 * 0.6 * 0.8 * 0.25 * 5 / 6
-    sentence = ("a", "shy", "kitten", "slept", "softly", "near", "the", "kitchen")
-    assert math.isclose(everything[sentence], p)
-    assert ("the", "dog", "purred") not in everything
+    assert everything[tuple("a shy kitten slept softly near the kitchen".split())] == pytest.approx(
+        p
+    )
+    for sentence in sorted(everything)[::997]:
+        log = LANGUAGE.log_probability(sentence)
+        assert log == pytest.approx(math.log(everything[sentence]))
+    for none in ((), ("the", "dog", "purred"), ("the", "dog"), ("le", "dog")):
+        assert none not in everything
+        assert LANGUAGE.log_probability(none) == -math.inf
 
 
 @pytest.mark.parametrize("side", SIDES)
-def test_posteriors_equal_adding_up_all_sentences(
-    language: ToyLanguage, everything: dict[Sentence, float], limits: Limits, side: str
+def test_posteriors_equal_adding_up_all_sentences_whatever_word_is_hidden(
+    everything: dict[Sentence, float], limits: Limits, side: str
 ) -> None:
-    left, right = SIDES[side]
     # every 97th sentence, rare ones as well as frequent ones; every position of each
-    for sentence in sorted(everything)[::97]:
-        for position in range(len(sentence)):
-            expected = limits.posterior(sentence, position, side)
-            got = language.posterior(sentence, position, left, right)
-            for word, share in zip(language.words, got.tolist(), strict=True):
-                assert math.isclose(share, expected.get(word, 0), abs_tol=1e-12), (
-                    f"{' '.join(sentence)!r}, position {position}, {word!r}"
-                )
-
-
-def test_the_probability_of_a_sentence_equals_walking_through_it(
-    language: ToyLanguage, everything: dict[Sentence, float]
-) -> None:
-    """The usual bug: the end is forgotten, so that every beginning counts as a sentence."""
-    for sentence in sorted(everything)[::97]:
-        got = language.log_probability(sentence)
-        assert math.isclose(got, math.log(everything[sentence]), abs_tol=1e-9)
-        beginning = math.exp(language.log_probability(sentence[:-1]))
-        assert math.isclose(beginning, everything.get(sentence[:-1], 0), abs_tol=1e-15)
-    for none in ((), ("the",), ("the", "dog", "purred"), ("the", "dog", "spoke")):
-        assert language.log_probability(none) == -math.inf
-
-
-def test_all_positions_of_a_sentence_are_among_those_checked(
-    everything: dict[Sentence, float],
-) -> None:
     checked = sorted(everything)[::97]
     assert {len(sentence) for sentence in checked} == {len(sentence) for sentence in everything}
-    assert len({sentence[-1] for sentence in checked}) >= 2 * len(TOPICS)
+    for sentence in checked:
+        for position in range(len(sentence)):
+            row = limits[side][seen(sentence, position, side)]
+            hidden = [*sentence[:position], "[MASK]", *sentence[position + 1 :]]
+            got = LANGUAGE.posterior(hidden, position, *SIDES[side]).tolist()
+            for word, chance in zip(LANGUAGE.words, got, strict=True):
+                expected = row.get(word, 0) / sum(row.values())
+                assert math.isclose(chance, expected, rel_tol=1e-9, abs_tol=1e-12)
 
 
-def test_from_the_right_alone_the_place_is_known(
-    language: ToyLanguage, everything: dict[Sentence, float]
-) -> None:
-    # Nothing follows the third word: it is the last of a sentence of three.
-    last: Counter[str] = Counter()
-    for sentence, share in everything.items():
-        if len(sentence) == 3:
-            last[sentence[-1]] += share
-    got = language.posterior(["the", "dog", "barked"], 2, left=False)
-    assert got.sum().isclose(torch.tensor(1.0, dtype=torch.float64))
-    for word, share in zip(language.words, got.tolist(), strict=True):
-        assert math.isclose(share, last[word] / last.total(), abs_tol=1e-12)
-
-
-def test_a_reader_who_does_not_know_the_place_would_pay_more(
-    language: ToyLanguage, everything: dict[Sentence, float]
-) -> None:
-    """Positions are information: without them the limit from the right is a fifth higher."""
-    rows: dict[Sentence, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for sentence, share in everything.items():
-        for position, word in enumerate(sentence):
-            rows[sentence[position + 1 :]][word] += share
-    words = sum(sum(row.values()) for row in rows.values())
-    without = -sum(
-        p * math.log(p / sum(row.values())) for row in rows.values() for p in row.values()
-    )
-    knows = Limits(everything).entropy("right")
-    assert without / words > 1.15 * knows
-
-
-@pytest.mark.parametrize("side", SIDES)
-def test_the_hidden_word_itself_is_not_looked_at(language: ToyLanguage, side: str) -> None:
-    left, right = SIDES[side]
-    sentence = ["the", "old", "bird", "sang", "in", "the", "tree"]
-    for position in range(len(sentence)):
-        expected = language.posterior(sentence, position, left, right)
-        for other in ("barked", "the", "___", "[MASK]"):
-            changed = [*sentence]
-            changed[position] = other
-            assert torch.equal(language.posterior(changed, position, left, right), expected)
-
-
-def test_only_the_chosen_sides_are_looked_at(language: ToyLanguage) -> None:
-    sentence = ["the", "dog", "ran", "in", "the", "garden"]
-    horse = ["the", "pony", "ran", "in", "the", "field"]
-    swapped_left, swapped_right = horse[:2] + sentence[2:], sentence[:3] + horse[3:]
-
-    def moves(other: list[str], left: bool, right: bool) -> bool:
-        here, there = (language.posterior(s, 2, left, right) for s in (sentence, other))
-        return not torch.allclose(here, there, atol=1e-6)
-
-    assert moves(swapped_left, True, False)
-    assert not moves(swapped_left, False, True)
-    assert moves(swapped_right, False, True)
-    assert not moves(swapped_right, True, False)
-    assert moves(horse, True, True)
-    assert not moves(horse, False, False)
-
-
-def test_samples_are_as_frequent_as_they_should_be(
-    language: ToyLanguage, everything: dict[Sentence, float]
-) -> None:
+def test_samples_are_as_frequent_as_they_should_be(everything: dict[Sentence, float]) -> None:
     count = 20_000
-    sentences = [tuple(s) for s in language.sample(count, seed=7)]
+    sentences = [tuple(s) for s in LANGUAGE.sample(count, seed=7)]
     assert len(sentences) == count
     assert set(sentences) <= set(everything)
-
-    def compare(what: str, got: float, share: float) -> None:
-        # Five standard errors of a binomial: about one false alarm in two million.
-        bound = 5 * math.sqrt(share * (1 - share) / count) + 1e-12
-        assert abs(got / count - share) < bound, f"{what}: {got / count:.4f}, not {share:.4f}"
-
-    drawn = Counter(sentences)
-    frequent = sorted(everything, key=everything.__getitem__)[-50:]
-    for sentence in frequent:
-        compare(" ".join(sentence), drawn[sentence], everything[sentence])
-    expected: Counter[str | int] = Counter()
+    expected: Counter[object] = Counter()
     for sentence, p in everything.items():
         for feature in (*set(sentence), len(sentence)):
             expected[feature] += p
-    got = Counter(feature for s in sentences for feature in (*set(s), len(s)))
+    for sentence in sorted(everything, key=everything.__getitem__)[-50:]:
+        expected[sentence] = everything[sentence]
+    got = Counter[object](feature for s in sentences for feature in (*set(s), len(s), s))
     for feature, share in expected.items():
-        compare(str(feature), got[feature], share)
+        # Five standard errors of a binomial: about one false alarm in two million.
+        bound = 5 * math.sqrt(share * (1 - share) / count) + 1e-12
+        assert abs(got[feature] / count - share) < bound, feature
 
 
-def test_each_side_helps_and_both_help_most(language: ToyLanguage, limits: Limits) -> None:
-    exact = {side: limits.entropy(side) for side in SIDES}
-    assert exact["both"] < exact["left"] < exact["none"]
-    assert exact["both"] < exact["right"] < exact["none"]
-    # The lesson needs a gap that a class can see, not one in the third digit.
-    assert min(exact["left"], exact["right"]) - exact["both"] > 0.2
-
-    sentences = language.sample(150, seed=1)
-    for side, (left, right) in SIDES.items():
-        surprise = torch.tensor(
-            [
-                -float(language.posterior(s, i, left, right)[language.words.index(s[i])].log())
-                for s in sentences
-                for i in range(len(s))
-            ]
-        )
-        # Words of a sentence hang together, so the plain standard error is too small: eight.
-        bound = 8 * float(surprise.std()) / math.sqrt(len(surprise))
-        assert abs(float(surprise.mean()) - exact[side]) < bound, side
-
-
-def test_a_seed_gives_the_same_sentences_again(language: ToyLanguage) -> None:
+def test_a_seed_gives_the_same_sentences_again() -> None:
     torch.manual_seed(1)
-    first = language.sample(50, seed=3)
+    first = LANGUAGE.sample(50, seed=3)
     torch.manual_seed(2)
-    assert language.sample(50, seed=3) == first
-    assert language.sample(50, seed=4) != first
-    assert ToyLanguage().sample(50, seed=3) == first
+    assert LANGUAGE.sample(50, seed=3) == ToyLanguage().sample(50, seed=3) == first
+    assert LANGUAGE.sample(50, seed=4) != first
 
 
-@pytest.mark.parametrize("position", [-1, 3, 100])
-def test_a_position_outside_is_an_error(language: ToyLanguage, position: int) -> None:
-    with pytest.raises(ValueError, match=f"position {position} is outside a sentence of 3 words"):
-        language.posterior(["the", "dog", "barked"], position)
+def test_each_side_helps_and_both_help_most(limits: Limits) -> None:
+    exact = {}  # mean surprise in nats a word, over all words of all sentences
+    for side, table in limits.items():
+        rows = [row.values() for row in table.values()]
+        surprise = -sum(p * math.log(p / sum(row)) for row in rows for p in row)
+        exact[side] = surprise / sum(map(sum, rows))
+    # The lesson needs a gap that a class can see, not one in the third digit.
+    assert exact["both"] + 0.2 < min(exact["left"], exact["right"])
+    assert max(exact["left"], exact["right"]) < exact["none"]
 
 
-def test_an_empty_sentence_has_no_position(language: ToyLanguage) -> None:
-    with pytest.raises(ValueError, match="outside a sentence of 0 words"):
-        language.posterior([], 0)
+@pytest.mark.parametrize(
+    ("sentence", "position", "message"),
+    [
+        *((SHORT, place, f"position {place} is outside a sentence of 3") for place in (-1, 3, 100)),
+        ([], 0, "outside a sentence of 0 words"),
+        (["le", "dog", "chien"], 1, r"not a word of the toy language: chien, le$"),
+        *(
+            (words.split(), 0, f"'{words}' is not a sentence")
+            for words in ("dog the barked", "the dog in", "the dog dog barked")
+        ),
+    ],
+)
+def test_what_is_no_sentence_or_place_is_named(
+    sentence: list[str], position: int, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        LANGUAGE.posterior(sentence, position)
 
 
-def test_words_of_another_language_are_named(language: ToyLanguage) -> None:
-    with pytest.raises(ValueError, match=r"not a word of the toy language: chien, le$"):
-        language.posterior(["le", "dog", "chien"], 1)
+# -- several blanks at once, against single ones
 
 
-@pytest.mark.parametrize("sentence", ["dog the barked", "the dog in", "the dog dog barked"])
-def test_a_sentence_of_another_language_is_an_error(language: ToyLanguage, sentence: str) -> None:
-    with pytest.raises(ValueError, match=f"'{sentence}' is not a sentence of the toy language"):
-        language.posterior(sentence.split(), 0)
+@pytest.mark.parametrize(
+    "words",
+    [
+        "the old bird sang in the tree",
+        "a dog barked loudly",
+        "every horse ran quickly",
+        "the woman sang",
+    ],
+)
+def test_a_joint_has_the_conditionals_and_the_sums_of_single_blanks(words: str) -> None:
+    """Chain rule, both ways: P(b | a) and P(a | b) of every pair are those of one blank.
+
+    The usual bug: the word between the two, or the step past it, is left out.
+    """
+    sentence = words.split()
+    for place, row in enumerate(blank_posteriors(LANGUAGE, sentence)):
+        torch.testing.assert_close(row, LANGUAGE.posterior(sentence, place))
+    for j in range(len(sentence)):
+        for i in range(j):
+            joint = pair_posterior(LANGUAGE, sentence, i, j)
+            assert joint.sum().item() == pytest.approx(1)
+            blanked = [None if place in (i, j) else word for place, word in enumerate(sentence)]
+            single = blank_posteriors(LANGUAGE, blanked)
+            for kept, asked, table in ((i, j, joint), (j, i, joint.T)):
+                torch.testing.assert_close(table.sum(dim=1), single[kept])
+                for a in table.sum(dim=1).nonzero()[:, 0].tolist():
+                    filled = [*sentence]
+                    filled[kept] = LANGUAGE.words[a]
+                    chances = LANGUAGE.posterior(filled, asked)
+                    torch.testing.assert_close(table[a] / table[a].sum(), chances)
+
+
+def test_mutual_information_by_hand() -> None:
+    half = torch.tensor([[0.5, 0.0], [0.0, 0.5]])
+    assert mutual_information(half) == pytest.approx(math.log(2))
+    apart = torch.tensor([[0.1, 0.3], [0.15, 0.45]])
+    assert mutual_information(apart) == pytest.approx(0, abs=1e-7)
+    # the topic is hidden: "the ___ slept in the ___" may be six things in six places
+    sentence = "the dog slept in the yard".split()
+    assert mutual_information(pair_posterior(LANGUAGE, sentence, 1, 5)) > 0.9
+    # and a preposition tells nothing of the place
+    told = mutual_information(pair_posterior(LANGUAGE, sentence, 3, 5))
+    assert told == pytest.approx(0, abs=1e-12)
+
+
+def test_topics_by_hand_and_by_filling_in() -> None:
+    dog, horse = TOPICS.index("dog"), TOPICS.index("horse")
+    chances = topic_posterior(LANGUAGE, ["the", None, "ran"])  # ran: 1 of 10 dogs, 4 of 9 horses
+    assert chances[dog].item() == pytest.approx(0.1 / (0.1 + 4 / 9))
+    assert chances[[dog, horse]].sum().item() == pytest.approx(1)
+    assert topic_posterior(LANGUAGE, ["the", "pony", None])[horse].item() == pytest.approx(1)
+    sentence = ["the", None, "slept", "loudly"]
+    words = blank_posteriors(LANGUAGE, sentence)[1]
+    mean = sum(
+        words[w] * topic_posterior(LANGUAGE, ["the", LANGUAGE.words[w], "slept", "loudly"])
+        for w in words.nonzero()[:, 0].tolist()
+    )
+    torch.testing.assert_close(mean, topic_posterior(LANGUAGE, sentence))
+
+
+@pytest.mark.parametrize("places", [(1, 1), (2, 1), (0, 3), (-1, 1)])
+def test_places_that_are_no_pair_are_refused(places: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="are not two of 3, in order"):
+        pair_posterior(LANGUAGE, SHORT, *places)

@@ -1,0 +1,268 @@
+"""Pictures of an experiment show the numbers of its committed CSV, each in its place."""
+
+from collections.abc import Callable
+from itertools import combinations
+from statistics import mean
+from typing import Any
+
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from bertedu.analysis.attention_heads import PATTERNS
+from bertedu.analysis.probes import RELATIONS
+from bertedu.analysis.views import BLUE, LIMIT, ORANGE, Picture
+from bertedu.files import Row
+from course.experiments import ablation_pictures as ablations
+from course.experiments import direction_pictures as direction
+from course.experiments import feature_pictures as features
+from course.experiments import heads_pictures as heads
+from course.experiments.ablations import GRIDS, STEPS
+from course.experiments.recall import READERS
+from course.results.pictures import committed, score_of
+
+TASKS = {"topic": "Topics", "entities": "Names"}
+MINUS = ("minus_reference", "minus_low", "minus_high")
+SIZES = {"L2 H128": 1_570_000, "L4 H128": 1_930_000, "L4 H256": 5_480_000, "L8 H256": 8_640_000}
+BERT, HEADS = "bert-L4H128", "loss added without the head"
+SAID = ("a title", "what one sees")  # of every picture
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """Every figure that becomes a picture, and is closed."""
+    figures: list[Figure] = []
+    finish = Picture.__init__
+
+    def spy(self: Picture, figure: Figure, alt: str) -> None:
+        figures.append(figure)
+        finish(self, figure, alt)
+
+    monkeypatch.setattr(Picture, "__init__", spy)
+    return figures
+
+
+def points(axes: Axes, marker: str = "o") -> list[tuple[float, float]]:
+    """The marked values, in the order in which they were drawn."""
+    lines = [line for line in axes.lines if line.get_marker() == marker]
+    return [(x, y) for line in lines for x, y in zip(*line.get_data(), strict=True)]
+
+
+def bars(axes: Axes) -> list[tuple[Any, str]]:
+    """Both ends of each interval, and its color."""
+    lines = [c for c in axes.collections if isinstance(c, LineCollection)]
+    return [(c.get_segments()[0], to_hex(c.get_colors()[0]).upper()) for c in lines]
+
+
+def by_variant(grid: str, task: str) -> dict[str, Row]:
+    return {row["variant"]: row for row in committed("ablations_summary", grid=grid, task=task)}
+
+
+def steps_of(task: str) -> list[tuple[float, float]]:
+    rows, kinds = by_variant("steps", task), ("both sides", "left alone")
+    names = {f"{kind}, {step} steps": step / 1000 for kind in kinds for step in STEPS}
+    return [(x, score_of(rows[name])[0]) for name, x in names.items()]
+
+
+def losses_of(kind: str) -> list[tuple[float, int]]:
+    return [
+        (float(row["loss"]), place)
+        for place, reader in enumerate(direction.SAME_QUESTION)
+        for row in committed("same_question", reader=reader, told_by=kind)
+    ]
+
+
+def relations_of(model: str) -> list[tuple[float, float]]:
+    told = []
+    for place, name in enumerate(RELATIONS):
+        rows = heads.relation(model, name)
+        assert rows["offset"]["statistic"].startswith(f"{name}: offset ")
+        offset, head = (100 * float(rows[of]["value"]) for of in ("offset", "head"))
+        told += [(offset, place + 0.14), (head, place - 0.14)]
+    return told
+
+
+def heads_of(_: str) -> list[tuple[float, int]]:
+    rows = committed("heads", model=BERT, statistic=HEADS)
+    values = sorted((float(row["value"]) for row in rows), reverse=True)
+    return [(value, place) for place, value in enumerate(values)]
+
+
+# what is drawn, its panels, the names of its rows, and the points of a panel
+CASES: dict[str, tuple[Callable[[], Picture], list[str], list[str], Callable[[str], Any]]] = {
+    "steps": (lambda: ablations.step_curves(TASKS, *SAID), [*TASKS], [], steps_of),
+    "sizes": (
+        lambda: ablations.size_plot(SIZES, TASKS, *SAID),
+        [*TASKS],
+        [],
+        lambda task: [
+            (n / 1e6, score_of(by_variant("size", task)[name])[0]) for name, n in SIZES.items()
+        ],
+    ),
+    "same question": (
+        lambda: direction.same_question_plot({"left": "by the left", "all": "any"}, *SAID),
+        ["left", "all"],
+        [*direction.SAME_QUESTION],
+        losses_of,
+    ),
+    "relations": (
+        lambda: heads.relation_plot([BERT, "minilm"], *SAID),
+        [BERT, "minilm"],
+        [*RELATIONS],
+        relations_of,
+    ),
+    "heads": (lambda: heads.head_bars(BERT, HEADS, "nats", *SAID), [""], [], heads_of),
+    "layers": (
+        lambda: heads.layer_curves(BERT, {"h": [("lens: right", "r")]}, ["y"], *SAID, scale=100),
+        [""],
+        [],
+        lambda _: [
+            (int(row["layer"]), 100 * float(row["value"]))
+            for row in committed("heads", model=BERT, statistic="lens: right")
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_picture_shows_its_table(name: str, drawn: list[Figure]) -> None:
+    draw, panels, rows, expected = CASES[name]
+    assert repr(draw()) == "what one sees"
+    for panel, axes in zip(panels, drawn[0].axes, strict=True):
+        assert points(axes) == [pytest.approx(point) for point in expected(panel)]
+    labels = [label.get_text() for label in drawn[0].axes[0].get_yticklabels()]
+    assert not rows or labels == rows
+
+
+@pytest.mark.parametrize("variants", [None, ["right alone", "left and right"]])
+def test_differences_stand_in_their_rows_beside_the_paper_and_the_luck(
+    variants: list[str] | None, drawn: list[Figure]
+) -> None:
+    paper = {"both sides": {"QNLI": 84.9}, "right alone": {"QNLI": 80.0}}
+    beside, luck = {"entities": "QNLI"}, {"topic": 3.5}
+    ablations.difference_plot("direction", TASKS, *SAID, paper, beside, variants, luck)
+    names = variants or [variant.name for variant in GRIDS["direction"].variants[1:]]
+    for task, axes in zip(TASKS, drawn[0].axes, strict=True):
+        rows = by_variant("direction", task)
+        for place, name in enumerate(names):
+            gap, low, high = score_of(rows[name], MINUS)
+            assert points(axes)[place] == pytest.approx((gap, place))
+            ends, color = bars(axes)[place]
+            assert ends.ravel() == pytest.approx([low, place, high, place])
+            assert color == (ORANGE if high < 0 else BLUE if low > 0 else LIMIT)
+        theirs = [(-4.9, names.index("right alone"))] * (task == "entities")
+        assert points(axes, "D") == [pytest.approx(point) for point in theirs]
+        bands = [band.get_extents().transformed(axes.transData.inverted()) for band in axes.patches]
+        wide = [pytest.approx((-3.5, 3.5))] * (task == "topic")
+        assert [(band.x0, band.x1) for band in bands] == wide
+    with pytest.raises(ValueError, match=r"not run on nothing.*course ablate direction"):
+        ablations.difference_plot("direction", {"nothing": "N"}, *SAID)
+    with pytest.raises(ValueError, match=r"no results of grid 'mine'.*course ablate mine"):
+        ablations.results("mine")
+
+
+def test_no_name_of_a_size_lies_on_a_line_or_an_interval_or_a_name(drawn: list[Figure]) -> None:
+    ablations.size_plot(SIZES, TASKS, *SAID)
+    for task, axes in zip(TASKS, drawn[0].axes, strict=True):
+        (dashed,) = (line for line in axes.lines if line.get_linestyle() == "--")
+        assert dashed.get_ydata()[0] == score_of(by_variant("size", task)["word counts"])[0]
+        height = axes.transData.transform((1, dashed.get_ydata()[0]))[1]
+        boxes = {text.get_text(): text.get_window_extent() for text in axes.texts}
+        assert boxes.keys() == {*SIZES, "word-count\nbaseline"}
+        for name, box in boxes.items():
+            assert not box.y0 < height < box.y1, name
+            for ends, _ in bars(axes):
+                low, high = axes.transData.transform(ends)
+                beside = low[0] < box.x0 or low[0] > box.x1
+                assert beside or high[1] < box.y0 or low[1] > box.y1, name
+        for (one, box), (other, its_box) in combinations(boxes.items(), 2):
+            assert not box.overlaps(its_box), (one, other)
+
+
+def test_scores_are_listed_best_first(capsys: pytest.CaptureFixture[str]) -> None:
+    ablations.score_lines("direction", "topic")
+    lines = capsys.readouterr().out.splitlines()
+    rows = by_variant("direction", "topic")
+    means = [float(line[31:36]) for line in lines]
+    assert means == sorted(means, reverse=True)
+    told = "both sides {:.1f} ({:.1f} to {:.1f}) 3 runs".format(*score_of(rows["both sides"]))
+    assert told.split() in [line.split() for line in lines]
+    assert len(lines) == len(rows)
+    assert lines[-1].startswith("always the same ")
+    assert lines[-1].endswith(")"), "a baseline has no runs"
+
+
+def test_claims_are_asked_in_points() -> None:
+    """Of pairs, of tasks, and of two runs of one variant: an A/A test that notebook 14 shows."""
+    one, *_, other = (variant.name for variant in GRIDS["masking"].variants)
+    asked = ablations.task_intervals(GRIDS["masking"], other, one)
+    for task, ends in asked.items():
+        row = by_variant("masking", task)[other]
+        assert ends == pytest.approx(score_of(row, MINUS)[1:], abs=0.011)
+        assert ablations.between_runs("masking")[task] == 100 * float(row["luck"])
+    low, high = ablations.pair_differences("masking", "topic")[one, other]
+    assert (-high, -low) == pytest.approx(asked["topic"])
+    for some in ablations.same_recipe_intervals(GRIDS["masking"]).values():
+        assert len(some) == 6 * 3
+        assert min(high - low for low, high in some) > 1
+        assert sum(not low < 0 < high for low, high in some) <= len(some) / 20
+
+
+def test_less_loss_turns_round_with_its_readers() -> None:
+    names = {"one": "both sides", "other": "left alone", "told_by": "all"}
+    (row,) = committed("same_question_differences", **names)
+    low, high = float(row["less_loss_low"]), float(row["less_loss_high"])
+    assert direction.less_loss("both sides", "left alone", {"all": "any"}) == {"any": (low, high)}
+    assert direction.less_loss("left alone", "both sides", {"all": "any"}) == {"any": (-high, -low)}
+
+
+def test_recall_has_a_curve_for_each_reader_and_a_line_for_each_limit(drawn: list[Figure]) -> None:
+    layout = "list, blank, place"
+    direction.recall_plot({layout: "a list"}, *SAID)
+    (axes,) = drawn[0].axes
+    lines = {line.get_label(): line for line in axes.lines if line.get_linestyle() == "-"}
+    assert list(lines) == list(READERS)
+    limits = set()
+    for reader, line in lines.items():
+        of = [committed("recall", layout=layout, reader=reader, length=str(n)) for n in range(1, 9)]
+        losses = [mean(float(row["loss"]) for row in rows) for rows in of]
+        assert line.get_ydata() == pytest.approx(losses)
+        limits.add(tuple(float(rows[0]["limit"]) for rows in of))
+    dashed = [tuple(line.get_ydata()) for line in axes.lines if line.get_linestyle() == "--"]
+    assert sorted(dashed) == sorted(limits)
+
+
+def test_features_stand_in_their_rows_beside_the_paper(drawn: list[Figure]) -> None:
+    names, paper = list(features.ROWS), features.PAPER
+    rows = committed("finetuning_summary", task="entities", train_examples="all", model=BERT)
+    of = {row["method"]: score_of(row) for row in rows}
+    of["untrained fine-tuned"] = of.pop("untrained")
+    found = features.feature_scores("entities")
+    assert found == {k: v for k, v in of.items() if k.removeprefix("untrained ") in names}
+    del found["features:last"]
+    features.table_seven(found, *SAID, {"a list": 73.9})
+    left, right = drawn[0].axes
+    assert points(left) == [(paper[name], names.index(name)) for name in names if name in paper]
+    assert points(right) == [(found[name][0], names.index(name)) for name in names if name in found]
+    controls = [found.get(f"untrained {name}") for name in names]
+    assert [x for x, _ in points(right, "s")] == [score[0] for score in controls if score]
+    said = [[text.get_text() for text in axes.texts] for axes in (left, right)]
+    assert (said[0].count("not in the paper"), said[1].count("not run yet")) == (1, 1)
+
+
+def test_a_map_shows_all_heads_of_a_small_model_and_the_busiest_of_a_large(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    maps: dict[int, Any] = {}
+    monkeypatch.setattr(heads, "heat_map", lambda _, *given: maps.update({len(given[1]): given[0]}))
+    for model in (BERT, "minilm"):
+        heads.pattern_map(model, *SAID)
+    for k, name in enumerate(PATTERNS):
+        small, large = (committed("heads", model=m, statistic=name) for m in (BERT, "minilm"))
+        assert maps[8][:, k].tolist() == pytest.approx([float(row["value"]) for row in small])
+        by_layer = [[float(r["value"]) for r in large if r["layer"] == str(n)] for n in range(1, 7)]
+        assert maps[6][:, k].tolist() == pytest.approx([max(some) for some in by_layer])
+    with pytest.raises(ValueError, match="head_study --model other"):
+        heads.results("other", "lens: loss")

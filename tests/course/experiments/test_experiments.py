@@ -1,0 +1,125 @@
+"""What every study keeps: a seed repeats its rows, and the committed table holds all runs."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from bertedu.files import Row
+from course.experiments import (
+    fitting,
+    machines,
+    names,
+    objectives,
+    recall,
+    recurrence,
+    sentence_order,
+    toy,
+    writing,
+)
+from course.results.pictures import committed
+from course.results.study import Run
+
+# table: the runs, and what tells the rows of one run from each other
+STUDIES: dict[str, tuple[list[Run], tuple[str, ...]]] = {
+    "machines": (machines.PLAN, ("measure",)),
+    "names": (names.PLAN, ("measure",)),
+    "objectives": (objectives.PLAN, ("reader", "measure", "operations")),
+    "recall": (recall.PLAN, ("length",)),
+    "recurrence": (recurrence.PLAN, ("length", "at_test", "segment", "pair")),
+    "sentence_order": (sentence_order.PLAN, ("kind",)),
+    "writing": (writing.WRITERS, ("writer",)),
+    "zero_shot": (writing.ASKED_TASKS, ("examples", "way")),
+}
+OTHERS = (
+    *("ablations_summary", "context", "grammar", "grammar_differences", "heads", "longer_reading"),
+    *("next_sentence", "pretraining", "same_question", "same_question_differences", "sizes"),
+    *("question_order", "size_curves", "toy"),
+)
+# what no training decides: however short it was, it is as committed
+EXACT = ("limit", "parameters", "encoder_weights", "steps_Transformer", "steps_GRUs")
+
+
+def of_run(table: str, run: Row) -> list[Row]:
+    return committed(table, **{name: str(value) for name, value in run.items()})
+
+
+@pytest.mark.parametrize("table", STUDIES)
+def test_the_committed_table_holds_every_run_whole_and_nothing_else(table: str) -> None:
+    plan, inside = STUDIES[table]
+    rows, found, shapes = committed(table), 0, {}
+    for run, _ in plan:
+        keys = [tuple(row[name] for name in inside) for row in of_run(table, run)]
+        assert keys, run
+        assert len(set(keys)) == len(keys), run
+        kind = tuple((name, value) for name, value in run.items() if name != "seed")
+        assert shapes.setdefault(kind, set(keys)) == set(keys), f"{run}: not as with another seed"
+        found += len(keys)
+    assert found == len(rows)
+    assert all(row["device"] and row["commit"] for row in rows)
+
+
+@pytest.mark.parametrize("table", [*STUDIES, *OTHERS])
+def test_no_value_is_missing_or_outside_its_interval(table: str) -> None:
+    for row in committed(table):
+        for name, text in row.items():
+            assert "nan" not in text.lower().split(), name
+            low, high = (row.get(f"{name}_{end}") for end in ("low", "high"))
+            if low:
+                assert float(low) <= float(text) <= float(high or math.nan), row
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train two steps as if they were all, and score on few texts."""
+    whole = fitting.fit
+
+    def two(model: Any, loss: Any, seed: int, steps: int, *more: Any, **how: Any) -> Iterator[int]:
+        yield from whole(model, loss, seed, 2, *more, **how)
+        yield from range(3, steps + 1)
+
+    for module in (fitting, objectives, toy):
+        monkeypatch.setattr(module, "fit", two)
+    for module, name in ((recurrence, "HELD_OUT"), (toy, "HELD_OUT"), (writing, "TEXTS")):
+        monkeypatch.setattr(module, name, 20)
+    monkeypatch.setattr(machines, "questions", toy.held_out_questions)
+
+
+def first_of(table: str) -> dict[tuple[Any, ...], tuple[Row, Any, Any]]:
+    """Return the runs of seed 0 that are cheap, each with the maker of seed 1 (or its own)."""
+    plan = STUDIES[table][0]
+    makers = {tuple(run.items()): make for run, make in plan}
+    return {
+        tuple(run.values()): (run, make, makers.get(tuple((run | {"seed": 1}).items()), make))
+        for run, make in plan
+        if run.get("seed", 0) == 0 and run.get("length", 8) == 8
+        if run.get("layout", recall.XOR) == recall.XOR
+    }
+
+
+TINY = [
+    pytest.param(table, *given, id=" ".join(map(str, (table, *name))))
+    for table in ("machines", "objectives", "recall", "recurrence", "writing")
+    for name, given in first_of(table).items()
+]
+
+
+@pytest.mark.parametrize(("table", "run", "make", "make_other"), TINY)
+def test_a_seed_repeats_its_rows_and_they_are_those_of_the_table(
+    short: None, table: str, run: Row, make: Any, make_other: Any
+) -> None:
+    def key(row: Row) -> list[str]:
+        return [str((run | row).get(name, "")) for name in STUDIES[table][1]]
+
+    first, again, other = (sorted(some(), key=key) for some in (make, make, make_other))
+    known = sorted(of_run(table, run), key=key)
+    for one, same, there in zip(first, again, known, strict=True):
+        assert key(one) == key(there)
+        for name in one:
+            timed = name == "time_ratio" or one.get("measure") == "times faster"
+            assert timed or one[name] == same[name], name
+            assert name not in EXACT or str(one[name]) == there[name], name
+        filled = {name for name, text in there.items() if text} - {"log_probability"}
+        assert filled <= one.keys() | run.keys() | {"device", "commit"}
+    assert "seed" not in run or other != first
