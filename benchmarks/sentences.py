@@ -14,9 +14,9 @@ from benchmarks.report import SENTENCES, Row
 from benchmarks.sides import NotEqual
 from benchmarks.timing import WARM_UP, milliseconds, ratio, take_turns
 from bertedu.model.bert import Bert
+from bertedu.model.checkpoints import hugging_face_config, hugging_face_tensors
 from bertedu.model.config import BertConfig
-from bertedu.model.hugging_face import hugging_face_config, hugging_face_tensors
-from bertedu.model.sentence_vectors import encode
+from bertedu.model.features import encode
 from bertedu.text.corpus import DEFAULT_CORPORA, load_documents
 from bertedu.text.fast_tokenizer import load_tokenizer
 from bertedu.text.sources import find

@@ -10,8 +10,8 @@ from transformers import BertConfig as TheirConfig
 from transformers import BertForPreTraining as TheirModel
 
 from bertedu.model.bert import BertForPreTraining
+from bertedu.model.checkpoints import hugging_face_config, hugging_face_name
 from bertedu.model.config import BertConfig
-from bertedu.model.hugging_face import hugging_face_config, hugging_face_name
 from bertedu.pretraining.batches import Batch
 from bertedu.pretraining.loop import make_optimizer
 from bertedu.pretraining.objective import pretraining_loss

@@ -34,9 +34,9 @@ from bertedu.analysis.attention_heads import (
     word_shares,
 )
 from bertedu.files import Row, read_csv, write_csv
+from bertedu.machine import default_device
 from bertedu.model.bert import Bert, BertForPreTraining
-from bertedu.model.device import default_device
-from bertedu.model.loading import load_named
+from bertedu.model.checkpoints import load_named
 from bertedu.pretraining.batches import Batch, fixed_batches
 from bertedu.pretraining.evaluation import sum_by_pair
 from bertedu.pretraining.next_sentence import encode_documents

@@ -19,7 +19,7 @@ from tqdm.auto import tqdm
 from bertedu.files import Row
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import DIRECTIONS, BertConfig, Direction
-from bertedu.model.evaluating import evaluating
+from bertedu.model.inference import evaluating
 from bertedu.pretraining.batches import Batch
 from bertedu.pretraining.loop import make_optimizer
 from bertedu.pretraining.masking import mask_tokens

@@ -32,12 +32,11 @@ from bertedu.finetuning.kinds import Answer, Classification
 from bertedu.finetuning.question_answering import QuestionAnswering
 from bertedu.finetuning.saving import FineTuned, load_finetuned, save_finetuned, say_answer
 from bertedu.finetuning.training import TaskModel, score_items
-from bertedu.model import weight_files
+from bertedu.model import checkpoints
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import save_checkpoint
+from bertedu.model.checkpoints import CheckpointError, save_checkpoint
 from bertedu.model.elmo import Elmo, ElmoForPreTraining, ElmoSizes
 from bertedu.model.features import ElmoFeatures, PairFeatures
-from bertedu.model.weight_files import CheckpointError
 from bertedu.text.fast_tokenizer import fast_tokenizer
 from bertedu.text.tokenization import SPECIAL_TOKENS
 
@@ -301,7 +300,7 @@ def test_nothing_is_half_written(
     task = dataclasses.replace(TASKS["classification"], labels=CLASSES[::-1])
     with monkeypatch.context() as patch:
         if full == "model.safetensors":
-            patch.setattr(weight_files, "save_file", disk_full_halfway)
+            patch.setattr(checkpoints, "save_file", disk_full_halfway)
         else:
             patch.setattr(Path, "write_text", full_from(full))
         for folder in (moods, tmp_path / "new"):

@@ -8,9 +8,8 @@ from model_checks import sample_batch, shake
 from torch import Tensor
 
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import load_weights
+from bertedu.model.checkpoints import hugging_face_config, hugging_face_name, load_weights
 from bertedu.model.config import DIRECTIONS, BertConfig
-from bertedu.model.hugging_face import hugging_face_config, hugging_face_name
 from bertedu.pretraining.batches import Batch
 from bertedu.pretraining.objective import pretraining_loss
 

@@ -13,13 +13,20 @@ from model_checks import CONFIG, assert_tied, sample, shake
 from safetensors.torch import load_file, save_file
 
 from bertedu.files import FileError, write_atomically
-from bertedu.model import weight_files
+from bertedu.model import checkpoints
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import load_checkpoint, load_elmo, load_weights, save_checkpoint
+from bertedu.model.checkpoints import (
+    CheckpointError,
+    load_checkpoint,
+    load_pretrained,
+    load_tensors,
+    load_weights,
+    read_config,
+    save_checkpoint,
+    save_tensors,
+)
 from bertedu.model.config import DIRECTIONS, BertConfig
 from bertedu.model.elmo import ElmoForPreTraining, ElmoSizes
-from bertedu.model.hugging_face import read_config
-from bertedu.model.weight_files import CheckpointError, load_tensors, save_tensors
 
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 
@@ -293,7 +300,7 @@ def test_an_elmo_that_is_no_numbers_is_named(tmp_path: Path) -> None:
     tensors["elmo.token.weight"][3, 2] = float("nan")
     save_tensors(tensors, tmp_path / "model.safetensors", {})
     with pytest.raises(CheckpointError, match=r"elmo\.token\.weight holds 1 numbers"):
-        load_elmo(tmp_path)
+        load_pretrained(tmp_path)
 
 
 def test_the_weights_of_another_model(saved: Path, tmp_path: Path) -> None:
@@ -305,7 +312,9 @@ def test_the_weights_of_another_model(saved: Path, tmp_path: Path) -> None:
     ):
         load_checkpoint(saved)
     save_file({"conv1.weight": torch.ones(2)}, saved / "model.safetensors")
-    with pytest.raises(CheckpointError, match=r"has no tensor 'bert\.embeddings.*not a whole BERT"):
+    with pytest.raises(
+        CheckpointError, match=r"has no tensor 'bert\.embeddings.*not a whole model"
+    ):
         load_checkpoint(saved)
 
 
@@ -469,7 +478,7 @@ def refuse(*_: Any) -> None:
 @pytest.mark.parametrize(
     ("owner", "name", "failure", "reason"),
     [
-        (weight_files, "save_file", disk_full_halfway, "No space left"),
+        (checkpoints, "save_file", disk_full_halfway, "No space left"),
         (os, "replace", refuse, "Permission denied"),
         (Path, "mkdir", lambda *_, **__: refuse(), "Permission denied"),
     ],
@@ -507,7 +516,7 @@ def test_an_interrupted_write_is_not_taken_for_a_checkpoint(
         Path(path).write_bytes(b"half of it")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(weight_files, "save_file", interrupted)
+    monkeypatch.setattr(checkpoints, "save_file", interrupted)
     with pytest.raises(KeyboardInterrupt):
         save_checkpoint(new_model(seed=1), saved)
     assert same_weights(weights(new_model()), weights(load_checkpoint(saved)))

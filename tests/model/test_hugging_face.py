@@ -19,13 +19,17 @@ from torch import Tensor
 import bertedu
 from bertedu.analysis.fill import fill_blanks
 from bertedu.files import FileError
-from bertedu.model import weight_files
+from bertedu.model import checkpoints
 from bertedu.model.bert import Bert, BertForPreTraining
-from bertedu.model.checkpoints import load_checkpoint
+from bertedu.model.checkpoints import (
+    CheckpointError,
+    FromChance,
+    find_model,
+    is_published,
+    load_checkpoint,
+)
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining
-from bertedu.model.loading import FromChance, find_model, is_published
-from bertedu.model.weight_files import CheckpointError
 
 transformers = pytest.importorskip("transformers")
 
@@ -496,7 +500,7 @@ def test_a_disk_that_fills_up_spoils_nothing(
         Path(path).write_bytes(b"half of it")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(weight_files, "save_file", full)
+    monkeypatch.setattr(checkpoints, "save_file", full)
     with pytest.raises(FileError, match=r"cannot write .*model\.safetensors"):
         bertedu.save_hugging_face(ours(seed=1, layer_norm_eps=1e-6), folder, tokenizer)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before

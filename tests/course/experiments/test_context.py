@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import save_checkpoint
+from bertedu.model.checkpoints import CheckpointError, save_checkpoint
 from bertedu.model.config import BertConfig
-from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining.batches import Batch
 from course.experiments.context import CONTEXTS, context_use, follow_run, spoil
 from course.results.columns import word_columns

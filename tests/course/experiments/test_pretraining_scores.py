@@ -15,10 +15,14 @@ import torch
 
 from bertedu.files import FileError, write_csv
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import load_checkpoint, load_elmo, load_pretrained, save_checkpoint
+from bertedu.model.checkpoints import (
+    CheckpointError,
+    load_checkpoint,
+    load_pretrained,
+    save_checkpoint,
+)
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining
-from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining.batches import Batch, fixed_batches
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.options import VARIANTS
@@ -334,7 +338,7 @@ def test_both_ways_is_the_mean_of_the_two(
 def test_an_elmo_is_scored_word_by_word(
     everyone: list[Path], all_rows: dict[tuple[str, str], dict[str, Any]]
 ) -> None:
-    model = load_elmo(next(folder for folder in everyone if folder.name == "elmo"))
+    model = load_pretrained(next(folder for folder in everyone if folder.name == "elmo"))
     losses = []
     with torch.no_grad():
         for batch in fixed_batches(SPLITS["test"], 128, 32, SIZE, direction="left-to-right"):

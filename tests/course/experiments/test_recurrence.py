@@ -5,7 +5,7 @@ import math
 import torch
 
 from bertedu.files import read_csv
-from bertedu.model.evaluating import evaluating
+from bertedu.model.inference import evaluating
 from bertedu.text.sources import shipped
 from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID
 from course.experiments import recurrence

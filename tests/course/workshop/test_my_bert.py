@@ -18,11 +18,11 @@ from verdicts import verdict, words
 import bertedu
 from bertedu.analysis.fill import fill_blanks
 from bertedu.model.bert import BertForPreTraining
+from bertedu.model.checkpoints import CheckpointError
 from bertedu.model.config import DIRECTIONS, BertConfig, Direction
 from bertedu.model.variants.bigbird import bigbird
 from bertedu.model.variants.generation import generate
 from bertedu.model.variants.rotary import modern_bert
-from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.text.tokenization import SEP_ID, SPECIAL_TOKENS
 from course.exercises import check
