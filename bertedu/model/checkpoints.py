@@ -76,21 +76,20 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 def _no_weights(path: Path, origin: str, pickle: str = "") -> CheckpointError:
     """Return the error for a file that is not there; it may lie there in another form."""
     convert = (
-        "transformers.AutoModelForPreTraining.from_pretrained(OLD).save_pretrained(NEW, "
+        "once: transformers.AutoModelForPreTraining.from_pretrained(OLD).save_pretrained(NEW, "
         "max_shard_size='50GB'), and the same with AutoTokenizer"
     )
+    pickle = pickle or next((found.name for found in sorted(path.parent.glob("*.bin"))), "")
     if (path.parent / _SHARDS).is_file():
-        return CheckpointError(
-            f"{origin} is sharded: its weights are cut into several files, which {_SHARDS} lists. "
-            f"Join them once: {convert}"
-        )
-    if not (pickle := pickle or next((p.name for p in sorted(path.parent.glob("*.bin"))), "")):
+        what = f"is sharded: its weights are cut into several files, which {_SHARDS} lists. Join "
+        return CheckpointError(f"{origin} {what}them {convert}")
+    if not pickle:
         return CheckpointError(f"there is no file {path}")
     return CheckpointError(
         f"{origin} has no model.safetensors, only a pickle ({pickle}). A pickle is a program: it "
         "may do anything on this machine while it is opened, so bertedu opens none. Look on the "
         "Hub for the same model with safetensors (copies; pull requests by the bot SFconvertbot). "
-        f"If you trust its author, convert it once yourself: {convert}"
+        f"If you trust its author, convert it {convert}"
     )
 
 
@@ -188,13 +187,12 @@ def _todays_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Give tensors of old files, and of encoders saved alone, the names of today's whole BERTs."""
     alone = not any(name.startswith("bert.") for name in tensors)
     renamed = {}
-    for name in sorted(tensors):
-        tensor = tensors[name]
+    for theirs in sorted(tensors):
+        within = alone and theirs.startswith(("embeddings.", "encoder.", "pooler."))
+        name = f"bert.{theirs}" if within else theirs
         for old, new in _OLD_NAMES:
             name = re.sub(old, new, name)
-        if alone and name.startswith(("embeddings.", "encoder.", "pooler.")):
-            name = f"bert.{name}"
-        renamed[name] = tensor
+        renamed[name] = tensors[theirs]
     return renamed
 
 
@@ -346,17 +344,17 @@ def read_config(folder: Path, kinds: Collection[str] = ("bert",)) -> BertConfig:
 
 def refuse_inexpressible(config: BertConfig) -> None:
     """Raise CheckpointError if `transformers` would make another model of these weights."""
-    what = ""
-    if config.direction != "bidirectional":
-        what = f"This model reads {config.direction.replace('-', ' ')}, and theirs reads both sides"
     if config.norm != "post":
-        what = "This model norms before each sub-layer, and theirs after it"
-    if what:
-        raise CheckpointError(
-            f"{what}: opened by `transformers` it would give other answers, without an error. "
-            "Keep it in our own format: bertedu.model.checkpoints.save_checkpoint, and "
-            "bertedu.finetuning.saving.save_finetuned once it is fine-tuned"
-        )
+        what = "norms before each sub-layer, and theirs after it"
+    elif config.direction != "bidirectional":
+        what = f"reads {config.direction.replace('-', ' ')}, and theirs reads both sides"
+    else:
+        return
+    raise CheckpointError(
+        f"This model {what}: opened by `transformers` it would give other answers, without an "
+        "error. Keep it in our own format: bertedu.model.checkpoints.save_checkpoint, and "
+        "bertedu.finetuning.saving.save_finetuned once it is fine-tuned"
+    )
 
 
 # --- Models -------------------------------------------------------------------------------------
@@ -482,14 +480,15 @@ class Loaded(NamedTuple):
 def load_named(name: str | Path) -> tuple[AnyModel, Tokenizer]:
     """Load a model and its tokenizer; what `bertedu.load` does."""
     model, tokenizer, absent, unused = find_model(name)
-    if absent:
-        lacks = f"{name} has no {' and no '.join(absent)}: there the model starts from chance. "
-        advice = "Train it before you believe what it says; all else is as published."
-        warnings.warn(lacks + advice, FromChance, stacklevel=3)
-    if unused:
-        left_out = f"{name} also holds {', '.join(unused)}, which have no place in a pre-trained "
-        reason = "BERT and were left out (the head of another task?)."
-        warnings.warn(left_out + reason, FromChance, stacklevel=3)
+    said = {
+        f"{name} has no {' and no '.join(absent)}: there the model starts from chance. Train it "
+        "before you believe what it says; all else is as published.": absent,
+        f"{name} also holds {', '.join(unused)}, which have no place in a pre-trained BERT and "
+        "were left out (the head of another task?).": unused,
+    }
+    for text, parts in said.items():
+        if parts:
+            warnings.warn(text, FromChance, stacklevel=3)
     return model, tokenizer
 
 
@@ -519,14 +518,13 @@ def _load_folder(folder: Path) -> Loaded:
 
 def find_checkpoint(name: str) -> Path:
     """Return the folder itself, or one in `data/checkpoints` or `runs`; else CheckpointError."""
-    folder = _folder(name)
-    if folder is None:
-        ours = sorted(path.name for path in shipped("checkpoints").glob("*") if path.is_dir())
-        raise CheckpointError(
-            f"no checkpoint {name!r}: give a folder, a model of the Hub with its owner, such as "
-            f"google-bert/bert-base-uncased, or one of {', '.join([*ours, *PUBLISHED])}"
-        )
-    return folder
+    if folder := _folder(name):
+        return folder
+    ours = sorted(path.name for path in shipped("checkpoints").glob("*") if path.is_dir())
+    raise CheckpointError(
+        f"no checkpoint {name!r}: give a folder, a model of the Hub with its owner, such as "
+        f"google-bert/bert-base-uncased, or one of {', '.join([*ours, *PUBLISHED])}"
+    )
 
 
 def _folder(name: str) -> Path | None:

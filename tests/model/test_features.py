@@ -160,23 +160,6 @@ def test_padding_changes_nothing_and_segments_are_read(name: str) -> None:
     assert torch.allclose(turned.tokens, wide.tokens, atol=1e-3) == (name == "elmo")
 
 
-@pytest.mark.parametrize("name", ["ltr", "rtl", "pair", "elmo", "ltr + BiLSTM"])
-def test_no_gradient_flows_from_the_closed_side(name: str) -> None:
-    """The same through the backward pass: what a token's loss can teach."""
-    encoder, (ids, segments, mask) = tuned(name), inputs()
-    tables = [m for m in encoder.modules() if isinstance(m, nn.Embedding) if len(m.weight) == 60]
-    ids[0, :SIZE] = torch.arange(10, 10 + SIZE)  # each token once, so that rows are places
-    parts = ENCODERS[name][1]
-    for number, sees in enumerate(parts):
-        encoder.zero_grad()
-        tokens = encoder(ids[:1], segments[:1], mask[:1]).tokens
-        tokens[0, 4].chunk(len(parts))[number].sum().backward()
-        taught = sum((t.weight.grad for t in tables if t.weight.grad is not None), torch.zeros(()))
-        touched = taught[10 : 10 + SIZE].abs().amax(dim=-1) > 0
-        place = torch.arange(SIZE)
-        assert touched.equal({"left": place <= 4, "right": place >= 4}.get(sees, place >= 0))
-
-
 # --- the vectors themselves ----------------------------------------------------------------------
 
 
@@ -277,21 +260,6 @@ def test_what_moves_in_training(name: str) -> None:
         assert moved == {name for name in before if name.startswith("layers.")} | mix
     else:
         assert moved | {n for n in before if "pooler" in n} == before.keys()
-
-
-def test_a_sum_finds_the_layer_that_tells() -> None:
-    """The tag is written into one of four states; its weight grows, and only the mix learns."""
-    torch.manual_seed(0)
-    model = LayerFeatures(bert(), "sum of all")
-    assert model.mix is not None
-    states = torch.randn(4, 8, 10, H)
-    tags = (states[2, ..., 0] > 0).float()
-    optimizer = torch.optim.Adam(model.mix.parameters(), lr=0.1)
-    for _ in range(60):
-        optimizer.zero_grad()
-        F.binary_cross_entropy_with_logits(8 * model.combine(states)[..., 0], tags).backward()
-        optimizer.step()
-    assert model.mix.weights.softmax(0)[2] > 0.6
 
 
 def test_what_cannot_be_read_is_refused() -> None:

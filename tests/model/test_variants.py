@@ -382,7 +382,7 @@ def test_electras_samples_come_from_the_generator_and_a_lucky_one_is_no_replacem
     assert labels.tolist() == [[True, False, False, False]]
 
 
-PHRASES = torch.tensor([[2, 7, 8, 9, 10, 11, 12, 3]]).repeat(4000, 1)
+PHRASES = torch.tensor([[2, 5, 8, 9, 10, 11, 12, 3]]).repeat(4000, 1)
 FIRST = torch.tensor([[0, 1, 2, 2, 4, 4, 4, 7]]).repeat(4000, 1)
 
 
