@@ -474,20 +474,31 @@ def test_what_is_read_and_what_is_written_are_two_segments() -> None:
         assert torch.equal(model.decode(TARGET, SOURCE, before)[0], scores) is read
 
 
-def test_cross_attention_by_hand() -> None:
-    """Identity maps and no bias: one query (1), keys 0 and ln 3, a third that is padding."""
-    attention = Transformer(replace(CONFIG, num_attention_heads=1)).layers[0].cross
-    for part in (attention.query, attention.key, attention.value, attention.output):
-        part.weight, part.bias = nn.Parameter(torch.eye(1)), nn.Parameter(torch.zeros(1))
-    source = torch.tensor([[[0.0], [1.0986123], [9.0]]])
-    real = torch.tensor([[[[True, True, False]]]])
-    mixed, weights = cross_attention(attention, torch.ones(1, 1, 1), source, real)
-    assert weights.flatten().tolist() == pytest.approx([0.25, 0.75, 0])
-    assert mixed.item() == pytest.approx(0.75 * 1.0986123)
-    for returned in SEQ2SEQ["Transformer"]()(SOURCE, TARGET)[1]:
-        assert returned.shape == (2, 2, 5, 6)
-        torch.testing.assert_close(returned.sum(-1), torch.ones(2, 2, 5).double())
-        assert (returned[0, :, :, 4:] == 0).all()
+def test_a_decoder_layer_is_that_of_torch() -> None:
+    model = SEQ2SEQ["Transformer"]()
+    own = model.layers[0]
+    theirs = nn.TransformerDecoderLayer(16, 2, 32, 0.0, "gelu", 1e-12, batch_first=True).double()
+    for ours, other in ((own.attention, theirs.self_attn), (own.cross, theirs.multihead_attn)):
+        parts = {"in_proj": (ours.query, ours.key, ours.value), "out_proj.": (ours.output,)}
+        for name, maps in parts.items():
+            for kind in ("weight", "bias"):
+                whole = other.get_parameter(f"{name}{'' if name[-1] == '.' else '_'}{kind}")
+                whole.data = torch.cat([getattr(one, kind) for one in maps])
+    theirs.linear1, theirs.linear2 = own.feed_forward.intermediate, own.feed_forward.output
+    theirs.norm1, theirs.norm2, theirs.norm3 = own.norms
+    x, source = torch.randn(2, 2, 6, 16, generator=dice(), dtype=torch.double)
+    written, real = torch.ones(6, 6).bool().tril(), SOURCE != PAD_ID
+    found, _ = own(x, source, written, real[:, None, None, :])
+    expected = theirs(x, source, ~written, memory_key_padding_mask=~real)
+    torch.testing.assert_close(found, expected)
+    _, weights = cross_attention(own.cross, x, source, real[:, None, None, :])
+    _, per_head = theirs.multihead_attn(
+        x, source, source, key_padding_mask=~real, average_attn_weights=False
+    )
+    torch.testing.assert_close(weights, per_head)
+    returned = model(SOURCE, TARGET)[1]
+    assert [w.shape for w in returned] == [(2, 2, 5, 6)] * 3
+    assert all((w[0, :, :, 4:] == 0).all() for w in returned)
 
 
 @seq2seq
