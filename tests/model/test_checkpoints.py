@@ -60,6 +60,18 @@ def assert_close(found: Any, expected: Any) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
+def their_outputs(other: Any) -> Tensors:
+    """What `outputs` says of ours, as far as they have it."""
+    kind, padding, given = type(other).__name__, rows()[2], named(*rows())
+    output, below = other(**given), getattr(other, "bert", other)(**given)
+    found = {"states": below.last_hidden_state[padding], "pooled": below.pooler_output}
+    if kind in ("BertForPreTraining", "BertForMaskedLM"):
+        found["words"] = output["logits" if "Masked" in kind else "prediction_logits"][padding]
+    if kind in ("BertForPreTraining", "BertForNextSentencePrediction"):
+        found["order"] = output["logits" if "Next" in kind else "seq_relationship_logits"]
+    return {name: value for name, value in found.items() if value is not None}
+
+
 # --- there and back ------------------------------------------------------------------------------
 
 
@@ -102,17 +114,11 @@ def test_transformers_says_the_same_or_does_not_get_it(name: str, tmp_path: Path
     auto = transformers.AutoModelForPreTraining if name == "bert" else transformers.AutoModel
     other, told = auto.from_pretrained(folder, output_loading_info=True)
     assert not any(told.values()), told
-    padding = rows()[2]
     with torch.no_grad():
-        output = other(**named(*rows()), output_attentions=True, output_hidden_states=True)
-        expected = {"states": output.hidden_states[-1][padding]}
-        bert = model
-        if name == "bert":
-            expected["words"] = output.prediction_logits[padding]
-            expected["order"], bert = output.seq_relationship_logits, model.bert
+        assert_close(outputs(model), their_outputs(other))
+        bert = model if name == "encoder" else model.bert
         own = bert(*rows(), return_attention=True).attention
-    assert_close({n: outputs(model)[n] for n in expected}, expected)
-    assert_close(own, list(output.attentions))
+        assert_close(own, list(other(**named(*rows()), output_attentions=True).attentions))
     back, again, absent, unused = find_model(folder)
     assert (type(back), absent, unused) == (type(model), (), ())
     assert back.config == model.config
@@ -142,18 +148,6 @@ THEIRS: dict[tuple[str, bool], tuple[type, tuple[str, ...], tuple[str, ...]]] = 
         ("classifier.bias", "classifier.weight"),
     ),
 }
-
-
-def their_outputs(other: Any) -> Tensors:
-    """What `outputs` says of ours, as far as they have it."""
-    kind, padding, given = type(other).__name__, rows()[2], named(*rows())
-    output, below = other(**given), getattr(other, "bert", other)(**given)
-    found = {"states": below.last_hidden_state[padding], "pooled": below.pooler_output}
-    if kind in ("BertForPreTraining", "BertForMaskedLM"):
-        found["words"] = output["logits" if "Masked" in kind else "prediction_logits"][padding]
-    if kind in ("BertForPreTraining", "BertForNextSentencePrediction"):
-        found["order"] = output["logits" if "Next" in kind else "seq_relationship_logits"]
-    return {name: value for name, value in found.items() if value is not None}
 
 
 @torch.no_grad()
