@@ -20,7 +20,7 @@ from benchmarks.sides import (
 )
 from bertedu.files import Row
 from bertedu.model.config import BertConfig
-from bertedu.model.sentence_vectors import encode
+from bertedu.model.features import encode
 from bertedu.pretraining.batches import Batch, make_batch, pack_pairs
 from bertedu.pretraining.next_sentence import EncodedDocument, make_pairs
 

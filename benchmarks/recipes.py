@@ -8,9 +8,9 @@ import torch
 import typer
 
 from bertedu.files import read_csv, write_csv
+from bertedu.machine import default_device
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
-from bertedu.model.device import default_device
 from bertedu.pretraining.batches import fixed_batches
 from bertedu.pretraining.evaluation import evaluate
 from bertedu.pretraining.loop import initialize, train

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import BertConfig as TheirConfig
 from transformers import BertForPreTraining as TheirModel
 
-from bertedu.model import hugging_face
+from bertedu.model import checkpoints
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
 from bertedu.pretraining.batches import Batch
@@ -46,9 +46,9 @@ def make_model(config: BertConfig, setting: Setting) -> nn.Module:
     ours = BertForPreTraining(config)
     if setting.side == "ours":
         return ours.train()
-    theirs: nn.Module = TheirModel(TheirConfig(**hugging_face.hugging_face_config(config)))
+    theirs: nn.Module = TheirModel(TheirConfig(**checkpoints.hugging_face_config(config)))
     theirs.set_attn_implementation(setting.attention)  # type: ignore[operator]
-    theirs.load_state_dict(hugging_face.hugging_face_tensors(ours), strict=False)  # tied ones lack
+    theirs.load_state_dict(checkpoints.hugging_face_tensors(ours), strict=False)  # tied ones lack
     return theirs.train()
 
 
@@ -81,7 +81,7 @@ def assert_equal(ours: nn.Module, theirs: nn.Module, batch: Batch) -> None:
     if not abs(losses[0] - losses[1]) <= TOLERANCE:
         raise NotEqual(f"the losses differ: ours {losses[0]:.6f}, Hugging Face {losses[1]:.6f}")
     for name, parameter in ours.named_parameters():
-        own, other = parameter.grad, theirs.get_parameter(hugging_face.hugging_face_name(name)).grad
+        own, other = parameter.grad, theirs.get_parameter(checkpoints.hugging_face_name(name)).grad
         difference = (own - other).norm() / (other.norm() + TOLERANCE)  # type: ignore[operator, union-attr]
         if not difference <= TOLERANCE:
             raise NotEqual(f"the gradients of {name} differ by {difference:.2g} of their length")

@@ -26,7 +26,7 @@ def load(name: str | Path = "bert-mini") -> "tuple[AnyModel, Tokenizer]":
     Raises `CheckpointError` if there is no such model, a file of it is broken, or it is no BERT;
     `bertedu.text.sources.SourceError` if a published encoder cannot be fetched.
     """
-    from bertedu.model.loading import load_named
+    from bertedu.model.checkpoints import load_named
 
     return load_named(name)
 
@@ -44,22 +44,26 @@ def save_hugging_face(
     Raises `CheckpointError` if `transformers` has no such model (one-way, pre-norm, ELMo) or the
     folder cannot be written, ValueError if the tokenizer is missing.
     """
-    from bertedu.finetuning.saving import save_hugging_face
+    from bertedu.finetuning import saving
+    from bertedu.model.checkpoints import export_model
 
-    save_hugging_face(model, folder, tokenizer)
+    if isinstance(model, saving.FineTuned):
+        saving.save_hugging_face(model, Path(folder))
+    else:
+        export_model(model, Path(folder), tokenizer)
 
 
 def encode(texts: "Sequence[str]", name: str | Path = "minilm") -> "Tensor":
     """Return a vector for each text, (texts, H), by a model that `load` takes.
 
     The default was published to make such vectors: texts of like meaning get vectors of like
-    direction. `bertedu.model.sentence_vectors.encode` does the same with a model loaded once.
+    direction. `bertedu.model.features.encode` does the same with a model loaded once.
 
     Raises what `load` does, and TypeError if ``texts`` is one string or the model is an ELMo.
     """
+    from bertedu.model.checkpoints import find_model
     from bertedu.model.elmo import ElmoForPreTraining
-    from bertedu.model.loading import find_model
-    from bertedu.model.sentence_vectors import encode
+    from bertedu.model.features import encode
 
     model, tokenizer, *_ = find_model(name)
     if isinstance(model, ElmoForPreTraining):

@@ -302,7 +302,7 @@ def fill(
     """Fill the blanks of a sentence with a pre-trained model."""
     import bertedu
     from bertedu.analysis.fill import fill_blanks
-    from bertedu.model.loading import ENCODERS_ALONE, is_published
+    from bertedu.model.checkpoints import ENCODERS_ALONE, is_published
     from bertedu.text.tokenization import check_text
 
     check_text(text)

@@ -1,4 +1,4 @@
-"""The machine a program runs on: its threads, its name, and the commit of the code."""
+"""The machine a program runs on: its threads, its devices, its name; the commit of the code."""
 
 import os
 import platform
@@ -25,6 +25,28 @@ def use_one_thread() -> None:
         sys.modules["torch"].set_num_threads(1)
     else:  # PyTorch reads this when it is imported, which `bertedu --help` need not wait for
         os.environ["OMP_NUM_THREADS"] = "1"
+
+
+def default_device() -> "torch.device":
+    """CUDA, else Apple's MPS, else the CPU."""
+    import torch
+
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def device_named(name: str | None) -> "torch.device":
+    """Return a device by name, or the best; raise ValueError if it cannot be used here."""
+    import torch
+
+    if name is None:
+        return default_device()
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:  # torch raises either
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"device {name!r} cannot be used here: {reason}") from None
 
 
 def current_commit() -> str | None:

@@ -21,10 +21,15 @@ from typer.testing import CliRunner, Result
 
 from bertedu.cli import app
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import load_checkpoint, load_elmo
+from bertedu.model.checkpoints import (
+    CheckpointError,
+    load_checkpoint,
+    load_named,
+    load_pretrained,
+    load_tensors,
+    save_tensors,
+)
 from bertedu.model.config import PRESETS, BertConfig
-from bertedu.model.loading import load_named
-from bertedu.model.weight_files import CheckpointError, load_tensors, save_tensors
 from bertedu.pretraining import objective
 from bertedu.pretraining import run as running
 from bertedu.pretraining.next_sentence import EncodedDocument
@@ -92,7 +97,7 @@ def kill_after(program: Program, out: Path, saved: int, delay: float) -> None:
 # The half of a state file is written, then the process is gone.
 DIE_WHILE_WRITING = """
 import os, signal
-import bertedu.model.weight_files as weight_files
+import bertedu.model.checkpoints as weight_files
 whole, count = weight_files.save_file, []
 def save_file(tensors, part, metadata):
     whole(tensors, part, metadata)
@@ -560,7 +565,7 @@ def test_a_variant_is_one_switch(
     assert record["variant"] == variant
     assert record["config"]["direction"] == direction
     assert record["recipe"]["next_sentence"] == next_sentence
-    loaded = load_elmo(out) if variant == "elmo" else load_checkpoint(out)
+    loaded = load_pretrained(out) if variant == "elmo" else load_checkpoint(out)
     assert loaded.config.direction == direction
     assert {"mlm_loss", "dev_mlm_loss"} <= set(record["curve"][-1])
     told_of_pairs = {name for name in record["curve"][-1] if "nsp" in name}

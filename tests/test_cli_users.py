@@ -15,8 +15,8 @@ from typer.testing import CliRunner, Result
 
 from bertedu.cli import app
 from bertedu.model.bert import Bert
+from bertedu.model.checkpoints import ENCODERS_ALONE, PUBLISHED, find_model
 from bertedu.model.config import PRESETS
-from bertedu.model.loading import ENCODERS_ALONE, PUBLISHED, find_model
 from bertedu.pretraining import run as running
 from bertedu.pretraining.run_folder import LOCK_FILE, RUN_FILE
 from bertedu.text.sources import find
@@ -232,7 +232,7 @@ def test_an_encoder_without_a_head_is_refused_before_it_is_fetched(
     def fail(*_: Any, **__: Any) -> None:
         pytest.fail("it fetched 83 MB")
 
-    monkeypatch.setattr("bertedu.model.loading.read", fail)
+    monkeypatch.setattr("bertedu.model.checkpoints.read", fail)
     message = one_line_error(run("fill", "the ___ barked", "--checkpoint", "minilm"))
     assert "minilm is an encoder alone" in message
     assert "such as bert-mini" in message

@@ -19,11 +19,9 @@ from bertedu.analysis.fill import fill_blanks
 from bertedu.cli import app
 from bertedu.files import read_csv
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import save_checkpoint
+from bertedu.model.checkpoints import CheckpointError, read_config, save_checkpoint
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining
-from bertedu.model.hugging_face import read_config
-from bertedu.model.weight_files import CheckpointError
 from bertedu.text import corpus
 from bertedu.text.corpus import DEFAULT_CORPORA, Document
 from bertedu.text.fast_tokenizer import save_tokenizer

@@ -9,6 +9,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from bertedu.finetuning.collation import TaskBatch
 from bertedu.model.bert import Bert
+from bertedu.model.checkpoints import find_model
 from bertedu.model.elmo import Elmo, ElmoForPreTraining
 from bertedu.model.features import (
     BertFeatures,
@@ -19,7 +20,6 @@ from bertedu.model.features import (
     LayerFeatures,
     PairFeatures,
 )
-from bertedu.model.loading import find_model
 
 LSTM_SIZE = 128  # cells in each direction, on frozen features; the paper has 768, its BERT's width
 

@@ -13,9 +13,9 @@ from bertedu.finetuning.kinds import Answer, Classification, Kind, MultipleChoic
 from bertedu.finetuning.question_answering import QuestionAnswering
 from bertedu.finetuning.tagging import Tagging
 from bertedu.finetuning.training import History, Hyperparameters, TaskModel, finetune, score_items
-from bertedu.model.device import device_named
+from bertedu.machine import device_named
+from bertedu.model.checkpoints import is_published
 from bertedu.model.features import READS, MeanFeatures
-from bertedu.model.loading import is_published
 
 # "features:last" reads the last layer of the frozen model; "untrained features:last" is its control
 FEATURES = tuple(f"features:{reads}" for reads in READS)

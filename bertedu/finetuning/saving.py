@@ -16,20 +16,21 @@ from bertedu.finetuning.kinds import Answer, Kind
 from bertedu.finetuning.question_answering import QuestionAnswering
 from bertedu.finetuning.tagging import split_words
 from bertedu.finetuning.training import TaskModel, score_items
-from bertedu.model.bert import Bert, BertForPreTraining
-from bertedu.model.checkpoints import load_weights
-from bertedu.model.elmo import ElmoForPreTraining
-from bertedu.model.features import BertFeatures
-from bertedu.model.hugging_face import (
-    export_bert,
+from bertedu.model.bert import Bert
+from bertedu.model.checkpoints import (
+    CheckpointError,
     hugging_face_config,
     hugging_face_tensors,
+    load_tensors,
+    load_weights,
     read_config,
+    read_json,
+    read_tokenizer,
     refuse_inexpressible,
+    usable,
     write_folder,
 )
-from bertedu.model.loading import read_tokenizer
-from bertedu.model.weight_files import CheckpointError, finite, load_tensors, read_json
+from bertedu.model.features import BertFeatures
 
 # kind -> (the class of `transformers` that opens it, what it calls the new layer)
 _THEIRS: dict[KindName, tuple[str, str]] = {
@@ -95,32 +96,11 @@ _USAGE = {  # fewest and most texts to ask about, in words
 }
 
 
-def save_hugging_face(
-    model: Bert | BertForPreTraining | ElmoForPreTraining | FineTuned,
-    folder: Path | str,
-    tokenizer: Tokenizer | None = None,
-) -> None:
-    """Write a folder for `transformers`; what `bertedu.save_hugging_face` does.
-
-    Raises CheckpointError if their format cannot express this model, or ``folder`` cannot be
-    written, and ValueError without a ``tokenizer``; a fine-tuned model has its own.
-    """
-    folder = Path(folder)
-    if isinstance(model, FineTuned):
-        if isinstance(model.model.encoder, BertFeatures):
-            refuse_inexpressible(model.model.encoder.bert.config)
-        return _write(model, folder)
-    if isinstance(model, ElmoForPreTraining):
-        raise CheckpointError(
-            "`transformers` has no ELMo: keep it in our own format, with "
-            "bertedu.model.checkpoints.save_checkpoint"
-        )
-    if tokenizer is None:
-        raise ValueError(
-            "a model without its tokenizer cannot be used: "
-            "save_hugging_face(model, folder, tokenizer), both as bertedu.load gives them"
-        )
-    return export_bert(model, tokenizer, folder)
+def save_hugging_face(tuned: FineTuned, folder: Path) -> None:
+    """Write a folder for `transformers`; CheckpointError if it cannot express this model."""
+    if isinstance(tuned.model.encoder, BertFeatures):
+        refuse_inexpressible(tuned.model.encoder.bert.config)
+    _write(tuned, folder)
 
 
 def save_finetuned(
@@ -143,11 +123,9 @@ def _write(tuned: FineTuned, folder: Path, more: dict[str, str] | None = None) -
             f"{type(encoder).__name__}, which `transformers` does not have"
         )
     bert, (their_class, head) = encoder.bert, _THEIRS[tuned.kind]
-    tensors = {
-        f"bert.{name}": tensor
-        for name, tensor in hugging_face_tensors(bert).items()
-        if not (name.startswith("pooler.") and tuned.kind in _WITHOUT_POOLER)
-    }
+    tensors = hugging_face_tensors(bert, "bert.")
+    if tuned.kind in _WITHOUT_POOLER:
+        tensors = {n: tensor for n, tensor in tensors.items() if ".pooler." not in n}
     for name, tensor in tuned.model.head.state_dict().items():
         tensors[name.replace("classifier.", head)] = tensor
     config = hugging_face_config(bert.config) | {"architectures": [their_class]}
@@ -195,11 +173,10 @@ def load_finetuned(folder: Path | str) -> FineTuned:
         else:
             kind = kind_with(own["kind"], labels)
         model = TaskModel(BertFeatures(bert), kind)
-        state = {
-            name.replace(head, "classifier."): finite(tensor, name, str(folder))
-            for name, tensor in tensors.items()
-            if name.startswith(head)
-        }
+        state = model.head.state_dict()
+        for own_name, tensor in state.items():
+            name = own_name.replace("classifier.", head)
+            state[own_name] = usable(tensors.get(name), tensor.shape, name, str(folder))
         model.head.load_state_dict(state)
         if absent and own["kind"] not in _WITHOUT_POOLER:
             raise ValueError(f"this head reads the {absent[0]}, which is not there")

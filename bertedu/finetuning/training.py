@@ -14,8 +14,8 @@ from bertedu.finetuning.collation import Item, TaskBatch, scoring_batches, train
 from bertedu.finetuning.encoders import KeptStates, kept_states
 from bertedu.finetuning.examples import Examples, TaskError
 from bertedu.finetuning.kinds import Kind
-from bertedu.model.evaluating import evaluating
 from bertedu.model.features import Encoder
+from bertedu.model.inference import evaluating
 from bertedu.pretraining.loop import make_optimizer
 from bertedu.pretraining.recipe import scheduled_rate
 

@@ -10,7 +10,7 @@ from bertedu.model.config import BertConfig, Direction
 from bertedu.model.embeddings import Embeddings
 from bertedu.model.encoder import Encoder
 from bertedu.model.heads import ClassificationHead, MLMHead, Pooler
-from bertedu.model.input_check import check_input
+from bertedu.model.inference import check_input
 
 
 @dataclass

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from bertedu.model.config import BertConfig
-from bertedu.model.input_check import check_input
+from bertedu.model.inference import check_input
 
 # True, and nothing that a reader could act on: it would stand in every notebook.
 warnings.filterwarnings("ignore", message="LSTM with projections is not supported with oneDNN")

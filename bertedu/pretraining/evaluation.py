@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import ONE_WAY
 from bertedu.model.elmo import ElmoForPreTraining
-from bertedu.model.evaluating import evaluating
+from bertedu.model.inference import evaluating
 from bertedu.pretraining.batches import Batch
 from bertedu.pretraining.next_word import next_words
 

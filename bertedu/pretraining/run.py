@@ -12,14 +12,11 @@ from pathlib import Path
 import torch
 
 from bertedu.files import Row, write_atomically
-from bertedu.machine import current_commit, describe_machine
+from bertedu.machine import current_commit, describe_machine, device_named
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import load_checkpoint, save_checkpoint
+from bertedu.model.checkpoints import CheckpointError, load_checkpoint, read_config, save_checkpoint
 from bertedu.model.config import BertConfig
-from bertedu.model.device import device_named
 from bertedu.model.elmo import ElmoForPreTraining
-from bertedu.model.hugging_face import read_config
-from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining import processes, run_folder
 from bertedu.pretraining.batches import Text, fixed_batches
 from bertedu.pretraining.evaluation import PreTrainingModel

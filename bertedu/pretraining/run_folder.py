@@ -10,8 +10,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from bertedu.files import check_writable
-from bertedu.model.checkpoints import load_checkpoint
-from bertedu.model.weight_files import CheckpointError
+from bertedu.model.checkpoints import CheckpointError, load_checkpoint
 from bertedu.pretraining import processes
 from bertedu.pretraining.options import PreTrainingOptions
 from bertedu.pretraining.recipe import Recipe

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from bertedu.model.weight_files import CheckpointError, load_tensors, save_tensors
+from bertedu.model.checkpoints import CheckpointError, load_tensors, save_tensors
 from bertedu.pretraining.batches import Position
 from bertedu.pretraining.recipe import Recipe, recipe_from
 

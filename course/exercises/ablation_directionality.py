@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from bertedu.model.bert import Bert
 from bertedu.model.config import BertConfig, Direction
-from bertedu.model.input_check import check_input
+from bertedu.model.inference import check_input
 from course.exercises import judge
 from course.exercises.judge import Exercise, Inputs, UnreadableError, named, offered
 from course.exercises.museum import TestExercise

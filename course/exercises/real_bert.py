@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from bertedu.model.bert import Bert
-from bertedu.model.checkpoints import load_weights
+from bertedu.model.checkpoints import hugging_face_name, load_weights
 from bertedu.model.config import BertConfig
-from bertedu.model.hugging_face import hugging_face_name
 from course.exercises.judge import Exercise, Inputs, offered, read_str, undisturbed, whole
 from course.exercises.museum import TestExercise
 

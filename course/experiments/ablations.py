@@ -20,8 +20,7 @@ from bertedu.finetuning.baselines import BASELINES
 from bertedu.finetuning.examples import Splits, Task, TaskError
 from bertedu.finetuning.finetune import MEAN, Setup, run_once
 from bertedu.finetuning.training import Hyperparameters
-from bertedu.model.loading import find_checkpoint
-from bertedu.model.weight_files import CheckpointError
+from bertedu.model.checkpoints import CheckpointError, find_checkpoint
 from bertedu.pretraining.run_folder import read_record
 from course.experiments.pretraining_scores import with_earlier_runs
 from course.experiments.tasks import load_task

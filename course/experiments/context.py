@@ -16,8 +16,7 @@ from tqdm.auto import tqdm
 
 from bertedu.files import Row
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import load_checkpoint
-from bertedu.model.weight_files import CheckpointError
+from bertedu.model.checkpoints import CheckpointError, load_checkpoint
 from bertedu.pretraining.batches import Batch, fixed_batches
 from bertedu.pretraining.evaluation import score_pairs
 from bertedu.pretraining.loop import initialize

@@ -22,9 +22,7 @@ from tqdm.auto import tqdm
 
 from bertedu.files import Row, read_csv, write_csv
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import load_checkpoint
-from bertedu.model.loading import find_checkpoint
-from bertedu.model.weight_files import CheckpointError
+from bertedu.model.checkpoints import CheckpointError, find_checkpoint, load_checkpoint
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.texts import load_splits
 from bertedu.text.fast_tokenizer import load_vocabulary

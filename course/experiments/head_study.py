@@ -36,7 +36,7 @@ from bertedu.analysis.attention_heads import (
 )
 from bertedu.files import Row
 from bertedu.model.bert import Bert, BertForPreTraining
-from bertedu.model.loading import load_named
+from bertedu.model.checkpoints import load_named
 from bertedu.pretraining.batches import Batch, fixed_batches
 from bertedu.pretraining.evaluation import sum_by_pair
 from bertedu.pretraining.next_sentence import encode_documents

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from bertedu.files import Row
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig, count_parameters
-from bertedu.model.evaluating import evaluating
+from bertedu.model.inference import evaluating
 from bertedu.model.variants.albert import albert
 from bertedu.model.variants.bigbird import bigbird
 from bertedu.model.variants.rotary import modern_bert

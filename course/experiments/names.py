@@ -24,11 +24,10 @@ from bertedu.finetuning.collation import MAX_LENGTH, NO_TARGET
 from bertedu.finetuning.tagging import Tagging, known_spans
 from bertedu.finetuning.training import TaskModel, finetune, score_items
 from bertedu.model.bert import Bert, BertForPreTraining
-from bertedu.model.checkpoints import load_checkpoint
-from bertedu.model.evaluating import evaluating
+from bertedu.model.checkpoints import find_checkpoint, load_checkpoint
 from bertedu.model.features import BertFeatures
 from bertedu.model.heads import TaggingHead
-from bertedu.model.loading import find_checkpoint
+from bertedu.model.inference import evaluating
 from bertedu.model.variants.ernie import mask_phrases
 from bertedu.pretraining.word_loss import word_loss
 from bertedu.text.corpus import Document, by_split, load_documents

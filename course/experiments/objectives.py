@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from bertedu.files import Row
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.evaluating import evaluating
+from bertedu.model.inference import evaluating
 from bertedu.model.variants.distillation import distillation_loss, every_second_layer
 from bertedu.model.variants.electra import DETECTOR_WEIGHT, Electra
 from bertedu.model.variants.xlnet import XLNet

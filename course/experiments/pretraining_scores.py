@@ -12,10 +12,9 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from bertedu.files import Row
-from bertedu.model.checkpoints import load_pretrained
+from bertedu.model.checkpoints import CheckpointError, load_pretrained
 from bertedu.model.config import ONE_WAY, Direction
 from bertedu.model.elmo import ElmoForPreTraining
-from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining.batches import Batch, fixed_batches
 from bertedu.pretraining.evaluation import PreTrainingModel, score_pairs
 from bertedu.pretraining.run import EVALUATION_BATCH

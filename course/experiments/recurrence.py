@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from bertedu.files import Row
 from bertedu.model.attention import SelfAttention
 from bertedu.model.config import BertConfig
-from bertedu.model.evaluating import evaluating
+from bertedu.model.inference import evaluating
 from bertedu.model.variants.seq2seq import Recurrent, Transformer, translate
 from bertedu.model.variants.transformer_xl import TransformerXL
 from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID

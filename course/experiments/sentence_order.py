@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from bertedu.files import Row
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.loading import load_named
+from bertedu.model.checkpoints import load_named
 from bertedu.pretraining.next_sentence import Pair
 from bertedu.text.corpus import DEFAULT_CORPORA, load_documents
 from bertedu.text.fast_tokenizer import load_tokenizer

@@ -25,7 +25,7 @@ from bertedu.finetuning.finetune import Setup, run_once
 from bertedu.finetuning.kinds import Answer, Items, ItemScores, Outcomes
 from bertedu.finetuning.tagging import Tagging, entities, first_pieces, known_spans
 from bertedu.finetuning.training import Hyperparameters
-from bertedu.model.device import default_device
+from bertedu.machine import default_device
 from course.experiments.tasks import load_task
 from course.results.bootstrap import BootstrapScores, resample
 from course.results.origin import origin

@@ -19,7 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 from bertedu.files import Row
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import DIRECTIONS, BertConfig, Direction
-from bertedu.model.evaluating import evaluating
+from bertedu.model.inference import evaluating
 from bertedu.pretraining.batches import Batch
 from bertedu.pretraining.masking import mask_tokens
 from bertedu.pretraining.next_word import next_words

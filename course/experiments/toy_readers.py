@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from bertedu.files import Row
 from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.config import BertConfig
-from bertedu.model.evaluating import evaluating
+from bertedu.model.inference import evaluating
 from bertedu.model.variants.ernie import mask_phrases
 from bertedu.model.variants.mtdnn import MultiTask
 from bertedu.pretraining.masking import mask_tokens

@@ -21,8 +21,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from bertedu.files import Row
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.evaluating import evaluating
-from bertedu.model.loading import load_named
+from bertedu.model.checkpoints import load_named
+from bertedu.model.inference import evaluating
 from bertedu.model.variants import generation as g
 from bertedu.text.tokenization import CLS_ID, MASK_ID, PAD_ID, SEP_ID, SPECIAL_TOKENS
 from course.experiments.tasks import TOPICS, load_task

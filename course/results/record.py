@@ -13,7 +13,7 @@ from bertedu.finetuning.examples import Splits, Task, TaskError
 from bertedu.finetuning.finetune import Run, Setup, make_kind
 from bertedu.finetuning.kinds import Answer, Kind, Outcomes
 from bertedu.finetuning.training import Hyperparameters
-from bertedu.model.device import device_named
+from bertedu.machine import device_named
 from course.results.origin import origin
 
 SYSTEM = ("task", "model", "method", "train_examples")

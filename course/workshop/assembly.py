@@ -21,7 +21,7 @@ from tqdm.auto import tqdm
 
 from bertedu.analysis.fill import BLANK, Guess
 from bertedu.model.bert import Bert, BertForPreTraining, reads_all
-from bertedu.model.weight_files import CheckpointError, load_tensors, save_tensors
+from bertedu.model.checkpoints import CheckpointError, load_tensors, save_tensors
 from bertedu.pretraining.batches import pack_pairs
 from bertedu.pretraining.next_sentence import EncodedDocument, Pair, truncate_pair
 from bertedu.text.tokenization import (

@@ -15,7 +15,7 @@ from torch import Tensor
 from bertedu.analysis.views import Picture, attention_maps, head_grid
 from bertedu.model.bert import Bert
 from bertedu.model.config import Direction
-from bertedu.model.evaluating import evaluating
+from bertedu.model.inference import evaluating
 
 SCRIPT = Path(__file__).with_suffix(".js")
 MOST_BYTES = 1_000_000  # of weights in one view: a notebook should stay below 2 MB

@@ -17,9 +17,9 @@ from bertedu.analysis.fill import BLANK, fill_blanks
 from bertedu.analysis.views import BLUE, ORANGE, Picture, guess_panel, heat_map, style
 from bertedu.files import write_atomically
 from bertedu.model.bert import BertForPreTraining
+from bertedu.model.checkpoints import load_named
 from bertedu.model.config import BertConfig
-from bertedu.model.evaluating import evaluating
-from bertedu.model.loading import load_named
+from bertedu.model.inference import evaluating
 from course.workshop.attention_view import attend, for_script
 
 HERE = Path(__file__).parent

@@ -14,10 +14,10 @@ import torch
 from bertedu.analysis.leak import beyond_sum, states_of
 from bertedu.finetuning.encoders import load_encoder
 from bertedu.finetuning.saving import FineTuned, say_answer
+from bertedu.model.checkpoints import load_named
 from bertedu.model.config import ONE_WAY
-from bertedu.model.evaluating import evaluating
 from bertedu.model.features import BertFeatures
-from bertedu.model.loading import load_named
+from bertedu.model.inference import evaluating
 from bertedu.pretraining.masking import PAPER
 from bertedu.pretraining.next_sentence import IS_NEXT
 from bertedu.pretraining.recipe import scheduled_rate

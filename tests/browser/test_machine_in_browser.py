@@ -16,7 +16,7 @@ from test_view_in_browser import PYTHON
 from torch import Tensor
 
 from bertedu.analysis.fill import fill_blanks
-from bertedu.model.loading import load_named
+from bertedu.model.checkpoints import load_named
 from bertedu.text.fast_tokenizer import load_vocabulary
 from course.workshop.machine import HERE, Machine, write_weights
 

@@ -11,10 +11,14 @@ from torch import Tensor, nn
 from bertedu.finetuning import encoders
 from bertedu.finetuning.encoders import load_encoder
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import load_checkpoint, load_elmo, save_checkpoint
+from bertedu.model.checkpoints import (
+    CheckpointError,
+    Loaded,
+    load_checkpoint,
+    load_pretrained,
+    save_checkpoint,
+)
 from bertedu.model.features import BertFeatures, ElmoFeatures, PairFeatures
-from bertedu.model.loading import Loaded
-from bertedu.model.weight_files import CheckpointError
 from bertedu.text.fast_tokenizer import load_tokenizer, save_tokenizer
 
 
@@ -68,7 +72,7 @@ def test_trained_is_what_the_checkpoint_holds_whatever_the_seed(
     if isinstance(one, BertFeatures):
         assert same(one.bert, load_checkpoint(folders[what]).bert)
     elif isinstance(one, ElmoFeatures):
-        assert same(one.elmo, load_elmo(folders[what]).elmo)
+        assert same(one.elmo, load_pretrained(folders[what]).elmo)
     else:
         for half, side in zip(one.halves, ("ltr", "rtl"), strict=True):
             assert same(half.bert, load_checkpoint(folders[side]).bert)  # type: ignore[arg-type]

@@ -16,9 +16,8 @@ from torch import Tensor
 from bertedu.model import bert
 from bertedu.model.attention import attention_mask
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import load_weights
+from bertedu.model.checkpoints import hugging_face_name, load_weights
 from bertedu.model.config import DIRECTIONS, BertConfig, Direction, count_parameters
-from bertedu.model.hugging_face import hugging_face_name
 from bertedu.pretraining import objective
 from bertedu.pretraining.batches import Batch
 

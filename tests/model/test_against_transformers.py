@@ -8,9 +8,8 @@ from model_checks import sample_batch, shake
 from torch import Tensor
 
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import load_weights
-from bertedu.model.config import DIRECTIONS, BertConfig
-from bertedu.model.hugging_face import hugging_face_config, hugging_face_name
+from bertedu.model.checkpoints import hugging_face_config, hugging_face_name, load_weights
+from bertedu.model.config import BertConfig
 from bertedu.pretraining.batches import Batch
 from bertedu.pretraining.objective import pretraining_loss
 
@@ -21,9 +20,10 @@ CONFIGS = (
     BertConfig(97, 32, 3, 4, 128, 33, layer_norm_eps=1e-5),
     BertConfig(30, 40, 5, 8, 24, 12, type_vocab_size=3, layer_norm_eps=1e-3, dropout=0.3),
 )
+configs = pytest.mark.parametrize("config", CONFIGS, ids=["L2", "L3", "L5"])
 
 
-def pair(config: BertConfig, large: bool) -> tuple[BertForPreTraining, torch.nn.Module]:
+def pair(config: BertConfig, large: bool = True) -> tuple[BertForPreTraining, torch.nn.Module]:
     """Make theirs at random, load it into ours."""
     torch.manual_seed(7)
     theirs = transformers.BertForPreTraining(
@@ -56,32 +56,47 @@ def assert_same(ours: Tensor, theirs: Tensor, what: str) -> None:
     )
 
 
+@pytest.mark.parametrize("decoder", [False, True])
+@configs
+def test_every_state_weight_and_score(config: BertConfig, decoder: bool) -> None:
+    """Theirs pools [CLS], which left to right has read itself alone; ours the last real token."""
+    if decoder:
+        config = dataclasses.replace(config, direction="left-to-right")
+    ours, theirs = pair(config)
+    assert theirs.config.is_decoder is decoder
+    batch = sample_batch(config)
+    real, given = batch.padding_mask, (batch.ids, batch.segment_ids, batch.padding_mask)
+    with torch.no_grad():
+        expected = their_output(theirs, batch)
+        output, fast = (ours.bert(*given, return_attention=asked) for asked in (True, False))
+        words, follows = ours(*given)
+    for number, state in enumerate(expected["hidden_states"]):
+        for path in (output, fast):
+            assert_same(path.hidden_states[number][real], state[real], f"state {number}")
+    assert len(output.attention) == len(expected["attentions"]) == config.num_hidden_layers
+    for number, weights in enumerate(expected["attentions"]):
+        rows = real[:, None, :].expand(weights.shape[:3])
+        assert_same(output.attention[number][rows], weights[rows], f"attention {number}")
+        assert bool(weights.triu(1).any()) is not decoder
+    assert_same(words[real], expected["prediction_logits"][real], "word scores")
+    at_cls = ours.nsp(ours.bert.pooler(output.last[:, 0]))
+    assert_same(at_cls, expected["seq_relationship_logits"], "next-sentence scores at [CLS]")
+    place = real.sum(dim=1) - 1 if decoder else torch.zeros(len(real)).long()
+    whole = ours.bert.pooler(output.last[torch.arange(len(real)), place])
+    assert_same(output.pooled, whole, "pooled")
+    assert_same(follows, ours.nsp(whole), "next-sentence scores")
+
+
 @pytest.mark.parametrize("large", [False, True], ids=["fresh", "large"])
-@pytest.mark.parametrize("config", CONFIGS, ids=["L2", "L3", "L5"])
-def test_every_state_weight_score_and_gradient(config: BertConfig, large: bool) -> None:
+@configs
+def test_loss_and_every_gradient(config: BertConfig, large: bool) -> None:
     ours, theirs = pair(config, large)
     batch = sample_batch(config)
-    real = batch.padding_mask
-    expected = their_output(theirs, batch)
-    output = ours.bert(batch.ids, batch.segment_ids, real, return_attention=True)
-    fast = ours.bert(batch.ids, batch.segment_ids, real)
-    assert len(output.hidden_states) == config.num_hidden_layers + 1
-    for number, state in enumerate(expected["hidden_states"]):
-        assert_same(output.hidden_states[number], state, f"state {number}")
-        assert_same(fast.hidden_states[number][real], state[real], f"state {number}, fast path")
-    assert len(output.attention) == config.num_hidden_layers
-    for number, weights in enumerate(expected["attentions"]):
-        assert_same(output.attention[number], weights, f"attention {number}")
-    pooled = theirs.bert(batch.ids, real.long(), batch.segment_ids).pooler_output
-    assert_same(output.pooled, pooled, "pooled")
-    words, follows = ours(batch.ids, batch.segment_ids, real)
-    assert_same(words, expected["prediction_logits"], "word scores")
-    assert_same(follows, expected["seq_relationship_logits"], "next-sentence scores")
-
     loss, _ = pretraining_loss(ours, batch)
-    assert_same(loss, expected["loss"], "loss")
+    expected = their_output(theirs, batch)["loss"]
+    assert_same(loss, expected, "loss")
     loss.backward()
-    expected["loss"].backward()
+    expected.backward()
     gradients = {name: parameter.grad for name, parameter in theirs.named_parameters()}
     for name, parameter in ours.named_parameters():
         gradient = gradients.pop(hugging_face_name(name))
@@ -93,73 +108,17 @@ def test_every_state_weight_score_and_gradient(config: BertConfig, large: bool) 
     assert not gradients, "theirs has parameters that ours has not"
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=["L2", "L3", "L5"])
-def test_a_decoder_is_our_left_to_right(config: BertConfig) -> None:
-    config = dataclasses.replace(config, direction="left-to-right")
-    ours, theirs = pair(config, large=True)
-    assert theirs.config.is_decoder
-    batch = sample_batch(config)
-    real = batch.padding_mask
-    with torch.no_grad():
-        expected = their_output(theirs, batch)
-        output = ours.bert(batch.ids, batch.segment_ids, real, return_attention=True)
-        words, follows = ours(batch.ids, batch.segment_ids, real)
-    assert float(expected["attentions"][0].triu(1).abs().max()) == 0
-    for number, state in enumerate(expected["hidden_states"]):
-        assert_same(output.hidden_states[number][real], state[real], f"state {number}")
-    for number, weights in enumerate(expected["attentions"]):
-        rows = real[:, None, :].expand(weights.shape[:3])
-        assert_same(output.attention[number][rows], weights[rows], f"attention {number}")
-    assert_same(words[real], expected["prediction_logits"][real], "word scores")
-    # Theirs pools [CLS], which has read nothing but itself; ours the last real token.
-    at_cls = ours.nsp(ours.bert.pooler(output.last[:, 0]))
-    assert_same(at_cls, expected["seq_relationship_logits"], "next-sentence scores at [CLS]")
-    last = output.last[torch.arange(len(real)), real.sum(dim=1) - 1]
-    assert_same(follows, ours.nsp(ours.bert.pooler(last)), "next-sentence scores")
-
-
 def test_right_to_left_is_a_decoder_on_the_text_read_backwards() -> None:
     """Turn the positions round as well, and the mirror image must agree."""
-    config = dataclasses.replace(CONFIGS[1], direction="right-to-left")
     size = 9
-    ours, theirs = pair(dataclasses.replace(config, direction="left-to-right"), large=True)
-    mirrored = BertForPreTraining(config).eval()
+    ours, theirs = pair(dataclasses.replace(CONFIGS[1], direction="left-to-right"))
+    mirrored = BertForPreTraining(dataclasses.replace(CONFIGS[1], direction="right-to-left")).eval()
     mirrored.load_state_dict(ours.state_dict())
     with torch.no_grad():
-        mirrored.bert.embeddings.position.weight[:size] = (
-            ours.bert.embeddings.position.weight[:size].clone().flip(0)
-        )
+        position = mirrored.bert.embeddings.position.weight
+        position[:size] = position[:size].clone().flip(0)
         ids = torch.arange(1, 2 * size + 1).view(2, size)
         expected = theirs.bert(ids, output_hidden_states=True).hidden_states
         states = mirrored.bert(ids.flip(1)).hidden_states
     for number, (state, theirs_) in enumerate(zip(states, expected, strict=True)):
         assert_same(state.flip(1), theirs_, f"state {number}")
-
-
-def test_names_there_and_back() -> None:
-    """Each of our names is one of theirs, none twice; only their copies of tied ones are left."""
-    ours, theirs = pair(CONFIGS[2], large=True)
-    own = [name for name in ours.state_dict() if name != "mlm.decoder.weight"]
-    translated = [hugging_face_name(name) for name in own]
-    assert len(set(translated)) == len(own)
-    state = theirs.state_dict()
-    assert set(state) - set(translated) == {
-        "cls.predictions.decoder.weight",
-        "cls.predictions.decoder.bias",
-    }
-    for name, theirs_ in zip(own, translated, strict=True):
-        assert torch.equal(ours.state_dict()[name], state[theirs_]), name
-    fresh = transformers.BertForPreTraining(theirs.config).eval()
-    back = {hugging_face_name(n): ours.state_dict()[n] for n in own}
-    missing, unexpected = fresh.load_state_dict(back, strict=False)
-    assert not unexpected
-    assert all(name.startswith("cls.predictions.decoder.") for name in missing)
-    for name, tensor in fresh.state_dict().items():
-        assert torch.equal(tensor, state[name]), name
-
-
-def test_only_left_to_right_is_written_as_a_decoder() -> None:
-    for direction in DIRECTIONS:
-        written = hugging_face_config(dataclasses.replace(CONFIGS[0], direction=direction))
-        assert written["is_decoder"] is (direction == "left-to-right")
-        assert written["bertedu"]["direction"] == direction

@@ -1,63 +1,221 @@
-"""The whole model: tied, trained, selected; and what it says to wrong input."""
+"""The six files that make BERT: every check on the real code, and what one module alone decides."""
 
 import dataclasses
+import math
 from typing import Any
 
 import model_checks as checks
 import pytest
 import torch
-from model_checks import CONFIG, assert_close, make_model, sample
+from model_checks import CONFIG, assert_close, make_model, norm_by_hand, sample, sample_states
 
-from bertedu.model.bert import Bert, BertForPreTraining
-from bertedu.model.config import BertConfig
+from bertedu.model.attention import SelfAttention, attention_mask, scaled_dot_product_attention
+from bertedu.model.bert import BertForPreTraining, reads_all
+from bertedu.model.config import DIRECTIONS, BertConfig, Direction
+from bertedu.model.embeddings import Embeddings, sinusoidal_positions
+from bertedu.model.heads import ClassificationHead
+
+CHECKS = [check for name, check in vars(checks).items() if name.startswith("check_")]
+directions = pytest.mark.parametrize("direction", DIRECTIONS)
 
 
-@pytest.mark.parametrize(
-    "check",
-    [
-        checks.check_shapes,
-        checks.check_decoder_tied,
-        checks.check_parameters,
-        checks.check_selected,
-        checks.check_mlm_counts_selected,
-        checks.check_nsp_of_one_kind,
-    ],
-)
-def test_bert(check: checks.Check) -> None:
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_it_holds_of_the_real_code(check: checks.Check) -> None:
     check(make_model)
 
 
-def test_left_out_inputs_are_one_segment_and_no_padding() -> None:
-    model, (ids, _, _) = make_model(CONFIG), sample()
-    full = torch.ones_like(ids, dtype=torch.bool)
-    for ours, expected in zip(model(ids), model(ids, torch.zeros_like(ids), full), strict=True):
-        assert_close(ours, expected, "defaults")
+@directions
+def test_a_changed_token_moves_only_what_may_see_it_in_pre_norm_too(direction: Direction) -> None:
+    checks.check_leaks(
+        lambda config: make_model(dataclasses.replace(config, norm="pre")), (direction,)
+    )
 
 
-def test_a_mask_of_ones_and_zeros_is_as_good_as_a_bool_one() -> None:
+# --- attention -----------------------------------------------------------------------------------
+
+
+def test_masks_by_hand() -> None:
+    padding = torch.tensor([[True, True, False], [True, True, True]])
+    by_hand: dict[Direction, list[Any]] = {
+        "bidirectional": [[[1, 1, 0]], [[1, 1, 1]]],
+        "left-to-right": [
+            [[1, 0, 0], [1, 1, 0], [1, 1, 0]],
+            [[1, 0, 0], [1, 1, 0], [1, 1, 1]],
+        ],
+        "right-to-left": [
+            [[1, 1, 0], [0, 1, 0], [0, 0, 0]],
+            [[1, 1, 1], [0, 1, 1], [0, 0, 1]],
+        ],
+    }
+    for direction, rows in by_hand.items():
+        mask = attention_mask(padding, direction)
+        assert mask is not None
+        assert mask[:, 0].int().tolist() == rows
+        assert (attention_mask(padding[1:], direction) is None) == (direction == "bidirectional")
+
+
+def test_two_tokens_by_eye() -> None:
+    """Equal scores share equally; a score of ln 3 gets three times as much as a score of 0."""
+    query, key = torch.tensor([[[[0.0], [1.0]]]]), torch.tensor([[[[0.0], [1.0986123]]]])
+    value = torch.tensor([[[[4.0], [8.0]]]])
+    mixed, weights = scaled_dot_product_attention(query, key, value)
+    assert_close(weights, torch.tensor([[[[0.5, 0.5], [0.25, 0.75]]]]), "weights", 1e-6)
+    assert_close(mixed, torch.tensor([[[[6.0], [7.0]]]]), "mixed", 1e-6)
+    dropped, same = scaled_dot_product_attention(query, key, value, dropout=0.9)
+    assert torch.equal(weights, same), "returned before dropout"
+    assert not torch.equal(mixed, dropped)
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+def test_both_paths_drop_weights_in_training_only(explicit: bool) -> None:
+    layer = SelfAttention(dataclasses.replace(CONFIG, dropout=0.5))
+    torch.manual_seed(0)
+    x = torch.randn(1, 7, CONFIG.hidden_size)
+    plain = layer.eval()(x, None, explicit)[0]
+    assert torch.equal(plain, layer(x, None, explicit)[0])
+    many = torch.stack([layer.train()(x, None, explicit)[0] for _ in range(1500)])
+    assert not torch.equal(many[0], many[1])
+    assert_close(many.mean(0), plain, "mean of dropped mixtures", 0.07)
+
+
+@directions
+def test_gradients_of_both_paths_agree_and_queries_that_see_nothing_hurt_nobody(
+    direction: Direction,
+) -> None:
+    """Right-to-left, padding behind the text sees no key at all: no NaN may come of it."""
+    gradients = []
+    for explicit in (False, True):
+        model = make_model(dataclasses.replace(CONFIG, direction=direction, dropout=0.0)).train()
+        ids, segments, padding = sample()
+        output = model.bert(ids, segments, padding, explicit)
+        assert all(state.isfinite().all() for state in output.hidden_states)
+        ((output.last[padding] ** 3).sum() + output.pooled.sum()).backward()
+        gradients.append([p.grad for p in model.bert.parameters()])
+    for fast, slow in zip(*gradients, strict=True):
+        assert fast.isfinite().all()
+        assert_close(fast, slow, "gradient", 1e-8)
+
+
+def test_bfloat16_takes_the_explicit_path_and_stays_near(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model(CONFIG).float()
+    ids, segments, padding = sample()
+    exact = model.bert(ids, segments, padding).last
+    fused = torch.nn.functional.scaled_dot_product_attention
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", pytest.fail)
+    with torch.autocast("cpu", torch.bfloat16):
+        near = model.bert(ids, segments, padding).last.float()
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", fused)
+    difference = (near - exact)[padding].abs().mean() / exact[padding].abs().mean()
+    assert 0 < difference.item() < 0.03
+
+
+# --- embeddings, encoder, heads ------------------------------------------------------------------
+
+
+def test_dropout_falls_on_the_sum_of_the_three_tables() -> None:
+    part = Embeddings(dataclasses.replace(CONFIG, dropout=0.5)).train()
+    ids = torch.arange(1, 11)[None].repeat(20, 1)
+    dropped = (part(ids, torch.zeros_like(ids)) == 0).float().mean()
+    assert 0.45 < float(dropped) < 0.55
+    assert (part.eval()(ids, torch.zeros_like(ids)) != 0).all()
+
+
+def test_sinusoids_by_hand() -> None:
+    for size in (10, 9):
+        table = sinusoidal_positions(7, size)
+        assert table.shape == (7, size)
+        for position in range(7):
+            for number in range(size):
+                angle = position / 10000 ** (number // 2 * 2 / size)
+                wave = math.cos(angle) if number % 2 else math.sin(angle)
+                assert float(table[position, number]) == pytest.approx(wave, abs=1e-6)
+
+
+def test_a_pre_norm_stack_is_its_layers_and_one_more_norm() -> None:
+    encoder, x = make_model(dataclasses.replace(CONFIG, norm="pre")).bert.encoder, sample_states()
+    expected = [x]
+    for layer in encoder.layers:
+        expected.append(layer(expected[-1], None)[0])
+    expected[-1] = norm_by_hand(expected[-1], encoder.final_norm)
+    for ours, by_hand in zip(encoder(x, None)[0], expected, strict=True):
+        assert_close(ours, by_hand, "pre-norm stack")
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_dropout_falls_on_what_is_added(norm: str) -> None:
+    """With everything dropped, a layer keeps its input (post-norm: the norm of it)."""
+    layer = make_model(dataclasses.replace(CONFIG, norm=norm, dropout=0.0)).bert.encoder.layers[0]
+    layer.train().dropout.p = 1.0
+    expected = x = sample_states()
+    if norm == "post":
+        expected = norm_by_hand(norm_by_hand(x, layer.attention_norm), layer.feed_forward_norm)
+    assert_close(layer(x, None)[0], expected, norm)
+
+
+def test_dropout_before_the_classifier_in_training_only() -> None:
+    pooled = torch.ones(1, CONFIG.hidden_size)
+    head = ClassificationHead(CONFIG.hidden_size, 3, dropout=0.5).train()
+    assert not torch.equal(head(pooled), head(pooled))
+    assert torch.equal(head.eval()(pooled), head(pooled))
+    plain = ClassificationHead(CONFIG.hidden_size, 3).train()
+    assert torch.equal(plain(pooled), plain(pooled))  # NSP has none
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_rows_that_no_head_reads_are_left_out_and_nothing_changes(norm: str) -> None:
+    """`selected` spares the last feed-forward layer work; scores and gradients stay the same."""
+    config = dataclasses.replace(CONFIG, norm=norm, dropout=0.0)
+    ids = torch.randint(5, 30, (3, 6), generator=torch.Generator().manual_seed(1))
+    real = torch.arange(6) < torch.tensor([[6], [4], [5]])
+    selected = torch.zeros(3, 6, dtype=torch.bool)
+    selected[0, 2] = selected[1, 3] = selected[2, 0] = selected[2, 4] = True  # once at [CLS] itself
+    scores, gradients, rows = [], [], []
+    for spared in (True, False):
+        model = make_model(config)
+        model.bert.encoder.layers[-1].feed_forward.register_forward_hook(
+            lambda _m, inputs, _o: rows.append(inputs[0].numel() // config.hidden_size)
+        )
+        words, follows = model(ids, None, real, selected if spared else None)
+        words = words if spared else words[selected]
+        (words.sin().sum() + follows.cos().sum()).backward()
+        scores.append((words, follows))
+        gradients.append({n: p.grad for n, p in model.named_parameters() if p.grad is not None})
+    for spared_scores, all_scores in zip(*scores, strict=True):
+        assert_close(spared_scores, all_scores, norm)
+    assert gradients[0].keys() == gradients[1].keys()
+    for name, gradient in gradients[0].items():
+        assert_close(gradient, gradients[1][name], name)
+    assert rows == [6, 18]  # 4 selected and 3 [CLS], one of them both; else all
+
+
+# --- the whole model -----------------------------------------------------------------------------
+
+
+def test_what_stands_for_the_whole_has_read_everything() -> None:
+    mask = torch.tensor([[True, True, True, False], [True] * 4])
+    assert reads_all(mask, "left-to-right").int().tolist() == [[0, 0, 1, 0], [0, 0, 0, 1]]
+    for direction in ("bidirectional", "right-to-left"):
+        assert reads_all(mask, direction).int().tolist() == [[1, 0, 0, 0]] * 2
+    elsewhere = torch.tensor([[False, True, True, True], [True, False, True, False]])
+    found = reads_all(elsewhere, "left-to-right")  # padding in front, or in between
+    assert found.int().tolist() == [[0, 0, 0, 1], [0, 0, 1, 0]]
+
+
+def test_inputs_may_be_left_out_and_masks_be_numbers() -> None:
     """Hugging Face's tokenizers give integers."""
     model, (ids, segments, padding) = make_model(CONFIG), sample()
+    full = torch.ones_like(ids)
+    pairs = [(model(ids), model(ids, torch.zeros_like(ids), full.bool()))]
     for kind in (torch.long, torch.float32):
-        after = model(ids, segments, padding.to(kind))
-        for ours, expected in zip(after, model(ids, segments, padding), strict=True):
-            assert torch.equal(ours, expected)
-
-
-def test_rows_do_not_see_each_other() -> None:
-    model, (ids, segments, padding) = make_model(CONFIG), sample()
-    before = model(ids, segments, padding)
-    ids[1, 1] = 1 + ids[1, 1] % 36
-    after = model(ids, segments, padding)
-    for old, new in zip(before, after, strict=True):
-        changed = [not torch.equal(old[row], new[row]) for row in range(3)]
-        assert changed == [False, True, False]
+        pairs.append((model(ids, segments, padding.to(kind)), model(ids, segments, padding)))
+    for found, expected in pairs:
+        assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
 def test_fresh_weights_follow_the_config() -> None:
     """Normal with the config's spread; biases 0; norms 1 and 0. Scores start near chance."""
     torch.manual_seed(0)
-    config = BertConfig(2000, 128, 2, 2, 256, initializer_range=0.05)
-    model = BertForPreTraining(config)
+    model = BertForPreTraining(BertConfig(2000, 128, 2, 2, 256, initializer_range=0.05))
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
             assert bool((parameter == 0).all()), name
@@ -68,21 +226,6 @@ def test_fresh_weights_follow_the_config() -> None:
             assert abs(parameter.mean().item()) < 0.01, name
 
 
-def test_two_seeds_two_models_one_seed_one_model() -> None:
-    def first_weight(seed: int) -> torch.Tensor:
-        torch.manual_seed(seed)
-        return Bert(CONFIG).encoder.layers[0].attention.query.weight
-
-    assert torch.equal(first_weight(1), first_weight(1))
-    assert not torch.equal(first_weight(1), first_weight(2))
-
-
-def test_layers_do_not_share_weights() -> None:
-    layers = make_model(CONFIG).bert.encoder.layers
-    pointers = {p.data_ptr() for layer in layers for p in layer.parameters()}
-    assert len(pointers) == sum(len(list(layer.parameters())) for layer in layers)
-
-
 IDS = torch.arange(1, 13).view(2, 6)
 
 
@@ -90,20 +233,20 @@ IDS = torch.arange(1, 13).view(2, 6)
     ("arguments", "message"),
     [
         ((IDS[0],), r"ids must be \(batch, length\), not \(6,\)"),
-        ((IDS[None],), r"ids must be \(batch, length\), not \(1, 2, 6\)"),
+        ((IDS[None],), r"not \(1, 2, 6\)"),
         ((IDS[:, :0],), r"not \(2, 0\)"),
-        ((IDS.float(),), r"ids must be whole numbers, not torch.float32"),
-        ((torch.ones(1, 17, dtype=torch.long),), "has 17 tokens; there are position embeddings"),
+        ((IDS.float(),), "whole numbers, not torch.float32"),
+        ((torch.ones(1, 17).long(),), "17 tokens.* for 16. Truncate"),
         ((IDS + 25,), "token id 37 is outside 0 to 36"),
-        ((IDS - 2,), "token id -1 is outside 0 to 36"),
+        ((IDS - 2,), "token id -1 is outside"),
         ((IDS, torch.full_like(IDS, 2)), "segment id 2 is outside 0 to 1"),
-        ((IDS, torch.full_like(IDS, -1)), "segment id -1 is outside 0 to 1"),
+        ((IDS, torch.full_like(IDS, -1)), "segment id -1 is outside"),
         ((IDS, IDS[:, :3]), r"segment_ids is \(2, 3\), ids is \(2, 6\)"),
-        ((IDS, None, torch.ones(2, 5)), r"padding_mask is \(2, 5\), ids is \(2, 6\)"),
+        ((IDS, None, torch.ones(2, 5)), r"padding_mask is \(2, 5\)"),
         ((IDS, None, torch.ones(2, 1, 6)), r"padding_mask is \(2, 1, 6\)"),
         ((IDS, None, torch.tensor([[1] * 6, [0] * 6])), "row 1 holds nothing but padding"),
         ((IDS, None, None, torch.ones(2, 5).bool()), r"selected must be bool \(2, 6\)"),
-        ((IDS, None, None, torch.ones(2, 6).long()), "selected must be bool .* not torch.int64"),
+        ((IDS, None, None, torch.ones(2, 6).long()), "selected .* not torch.int64"),
     ],
 )
 def test_wrong_input_is_named(arguments: tuple[Any, ...], message: str) -> None:
@@ -111,14 +254,6 @@ def test_wrong_input_is_named(arguments: tuple[Any, ...], message: str) -> None:
         make_model(CONFIG)(*arguments)
 
 
-def test_512_tokens_pass_and_513_do_not() -> None:
-    model = Bert(dataclasses.replace(CONFIG, max_position_embeddings=512)).eval()
-    with torch.no_grad():
-        assert model(torch.ones(1, 512, dtype=torch.long)).last.isfinite().all()
-    with pytest.raises(ValueError, match=r"has 513 tokens.*for 512\. Truncate it, or cut it"):
-        model(torch.ones(1, 513, dtype=torch.long))
-
-
-def test_every_id_of_the_vocabulary_is_accepted() -> None:
-    model = make_model(CONFIG)
-    assert model(torch.tensor([[0, 36]]), torch.tensor([[0, 1]]))[0].isfinite().all()
+def test_the_last_id_segment_and_position_are_accepted() -> None:
+    ids = torch.tensor([[0, 36] * 8])
+    assert make_model(CONFIG)(ids, torch.tensor([[0, 1] * 8]))[0].isfinite().all()

@@ -1,7 +1,5 @@
-"""Weights to disk and back, to `transformers` and back, and every way a folder can be wrong."""
+"""Every model to disk and back, to `transformers` and back; and every way a folder can be wrong."""
 
-import dataclasses
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -9,223 +7,409 @@ from typing import Any
 
 import pytest
 import torch
-from model_checks import CONFIG, assert_tied, sample, shake
-from safetensors.torch import load_file, save_file
+from folders import (
+    DROPOUTS,
+    VOCABULARY,
+    Tensors,
+    change_config,
+    change_tensors,
+    contents,
+    named,
+    ours,
+    outputs,
+    rows,
+    same,
+    theirs,
+    weights,
+    write_vocabulary,
+)
+from safetensors.torch import load_file
 
+import bertedu
 from bertedu.files import FileError, write_atomically
-from bertedu.model import weight_files
-from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import load_checkpoint, load_elmo, load_weights, save_checkpoint
-from bertedu.model.config import DIRECTIONS, BertConfig
-from bertedu.model.elmo import ElmoForPreTraining, ElmoSizes
-from bertedu.model.hugging_face import read_config
-from bertedu.model.weight_files import CheckpointError, load_tensors, save_tensors
+from bertedu.model import checkpoints
+from bertedu.model.bert import Bert, BertForPreTraining
+from bertedu.model.checkpoints import (
+    CheckpointError,
+    FromChance,
+    find_model,
+    load_checkpoint,
+    load_pretrained,
+    load_tensors,
+    load_weights,
+    read_tokenizer,
+    save_checkpoint,
+    save_tensors,
+)
 
-DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
+transformers = pytest.importorskip("transformers")
+
+# our own format takes them all; `transformers` what reads both sides, norms after, and is no ELMo
+MODELS: dict[str, dict[str, Any]] = {
+    "bert": {},
+    "encoder": {"kind": "encoder"},
+    "left-to-right": {"direction": "left-to-right"},
+    "right-to-left": {"direction": "right-to-left"},
+    "pre-norm": {"norm": "pre"},
+    "elmo": {"kind": "elmo"},
+}
+WHOLE = [name for name in MODELS if name != "encoder"]
 
 
-def new_model(config: BertConfig = CONFIG, seed: int = 0) -> BertForPreTraining:
-    torch.manual_seed(seed)
-    model = BertForPreTraining(config)
-    shake(model)
-    return model.eval()
+def assert_close(found: Any, expected: Any) -> None:
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    save_checkpoint(new_model(), tmp_path / "model")
-    return tmp_path / "model"
-
-
-def weights(model: BertForPreTraining) -> dict[str, torch.Tensor]:
-    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
-
-
-def same_weights(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[n], other[n]) for n in one)
+def their_outputs(other: Any) -> Tensors:
+    """What `outputs` says of ours, as far as they have it."""
+    kind, padding, given = type(other).__name__, rows()[2], named(*rows())
+    output, below = other(**given), getattr(other, "bert", other)(**given)
+    found = {"states": below.last_hidden_state[padding], "pooled": below.pooler_output}
+    if kind in ("BertForPreTraining", "BertForMaskedLM"):
+        found["words"] = output["logits" if "Masked" in kind else "prediction_logits"][padding]
+    if kind in ("BertForPreTraining", "BertForNextSentencePrediction"):
+        found["order"] = output["logits" if "Next" in kind else "seq_relationship_logits"]
+    return {name: value for name, value in found.items() if value is not None}
 
 
 # --- there and back ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("direction", DIRECTIONS)
-@pytest.mark.parametrize("norm", ["post", "pre"])
-def test_float32_comes_back_exactly(tmp_path: Path, norm: Any, direction: Any) -> None:
-    config = dataclasses.replace(
-        CONFIG, norm=norm, direction=direction, layer_norm_eps=1e-7, initializer_range=0.03
-    )
-    model = new_model(config)
-    save_checkpoint(model, tmp_path / "a" / "b")  # folders are made
-    loaded = load_checkpoint(str(tmp_path / "a" / "b"))
-    assert loaded.bert.config == config
-    assert same_weights(weights(model), weights(loaded))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", WHOLE)
+def test_it_comes_back_from_disk(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
+    """Bit for bit, or rounded once; the table is stored once, and saving again replaces."""
+    folder = tmp_path / "deep" / "model"
+    for seed in (1, 0):
+        save_checkpoint(model := ours(seed=seed, **MODELS[name]), folder, dtype)
+    assert sorted(contents(folder)) == ["config.json", "model.safetensors"]
+    stored = load_file(folder / "model.safetensors")
+    assert {tensor.dtype for tensor in stored.values()} == {dtype}
+    assert [tuple(tensor.shape) for tensor in stored.values()].count((len(VOCABULARY), 24)) == 1
+    loaded = load_pretrained(str(folder))
+    assert loaded.config == model.config
     assert not loaded.training
-    assert_tied(loaded, "loaded")
-    for ours, theirs in zip(model(*sample()), loaded(*sample()), strict=True):
-        assert torch.equal(ours, theirs)
+    assert loaded.decoder.weight is next(loaded.parameters()), "tied"
+    assert same(weights(loaded), {n: t.to(dtype).float() for n, t in model.state_dict().items()})
+    if dtype == torch.float32:
+        assert same(outputs(loaded), outputs(model))
+        assert not same(outputs(model), outputs(ours(seed=1, **MODELS[name]))), "else no proof"
+    if name == "elmo":
+        assert loaded.elmo.sizes == model.elmo.sizes
+        with pytest.raises(CheckpointError, match="describes an ELMo"):
+            load_checkpoint(folder)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_comes_back_rounded(tmp_path: Path, dtype: torch.dtype) -> None:
-    model = new_model()
-    save_checkpoint(model, tmp_path, dtype)
-    save_checkpoint(model, tmp_path / "full")
-    for tensor in load_file(tmp_path / "model.safetensors").values():
-        assert tensor.dtype == dtype
-    half, full = (p / "model.safetensors" for p in (tmp_path, tmp_path / "full"))
-    assert half.stat().st_size < 0.6 * full.stat().st_size
-    loaded = load_checkpoint(tmp_path)
-    for name, tensor in model.state_dict().items():
-        assert loaded.state_dict()[name].dtype == torch.float32
-        assert torch.equal(loaded.state_dict()[name], tensor.to(dtype).float()), name
-    assert next(model.parameters()).dtype == torch.float32  # the model itself is left alone
-
-
-def test_the_table_is_stored_once(saved: Path) -> None:
-    stored = load_file(saved / "model.safetensors")
-    shape = (CONFIG.vocab_size, CONFIG.hidden_size)
-    assert [n for n, t in stored.items() if t.shape == shape] == [
-        "bert.embeddings.word_embeddings.weight"
-    ]
-
-
-def test_saving_again_replaces_and_leaves_nothing_else(saved: Path) -> None:
-    second = new_model(seed=1)
-    save_checkpoint(second, saved)
-    assert same_weights(weights(second), weights(load_checkpoint(saved)))
-    assert sorted(p.name for p in saved.iterdir()) == ["config.json", "model.safetensors"]
-
-
-@pytest.mark.skipif(os.name != "posix", reason="file modes")
-def test_others_may_read_it(saved: Path) -> None:
-    assert (saved / "model.safetensors").stat().st_mode & 0o777 == 0o644
-
-
-# --- transformers --------------------------------------------------------------------------------
-
-
-def test_transformers_opens_the_folder(saved: Path) -> None:
-    transformers = pytest.importorskip("transformers")
-    ours = load_checkpoint(saved)
-    ids, segments, padding = sample()
-    named = {"input_ids": ids, "token_type_ids": segments, "attention_mask": padding.long()}
-    theirs, told = transformers.BertForPreTraining.from_pretrained(
-        saved, output_loading_info=True, local_files_only=True
-    )
+@pytest.mark.parametrize("name", MODELS)
+def test_transformers_says_the_same_or_does_not_get_it(name: str, tmp_path: Path) -> None:
+    model, folder = ours(**MODELS[name]), tmp_path / "out"
+    write_vocabulary(tmp_path)
+    tokenizer = read_tokenizer(tmp_path, len(VOCABULARY))
+    if name not in ("bert", "encoder"):
+        with pytest.raises(CheckpointError, match=r"in our own format.*save_checkpoint"):
+            bertedu.save_hugging_face(model, folder, tokenizer)
+        assert not folder.exists()
+        return
+    bertedu.save_hugging_face(model, str(folder), tokenizer)
+    auto = transformers.AutoModelForPreTraining if name == "bert" else transformers.AutoModel
+    other, told = auto.from_pretrained(folder, output_loading_info=True)
     assert not any(told.values()), told
-    masked, told = transformers.AutoModelForMaskedLM.from_pretrained(
-        saved, output_loading_info=True, local_files_only=True
-    )
-    assert not told["missing_keys"]
-    assert not told["mismatched_keys"]
-    # as with every published BERT: that class has no pooler and no next-sentence head
-    assert all("pooler" in n or "seq_relationship" in n for n in told["unexpected_keys"])
     with torch.no_grad():
-        words, follows = ours(ids, segments, padding)
-        output, words_alone = theirs(**named), masked(**named).logits
-    torch.testing.assert_close(output.prediction_logits, words, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(output.seq_relationship_logits, follows, rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(words_alone, words, rtol=1e-5, atol=1e-5)
+        assert_close(outputs(model), their_outputs(other))
+        bert = model if name == "encoder" else model.bert
+        own = bert(*rows(), return_attention=True).attention
+        assert_close(own, list(other(**named(*rows()), output_attentions=True).attentions))
+    back, again, absent, unused = find_model(folder)
+    assert (type(back), absent, unused) == (type(model), (), ())
+    assert back.config == model.config
+    assert same(weights(back), weights(model))
+    assert again.get_vocab() == tokenizer.get_vocab()
 
 
-def test_transformers_does_not_look_ahead_in_a_left_to_right_model(tmp_path: Path) -> None:
-    transformers = pytest.importorskip("transformers")
-    ours = new_model(dataclasses.replace(CONFIG, direction="left-to-right"))
-    save_checkpoint(ours, tmp_path)
-    theirs = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path, local_files_only=True)
-    ids = sample()[0][:1]
-    with torch.no_grad():
-        expected, logits = ours(ids)[0], theirs(input_ids=ids).logits
-    torch.testing.assert_close(logits, expected, rtol=1e-5, atol=1e-5)
+def test_a_folder_of_ours_is_a_masked_lm_of_theirs_and_does_not_look_ahead(tmp_path: Path) -> None:
+    for direction in ("bidirectional", "left-to-right"):
+        save_checkpoint(model := ours(direction=direction), tmp_path)
+        other = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path)
+        with torch.no_grad():
+            logits = other(**named(*rows())).logits
+        assert_close(logits[rows()[2]], outputs(model)["words"])
 
 
+# class of theirs, with or without a pooler: our class, absent, unused
+THEIRS: dict[tuple[str, bool], tuple[type, tuple[str, ...], tuple[str, ...]]] = {
+    ("BertForPreTraining", True): (BertForPreTraining, (), ()),
+    ("BertForMaskedLM", False): (BertForPreTraining, ("next-sentence head", "pooler"), ()),
+    ("BertForNextSentencePrediction", True): (BertForPreTraining, ("masked-word head",), ()),
+    ("BertModel", True): (Bert, (), ()),
+    ("BertModel", False): (Bert, ("pooler",), ()),
+    ("BertForTokenClassification", False): (
+        Bert,
+        ("pooler",),
+        ("classifier.bias", "classifier.weight"),
+    ),
+}
+
+
+@torch.no_grad()
 @pytest.mark.parametrize("decoder", [False, True])
-def test_we_open_a_folder_of_transformers(tmp_path: Path, decoder: bool) -> None:
-    transformers = pytest.importorskip("transformers")
-    theirs = transformers.BertForPreTraining(
-        transformers.BertConfig(
-            vocab_size=40,
-            hidden_size=24,
-            num_hidden_layers=2,
-            num_attention_heads=3,
-            intermediate_size=30,
-            max_position_embeddings=12,
-            hidden_dropout_prob=0.25,
-            attention_probs_dropout_prob=0.25,
-            is_decoder=decoder,
-        )
-    ).eval()
-    shake(theirs)
-    theirs.save_pretrained(tmp_path)
-    ours = load_checkpoint(tmp_path)
-    assert ours.bert.config.dropout == 0.25
-    assert ours.bert.config.direction == ("left-to-right" if decoder else "bidirectional")
-    ids, segments, padding = sample()
-    with torch.no_grad():
-        expected = theirs(ids, padding.long(), segments)
-        words, follows = ours(ids, segments, padding)
-    torch.testing.assert_close(
-        words[padding], expected.prediction_logits[padding], rtol=1e-5, atol=1e-5
-    )
-    if not decoder:  # left to right we pool another token, the last
-        torch.testing.assert_close(follows, expected.seq_relationship_logits, rtol=1e-5, atol=1e-5)
+@pytest.mark.parametrize("kind", THEIRS, ids=str)
+@pytest.mark.filterwarnings("ignore::bertedu.model.checkpoints.FromChance")
+def test_theirs_says_the_same_here_and_what_it_lacks_is_told(
+    kind: tuple[str, bool], decoder: bool, tmp_path: Path
+) -> None:
+    pooler = {"add_pooling_layer": kind[1]} if kind[0] == "BertModel" else {}
+    other = theirs(tmp_path, kind[0], pooler, is_decoder=decoder)
+    found = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        model, _, *missing = find_model(tmp_path)
+        assert (type(model), *missing) == THEIRS[kind]
+        assert model.config.dropout == 0.3
+        assert model.config.direction == ("left-to-right" if decoder else "bidirectional")
+        found.append(outputs(model))
+    expected = their_outputs(other)
+    for name, value in found[0].items():
+        assert torch.equal(value, found[1][name]) == (name in expected), f"{name} from chance"
+        if name in expected and not (decoder and name in ("pooled", "order")):
+            assert_close(value, expected[name])  # left to right we pool another token, the last
+    _, absent, unused = THEIRS[kind]
+    if absent or unused:
+        with pytest.warns(FromChance) as told:
+            bertedu.load(tmp_path)
+        said = " ".join(str(warning.message) for warning in told)
+        assert all(part in said for part in (*absent, *unused))
+        with pytest.raises(CheckpointError, match=f"has no .*{absent[-1]}"):
+            load_checkpoint(tmp_path)
 
 
-# --- broken and foreign weights ------------------------------------------------------------------
+def test_padding_trains_nothing_but_without_a_mask_their_row_of_it_stays(tmp_path: Path) -> None:
+    other = theirs(tmp_path, "BertModel")
+    model = bertedu.load(tmp_path)[0]
+    assert isinstance(model, Bert)
+    ids, segments, padding = rows()
+    ids = ids * padding  # [PAD] is 0
+    for mask in (padding, torch.ones_like(padding)):
+        model.zero_grad()
+        other.zero_grad()
+        model(ids, segments, mask).last[padding].square().sum().backward()
+        states = other(**named(ids, segments, mask)).last_hidden_state
+        states[padding].square().sum().backward()
+        mine, its = model.embeddings.token.weight.grad, other.embeddings.word_embeddings.weight.grad
+        assert mine is not None
+        torch.testing.assert_close(mine[1:], its[1:], rtol=1e-4, atol=1e-3)
+        assert not its[0].any()
+        assert bool(mine[0].any()) == bool(mask.all())
 
 
-def cut_in_half(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+# --- what changes nothing ------------------------------------------------------------------------
 
 
-def cut_in_the_header(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:100])
+def config(drop: tuple[str, ...] = (), **values: Any) -> Callable[[Path], None]:
+    return lambda folder: change_config(folder, drop, **values)
 
 
-def cut_the_last_byte(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-1])
+def tensors(change: Callable[[Tensors], object]) -> Callable[[Path], None]:
+    return lambda folder: change_tensors(folder, change)
 
 
-def garbage(path: Path) -> None:
-    path.write_bytes(bytes(range(256)) * 20)
+def renamed(**pairs: str) -> Callable[[Path], None]:
+    def change(tensors: Tensors) -> None:
+        for name in list(tensors):
+            tensor, new = tensors.pop(name), name
+            for old, other in pairs.items():
+                new = new.replace(old.replace("_", "."), other)
+            tensors[new] = tensor
+
+    return lambda folder: change_tensors(folder, change)
 
 
-def empty(path: Path) -> None:
-    path.write_bytes(b"")
+LOST = "bert.encoder.layer.1.attention.self.key.bias"
+TABLE, DECODER = "bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"
+HARMLESS: dict[str, Callable[[Path], None]] = {
+    "old names": renamed(Norm_weight="Norm.gamma", Norm_bias="Norm.beta"),
+    "another name": renamed(cls_predictions_bias="cls.predictions.decoder.bias"),
+    "a copy of the table": tensors(lambda t: t.update({DECODER: t[TABLE].clone()})),
+    "position ids": tensors(lambda t: t.update({"bert.embeddings.position_ids": torch.ones(70)})),
+    "another pooler": tensors(lambda t: t.update({"pooler.dense.bias": torch.ones(24)})),
+    "double precision": tensors(lambda t: t.update({n: one.double() for n, one in t.items()})),
+    "sizes only": config(drop=("model_type", "transformers_version")),
+    "nulls": config(pruned_heads=None, add_cross_attention=None, quantization_config=None),
+    "settings of training": config(pruned_heads={}, torch_dtype="float32", use_cache=True),
+    "a pickle beside": lambda folder: torch.save({}, folder / "pytorch_model.bin"),
+}
 
 
-def text(path: Path) -> None:
-    path.write_text("version https://git-lfs.github.com/spec/v1\n", encoding="utf-8")
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_changes_nothing(name: str, tmp_path: Path) -> None:
+    theirs(tmp_path, "BertForPreTraining")
+    before = find_model(tmp_path)
+    HARMLESS[name](tmp_path)
+    after = find_model(tmp_path)
+    assert after.absent == ()
+    assert after.unused == (("pooler.dense.bias",) if name == "another pooler" else ())
+    assert after.model.config == before.model.config
+    assert same(weights(after.model), weights(before.model))
 
 
-def pickle_in_disguise(path: Path) -> None:
-    torch.save({"weight": torch.ones(3)}, path)
+def test_what_the_first_configs_leave_out_is_as_in_transformers(tmp_path: Path) -> None:
+    save_checkpoint(ours(), tmp_path)
+    change_config(tmp_path, ("layer_norm_eps", "initializer_range", *DROPOUTS))
+    config = load_checkpoint(tmp_path).config
+    assert (config.layer_norm_eps, config.initializer_range, config.dropout) == (1e-12, 0.02, 0.1)
+
+
+def test_a_decoder_beside_our_own_block_is_obeyed(tmp_path: Path) -> None:
+    """As `transformers` does, which may have written it anew."""
+    save_checkpoint(ours(), tmp_path)
+    change_config(tmp_path, is_decoder=True)
+    assert load_checkpoint(tmp_path).config.direction == "left-to-right"
+
+
+def test_two_dropout_rates_are_told(tmp_path: Path) -> None:
+    theirs(tmp_path, "BertModel", attention_probs_dropout_prob=0.0)
+    with pytest.warns(UserWarning, match=r"rate 0\.0, all else at 0\.3"):
+        assert find_model(tmp_path).model.config.dropout == 0.3
+
+
+# --- what is wrong with a folder -----------------------------------------------------------------
+
+
+def file(name: str, content: bytes | None) -> Callable[[Path], None]:
+    """Replace the content of a file, or remove it."""
+    return lambda f: (f / name).unlink() if content is None else put(f / name, content)
+
+
+def put(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def cut(name: str, at: float) -> Callable[[Path], None]:
+    return lambda f: put(f / name, contents(f)[name][: int(at * len(contents(f)[name]))])
+
+
+def spoilt(name: str, wrong: float) -> Callable[[Path], None]:
+    return tensors(lambda t: t[name].view(-1).__setitem__(1, wrong))
+
+
+def unreadable(folder: Path) -> None:
+    (folder / "config.json").unlink()
+    (folder / "config.json").mkdir()
+
+
+def pickled(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+def in_disguise(folder: Path) -> None:
+    torch.save({"weight": torch.ones(3)}, folder / "model.safetensors")
+
+
+JSON, WEIGHTS = "config.json", "model.safetensors"
+WRONG: list[tuple[Callable[[Path], None], str]] = [
+    (file(JSON, None), r"no config\.json"),
+    (unreadable, "cannot read .*config.json"),
+    *((file(JSON, text), "not valid JSON") for text in (b"", b"{'a': 2}", b"\xff\xfe\x00binary")),
+    *((file(JSON, text), "does not describe a BERT") for text in (b"[1]", b"7", b"null", b"{}")),
+    (file(JSON, b'{"model_type": "bert"}'), "lacks 'vocab_size'"),
+    *(
+        (config(model_type=kind), f"is '{kind}'{why}")
+        for kind, why in {
+            "roberta": ": it counts positions from 2",
+            "distilbert": ": it has no segments",
+            "electra": ": its head tells replaced",
+            "whisper": r"\)$",
+        }.items()
+    ),
+    (config(hidden_act="gelu_new"), "only gelu"),
+    (config(position_embedding_type="relative_key"), "must be 'absolute'"),
+    (config(quantization_config={"bits": 8}), "quantized weights are rounded"),
+    (config(add_cross_attention=True), "states of another model"),
+    (config(pruned_heads={"0": [1]}), "has all its heads"),
+    *(
+        (config(layer_norm_eps=wrong), "layer_norm_eps is .* a number above 0")
+        for wrong in (None, "1e-12", 0, -1e-12, float("nan"), float("inf"), True)
+    ),
+    (config(initializer_range=None), "initializer_range is None"),
+    (config(num_attention_heads=5), "cannot be split into 5"),
+    (config(hidden_size="24"), "hidden_size is '24'"),
+    (config(num_hidden_layers=None), "num_hidden_layers is None"),
+    (config(**dict.fromkeys(DROPOUTS, "a little")), "makes no model"),
+    (config(bertedu={"direction": "up"}), "'up' is not one of"),
+    (config(bertedu="yes"), "makes no model"),
+    (config(num_hidden_layers=2), "says 2 layers, and the file has 3"),
+    (config(num_hidden_layers=4), "says 4 layers, and the file has 3"),
+    (config(hidden_size=48), r"\(23, 24\), but its config makes it \(23, 48\)"),
+    (file(WEIGHTS, None), r"no file .*model\.safetensors"),
+    (pickled, r"only a pickle \(pytorch_model.bin\).*convert it"),
+    *((cut(WEIGHTS, at), "broken or only half there") for at in (0.5, 0.001, 0.99999, 0)),
+    (file(WEIGHTS, bytes(range(256)) * 20), "broken or only half there"),
+    (file(WEIGHTS, b"version https://git-lfs.github.com/spec/v1\n"), "broken or only half there"),
+    (in_disguise, "broken or only half there"),
+    (tensors(lambda t: t.pop(LOST)), f"has no tensor '{LOST}'"),
+    (tensors(lambda t: (t.clear(), t.update({"conv1": torch.ones(2)}))), "not a whole model"),
+    (tensors(lambda t: t.update({LOST: torch.zeros(25)})), r"key.bias is \(25,\).*\(24,\)"),
+    (tensors(lambda t: t.update({LOST: t[LOST].to(torch.int8)})), "torch.int8.*quantized"),
+    *((spoilt(TABLE, wrong), f"{TABLE} holds 1 ") for wrong in (float("nan"), float("-inf"))),
+    (spoilt("cls.seq_relationship.bias", float("inf")), "relationship.bias holds 1 "),
+    (tensors(lambda t: t.update({LOST: t[LOST].double() + 1e300})), "key.bias holds 24 "),
+    (
+        tensors(lambda t: t.update({DECODER: t[TABLE] + 1})),
+        "decoder.weight is not the token embedding",
+    ),
+    (file("vocab.txt", None), "neither a tokenizer.json nor a vocab.txt"),
+    (file("vocab.txt", b"\xef\xbb\xbf[PAD]\n[UNK]"), "byte order mark"),
+    (file("vocab.txt", "\n".join([*VOCABULARY[:-1], "the"]).encode()), "lists 'the' twice"),
+    (file("vocab.txt", "\n".join(VOCABULARY[6:]).encode()), r"no \[PAD\] and no \[UNK\]"),
+    (file("vocab.txt", "\n".join(VOCABULARY[:-1]).encode()), "22 word pieces, .* the model has 23"),
+    (file("tokenizer.json", b"\x00\xff" * 99), "no usable vocabulary"),
+    (file("tokenizer_config.json", b"{"), "no usable vocabulary"),
+    (
+        file("tokenizer_config.json", b'{"tokenizer_class": "BertJapaneseTokenizer"}'),
+        "cut by a BertJapaneseTokenizer",
+    ),
+]
+
+
+@pytest.mark.parametrize(("damage", "word"), WRONG, ids=[word for _, word in WRONG])
+def test_a_folder_that_is_wrong_is_named_and_why(
+    damage: Callable[[Path], None], word: str, tmp_path: Path
+) -> None:
+    save_checkpoint(ours(), tmp_path)
+    write_vocabulary(tmp_path)
+    damage(tmp_path)
+    with pytest.raises(CheckpointError, match=word) as caught:
+        bertedu.load(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    "damage",
+    ("damage", "word"),
     [
-        cut_in_half,
-        cut_in_the_header,
-        cut_the_last_byte,
-        garbage,
-        empty,
-        text,
-        pickle_in_disguise,
+        (config(sizes={"layers": 2, "cells": 32}), r"weight_ih_l0 is \(124, 24\), .*\(128, 24\)"),
+        (config(sizes={"layers": 2}), "makes no ELMo"),
+        (config(config={"vocab_size": 0}), "makes no ELMo.*vocab_size"),
+        (tensors(lambda t: t.pop("norm.bias")), r"no tensor 'norm\.bias'"),
+        (spoilt("elmo.token.weight", float("nan")), "elmo.token.weight holds 1 "),
     ],
 )
-def test_a_broken_file_is_named(saved: Path, damage: Callable[[Path], None]) -> None:
-    path = saved / "model.safetensors"
-    damage(path)
-    with pytest.raises(CheckpointError, match="is broken or only half there") as caught:
-        load_checkpoint(saved)
-    assert str(path) in str(caught.value)
+def test_an_elmo_that_is_wrong(damage: Callable[[Path], None], word: str, tmp_path: Path) -> None:
+    save_checkpoint(ours("elmo"), tmp_path)
+    damage(tmp_path)
+    with pytest.raises(CheckpointError, match=word):
+        load_pretrained(tmp_path)
 
 
-def test_a_missing_file_is_named(saved: Path) -> None:
-    (saved / "model.safetensors").unlink()
-    with pytest.raises(CheckpointError, match=r"there is no file .*model\.safetensors"):
-        load_checkpoint(saved)
+def test_weights_in_several_files_are_called_sharded_and_joined_as_told(tmp_path: Path) -> None:
+    other = theirs(tmp_path, "BertModel")
+    (tmp_path / WEIGHTS).unlink()
+    other.save_pretrained(tmp_path, max_shard_size="20KB")
+    with pytest.raises(CheckpointError, match=r"is sharded: .*max_shard_size='50GB'"):
+        bertedu.load(tmp_path)
+    joined = transformers.AutoModel.from_pretrained(tmp_path)
+    joined.save_pretrained(tmp_path, max_shard_size="50GB")
+    bert: Any = find_model(tmp_path).model
+    assert torch.equal(bert.embeddings.token.weight, other.embeddings.word_embeddings.weight)
 
 
 def test_a_pickle_is_never_opened(tmp_path: Path) -> None:
@@ -233,294 +417,111 @@ def test_a_pickle_is_never_opened(tmp_path: Path) -> None:
         def __reduce__(self) -> tuple[Any, ...]:
             return (Path.touch, (tmp_path / "sprung",))
 
-    path = tmp_path / "pytorch_model.bin"
-    torch.save({"weight": Trap()}, path)
-    with pytest.raises(CheckpointError, match="is broken"):
-        load_tensors(path)
-    path.rename(tmp_path / "model.safetensors")
-    with pytest.raises(CheckpointError, match="is broken"):
-        load_tensors(tmp_path / "model.safetensors")
+    for name in ("pytorch_model.bin", WEIGHTS):
+        torch.save({"weight": Trap()}, tmp_path / name)
+        with pytest.raises(CheckpointError, match="is broken"):
+            load_tensors(tmp_path / name)
     assert not (tmp_path / "sprung").exists()
 
 
-def rewrite(folder: Path, change: Callable[[dict[str, torch.Tensor]], None]) -> None:
-    tensors = load_file(folder / "model.safetensors")
-    change(tensors)
-    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-
-
-def test_a_missing_tensor_is_named(saved: Path) -> None:
-    name = "bert.encoder.layer.1.attention.self.key.bias"
-    rewrite(saved, lambda tensors: tensors.__delitem__(name))
-    with pytest.raises(CheckpointError, match=f"{saved.name} has no tensor '{name}'"):
-        load_checkpoint(saved)
-
-
-def test_a_tensor_of_another_shape_is_named(saved: Path) -> None:
-    def change(tensors: dict[str, torch.Tensor]) -> None:
-        tensors["bert.pooler.dense.weight"] = torch.zeros(24, 25)
-
-    rewrite(saved, change)
-    with pytest.raises(CheckpointError, match=r"pooler.dense.weight is \(24, 25\).*\(24, 24\)"):
-        load_checkpoint(saved)
-
-
-@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -float("inf")])
-@pytest.mark.parametrize(
-    "name", ["bert.embeddings.word_embeddings.weight", "cls.seq_relationship.bias"]
-)
-def test_weights_that_are_no_numbers_are_named(saved: Path, name: str, wrong: float) -> None:
-    """As of a training that went wrong: every answer would be NaN, or IsNext."""
-    tensors, _ = load_tensors(saved / "model.safetensors")
-    tensors[name].view(-1)[1] = wrong
-    save_tensors(tensors, saved / "model.safetensors", {})
-    with pytest.raises(CheckpointError, match=f"{name} holds 1 numbers that are NaN or infinite"):
-        load_checkpoint(saved)
-
-
-def test_weights_too_large_for_32_bits_are_named(saved: Path) -> None:
-    tensors, _ = load_tensors(saved / "model.safetensors")
-    name = "bert.pooler.dense.bias"
-    tensors[name] = tensors[name].double() + 1e300
-    save_tensors(tensors, saved / "model.safetensors", {})
-    with pytest.raises(CheckpointError, match=f"{name} holds 24 numbers"):
-        load_checkpoint(saved)
-
-
-def test_an_elmo_that_is_no_numbers_is_named(tmp_path: Path) -> None:
-    save_checkpoint(ElmoForPreTraining(CONFIG, ElmoSizes(2, 40)), tmp_path)
-    tensors, _ = load_tensors(tmp_path / "model.safetensors")
-    tensors["elmo.token.weight"][3, 2] = float("nan")
-    save_tensors(tensors, tmp_path / "model.safetensors", {})
-    with pytest.raises(CheckpointError, match=r"elmo\.token\.weight holds 1 numbers"):
-        load_elmo(tmp_path)
-
-
-def test_the_weights_of_another_model(saved: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    save_checkpoint(new_model(dataclasses.replace(CONFIG, vocab_size=50)), other)
-    (saved / "config.json").write_bytes((other / "config.json").read_bytes())
-    with pytest.raises(
-        CheckpointError, match=r"word_embeddings.weight is \(37, 24\), .*\(50, 24\)"
-    ):
-        load_checkpoint(saved)
-    save_file({"conv1.weight": torch.ones(2)}, saved / "model.safetensors")
-    with pytest.raises(CheckpointError, match=r"has no tensor 'bert\.embeddings.*not a whole BERT"):
-        load_checkpoint(saved)
-
-
-def test_a_decoder_that_is_not_the_embedding(saved: Path) -> None:
-    """Left alone, the model would load and give other scores than its author's."""
-
-    name = "cls.predictions.decoder.weight"
-
-    def copy(tensors: dict[str, torch.Tensor]) -> None:
-        tensors[name] = tensors["bert.embeddings.word_embeddings.weight"].clone()
-
-    rewrite(saved, copy)
-    load_checkpoint(saved)  # a copy is fine
-    rewrite(saved, lambda tensors: tensors.update({name: tensors[name] + 1}))
-    with pytest.raises(CheckpointError, match=r"decoder\.weight is not the token embedding"):
-        load_checkpoint(saved)
-
-
-def test_a_model_that_does_not_fit_is_left_as_it_was(saved: Path) -> None:
-    tensors = load_file(saved / "model.safetensors")
+def test_a_model_that_does_not_fit_is_left_as_it_was(tmp_path: Path) -> None:
+    save_checkpoint(ours(), tmp_path)
+    tensors = load_file(tmp_path / WEIGHTS)
     del tensors["cls.predictions.bias"]
-    model = new_model(seed=5)
+    model = ours(seed=5)
     before = weights(model)
     with pytest.raises(CheckpointError):
         load_weights(model, tensors, "test")
-    assert same_weights(before, weights(model))
+    assert same(before, weights(model))
 
 
-# --- wrong configs -------------------------------------------------------------------------------
+# --- writing -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "not valid JSON"),
-        (b"{'hidden_size': 24}", "not valid JSON"),
-        (b"\xff\xfe\x00binary", "not valid JSON"),
-        (b"[1, 2]", "does not describe a BERT"),
-        (b"{}", "does not describe a BERT"),
-        (
-            b'{"model_type": "roberta"}',
-            "model_type must be 'bert', and is 'roberta': it count",
-        ),
-        (b'{"model_type": "distilbert"}', "and is 'distilbert': it has no segments"),
-        (b'{"model_type": "electra"}', "and is 'electra': its head tells replaced words"),
-        (b'{"model_type": "whisper"}', r"and is 'whisper'\)$"),
-        (b'{"model_type": "bert"}', "lacks 'vocab_size'"),
-    ],
-)
-def test_a_config_that_is_none(saved: Path, content: bytes, message: str) -> None:
-    (saved / "config.json").write_bytes(content)
-    with pytest.raises(CheckpointError, match=f"config.json.*{message}"):
-        load_checkpoint(saved)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"num_attention_heads": 5}, "hidden_size 24 cannot be split into 5 equal heads"),
-        ({"hidden_size": "24"}, "hidden_size is '24'"),
-        ({"hidden_size": 24.0}, r"hidden_size is 24\.0"),
-        ({"num_hidden_layers": None}, "num_hidden_layers is None"),
-        (dict.fromkeys(DROPOUTS, "a little"), "makes no model"),
-        ({"hidden_act": "gelu_new"}, "hidden_act is 'gelu_new'; only gelu is known"),
-        (
-            {"position_embedding_type": "relative_key"},
-            "position_embedding_type is 'relative_key'; it must be 'absolute'",
-        ),
-        ({"quantization_config": {"bits": 8}}, "quantized weights are rounded"),
-        ({"add_cross_attention": True}, "no layer reads the states of another model"),
-        ({"pruned_heads": {"0": [1]}}, "every layer has all its heads"),
-        *(
-            ({"layer_norm_eps": wrong}, "layer_norm_eps is .*; it must be a number above 0")
-            for wrong in (None, "1e-12", 0, -1e-12, float("nan"), float("inf"), True)
-        ),
-        ({"initializer_range": None}, "initializer_range is None; it must be a number"),
-        ({"bertedu": {"direction": "up"}}, "direction 'up' is not one of"),
-        ({"bertedu": "yes"}, "makes no model: 'str' object has no"),
-    ],
-)
-def test_a_config_that_makes_no_model(saved: Path, change: dict[str, Any], message: str) -> None:
-    path = saved / "config.json"
-    values = json.loads(path.read_text(encoding="utf-8"))
-    path.write_text(json.dumps({**values, **change}), encoding="utf-8")
-    with pytest.raises(CheckpointError, match=message) as caught:
-        load_checkpoint(saved)
-    assert str(path) in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"pruned_heads": {}},
-        {"pruned_heads": None, "add_cross_attention": None, "quantization_config": None},
-        {"layer_norm_eps": 1e-12, "torch_dtype": "float32", "use_cache": True},
-    ],
-)
-def test_a_setting_that_changes_nothing_is_no_obstacle(saved: Path, change: dict[str, Any]) -> None:
-    path = saved / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | change))
-    assert same_weights(weights(load_checkpoint(saved)), weights(new_model()))
-
-
-def test_a_config_without_dropout_has_that_of_transformers(saved: Path) -> None:
-    path = saved / "config.json"
-    values = json.loads(path.read_text(encoding="utf-8"))
-    for name in DROPOUTS:
-        del values[name]
-    path.write_text(json.dumps(values), encoding="utf-8")
-    assert load_checkpoint(saved).config.dropout == 0.1
-
-
-def test_a_folder_without_config(saved: Path, tmp_path: Path) -> None:
-    (saved / "config.json").unlink()
-    with pytest.raises(CheckpointError, match=r"model is not a checkpoint: it has no config\.json"):
-        load_checkpoint(saved)
-    with pytest.raises(CheckpointError, match="nowhere is not a checkpoint"):
-        load_checkpoint(tmp_path / "nowhere")
-
-
-def test_a_config_that_cannot_be_read(saved: Path) -> None:
-    (saved / "config.json").unlink()
-    (saved / "config.json").mkdir()
-    with pytest.raises(CheckpointError, match=r"cannot read .*config\.json"):
-        read_config(saved)
-
-
-# --- writing that fails --------------------------------------------------------------------------
-
-
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way", encoding="utf-8")
-    with pytest.raises(FileError, match=r"cannot write .*file.model.*another folder"):
-        save_checkpoint(new_model(), tmp_path / "file" / "model")
-    with pytest.raises(FileError, match="cannot write"):
-        write_atomically(tmp_path / "file" / "config.json", "{}")
-
-
-@pytest.mark.skipif(
-    os.name != "posix" or os.geteuid() == 0, reason="the superuser may write anywhere"
-)
-def test_a_folder_that_may_not_be_written(saved: Path) -> None:
-    saved.chmod(0o500)
-    try:
-        with pytest.raises(FileError, match="cannot write "):
-            save_checkpoint(new_model(seed=1), saved)
-        assert same_weights(weights(new_model()), weights(load_checkpoint(saved)))
-    finally:
-        saved.chmod(0o700)
-
-
-def disk_full_halfway(tensors: Any, path: Path, metadata: Any) -> None:
-    Path(path).write_bytes(b"half of it")
-    raise OSError(28, "No space left on device")
-
-
-def refuse(*_: Any) -> None:
+def refuse(*_: Any, **__: Any) -> None:
     raise PermissionError(13, "Permission denied")
+
+
+def half(error: BaseException) -> Callable[..., None]:
+    """Write a half of the file, and stop."""
+
+    def write(tensors: Any, path: Path, metadata: Any) -> None:
+        path.write_bytes(b"half of it")
+        raise error
+
+    return write
+
+
+FULL = OSError(28, "No space left on device")
 
 
 @pytest.mark.parametrize(
     ("owner", "name", "failure", "reason"),
     [
-        (weight_files, "save_file", disk_full_halfway, "No space left"),
+        (checkpoints, "save_file", half(FULL), "No space left"),
+        (checkpoints, "save_file", half(KeyboardInterrupt()), ""),
         (os, "replace", refuse, "Permission denied"),
-        (Path, "mkdir", lambda *_, **__: refuse(), "Permission denied"),
+        (Path, "mkdir", refuse, "Permission denied"),
+        (Path, "write_text", refuse, "Permission denied"),
     ],
 )
-def test_the_old_checkpoint_is_unharmed(
-    saved: Path, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, failure: Any, reason: str
+@pytest.mark.parametrize("way", ["save_checkpoint", "save_hugging_face", "write_atomically"])
+def test_a_write_that_fails_leaves_the_old_files(
+    way: str, owner: Any, name: str, failure: Any, reason: str, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    files = {p.name: p.read_bytes() for p in saved.iterdir()}
+    folder = tmp_path / "model"
+    write_vocabulary(tmp_path)
+    tokenizer = read_tokenizer(tmp_path, len(VOCABULARY))
+    ways: dict[str, Callable[[int], None]] = {
+        "save_checkpoint": lambda seed: save_checkpoint(ours(seed=seed, dropout=seed / 10), folder),
+        "save_hugging_face": lambda seed: bertedu.save_hugging_face(
+            ours(seed=seed, dropout=seed / 10), folder, tokenizer
+        ),
+        "write_atomically": lambda seed: write_atomically(folder / "some.json", str(seed)),
+    }
+    if way == "write_atomically" and name == "save_file":
+        return
+    ways[way](0)
+    before = contents(folder)
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, failure)
-        with pytest.raises(FileError, match=f"cannot write.*{reason}.*unharmed"):
-            save_checkpoint(new_model(seed=1), saved)
-    assert {p.name: p.read_bytes() for p in saved.iterdir()} == files  # no leftovers either
-    assert same_weights(weights(new_model()), weights(load_checkpoint(saved)))
+        with pytest.raises(
+            FileError if reason else KeyboardInterrupt,
+            match=f"cannot write.*{reason}.*unharmed" if reason else None,
+        ):
+            ways[way](1)
+    assert contents(folder) == before  # no leftovers either
+    ways[way](1)
+    assert contents(folder).keys() == before.keys()
+    assert contents(folder) != before
 
 
-def test_a_text_that_cannot_be_written_leaves_the_old_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "config.json"
-    write_atomically(path, "old")
-    monkeypatch.setattr(os, "replace", refuse)
-    with pytest.raises(FileError, match=r"cannot write .*config\.json"):
-        write_atomically(path, "new")
-    assert path.read_text(encoding="utf-8") == "old"
-    assert list(tmp_path.iterdir()) == [path]
+def test_a_place_where_nothing_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way", encoding="utf-8")
+    with pytest.raises(FileError, match=r"cannot write .*file.model.*another folder"):
+        save_checkpoint(ours(), tmp_path / "file" / "model")
 
 
-def test_an_interrupted_write_is_not_taken_for_a_checkpoint(
-    saved: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ctrl-C or a kill between two bytes: what is under the real name is whole."""
-
-    def interrupted(tensors: Any, path: Path, metadata: Any) -> None:
-        Path(path).write_bytes(b"half of it")
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(weight_files, "save_file", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        save_checkpoint(new_model(seed=1), saved)
-    assert same_weights(weights(new_model()), weights(load_checkpoint(saved)))
-    assert sorted(p.name for p in saved.iterdir()) == ["config.json", "model.safetensors"]
+def test_the_tokenizer_is_asked_for_and_must_fit(tmp_path: Path) -> None:
+    write_vocabulary(tmp_path)
+    tokenizer, out = read_tokenizer(tmp_path, len(VOCABULARY)), tmp_path / "out"
+    with pytest.raises(ValueError, match=r"save_hugging_face\(model, folder, tokenizer\)"):
+        bertedu.save_hugging_face(ours(), out)
+    with pytest.raises(CheckpointError, match="has 23 word pieces, the model 22"):
+        bertedu.save_hugging_face(ours(vocab_size=22), out, tokenizer)
+    assert not out.exists()
+    bertedu.save_hugging_face(ours(vocab_size=23), out, tokenizer)
 
 
-def test_tensors_and_their_notes_come_back(tmp_path: Path) -> None:
+@pytest.mark.skipif(os.name != "posix", reason="file modes")
+def test_tensors_and_their_notes_come_back_and_others_may_read_them(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "state.safetensors"
-    tensors = {"a": torch.arange(6).view(2, 3), "b": torch.tensor([0.1], dtype=torch.float64)}
+    tensors = {"a": torch.arange(6).view(2, 3).T, "b": torch.tensor([0.1], dtype=torch.float64)}
     save_tensors(tensors, path, {"note": "Grüße, 한국어"})
     loaded, notes = load_tensors(path)
     assert notes == {"note": "Grüße, 한국어"}
-    assert loaded.keys() == tensors.keys()
-    for name, tensor in tensors.items():
-        assert loaded[name].dtype == tensor.dtype
-        assert torch.equal(loaded[name], tensor)
+    assert same(loaded, tensors)
+    assert {n: t.dtype for n, t in loaded.items()} == {n: t.dtype for n, t in tensors.items()}
+    assert path.stat().st_mode & 0o777 == 0o644
+    save_tensors(tensors, path, {})
+    assert load_tensors(path)[1] == {}

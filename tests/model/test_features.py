@@ -1,60 +1,92 @@
-"""Who sees what, for every model of the ablations: before, while and after fine-tuning."""
+"""What each encoder's vectors are, who sees what, before and after fine-tuning; and what learns."""
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertedu.model.bert import Bert, reads_all
+import bertedu
+from bertedu.model import checkpoints
+from bertedu.model.bert import Bert, BertForPreTraining
+from bertedu.model.checkpoints import Loaded
 from bertedu.model.config import BertConfig, Direction
-from bertedu.model.elmo import Elmo, ElmoSizes
+from bertedu.model.elmo import Elmo, ElmoForPreTraining, ElmoSizes
 from bertedu.model.features import (
+    READS,
     BertFeatures,
+    BiLSTM,
     BiLSTMFeatures,
     ElmoFeatures,
     Encoder,
+    LayerFeatures,
     MeanFeatures,
     PairFeatures,
+    encode,
 )
+from bertedu.text.fast_tokenizer import load_tokenizer
 
-CONFIG = BertConfig(60, 16, 2, 4, 32, 24, dropout=0.0, initializer_range=0.5)
-SIZE = 9  # real tokens of the first row; the second has fewer
-H = CONFIG.hidden_size
-
-
-def bert(direction: Direction) -> Bert:
-    return Bert(dataclasses.replace(CONFIG, direction=direction))
-
-
-def pair() -> PairFeatures:
-    return PairFeatures(bert("left-to-right"), bert("right-to-left"))
-
-
-ENCODERS: dict[str, Callable[[], Encoder]] = {
-    "bert": lambda: BertFeatures(bert("bidirectional")),
-    "ltr": lambda: BertFeatures(bert("left-to-right")),
-    "rtl": lambda: BertFeatures(bert("right-to-left")),
-    "pair": pair,
-    "elmo": lambda: ElmoFeatures(Elmo(CONFIG, ElmoSizes(2, 24))),
-    "ltr + BiLSTM": lambda: BiLSTMFeatures(BertFeatures(bert("left-to-right")), 8),
-    "ltr, mean": lambda: MeanFeatures(BertFeatures(bert("left-to-right"))),
-    "frozen rtl + BiLSTM": lambda: BiLSTMFeatures(BertFeatures(bert("right-to-left")), 8, True),
+L, H, K, SIZE = 4, 16, 6, 9  # SIZE: real tokens of the first row; the second has fewer
+CONFIG = BertConfig(60, H, L, 4, 32, 24, dropout=0.5, initializer_range=0.5)
+# by hand, not from the table of the package: the numbers of the hidden states that each reads
+STATES = {
+    "embeddings": [0],
+    "second-to-last": [3],
+    "last": [4],
+    "sum of last two": [3, 4],
+    "concat of last two": [3, 4],
+    "sum of all": [1, 2, 3, 4],
+    "concat of all": [1, 2, 3, 4],
 }
-# the halves of the vector of token t, and which tokens move them: up to t, from t on, or all
-SEES = {
-    "bert": ["all"],
-    "ltr": ["left"],
-    "ltr, mean": ["left"],
-    "rtl": ["right"],
-    "pair": ["left", "right"],
-    "elmo": ["left", "right"],
+
+
+def bert(direction: Direction = "bidirectional", layers: int = L) -> Bert:
+    return Bert(dataclasses.replace(CONFIG, direction=direction, num_hidden_layers=layers))
+
+
+def stacked(reads: str, direction: Direction = "bidirectional") -> BiLSTMFeatures:
+    return BiLSTMFeatures(LayerFeatures(bert(direction), reads), K, layers=2)
+
+
+def ltr() -> BertFeatures:
+    return BertFeatures(bert("left-to-right"))
+
+
+def rtl() -> BertFeatures:
+    return BertFeatures(bert("right-to-left"))
+
+
+# what makes it; the pieces of the vector of token t, and which tokens move each: up to t, from t
+# on, all, or t itself
+ENCODERS: dict[str, tuple[Callable[[], Encoder], list[str]]] = {
+    "bert": (lambda: BertFeatures(bert()), ["all"]),
+    "ltr": (ltr, ["left"]),
+    "rtl": (rtl, ["right"]),
+    "pair": (lambda: PairFeatures(ltr().bert, rtl().bert), ["left", "right"]),
+    "elmo": (lambda: ElmoFeatures(Elmo(CONFIG, ElmoSizes(2, 24))), ["left", "right"]),
     # a one-way encoder below, a BiLSTM above: the half that goes the other way sees all
-    "ltr + BiLSTM": ["left", "all"],
-    "frozen rtl + BiLSTM": ["all", "right"],
+    "ltr + BiLSTM": (lambda: BiLSTMFeatures(ltr(), 8), ["left", "all"]),
+    "frozen rtl + BiLSTM": (lambda: BiLSTMFeatures(rtl(), 8, frozen=True), ["all", "right"]),
+    "normed": (lambda: BiLSTMFeatures(BertFeatures(bert()), 8, layer_norm=True), ["all"]),
+    "ltr, mean": (lambda: MeanFeatures(ltr()), ["left"]),
+    **{
+        f"{reads}, {short}": (
+            lambda reads=reads, way=way: LayerFeatures(bert(way), reads),
+            ["itself" if reads == "embeddings" else side],
+        )
+        for reads in STATES
+        for way, short, side in (
+            ("left-to-right", "ltr", "left"),
+            ("right-to-left", "rtl", "right"),
+        )
+    },
+    "two layers above": (lambda: stacked("sum of all"), ["all"]),
 }
+encoders = pytest.mark.parametrize("name", ENCODERS)
+reads_all_of = pytest.mark.parametrize("reads", STATES)
 
 
 def inputs() -> tuple[Tensor, Tensor, Tensor]:
@@ -64,162 +96,226 @@ def inputs() -> tuple[Tensor, Tensor, Tensor]:
     return ids * mask, segments, mask
 
 
-class Tagger(nn.Module):
-    """A head for tokens and one for the whole, as in fine-tuning."""
-
-    def __init__(self, encoder: Encoder) -> None:
-        super().__init__()
-        self.encoder = encoder
-        self.tag, self.label = nn.Linear(encoder.size, 3), nn.Linear(encoder.size, 2)
-
-    def loss(self, ids: Tensor, segments: Tensor, mask: Tensor) -> Tensor:
-        features = self.encoder(ids, segments, mask)
-        return F.cross_entropy(self.tag(features.tokens[mask]), ids[mask] % 3) + F.cross_entropy(
-            self.label(features.whole), torch.tensor([0, 1])
-        )
-
-
-def fine_tuned(name: str, steps: int = 5) -> Tagger:
-    torch.manual_seed(1)
-    model = Tagger(ENCODERS[name]()).train()
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(parameters, lr=1e-2)
+def learn(encoder: Any, steps: int = 3) -> Any:
+    """Train a tagger and a classifier on it, with weight decay: even what gets no gradient could
+    move; and return it in evaluation mode."""
+    torch.manual_seed(2)
+    heads = nn.ModuleList(nn.Linear(encoder.size, size) for size in (3, 2))
+    parameters = [p for p in [*encoder.parameters(), *heads.parameters()] if p.requires_grad]
+    optimizer = torch.optim.AdamW(parameters, lr=1e-2, weight_decay=0.1)
+    ids, segments, mask = inputs()
+    encoder.train()
     for _ in range(steps):
         optimizer.zero_grad()
-        model.loss(*inputs()).backward()
+        tokens, whole = encoder(ids, segments, mask)
+        loss = F.cross_entropy(heads[0](tokens[mask]), ids[mask] % 3)
+        (loss + F.cross_entropy(heads[1](whole), torch.tensor([0, 1]))).backward()
         optimizer.step()
-    return model.eval()
+    return encoder.eval()
 
 
-@pytest.mark.parametrize("name", ENCODERS)
+def tuned(name: str) -> Any:
+    torch.manual_seed(1)
+    return learn(ENCODERS[name][0]())
+
+
+def seen(place: Tensor, token: int) -> dict[str, Tensor]:
+    """Which vectors a token moves, by what they see."""
+    sides = {"left": place >= token, "right": place <= token, "itself": place == token}
+    return sides | {"all": place >= 0}
+
+
+@encoders
 def test_fine_tuning_opens_no_side_that_was_closed(name: str) -> None:
     """The leak test, through the fine-tuning path: change a token, see which vectors move."""
-    model = fine_tuned(name)
-    ids, segments, mask = inputs()
-    before = model.encoder(ids, segments, mask)
-    assert before.tokens.shape[-1] == before.whole.shape[-1] == model.encoder.size
-    place = torch.arange(SIZE)
-    for changed in range(SIZE):
+    encoder, (ids, segments, mask) = tuned(name), inputs()
+    before = encoder(ids, segments, mask)
+    assert before.tokens.shape[-1] == before.whole.shape[-1] == encoder.size
+    parts, place = ENCODERS[name][1], torch.arange(SIZE)
+    for token in range(SIZE):
         other = ids.clone()
-        other[0, changed] = 5 + (other[0, changed] - 4) % 55
-        after = model.encoder(other, segments, mask)
-        moves = {"all": place >= 0, "left": place >= changed, "right": place <= changed}
-        parts = before.tokens[0, :SIZE].chunk(len(SEES[name]), dim=-1)
-        new_parts = after.tokens[0, :SIZE].chunk(len(SEES[name]), dim=-1)
-        for old, new, sees in zip(parts, new_parts, SEES[name], strict=True):
-            moved = (old - new).abs().amax(dim=-1) > 1e-7
-            assert torch.equal(moved, moves[sees]), f"{name}, token {changed}: {moved.tolist()}"
-        assert not torch.equal(before.whole[0], after.whole[0]), "the whole does not see all"
+        other[0, token] = 5 + (other[0, token] - 4) % 55
+        after = encoder(other, segments, mask)
+        change = (before.tokens - after.tokens)[0, :SIZE].chunk(len(parts), dim=-1)
+        for piece, sees in zip(change, parts, strict=True):
+            assert torch.equal(piece.abs().amax(dim=-1) > 1e-7, seen(place, token)[sees]), token
+        if "itself" not in parts:
+            assert not torch.equal(before.whole[0], after.whole[0]), "the whole does not see all"
+        assert torch.equal(before.tokens[1], after.tokens[1]), "another row moved"
         assert torch.equal(before.whole[1], after.whole[1]), "another row moved"
 
 
-@pytest.mark.parametrize("name", ENCODERS)
-def test_no_gradient_flows_from_the_closed_side(name: str) -> None:
-    """The same through the backward pass: what a token's loss can teach."""
-    model = fine_tuned(name)
-    ids, segments, mask = inputs()
-    tables = [m for m in model.modules() if isinstance(m, nn.Embedding) and m.num_embeddings == 60]
-    ids[0, :SIZE] = torch.arange(10, 10 + SIZE)  # each token once, so that rows are places
-    model.requires_grad_(True)
-    half = model.encoder.size // len(SEES[name])
-    for number, sees in enumerate(SEES[name]):
-        model.zero_grad()
-        tokens = model.encoder(ids[:1], segments[:1], mask[:1]).tokens
-        tokens[0, 4, number * half : (number + 1) * half].sum().backward()
-        taught = sum((t.weight.grad for t in tables if t.weight.grad is not None), torch.zeros(()))
-        touched = taught[10 : 10 + SIZE].abs().amax(dim=-1) > 0
-        place = torch.arange(SIZE)
-        assert torch.equal(
-            touched, {"all": place >= 0, "left": place <= 4, "right": place >= 4}[sees]
-        )
-
-
-@pytest.mark.parametrize("name", ENCODERS)
-def test_padding_changes_nothing(name: str) -> None:
-    model = fine_tuned(name, steps=1)
-    ids, segments, mask = inputs()
-    wide = model.encoder(ids, segments, mask)
-    noise = ids.masked_fill(~mask, 7)
+@encoders
+def test_padding_changes_nothing_and_segments_are_read(name: str) -> None:
+    encoder, (ids, segments, mask) = tuned(name), inputs()
+    wide = encoder(ids, segments, mask)
     for other in (
-        model.encoder(noise, segments, mask),
-        model.encoder(ids[:, :SIZE], segments[:, :SIZE], mask[:, :SIZE]),
+        encoder(ids.masked_fill(~mask, 7), segments, mask),
+        encoder(ids[:, :SIZE], segments[:, :SIZE], mask[:, :SIZE]),
     ):
         torch.testing.assert_close(other.whole, wide.whole)
-        torch.testing.assert_close(
-            other.tokens[mask[:, : other.tokens.shape[1]]], wide.tokens[mask]
-        )
+        real = mask[:, : other.tokens.shape[1]]
+        torch.testing.assert_close(other.tokens[real], wide.tokens[mask])
+    turned = encoder(ids, 1 - segments, mask)
+    assert torch.allclose(turned.tokens, wide.tokens, atol=1e-3) == (name == "elmo")
 
 
-@pytest.mark.parametrize("frozen", [True, False])
-def test_frozen_means_that_nothing_below_moves(frozen: bool) -> None:
-    torch.manual_seed(0)
-    below = BertFeatures(Bert(dataclasses.replace(CONFIG, dropout=0.5)))
-    before = {name: value.clone() for name, value in below.state_dict().items()}
-    model = Tagger(BiLSTMFeatures(below, 8, frozen)).train()
-    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-2)
-    same_twice = torch.equal(below(*inputs()).tokens, below(*inputs()).tokens)
-    assert same_twice == frozen, "in a frozen encoder dropout is off"
-    model.loss(*inputs()).backward()
-    optimizer.step()
-    moved = any(not torch.equal(before[name], v) for name, v in below.state_dict().items())
-    assert moved != frozen
-    assert model.encoder.layers[0].forwards.weight_ih_l0.grad is not None
+# --- the vectors themselves ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("name", "place"), [("bert", 0), ("ltr", SIZE - 1), ("rtl", 0)])
 def test_the_whole_of_a_bert_is_pooled_where_it_has_read_everything(name: str, place: int) -> None:
-    model = fine_tuned(name, steps=1)
-    assert isinstance(model.encoder, BertFeatures)
-    found, dense = model.encoder(*inputs()), model.encoder.bert.pooler.dense
+    encoder = tuned(name)
+    found, dense = encoder(*inputs()), encoder.bert.pooler.dense
     c = torch.tanh(dense.weight @ found.tokens[0, place] + dense.bias)
     torch.testing.assert_close(found.whole[0], c)
 
 
-@pytest.mark.parametrize("name", ["elmo", "ltr + BiLSTM", "frozen rtl + BiLSTM"])
-def test_the_whole_is_what_each_half_says_where_it_has_read_everything(name: str) -> None:
-    model = fine_tuned(name, steps=1)
-    found = model.encoder(*inputs())
-    half = model.encoder.size // 2
+@pytest.mark.parametrize("name", ["elmo", "ltr + BiLSTM", "frozen rtl + BiLSTM", "ltr, mean"])
+def test_the_whole_is_what_each_half_says_at_its_end_or_the_mean(name: str) -> None:
+    found, half = (encoder := tuned(name))(*inputs()), encoder.size // 2
     for row, size in enumerate((SIZE, 5)):
-        ends = [found.tokens[row, size - 1, :half], found.tokens[row, 0, half:]]
-        torch.testing.assert_close(found.whole[row], torch.cat(ends))
-
-
-def test_a_mean_is_of_real_tokens_and_of_all_of_them() -> None:
-    ids, segments, mask = inputs()
-    features = ENCODERS["ltr, mean"]()(ids, segments, mask)
-    for row, real in enumerate(mask):
-        torch.testing.assert_close(features.whole[row], features.tokens[row, real].mean(0))
+        expected = torch.cat([found.tokens[row, size - 1, :half], found.tokens[row, 0, half:]])
+        if name == "ltr, mean":
+            expected = found.tokens[row, :size].mean(0)
+        torch.testing.assert_close(found.whole[row], expected)
 
 
 def test_the_pair_is_its_two_halves_side_by_side() -> None:
-    torch.manual_seed(0)
-    model = pair().eval()
-    ids, segments, mask = inputs()
-    both = model(ids, segments, mask)
-    for number, half in enumerate(model.halves):
-        alone, part = half(ids, segments, mask), slice(number * H, (number + 1) * H)
+    pair, given = tuned("pair"), inputs()
+    both = pair(*given)
+    for number, half in enumerate(pair.halves):
+        alone, part = half(*given), slice(number * H, (number + 1) * H)
         assert torch.equal(both.tokens[..., part], alone.tokens)
         assert torch.equal(both.whole[..., part], alone.whole)
-
-
-def test_a_pair_of_anything_else_is_refused() -> None:
     with pytest.raises(ValueError, match="a left-to-right and a right-to-left"):
         PairFeatures(bert("right-to-left"), bert("left-to-right"))
 
 
-def test_the_mix_of_elmo_learns() -> None:
-    model = fine_tuned("elmo", steps=1)
-    assert isinstance(model.encoder, ElmoFeatures)
-    assert (model.encoder.mix.weights != 0).any()
-    assert model.encoder.mix.scale != 1
+@reads_all_of
+def test_features_are_those_hidden_states(reads: str) -> None:
+    assert list(READS) == list(STATES)
+    model, given = LayerFeatures(bert(), reads).train(), inputs()
+    with torch.no_grad():
+        states = model.bert(*given).hidden_states
+    chosen = [states[number] for number in STATES[reads]]
+    right = torch.cat(chosen, dim=-1) if model.mix is None else sum(chosen) / len(chosen)
+    assert (model.mix is None) == (not reads.startswith("sum"))
+    found = model(*given)
+    torch.testing.assert_close(found.tokens, right)
+    torch.testing.assert_close(found.whole, found.tokens[:, 0])
+    assert model.size == found.tokens.shape[-1]
+    assert torch.equal(model.combine(model.states(*given)), found.tokens), "kept states do as well"
+    if model.mix is not None:
+        with torch.no_grad():
+            model.mix.weights[-1] = 50.0
+            model.mix.scale.fill_(3.0)
+        torch.testing.assert_close(model(*given).tokens, 3 * chosen[-1])
 
 
-def test_from_left_to_right_the_last_real_token_stands_for_the_whole() -> None:
-    mask = torch.tensor([[True, True, True, False], [True] * 4])
-    assert reads_all(mask, "left-to-right").int().tolist() == [[0, 0, 1, 0], [0, 0, 0, 1]]
-    for direction in ("bidirectional", "right-to-left"):
-        assert reads_all(mask, direction).int().tolist() == [[1, 0, 0, 0]] * 2
-    elsewhere = torch.tensor([[False, True, True, True], [True, False, True, False]])
-    found = reads_all(elsewhere, "left-to-right")  # padding in front, or in between
-    assert found.int().tolist() == [[0, 0, 0, 1], [0, 0, 1, 0]]
+def test_two_layers_are_those_of_torch() -> None:
+    """Row by row, without padding, with the same weights: torch's own two-layer BiLSTM."""
+    model, (ids, segments, mask) = stacked("concat of all"), inputs()
+    theirs = nn.LSTM(L * H, K, num_layers=2, bidirectional=True, batch_first=True)
+    with torch.no_grad():
+        for number, layer in enumerate(model.layers):
+            assert isinstance(layer, BiLSTM)
+            for lstm, end in ((layer.forwards, ""), (layer.backwards, "_reverse")):
+                for name, value in lstm.named_parameters():
+                    wanted = name.replace("l0", f"l{number}") + end
+                    theirs.get_parameter(wanted).copy_(value)
+        tokens, below = (part(ids, segments, mask).tokens for part in (model, model.below))
+        for row, size in enumerate((SIZE, 5)):
+            expected = theirs(below[row : row + 1, :size])[0][0]
+            torch.testing.assert_close(tokens[row, :size], expected)
+
+
+def test_a_layer_norm_makes_states_as_large_as_those_of_a_bert() -> None:
+    encoder = BiLSTMFeatures(BertFeatures(bert()), 8, layer_norm=True).eval()
+    assert len(encoder.layers) == 1
+    for vectors in encoder(*inputs()):
+        assert vectors.square().mean(-1).sub(1).abs().max() < 1e-3
+
+
+# --- what learns ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*STATES, "frozen", "not frozen", "elmo"])
+def test_what_moves_in_training(name: str) -> None:
+    """Nothing of a frozen encoder, whose dropout stays off; a sum's weights, and all above it."""
+    torch.manual_seed(1)
+    model: Any = ENCODERS["elmo"][0]() if name == "elmo" else None
+    if "frozen" in name:
+        model = BiLSTMFeatures(BertFeatures(bert()), 8, frozen=name == "frozen", layers=2)
+    model = model or stacked(name)
+    given, still = inputs(), name in STATES or name == "frozen"
+    model.train()
+    assert torch.equal(model(*given).tokens, model(*given).tokens) is still, "dropout"
+    assert model.training
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    learn(model, steps=1)
+    moved = {name for name, value in model.state_dict().items() if not value.equal(before[name])}
+    if still:
+        mix = {"below.mix.weights", "below.mix.scale"} if name.startswith("sum") else set()
+        assert moved == {name for name in before if name.startswith("layers.")} | mix
+    else:
+        assert moved | {n for n in before if "pooler" in n} == before.keys()
+
+
+def test_what_cannot_be_read_is_refused() -> None:
+    with pytest.raises(ValueError, match="features cannot be 'first': choose one of embeddings, "):
+        LayerFeatures(bert(), "first")
+    for reads in STATES:
+        if "two" in reads or "second" in reads:
+            with pytest.raises(ValueError, match="needs a model of two layers or more"):
+                LayerFeatures(bert(layers=1), reads)
+        else:
+            LayerFeatures(bert(layers=1), reads)
+
+
+# --- sentence vectors ----------------------------------------------------------------------------
+
+TOKENIZER = load_tokenizer()
+LONG = "Nobody had told the two brothers, who had walked for three hours in the rain, and longer."
+TEXTS = ["The café by the river was closed.", "They laughed.", "", LONG, "They laughed.", "Rain."]
+
+
+def whole() -> BertForPreTraining:
+    torch.manual_seed(0)
+    sizes = (TOKENIZER.get_vocab_size(), 16, 2, 2, 32, 20)
+    return BertForPreTraining(BertConfig(*sizes, dropout=0.4, initializer_range=0.4)).train()
+
+
+def test_each_vector_is_that_of_its_text_alone_whatever_is_beside_it() -> None:
+    model = whole()
+    shapes: list[tuple[int, ...]] = []
+    model.bert.register_forward_pre_hook(lambda _, given: shapes.append(tuple(given[0].shape)))
+    found = {size: encode(model, TOKENIZER, TEXTS, size) for size in (1, 2, 100)}
+    assert model.bert.training, "left as it was"
+    bert = model.bert.eval()
+    for number, text in enumerate(TEXTS):
+        ids = TOKENIZER.encode(text).ids
+        ids = ids if len(ids) <= 20 else [*ids[:19], ids[-1]]  # cut, but for the last [SEP]
+        with torch.no_grad():
+            expected = bert(torch.tensor([ids])).last[0].mean(0)
+        for vectors in found.values():
+            torch.testing.assert_close(vectors[number], expected, rtol=1e-5, atol=1e-5)
+    assert not torch.allclose(found[1][0], found[1][1], atol=1e-2)
+    shapes.clear()
+    encode(bert, TOKENIZER, ["Rain.", LONG] * 4, batch_size=4)
+    assert shapes == [(4, 4), (4, 20)], "like lengths meet"
+    assert encode(bert, TOKENIZER, []).shape == (0, 16)
+
+
+def test_vectors_by_name_and_what_cannot_be_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = whole()
+    models: dict[str, Any] = {"minilm": model.bert, "elmo": ElmoForPreTraining(model.config)}
+    named = {name: Loaded(found, TOKENIZER) for name, found in models.items()}
+    monkeypatch.setattr(checkpoints, "find_model", named.__getitem__)
+    assert torch.equal(bertedu.encode(TEXTS), encode(model, TOKENIZER, TEXTS))
+    with pytest.raises(TypeError, match="is an ELMo"):
+        bertedu.encode(TEXTS, "elmo")
+    with pytest.raises(TypeError, match=r"Put it in a list: \[text\]"):
+        encode(model, TOKENIZER, "one text")
+    with pytest.raises(ValueError, match="batch_size is 0"):
+        encode(model, TOKENIZER, TEXTS, batch_size=0)

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor
 
 from bertedu.files import FileError
-from bertedu.model import weight_files
+from bertedu.model import checkpoints
 from bertedu.model.bert import BertForPreTraining
+from bertedu.model.checkpoints import CheckpointError, load_tensors, save_tensors
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.model.embeddings import sinusoidal_positions
-from bertedu.model.weight_files import CheckpointError, load_tensors, save_tensors
 from bertedu.pretraining import loop, objective, watching
 from bertedu.pretraining.batches import Position, batches, fixed_batches
 from bertedu.pretraining.loop import Every, initialize, make_optimizer, train
@@ -544,7 +544,7 @@ def test_a_full_disk_is_a_clear_error_and_the_old_state_survives(
 ) -> None:
     path = tmp_path / "s.safetensors"
     saves: list[int] = []
-    original = weight_files.save_file
+    original = checkpoints.save_file
 
     def save_file(tensors: dict[str, Tensor], part: Path, metadata: dict[str, str]) -> None:
         saves.append(1)
@@ -553,7 +553,7 @@ def test_a_full_disk_is_a_clear_error_and_the_old_state_survives(
             raise OSError(28, "No space left on device")
         original(tensors, part, metadata)
 
-    monkeypatch.setattr(weight_files, "save_file", save_file)
+    monkeypatch.setattr(checkpoints, "save_file", save_file)
     with pytest.raises(FileError, match=r"cannot write .*No space left.*unharmed"):
         run(path)
     monkeypatch.undo()

@@ -13,9 +13,9 @@ import torch
 from forked import Program
 
 from bertedu.model.bert import BertForPreTraining
+from bertedu.model.checkpoints import load_tensors
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining, ElmoSizes
-from bertedu.model.weight_files import load_tensors
 from bertedu.pretraining import processes
 from bertedu.pretraining.batches import Batch
 from bertedu.pretraining.evaluation import PreTrainingModel

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import Direction
-from bertedu.model.evaluating import evaluating
+from bertedu.model.inference import evaluating
 from bertedu.text.tokenization import MASK_ID, PAD_ID, SEP_ID, SPECIAL_TOKENS
 
 

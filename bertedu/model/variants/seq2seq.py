@@ -17,9 +17,8 @@ from bertedu.model.bert import init_weights
 from bertedu.model.config import BertConfig
 from bertedu.model.embeddings import Embeddings
 from bertedu.model.encoder import Encoder, FeedForward
-from bertedu.model.evaluating import evaluating
 from bertedu.model.heads import MLMHead
-from bertedu.model.input_check import check_input
+from bertedu.model.inference import check_input, evaluating
 from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
-from bertedu.model.input_check import check_input
+from bertedu.model.inference import check_input
 from bertedu.text.tokenization import MASK_ID
 
 Masks = Callable[[Tensor], tuple[Tensor, Tensor]]

@@ -6,8 +6,7 @@ import pytest
 from tiny_course import ANSWERS, NAME, bertedu, save, tiny
 
 from course.classroom.asked import asked_in, course
-from course.exercises.check import KNOWN
-from course.exercises.judge import pieces_of
+from course.exercises.judge import KNOWN, pieces_of
 from course.workshop import my_bert
 
 

@@ -7,7 +7,7 @@ import torch
 from verdicts import assert_named, verdict, words
 
 from bertedu.model.bert import Bert
-from bertedu.model.hugging_face import hugging_face_name
+from bertedu.model.checkpoints import hugging_face_name
 from course.exercises import check
 from course.exercises.real_bert import PLAY, published_bert, right_loader, right_our_name
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from bertedu.files import read_csv, write_csv
 from bertedu.finetuning.examples import TaskError
 from bertedu.finetuning.training import Hyperparameters
-from bertedu.model.weight_files import CheckpointError
+from bertedu.model.checkpoints import CheckpointError
 from bertedu.text.sources import shipped
 from course.cli import app
 from course.experiments import ablations

@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import save_checkpoint
+from bertedu.model.checkpoints import CheckpointError, save_checkpoint
 from bertedu.model.config import BertConfig
-from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining.batches import Batch
 from bertedu.pretraining.evaluation import score_pairs
 from bertedu.pretraining.next_sentence import EncodedDocument

@@ -7,7 +7,6 @@ from bertedu.text.tokenization import CLS_ID, MASK_ID
 from course.experiments.machines import (
     ARMS,
     BACK,
-    FIRST,
     HOW,
     LENGTH,
     NAMES,
@@ -15,6 +14,7 @@ from course.experiments.machines import (
     echo_texts,
     name_texts,
 )
+from course.experiments.toy_readers import FIRST
 
 
 def dice(seed: int = 0) -> torch.Generator:

@@ -5,11 +5,10 @@ import math
 import pytest
 import torch
 
-from bertedu.model.evaluating import evaluating
+from bertedu.model.inference import evaluating
 from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID
 from course.experiments.recurrence import (
     ASKED,
-    FIRST,
     KEYS,
     PAIRS,
     SEGMENT,
@@ -25,6 +24,7 @@ from course.experiments.recurrence import (
     train_translator,
     value_losses,
 )
+from course.experiments.toy_readers import FIRST
 from course.results.pictures import committed
 
 

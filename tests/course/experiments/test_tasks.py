@@ -188,7 +188,8 @@ def test_the_right_ending_is_the_next_sentence_and_no_place_in_an_article_tells(
         assert right == [example.label]
         assert len({topic[ending] for ending in example.endings}) == 1
         assert len(set(example.endings)) == 4
-    right, wrong = Counter[int](), Counter[int]()
+    right: Counter[int] = Counter()
+    wrong: Counter[int] = Counter()
     for example in splits["train"]:
         for i, ending in enumerate(example.endings):
             (right if i == example.label else wrong)[min(place[ending], 4)] += 1

@@ -18,11 +18,11 @@ from verdicts import verdict, words
 import bertedu
 from bertedu.analysis.fill import fill_blanks
 from bertedu.model.bert import BertForPreTraining
+from bertedu.model.checkpoints import CheckpointError
 from bertedu.model.config import DIRECTIONS, BertConfig, Direction
 from bertedu.model.variants.bigbird import bigbird
 from bertedu.model.variants.generation import generate
 from bertedu.model.variants.rotary import modern_bert
-from bertedu.model.weight_files import CheckpointError
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.text.tokenization import SEP_ID, SPECIAL_TOKENS
 from course.exercises import check
@@ -31,8 +31,8 @@ from course.exercises.patch import read_mistakes
 from course.experiments.toy import toy_ids, toy_losses, toy_questions
 from course.experiments.toy_language import ToyLanguage
 from course.workshop import my_bert
-from course.workshop.assembly import MyBert
-from course.workshop.my_bert import EXERCISES, OURS, SWITCHED, Ideas, Rows
+from course.workshop.assembly import Ideas, MyBert
+from course.workshop.my_bert import EXERCISES, OURS, SWITCHED, Rows
 
 PARTS = list(EXERCISES)
 ALL = len(PARTS)

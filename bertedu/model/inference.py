@@ -1,6 +1,10 @@
-"""What a model is given is checked once, at its door, so that errors name the input."""
+"""Around a forward pass: its input is checked, and a model that is being trained is left alone."""
 
-from torch import Tensor
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
 
 from bertedu.model.config import BertConfig
 
@@ -37,3 +41,15 @@ def check_input(config: BertConfig, ids: Tensor, segment_ids: Tensor, padding: T
     empty = (~padding.any(dim=1)).nonzero()
     if len(empty):
         raise ValueError(f"row {int(empty[0])} holds nothing but padding; drop it from the batch")
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Switch dropout and gradients off; leave the mode as it was, even after an error."""
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(was_training)

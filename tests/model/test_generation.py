@@ -130,6 +130,7 @@ def test_appended_masks_are_filled_as_the_last_word() -> None:
     asked = torch.cat([written[:, :6], torch.tensor([[MASK_ID, SEP_ID]] * 2)], dim=1)
     chances = model(asked)[0][:, 6, FIRST:].softmax(-1)
     assert written.shape == (2, 7)
+    assert torch.equal(append_masks(model, PROMPTS, 4, dice()), written)
     assert (written[:, 1:] >= FIRST).all()
     # of many endings drawn, the likeliest is that of a last word
     many = append_masks(model, written[:1, :6].expand(2000, -1), 1, dice())[:, 6]
