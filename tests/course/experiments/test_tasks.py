@@ -188,13 +188,13 @@ def test_the_right_ending_is_the_next_sentence_and_no_place_in_an_article_tells(
         assert right == [example.label]
         assert len({topic[ending] for ending in example.endings}) == 1
         assert len(set(example.endings)) == 4
-    right: Counter[int] = Counter()
-    wrong: Counter[int] = Counter()
+    fits: Counter[int] = Counter()
+    fails: Counter[int] = Counter()
     for example in splits["train"]:
         for i, ending in enumerate(example.endings):
-            (right if i == example.label else wrong)[min(place[ending], 4)] += 1
-    assert max(right[at] + wrong[at] for at in (0, 1)) < 0.005 * wrong.total()
-    assert abs(right[2] / right.total() - wrong[2] / wrong.total()) < 0.1
+            (fits if i == example.label else fails)[min(place[ending], 4)] += 1
+    assert max(fits[at] + fails[at] for at in (0, 1)) < 0.005 * fails.total()
+    assert abs(fits[2] / fits.total() - fails[2] / fails.total()) < 0.1
 
 
 @of("answer", "answer-or-none")
