@@ -30,9 +30,11 @@ import torch
 from torch import Tensor
 
 from course.exercises.patch import patched, read_mistakes
+from course.exercises.time_limit import TooLongError, at_most
 
 Function = Callable[..., Any]
 Inputs = tuple[Any, ...]
+SECONDS = 20.0  # for a learner's function, in all cases; ours take three at most
 
 
 class UnreadableError(Exception):
@@ -132,10 +134,14 @@ class Exercise(Registered):
 
     def __call__(self, function: object) -> None:
         """Print the verdict on a learner's function; tell the keepers if it has passed."""
-        said = judge(self, function)
+        said = self.verdict(function)
         if said.startswith("✓") and callable(function):
             said += "".join(keep(self, function) for keep in KEEPERS)
         print(said)
+
+    def verdict(self, function: object) -> str:
+        """Return the verdict on a learner's function."""
+        return judge(self, function)
 
     def or_ours(self, function: object) -> Function:
         """Return a learner's function if it passes, else the right one, and print which it is."""
@@ -187,7 +193,11 @@ def judge(exercise: Exercise, function: object) -> str:
         return complaint
     assert callable(function)
     cases, ours = _reference(exercise)
-    mine = call_all(exercise, function, cases)
+    try:
+        with at_most(SECONDS):
+            mine = call_all(exercise, function, cases)
+    except TooLongError:
+        return too_long(name)
     nothing = all(outcome.nothing for outcome in mine)
     if nothing and not any(outcome.changed for outcome in mine):
         return prints_only(name) if mine[0].printed else stub(name, exercise.start)
@@ -273,6 +283,15 @@ def prints_only(name: str) -> str:
         f"✗ {name}: your function prints something and returns nothing.",
         likely="print shows a value to you; only return hands it to the caller. End your function "
         "with return and the value that you printed.",
+    )
+
+
+def too_long(name: str) -> str:
+    """Say that a function did not end."""
+    return report(
+        f"✗ {name}: your function runs for more than {SECONDS:g} seconds. Does a loop never end?",
+        likely="a while whose condition stays true, or a list that grows while a for goes through "
+        "it. Call your function on a small case, and print in the loop what should change.",
     )
 
 

@@ -4,10 +4,14 @@ import copy
 import inspect
 import random
 import re
+import signal
 import sys
 import textwrap
+import threading
+import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from typing import Any
 
@@ -20,6 +24,7 @@ from verdicts import verdict, words
 from course.exercises import check, judge, start_here
 from course.exercises.judge import KNOWN, Exercise, mistakes_of
 from course.exercises.museum import TestExercise, exhibits
+from course.exercises.time_limit import TooLongError, at_most
 
 EXERCISES = [value for value in KNOWN.values() if isinstance(value, Exercise)]
 TESTS = [value for value in KNOWN.values() if isinstance(value, TestExercise)]
@@ -109,6 +114,50 @@ def test_a_stub_is_told_how_to_begin(one: Exercise | TestExercise) -> None:
         said = verdict(getattr(check, one.name), stub)
         assert words(said).startswith(f"… {one.name} is still a stub. Start from {one.start}")
         assert max(map(len, said.splitlines())) <= 100  # a notebook breaks longer ones in mid-word
+
+
+def loops(*_: Any) -> None:
+    while True:
+        with suppress(Exception):
+            time.sleep(1)
+
+
+@pytest.mark.parametrize("name", ["scores", "softmax", "fair"])
+def test_a_function_that_never_ends_is_ended(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = getattr(check, name)
+    assert "✗" not in verdict(one, one.ours)  # what we need is at hand
+    monkeypatch.setattr(judge, "SECONDS", 0.1)
+    began = time.monotonic()
+    said = words(verdict(one, loops))
+    assert time.monotonic() - began < 0.9
+    assert said.startswith(f"✗ {name}: your function runs for more than 0.1 seconds. Does a loop ")
+    assert "print in the loop what should change" in said
+    assert not any(signal.getitimer(signal.ITIMER_REAL))  # no alarm is left to ring
+
+
+def test_an_alarm_leaves_the_one_around_it_and_rings_until_it_is_heard() -> None:
+    def one_in_another() -> None:
+        with pytest.raises(TooLongError, match=r"ran longer than 0\.1 s"), at_most(0.1):
+            loops()
+        with at_most(60):  # the shorter one is around it
+            loops()
+
+    def heard_the_second_time() -> None:
+        with suppress(TooLongError):
+            loops()
+        loops()
+
+    for f in (one_in_another, heard_the_second_time):
+        with pytest.raises(TooLongError, match=r"ran longer than 0\.4 s"), at_most(0.4):
+            f()
+
+
+def test_another_thread_has_no_alarm_and_no_error() -> None:
+    said: list[str] = []
+    thread = threading.Thread(target=lambda: said.append(judge.judge(check.chance, np.log)))
+    thread.start()
+    thread.join()
+    assert said[0].startswith("✓ chance")
 
 
 @by_any_name
