@@ -10,7 +10,7 @@ from bertedu.model.attention import SelfAttention
 from bertedu.model.config import BertConfig
 from bertedu.model.variants.seq2seq import cross_attention
 from bertedu.model.variants.transformer_xl import remember
-from course.exercises.judge import Exercise, Inputs, like, named, parts, shaped, undisturbed
+from course.exercises.judge import Exercise, Inputs, named, read_numbers, undisturbed
 
 
 def _layer(size: int, heads: int, plain: bool = False) -> SelfAttention:
@@ -42,16 +42,12 @@ def _cross_cases() -> Iterator[Inputs]:
                 yield layer, x, source, mask
 
 
-def _weights_shape(attention: SelfAttention, x: Tensor, source: Tensor, _: Tensor) -> list[int]:
-    return [1, attention.num_heads, x.shape[1], source.shape[1]]
-
-
 CROSS_ATTENTION = Exercise(
     asks="(attention, x (B, T, H), source (B, S, H), mask (B, 1, 1, S)) -> (mixed (B, T, H), "
     "weights (B, A, T, S)). attention is a SelfAttention, mask is true at real words of the source",
     right=cross_attention,
     cases=_cross_cases,
-    read=parts("mixed, weights", like("mixed", 1), shaped("weights", _weights_shape)),
+    tensors="mixed, weights",
     first_part=1,
     tried="27 cases, with more words written than read, fewer, and as many, some with padding.",
     start="query = attention.split_heads(attention.query(x)). Where do key and value come from? "
@@ -71,14 +67,10 @@ CROSS_ATTENTION = Exercise(
 )
 
 
-def _kept_shape(old: Tensor, new: Tensor, size: int) -> list[int]:
-    return [len(old), min(size, old.shape[1] + new.shape[1]), old.shape[2]]
-
-
 def _read_kept(answer: Any, *inputs: Any) -> tuple[bool, list[Any]]:
     """Return whether a gradient would flow, and the numbers; the shape matters, too."""
     flows = isinstance(answer, Tensor) and answer.requires_grad
-    return flows, shaped("what is kept", _kept_shape)(answer, *inputs)
+    return flows, read_numbers(answer, "what is kept", remember(*inputs).shape)
 
 
 def _kept_cases() -> Iterator[Inputs]:

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from bertedu.model.variants.generation import ending_score, next_token
-from course.exercises import judge
 from course.exercises.judge import Exercise, Inputs
 
 
@@ -32,7 +31,7 @@ NEXT_TOKEN = Exercise(
     asks="(scores (V,), temperature, top_k) -> (V,) chances that add up to 1",
     right=right_next_token,
     cases=_token_cases,
-    read=judge.like("your answer"),
+    tensors="your answer",
     tried="23 cases: 2 to 20 tokens, hot and cold, with one token kept, some, and all.",
     start="scores.topk(top_k).values[-1] is the lowest score that stays; softmax comes last.",
     in_place="masked_fill makes a copy; scores[…] = does not: scores = scores.clone().",

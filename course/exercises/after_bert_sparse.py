@@ -7,7 +7,7 @@ from torch import Tensor
 
 from bertedu.model.variants.bigbird import sparse_mask
 from bertedu.model.variants.rotary import rotate
-from course.exercises.judge import Exercise, Inputs, UnreadableError, drawer, like, read_tensor
+from course.exercises.judge import Exercise, Inputs, UnreadableError, drawer, read_tensor
 
 
 def right_window_mask(length: int, window: int, global_tokens: int, drawn: Tensor) -> Tensor:
@@ -81,7 +81,7 @@ ROTATE = Exercise(
     "by the angle m * 10000 ** (-2k / d)",
     right=rotate,
     cases=_rotate_cases,
-    read=like("your result"),
+    tensors="your result",
     tried="16 cases, of 1 to 9 places and 1 to 8 pairs.",
     start="a = x[..., 0::2] and b = x[..., 1::2] are the pairs. (a, b) turned by t is "
     "(a cos t - b sin t, a sin t + b cos t).",
