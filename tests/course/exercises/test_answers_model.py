@@ -32,8 +32,8 @@ from bertedu.model.variants.transformer_xl import remember
 from bertedu.model.variants.xlnet import order_masks
 from bertedu.text.tokenization import SPECIAL_TOKENS, Merge, WordPiece, apply_merge
 from course.exercises import check
-from course.exercises.after_bert_objectives import ORDER_MASK, right_soft_targets
-from course.exercises.after_bert_sparse import right_window_mask
+from course.exercises.after_bert_machine import right_window_mask
+from course.exercises.after_bert_question import ORDER_MASK, right_soft_targets
 from course.exercises.embeddings import EMBEDDING_TEST, right_input_sum, right_segment_ids
 from course.exercises.encoder import LAYER_TEST, right_layer_flops
 from course.exercises.how_a_network_learns import right_slope, right_training_loop
