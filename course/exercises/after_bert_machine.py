@@ -1,4 +1,4 @@
-"""The exercises of notebook 18, first part: asking the source, and what is remembered."""
+"""Exercises of notebook 18: asking the source, memory, the mask of BigBird, rotary positions."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,9 +8,20 @@ from torch import Tensor, nn
 
 from bertedu.model.attention import SelfAttention
 from bertedu.model.config import BertConfig
+from bertedu.model.variants.bigbird import sparse_mask
+from bertedu.model.variants.rotary import rotate
 from bertedu.model.variants.seq2seq import cross_attention
 from bertedu.model.variants.transformer_xl import remember
-from course.exercises.judge import Exercise, Inputs, like, named, parts, shaped, undisturbed
+from course.exercises.judge import (
+    Exercise,
+    Inputs,
+    UnreadableError,
+    drawer,
+    named,
+    read_numbers,
+    read_tensor,
+    undisturbed,
+)
 
 
 def _layer(size: int, heads: int, plain: bool = False) -> SelfAttention:
@@ -42,16 +53,12 @@ def _cross_cases() -> Iterator[Inputs]:
                 yield layer, x, source, mask
 
 
-def _weights_shape(attention: SelfAttention, x: Tensor, source: Tensor, _: Tensor) -> list[int]:
-    return [1, attention.num_heads, x.shape[1], source.shape[1]]
-
-
 CROSS_ATTENTION = Exercise(
     asks="(attention, x (B, T, H), source (B, S, H), mask (B, 1, 1, S)) -> (mixed (B, T, H), "
     "weights (B, A, T, S)). attention is a SelfAttention, mask is true at real words of the source",
     right=cross_attention,
     cases=_cross_cases,
-    read=parts("mixed, weights", like("mixed", 1), shaped("weights", _weights_shape)),
+    tensors="mixed, weights",
     first_part=1,
     tried="27 cases, with more words written than read, fewer, and as many, some with padding.",
     start="query = attention.split_heads(attention.query(x)). Where do key and value come from? "
@@ -71,14 +78,10 @@ CROSS_ATTENTION = Exercise(
 )
 
 
-def _kept_shape(old: Tensor, new: Tensor, size: int) -> list[int]:
-    return [len(old), min(size, old.shape[1] + new.shape[1]), old.shape[2]]
-
-
 def _read_kept(answer: Any, *inputs: Any) -> tuple[bool, list[Any]]:
     """Return whether a gradient would flow, and the numbers; the shape matters, too."""
     flows = isinstance(answer, Tensor) and answer.requires_grad
-    return flows, shaped("what is kept", _kept_shape)(answer, *inputs)
+    return flows, read_numbers(answer, "what is kept", remember(*inputs).shape)
 
 
 def _kept_cases() -> Iterator[Inputs]:
@@ -117,5 +120,96 @@ REMEMBER = Exercise(
     ✗ only the new segment is kept, though the memory has room for more.
       with a memory longer than a segment some of the old states stay: join first, then cut.
     | torch.cat([old, new], dim=1) => new
+    """,
+)
+
+
+def right_window_mask(length: int, window: int, global_tokens: int, drawn: Tensor) -> Tensor:
+    """Numbers, and random keys (S, r) -> bool (S, S), true where a row may see a column."""
+    place = torch.arange(length)
+    mask = (place[:, None] - place).abs() <= window
+    mask[:global_tokens] = True
+    mask[:, :global_tokens] = True
+    mask[place[:, None], drawn] = True
+    return mask
+
+
+def _mask_cases() -> Iterator[Inputs]:
+    generator = torch.Generator().manual_seed(183)
+    for length in (3, 4, 6, 9):
+        for window, global_tokens, drawn in ((0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (2, 2, 2)):
+            keys = torch.randint(length, (length, drawn), generator=generator)
+            yield length, window, global_tokens, keys
+
+
+def _read_mask(answer: object, length: int, *_: object) -> list[list[bool]]:
+    mask = read_tensor(answer, "your mask", (length, length))
+    if mask.dtype != torch.bool:
+        raise UnreadableError(f"your mask is {mask.dtype}; a mask holds True and False.")
+    rows: list[list[bool]] = mask.tolist()
+    return rows
+
+
+def _tell_mask(_: Inputs, mine: list[list[bool]], right: list[list[bool]]) -> str:
+    pairs = ((i, j) for i in range(len(right)) for j in range(len(right)))
+    for i, j in pairs:
+        if mine[i][j] != right[i][j]:
+            return f"Row {i}, column {j} is {mine[i][j]}: may {i} see {j}? {right[i][j]}."
+    return "Yours is right here, but drawn comes back changed."  # asked only if one differs
+
+
+WINDOW_MASK = Exercise(
+    asks="(length S, window, global_tokens, drawn (S, r)) -> bool (S, S): [i, j], may i see j? "
+    "window neighbors on each side, itself, the first global_tokens, and its drawn keys",
+    right=right_window_mask,
+    cases=_mask_cases,
+    read=_read_mask,
+    differ=_tell_mask,
+    tried="20 masks: windows, global tokens and random keys, alone and together.",
+    start="place = torch.arange(length); (place[:, None] - place).abs() says how far apart row and "
+    "column stand.",
+    solution=(right_window_mask, sparse_mask),
+    mistakes="""
+    ✗ each token sees all that follows it.
+      place[:, None] - place is negative for what follows: .abs() before you compare.
+    | .abs() <=  => <=
+    ✗ global tokens see all, but nobody sees them.
+      a row is who sees, a column is who is seen. Global tokens are both: mask[:, :global_tokens].
+    | mask[:, :global_tokens] = True => pass
+    ✗ the random keys of one token are given to all.
+      mask[:, drawn] fills whole columns. Each row has keys of its own: mask[place[:, None], drawn].
+    | mask[place[:, None], drawn] => mask[:, drawn]
+    """,
+)
+
+
+def _rotate_cases() -> Iterator[Inputs]:
+    draw = drawer(184)
+    for length, size in ((1, 2), (2, 2), (3, 2), (2, 4), (3, 4), (5, 4), (4, 8), (9, 16)):
+        yield (draw(length, size),)
+        yield (draw(1, size).expand(length, size).clone(),)  # the same vector at every place
+
+
+ROTATE = Exercise(
+    asks="x (S, d), a vector for each place -> (S, d): numbers 2k and 2k + 1 of place m are turned "
+    "by the angle m * 10000 ** (-2k / d)",
+    right=rotate,
+    cases=_rotate_cases,
+    tensors="your result",
+    tried="16 cases, of 1 to 9 places and 1 to 8 pairs.",
+    start="a = x[..., 0::2] and b = x[..., 1::2] are the pairs. (a, b) turned by t is "
+    "(a cos t - b sin t, a sin t + b cos t).",
+    mistakes="""
+    ✗ number k is turned with number k + d/2.
+      many programs pair so, and scores then know distances as well. Here neighbors are a pair:
+      x[..., 0::2] and x[..., 1::2].
+    | x[..., 0::2], x[..., 1::2] => x[..., : size // 2], x[..., size // 2 :] &&
+      torch.stack(turned, dim=-1).flatten(-2) => torch.cat(turned, dim=-1)
+    ✗ the turned numbers come back in another order: first halves of all pairs, then second halves.
+      2k and 2k + 1 stay neighbors: torch.stack((new_a, new_b), dim=-1).flatten(-2).
+    | torch.stack(turned, dim=-1).flatten(-2) => torch.cat(turned, dim=-1)
+    ✗ the vectors get longer or shorter: this is no turn.
+      one of the four products has the other sign: a cos t - b sin t, a sin t + b cos t.
+    | - b * angle.sin() => + b * angle.sin()
     """,
 )

@@ -31,12 +31,13 @@ class ByHand(Exercise):
     ready_made: str  # what it did, such as: PyTorch's layer norm did the work
     instead: str  # how to begin by hand
 
-    def __call__(self, function: object) -> None:
-        """Refuse what is right only with the ready-made function; else as any exercise."""
-        if (said := judge(self, function)).startswith("✓"):
+    def verdict(self, function: object) -> str:
+        """Refuse what is right only with the ready-made function; else as of any exercise."""
+        said = judge(self, function)
+        if said.startswith("✓"):
             with Without(self.without):
                 needed = judge(self, function) != said
             if needed:
                 likely = f"the exercise is to do without it. {self.instead}"
-                return print(report(f"✗ {self.name}: right, but {self.ready_made}.", likely=likely))
-        return super().__call__(function)
+                return report(f"✗ {self.name}: right, but {self.ready_made}.", likely=likely)
+        return said

@@ -11,7 +11,7 @@ from bertedu.model.config import count_parameters
 from bertedu.model.embeddings import Embeddings, sinusoidal_positions
 from bertedu.text.tokenization import WordPiece
 from course.exercises.by_hand import ByHand
-from course.exercises.judge import Exercise, Inputs, like, parts, shaped, whole
+from course.exercises.judge import Exercise, Inputs, whole
 from course.exercises.museum import TestExercise
 
 
@@ -38,11 +38,7 @@ LOOKUP = Exercise(
     asks="(ids (S,), table (V, H)) -> (one_hot (S, V), vectors (S, H))",
     right=right_lookup,
     cases=_lookup_cases,
-    read=parts(
-        "one_hot, vectors",
-        shaped("one_hot", lambda ids, table: (len(ids), len(table))),
-        shaped("vectors", lambda ids, table: (len(ids), table.shape[1])),
-    ),
+    tensors="one_hot, vectors",
     first_part=0,
     tried="80 random tables, of 2 to 9 words. The product picks the rows table[ids].",
     start="torch.zeros(len(ids), len(table)), then write a 1 into each row.",
@@ -82,7 +78,7 @@ LAYER_NORM = ByHand(
     asks="(x (S, H), scale (H,), shift (H,), eps) -> (S, H)",
     right=right_layer_norm,
     cases=_norm_cases,
-    read=like("your result"),
+    tensors="your result",
     tried="80 random inputs, from one row of 2 to 5 rows of 8, some with equal numbers.",
     start="x.mean(-1, keepdim=True), the mean of each row.",
     without=("layer_norm", "batch_norm", "group_norm", "instance_norm"),
@@ -139,7 +135,7 @@ SEGMENT_IDS = Exercise(
     asks="(tokens) -> list of 0 and 1, 0 for A and for padding, 1 for B",
     right=right_segment_ids,
     cases=_segment_cases,
-    read=shaped("your result", lambda tokens: (len(tokens),)),
+    tensors="your result",
     tried="18 inputs: of one sentence or two, with padding and without.",
     start="a loop over tokens, and a variable that is 0 until the first [SEP] has gone by.",
     solution=(WordPiece.encode, right_segment_ids),
@@ -187,7 +183,7 @@ INPUT_SUM = Exercise(
     "-> (B, S, H), before the norm",
     right=right_input_sum,
     cases=_sum_cases,
-    read=shaped("your result", lambda ids, _, token, *__: (*ids.shape, token.shape[1])),
+    tensors="your result",
     tried="80 random inputs, from one token to 3 rows of 9, with one segment or two.",
     start="token[ids], which is (B, S, H): all the token vectors at once.",
     solution=(Embeddings.forward, right_input_sum),
@@ -215,7 +211,7 @@ SINUSOIDS = Exercise(
     asks="(length, size) -> (length, size) for an even size, sine and cosine in turn",
     right=sinusoidal_positions,
     cases=lambda: [(1, 2), (2, 2), (2, 4), (3, 4), (4, 4), (4, 6), (8, 8), (12, 8), (6, 12)],
-    read=shaped("your table", lambda length, size: (length, size)),
+    tensors="your table",
     tried="9 tables, up to 12 positions and 12 columns.",
     start="torch.zeros(length, size), and two loops: over positions p and over even columns 2k.",
     mistakes="""

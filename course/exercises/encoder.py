@@ -13,7 +13,7 @@ from bertedu.model.config import BertConfig
 from bertedu.model.encoder import EncoderLayer, FeedForward
 from bertedu.model.heads import Pooler
 from course.exercises import judge
-from course.exercises.judge import Exercise, Inputs, drawer, like, named, shaped, whole
+from course.exercises.judge import Exercise, Inputs, drawer, named, whole
 from course.exercises.museum import TestExercise
 
 Map = Callable[[Tensor], Tensor]  # (S, H) -> (S, H)
@@ -101,7 +101,7 @@ FEED_FORWARD = Exercise(
     asks="(x (S, H), W1 (inner, H), b1, W2 (H, inner), b2) -> (S, H), with GELU between",
     right=right_feed_forward,
     cases=_feed_forward_cases,
-    read=like("the result"),
+    tensors="the result",
     tried="100 random cases, from one number to three words of four.",
     start="x @ W1.T + b1: the hidden numbers, before GELU.",
     in_place="x += … writes into the caller's x, and the residual still needs it.",
@@ -177,7 +177,7 @@ POST_NORM_LAYER = Exercise(
     asks="(x (S, H), attention, feed_forward, norm_1, norm_2) -> (S, H), BERT's order",
     right=right_post_norm_layer,
     cases=_layer_cases,
-    read=like("the result"),
+    tensors="the result",
     tried="60 layers with parts of their own: norm(x + f(x)), twice, as in BERT.",
     start="y = norm_1(x + attention(x)). The second step is the same, from y.",
     in_place="x += … writes into the caller's x. Write x = x + …",
@@ -217,7 +217,7 @@ PRE_NORM_LAYER = Exercise(
     asks="(x (S, H), attention, feed_forward, norm_1, norm_2) -> (S, H), norms first",
     right=right_pre_norm_layer,
     cases=_layer_cases,
-    read=like("the result"),
+    tensors="the result",
     tried="60 layers with parts of their own: x + f(norm(x)), twice.",
     start="y = x + attention(norm_1(x)). The second step is the same, from y.",
     in_place="x += … writes into the caller's x. Write x = x + …",
@@ -265,7 +265,7 @@ POOLER = Exercise(
     asks="(states (B, S, H), W (H, H), b (H,)) -> (B, H): tanh of a linear map of [CLS]'s state",
     right=right_pooler,
     cases=_pooler_cases,
-    read=shaped("your result", lambda states, *_: (len(states), states.shape[2])),
+    tensors="your result",
     tried="100 random cases, from one token to 3 rows of 5.",
     start="states[:, 0], which is (B, H): the state of the first token, [CLS], in each row.",
     solution=(Pooler, right_pooler),
@@ -396,7 +396,7 @@ WORD_VECTOR = Exercise(
     asks="(states (L + 1, S, H), tokens, word, layer) -> (H,), the word's own vector",
     right=right_word_vector,
     cases=_word_cases,
-    read=shaped("the result", lambda states, *_: states.shape[-1:]),
+    tensors="the result",
     tried="24 words in three sentences, after every layer.",
     start="tokens.index(word): the position of the word, [CLS] being 0.",
     solution=(BertOutput, right_word_vector),

@@ -10,7 +10,7 @@ from bertedu.model.bert import Bert
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ScalarMix
 from bertedu.model.features import LayerFeatures
-from course.exercises.judge import Exercise, Inputs, drawer, named, offered, shaped
+from course.exercises.judge import Exercise, Inputs, drawer, named, offered
 from course.exercises.museum import TestExercise
 
 
@@ -31,7 +31,7 @@ LAYER_MIX = Exercise(
     "layers",
     right=right_layer_mix,
     cases=_mix_cases,
-    read=shaped("your answer", lambda states, *_: states.shape[1:]),
+    tensors="your answer",
     tried="100 random cases, of 2, 3 and 4 layers.",
     start="shares = weights.softmax(dim=0), one number per layer; then sum share times state.",
     solution=(ScalarMix, right_layer_mix),
@@ -68,7 +68,7 @@ CONCAT_LAYERS = Exercise(
     asks="(hidden_states, L + 1 of (S, H), count) -> (S, count * H)",
     right=right_concat_layers,
     cases=_concat_cases,
-    read=shaped("your answer", lambda states, count: (len(states[0]), count * len(states[0][0]))),
+    tensors="your answer",
     tried="14 cases, of 2 to 5 layers, from one of them to all.",
     start="hidden_states[-count:], a list of the states wanted; then torch.cat with dim=-1.",
     solution=(LayerFeatures, right_concat_layers),

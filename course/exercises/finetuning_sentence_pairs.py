@@ -13,7 +13,7 @@ from bertedu.finetuning.collation import collate
 from bertedu.finetuning.kinds import Classification, MultipleChoice
 from bertedu.model.heads import ClassificationHead, MultipleChoiceHead
 from course.exercises import judge
-from course.exercises.judge import Exercise, Inputs, UnreadableError, parts, shaped
+from course.exercises.judge import Exercise, Inputs, UnreadableError
 from course.exercises.museum import TestExercise
 from course.exercises.patch import patched
 
@@ -136,15 +136,11 @@ def _head_cases() -> Iterator[Inputs]:
         yield draw(examples * choices, size), draw(size), draw() + 0.3, choices
 
 
-def _head_shape(c: Tensor, weight: Tensor, bias: Tensor, choices: int) -> tuple[int, int]:
-    return len(c) // choices, choices
-
-
 CHOICE_HEAD = Exercise(
     asks="(c (B*N, H), weight (H,), bias (), choices N) -> (scores, shares), both (B, N)",
     right=right_choice_head,
     cases=_head_cases,
-    read=parts("scores, shares", shaped("scores", _head_shape), shaped("shares", _head_shape)),
+    tensors="scores, shares",
     first_part=0,
     tried="100 random cases, 1 to 5 examples of 2 to 4 choices.",
     start="c @ weight + bias, one number per row. Then shape (examples, choices), then softmax.",

@@ -10,16 +10,7 @@ from torch import Tensor
 from bertedu.finetuning.kinds import Classification
 from bertedu.model.heads import ClassificationHead
 from course.exercises import judge
-from course.exercises.judge import (
-    Exercise,
-    Inputs,
-    number,
-    offered,
-    parts,
-    read_wholes,
-    shaped,
-    whole,
-)
+from course.exercises.judge import Exercise, Inputs, number, offered, parts, read_wholes, whole
 from course.exercises.museum import TestExercise
 
 
@@ -38,7 +29,7 @@ CLASS_SHARES = Exercise(
     asks="(c (B, H), weight (K, H), bias (K,)) -> (B, K), a share for each class",
     right=right_class_shares,
     cases=_shares_cases,
-    read=shaped("shares", lambda c, weight, _: (len(c), len(weight))),
+    tensors="shares",
     tried="80 random cases, from one sentence to 4, two classes to 4.",
     start="c @ weight.T, which is (B, K).",
     solution=(ClassificationHead, right_class_shares),

@@ -104,7 +104,7 @@ TAG_SHARES = Exercise(
     asks="(hidden (S, H), weight (K, H), bias (K,)) -> (S, K), a softmax at each token",
     right=right_tag_shares,
     cases=_share_cases,
-    read=judge.shaped("your answer", lambda hidden, weight, _: (len(hidden), len(weight))),
+    tensors="your answer",
     tried="100 random cases, from 2 tokens to 6 and from 2 tags to 7.",
     start="scores = hidden @ weight.T + bias, which is (S, K); then softmax along one axis.",
     solution=(TaggingHead, ClassificationHead, right_tag_shares),

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course.exercises.judge import Exercise, Inputs, drawer, like, named, shaped
+from course.exercises.judge import Exercise, Inputs, drawer, named, read_numbers
 
 
 def right_slope(f: Callable[[float], float], w: float, h: float) -> float:
@@ -63,7 +63,7 @@ DESCENT_STEP = Exercise(
     asks="(w (n,), gradient (n,), rate) -> (n,), the parameters after one step",
     right=right_descent_step,
     cases=_step_cases,
-    read=like("your result"),
+    tensors="your result",
     tried="30 random steps, from one parameter to eight, with rates from 0.05 to 2.",
     start="rate * gradient: how far each parameter moves. Which way?",
     in_place="w -= … writes into the tensor that you were given. Return w - … instead.",
@@ -111,7 +111,7 @@ TRAINING_LOOP = Exercise(
     asks="(layer, x (N, 2), y (N,), rate, steps) -> the loss before each step, a list of numbers",
     right=right_training_loop,
     cases=_loop_cases,
-    read=shaped("your list of losses", lambda layer, x, y, rate, steps: (steps,)),
+    read=lambda answer, *inputs: read_numbers(answer, "your list of losses", inputs[-1:]),
     tried="12 different layers, 2 to 8 points, 3 to 5 steps: every loss is right.",
     start="optimizer = torch.optim.SGD(layer.parameters(), lr=rate), and losses = [].",
     mistakes="""

@@ -30,9 +30,11 @@ import torch
 from torch import Tensor
 
 from course.exercises.patch import patched, read_mistakes
+from course.exercises.time_limit import TooLongError, at_most
 
 Function = Callable[..., Any]
 Inputs = tuple[Any, ...]
+SECONDS = 20.0  # for a learner's function, in all cases; ours take three at most
 
 
 class UnreadableError(Exception):
@@ -123,8 +125,10 @@ class Exercise(Registered):
     cases: Callable[[], Iterable[Inputs]]  # smallest first, the same at every call
     tried: str  # what a right function has passed
     mistakes: str  # see course/exercises/patch.py
-    # (answer, *inputs) -> plain lists and numbers, or raises UnreadableError; if None, `number`
+    # (answer, *inputs) -> plain lists and numbers, or raises UnreadableError; if None, one number,
+    # or such tensors as our own answer: their names, "mixed, weights"
     read: Function | None = None
+    tensors: str = ""
     in_place: str = "Work on a copy: x = x.clone()."
     differ: Callable[[Inputs, Any, Any], str] | None = None  # a better "Yours gives …"
     first_part: int | None = None  # of a pair, the result that the other one follows from
@@ -132,10 +136,14 @@ class Exercise(Registered):
 
     def __call__(self, function: object) -> None:
         """Print the verdict on a learner's function; tell the keepers if it has passed."""
-        said = judge(self, function)
+        said = self.verdict(function)
         if said.startswith("✓") and callable(function):
             said += "".join(keep(self, function) for keep in KEEPERS)
         print(said)
+
+    def verdict(self, function: object) -> str:
+        """Return the verdict on a learner's function."""
+        return judge(self, function)
 
     def or_ours(self, function: object) -> Function:
         """Return a learner's function if it passes, else the right one, and print which it is."""
@@ -147,6 +155,16 @@ class Exercise(Registered):
     def ours(self) -> Function:
         """The right function."""
         return self.right
+
+    def reading(self, answer: Any, *inputs: Any) -> Any:
+        """Read an answer as plain lists and numbers; raises UnreadableError if it is none."""
+        if self.read or not self.tensors:
+            return (self.read or number)(answer, *inputs)
+        ours, names = self.right(*inputs), self.tensors.split(", ")
+        if len(names) == 1:
+            return read_numbers(answer, names[0], np.shape(ours))
+        each = zip(read_parts(answer, self.tensors), names, ours, strict=True)
+        return tuple(read_numbers(part, name, np.shape(right)) for part, name, right in each)
 
 
 def whose(name: str, yours: bool) -> str:
@@ -187,7 +205,11 @@ def judge(exercise: Exercise, function: object) -> str:
         return complaint
     assert callable(function)
     cases, ours = _reference(exercise)
-    mine = call_all(exercise, function, cases)
+    try:
+        with at_most(SECONDS):
+            mine = call_all(exercise, function, cases)
+    except TooLongError:
+        return too_long(name)
     nothing = all(outcome.nothing for outcome in mine)
     if nothing and not any(outcome.changed for outcome in mine):
         return prints_only(name) if mine[0].printed else stub(name, exercise.start)
@@ -276,6 +298,15 @@ def prints_only(name: str) -> str:
     )
 
 
+def too_long(name: str) -> str:
+    """Say that a function did not end."""
+    return report(
+        f"✗ {name}: your function runs for more than {SECONDS:g} seconds. Does a loop never end?",
+        likely="a while whose condition stays true, or a list that grows while a for goes through "
+        "it. Call your function on a small case, and print in the loop what should change.",
+    )
+
+
 def call_all(
     exercise: Exercise, function: Function, cases: Sequence[Inputs], seed: int = 0
 ) -> list[Outcome]:
@@ -326,8 +357,7 @@ def _call(exercise: Exercise, function: Function, inputs: Inputs) -> Outcome:
         none = "your function returned None here. Does every path end in a return?"
         return Outcome(nothing=True, unreadable=none, printed=printed, changed=changed)
     try:
-        read = exercise.read or number
-        return Outcome(read(without_numpy(answer), *inputs), changed=changed)
+        return Outcome(exercise.reading(without_numpy(answer), *inputs), changed=changed)
     except UnreadableError as error:
         return Outcome(unreadable=str(error), changed=changed)
     except Exception:  # an answer so odd that reading it fails
@@ -425,21 +455,12 @@ def read_tensor(answer: Any, name: str, shape: Sequence[int]) -> Tensor:
     return tensor
 
 
-def shaped(name: str, shape: Callable[..., Sequence[int]]) -> Function:
-    """Make a reader of a tensor; its shape follows from the inputs."""
-
-    def read(answer: Any, *inputs: Any) -> list[Any]:
-        tensor = read_tensor(answer, name, shape(*inputs))
-        exact = tensor.dtype in (torch.bool, torch.long)
-        numbers: list[Any] = (tensor if exact else tensor.double()).tolist()
-        return numbers
-
-    return read
-
-
-def like(name: str, which: int = 0) -> Function:
-    """Make a reader of a tensor of the shape of one of the inputs."""
-    return shaped(name, lambda *inputs: inputs[which].shape)
+def read_numbers(answer: Any, name: str, shape: Sequence[int]) -> list[Any]:
+    """Read a tensor of that shape; numbers that are not exact as they are in double precision."""
+    tensor = read_tensor(answer, name, shape)
+    exact = tensor.dtype in (torch.bool, torch.long)
+    numbers: list[Any] = (tensor if exact else tensor.double()).tolist()
+    return numbers
 
 
 def number(answer: Any, *_: Any) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 
 from course.exercises import judge
 from course.exercises.judge import Mistake, Registered, UnreadableError, make_mistakes
+from course.exercises.time_limit import TooLongError, at_most
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -45,6 +46,14 @@ def _accepts(function: Callable[..., Any], shown: Any) -> bool:
             return False
 
 
+def _answer(function: Callable[..., Any], shown: Any) -> Any:
+    """Return what a learner's test says, or the error it stops with; ... if it is not written."""
+    try:
+        return function(copy.deepcopy(shown))  # it may be a list, and sorted there
+    except (Exception, SystemExit) as error:
+        return ... if judge.is_stub(error) else error
+
+
 @cache
 def exhibits(one: TestExercise) -> tuple[Mistake, ...]:
     """Make the broken functions of a museum."""
@@ -58,12 +67,16 @@ def judge_test(one: TestExercise, function: object) -> str:
     assert callable(function)
     museum = exhibits(one)
     answers: list[Any] = []
-    with judge.undisturbed(seed=0), redirect_stdout(io.StringIO()) as said:
-        for shown in [right for _, right in one.right] + [bug.wrong[0] for bug in museum]:
-            try:
-                answers.append(function(copy.deepcopy(shown)))  # it may be a list, and sorted there
-            except (Exception, SystemExit) as error:
-                answers.append(... if judge.is_stub(error) else error)
+    try:
+        with (
+            judge.undisturbed(seed=0),
+            redirect_stdout(io.StringIO()) as said,
+            at_most(judge.SECONDS),
+        ):
+            for shown in [right for _, right in one.right] + [bug.wrong[0] for bug in museum]:
+                answers.append(_answer(function, shown))
+    except TooLongError:
+        return judge.too_long(one.name)
     if all(answer is None or answer is Ellipsis for answer in answers):
         if said.getvalue().strip() and answers[0] is None:
             return judge.prints_only(one.name)

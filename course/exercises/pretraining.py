@@ -13,7 +13,7 @@ from bertedu.pretraining.loop import make_optimizer
 from bertedu.pretraining.recipe import Recipe
 from bertedu.pretraining.state import load_state, save_state
 from course.exercises import judge
-from course.exercises.judge import Exercise, Inputs, UnreadableError, differing, like, number, parts
+from course.exercises.judge import Exercise, Inputs, UnreadableError, differing, number, parts
 from course.exercises.museum import TestExercise
 
 
@@ -148,13 +148,12 @@ def _adamw_cases() -> Iterator[Inputs]:
                 yield weight, whole(2, size), m, v, t, rate, decay
 
 
-_read_adamw = parts("weight, m, v", like("weight"), like("m"), like("v"))
-
-
 def _averages_first(answer: Any, *inputs: Any) -> tuple[list[Any], list[Any]]:
     """The weight follows from the averages."""
-    weight, m, v = _read_adamw(answer, *inputs)
-    return [m, v], weight
+    names = ("weight", "m", "v")
+    each = zip(judge.read_parts(answer, ", ".join(names)), names, inputs, strict=False)
+    weight, *averages = (judge.read_numbers(part, name, like.shape) for part, name, like in each)
+    return averages, weight
 
 
 ADAMW = Exercise(

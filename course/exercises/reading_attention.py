@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from bertedu.analysis import attention_heads as heads
-from course.exercises.judge import Exercise, Inputs, parts, shaped, truth, whole
+from course.exercises.judge import Exercise, Inputs, parts, truth, whole
 from course.exercises.museum import TestExercise
 
 Rollout = Callable[[Tensor], Tensor]
@@ -31,7 +31,7 @@ ROLLOUT = Exercise(
     asks="weights (L, A, S, S) -> (S, S): attention followed through all layers",
     right=heads.rollout,
     cases=_rollout_cases,
-    read=shaped("your answer", lambda weights: weights.shape[-2:]),
+    tensors="your answer",
     tried="100 random cases, of 1 to 3 layers with 1 or 2 heads.",
     start="steps = 0.5 * weights.mean(dim=1) + 0.5 * torch.eye(S); then multiply them, layer by "
     "layer.",

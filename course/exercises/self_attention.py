@@ -18,16 +18,7 @@ from bertedu.model.attention import (
 from bertedu.model.config import DIRECTIONS
 from course.exercises import judge
 from course.exercises.by_hand import ByHand
-from course.exercises.judge import (
-    Exercise,
-    Inputs,
-    differing,
-    like,
-    parts,
-    plain,
-    read_tensor,
-    shaped,
-)
+from course.exercises.judge import Exercise, Inputs, differing, plain, read_tensor
 from course.exercises.museum import TestExercise
 from course.exercises.patch import patched
 
@@ -35,11 +26,6 @@ from course.exercises.patch import patched
 def _grid(generator: torch.Generator, *shape: int) -> Tensor:
     """Multiples of one half from -2 to 2, so that a case can be worked out by hand."""
     return torch.randint(-4, 5, shape, generator=generator) / 2
-
-
-def _as(right: Callable[..., Tensor], name: str = "your result") -> Callable[..., list[Any]]:
-    """Make a reader of a tensor of the shape of the right answer."""
-    return shaped(name, lambda *inputs: right(*inputs).shape)
 
 
 def right_scores(query: Tensor, key: Tensor) -> Tensor:
@@ -58,7 +44,7 @@ SCORES = Exercise(
     asks="(query (n, d), key (m, d)) -> (n, m), all dot products, not scaled",
     right=right_scores,
     cases=_scores_cases,
-    read=_as(right_scores, "your table of scores"),
+    tensors="your table of scores",
     tried="120 random cases, with as many keys as queries or more.",
     start="two loops: scores[i][j] = sum of query[i][k] * key[j][k]. Or one matrix product.",
     solution=(attention_weights, right_scores),
@@ -99,7 +85,7 @@ SOFTMAX = ByHand(
     asks="(scores (n, m)) -> weights (n, m): rows sum to 1, even for scores of 1000",
     right=right_softmax,
     cases=_softmax_cases,
-    read=_as(right_softmax, "your table of weights"),
+    tensors="your table of weights",
     tried="133 random tables, 33 of them with scores near 1000.",
     start="scores.exp(), then divide each row by its sum. Then try a score of 1000.",
     without=("softm",),  # log_softmax and softmin, too
@@ -187,7 +173,7 @@ ATTENTION = Exercise(
     "true where a query (row) may see a key (column)",
     right=right_attention,
     cases=_attention_cases,
-    read=parts("mixed, weights", like("mixed", 2), like("weights", 3)),
+    tensors="mixed, weights",
     differ=differing("mixed", "weights"),
     first_part=1,
     tried="200 random cases, with and without padding, in three directions.",
@@ -261,7 +247,7 @@ SPLIT_HEADS = Exercise(
     asks="(x (B, S, H), heads) -> (B, A, S, d); head a holds numbers a·d to a·d + d - 1",
     right=right_split_heads,
     cases=lambda: [(_numbered(b, s, a * d), a) for b, a, s, d in HEAD_SHAPES],
-    read=_as(right_split_heads),
+    tensors="your result",
     tried="10 shapes, some with as many heads as tokens.",
     start="x.unflatten(-1, (heads, -1)), which is (B, S, A, d). Which two axes must change places?",
     solution=(SelfAttention, right_split_heads),
@@ -283,7 +269,7 @@ JOIN_HEADS = Exercise(
     asks="(x (B, A, S, d)) -> (B, S, H), which undoes split_heads",
     right=right_join_heads,
     cases=lambda: [(_numbered(*shape),) for shape in HEAD_SHAPES],
-    read=_as(right_join_heads),
+    tensors="your result",
     tried="10 shapes, some with as many heads as tokens.",
     start="x.transpose(1, 2), which is (B, S, A, d) again. Which two axes become one?",
     solution=(SelfAttention, right_join_heads),

@@ -9,7 +9,7 @@ from torch import Tensor
 from bertedu.analysis.fill import fill_blanks
 from bertedu.model.attention import attention_mask
 from bertedu.model.config import DIRECTIONS
-from course.exercises.judge import Exercise, Inputs, parts, read_wholes, shaped
+from course.exercises.judge import Exercise, Inputs, read_wholes
 
 
 def right_top_words(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -30,11 +30,7 @@ TOP_WORDS = Exercise(
     asks="(logits (V,), k) -> (ids (k,), probabilities (k,)), most likely first",
     right=right_top_words,
     cases=_top_cases,
-    read=parts(
-        "ids, probabilities",
-        shaped("ids", lambda logits, k: (k,)),
-        shaped("probabilities", lambda logits, k: (k,)),
-    ),
+    tensors="ids, probabilities",
     tried="100 random cases, from 2 words to 12.",
     start="logits.softmax(-1): the probabilities of all words. Then the k highest.",
     solution=(fill_blanks, right_top_words),

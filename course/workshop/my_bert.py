@@ -58,7 +58,7 @@ PARTS = {  # by notebook, which is also the name of the file of its exercises
 }
 IDEAS = {  # not needed for a BERT; `build` and `MyBert.write` switch them on
     "17 after bert question": "next_token",
-    "18 after bert sparse": "window_mask rotate",
+    "18 after bert machine": "window_mask rotate",
 }
 for _notebook in PARTS | IDEAS:
     importlib.import_module(f"course.exercises.{_notebook[3:].replace(' ', '_')}")

@@ -4,9 +4,14 @@ import copy
 import inspect
 import random
 import re
+import signal
 import sys
+import textwrap
+import threading
+import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from functools import wraps
 from typing import Any
 
@@ -16,10 +21,10 @@ import torch
 from torch import Tensor
 from verdicts import verdict, words
 
-from bertedu.pretraining.masking import mask_tokens
-from course.exercises import check, judge, masked_language_model, start_here
+from course.exercises import check, judge, start_here
 from course.exercises.judge import KNOWN, Exercise, mistakes_of
 from course.exercises.museum import TestExercise, exhibits
+from course.exercises.time_limit import TooLongError, at_most
 
 EXERCISES = [value for value in KNOWN.values() if isinstance(value, Exercise)]
 TESTS = [value for value in KNOWN.values() if isinstance(value, TestExercise)]
@@ -111,6 +116,50 @@ def test_a_stub_is_told_how_to_begin(one: Exercise | TestExercise) -> None:
         assert max(map(len, said.splitlines())) <= 100  # a notebook breaks longer ones in mid-word
 
 
+def loops(*_: Any) -> None:
+    while True:
+        with suppress(Exception):
+            time.sleep(1)
+
+
+@pytest.mark.parametrize("name", ["scores", "softmax", "fair"])
+def test_a_function_that_never_ends_is_ended(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = getattr(check, name)
+    assert "✗" not in verdict(one, one.ours)  # what we need is at hand
+    monkeypatch.setattr(judge, "SECONDS", 0.1)
+    began = time.monotonic()
+    said = words(verdict(one, loops))
+    assert time.monotonic() - began < 0.9
+    assert said.startswith(f"✗ {name}: your function runs for more than 0.1 seconds. Does a loop ")
+    assert "print in the loop what should change" in said
+    assert not any(signal.getitimer(signal.ITIMER_REAL))  # no alarm is left to ring
+
+
+def test_an_alarm_leaves_the_one_around_it_and_rings_until_it_is_heard() -> None:
+    def one_in_another() -> None:
+        with pytest.raises(TooLongError, match=r"ran longer than 0\.1 s"), at_most(0.1):
+            loops()
+        with at_most(60):  # the shorter one is around it
+            loops()
+
+    def heard_the_second_time() -> None:
+        with suppress(TooLongError):
+            loops()
+        loops()
+
+    for f in (one_in_another, heard_the_second_time):
+        with pytest.raises(TooLongError, match=r"ran longer than 0\.4 s"), at_most(0.4):
+            f()
+
+
+def test_another_thread_has_no_alarm_and_no_error() -> None:
+    said: list[str] = []
+    thread = threading.Thread(target=lambda: said.append(judge.judge(check.chance, np.log)))
+    thread.start()
+    thread.join()
+    assert said[0].startswith("✓ chance")
+
+
 @by_any_name
 def test_an_answer_that_is_printed_and_not_returned_is_told_so(
     one: Exercise | TestExercise,
@@ -144,9 +193,16 @@ def test_no_check_disturbs_a_source_of_chance(one: Exercise | TestExercise) -> N
 
     before = states()
     judge._reference.cache_clear()  # our own function draws, too, when it is first run
-    draws: Any = (lambda *_: random.random()) if isinstance(one, Exercise) else (lambda *_: True)
-    verdict(one, draws)
+
+    def draws(*_: Any) -> Any:
+        drawn = random.random() + float(np.random.rand()) + float(torch.rand(1))
+        return drawn if isinstance(one, Exercise) else drawn > 0
+
+    said = verdict(one, draws)
     assert states() == before
+    if one.name == "chance":
+        assert "random numbers of its own" in said
+        assert said == verdict(one, draws)
 
 
 ODD: list[Any] = [
@@ -225,6 +281,8 @@ def forever(vocab_size: int) -> Any:
         (lambda v: int("V"), ["ValueError", "does not fit"]),
         (lambda v: torch.ones(2) @ torch.ones(3), ["RuntimeError", "two shapes do not fit"]),
         (lambda v: (_ for _ in ()).throw(OSError("gone")), ["OSError: gone", "smallest case your"]),
+        (lambda v: int(f"{object()}"), ["'<object object at 0x…>'"]),
+        (lambda v: start_here.right_chance(v) / (v < 50), ["Smallest case: vocab_size = 100"]),
         (lambda v: exit(3), ["SystemExit", "leave out exit()"]),
         (lambda: 1, ["wrong number of arguments. Yours takes nothing; it is called with 1"]),
         (lambda a, b: 1, ["Yours takes a, b; it is called with 1: vocab_size"]),
@@ -245,22 +303,6 @@ def test_an_error_is_told_with_the_learners_line_and_a_hint(broken: Any, parts: 
     assert ".py" not in said  # no path of a machine
 
 
-def test_an_address_in_an_error_is_left_out() -> None:
-    def f(vocab_size: int) -> float:
-        raise ValueError(f"cannot use {object()}")
-
-    assert "cannot use <object object at 0x…>" in words(verdict(check.chance, f))
-
-
-def test_an_error_in_some_cases_only_shows_the_smallest_of_them() -> None:
-    def f(vocab_size: int) -> float:
-        if vocab_size > 50:
-            raise ValueError("too many")
-        return start_here.right_chance(vocab_size)
-
-    assert "vocab_size = 100" in verdict(check.chance, f)
-
-
 def test_prints_and_warnings_of_the_learner_stay_inside(capsys: pytest.CaptureFixture[str]) -> None:
     def f(vocab_size: int) -> float:
         print("here")
@@ -277,47 +319,45 @@ def test_prints_and_warnings_of_the_learner_stay_inside(capsys: pytest.CaptureFi
     assert captured.err == ""
 
 
-def test_a_check_leaves_all_sources_of_chance_as_they_were() -> None:
-    def draw() -> tuple[float, float, float]:
-        return float(torch.rand(1)), random.random(), float(np.random.rand())
-
-    def greedy(vocab_size: int) -> float:
-        return sum(draw())
-
-    torch.manual_seed(1), random.seed(1), np.random.seed(1)
-    undisturbed = draw()
-    torch.manual_seed(1), random.seed(1), np.random.seed(1)
-    first = verdict(check.chance, greedy)
-    assert "random numbers of its own" in first
-    assert draw() == undisturbed
-    assert verdict(check.chance, greedy) == first
-
-
-def test_a_function_that_spoils_its_input_does_not_spoil_the_next_check() -> None:
-    def spoil(logits: Tensor, labels: Tensor) -> float:
-        logits.zero_()
-        labels.zero_()
-        return 1.0
-
-    before = verdict(check.accuracy, spoil)
-    assert verdict(check.accuracy, masked_language_model.right_accuracy).startswith("✓")
-    assert verdict(check.accuracy, spoil) == before
+def is_full(value: Any, kinds: Any) -> bool:
+    return isinstance(value, kinds) and 0 not in getattr(value, "shape", ())
 
 
 @by_name
-def test_what_a_function_does_to_its_inputs_is_forgotten(one: Exercise) -> None:
+def test_what_a_function_does_to_its_inputs_is_told_and_forgotten(one: Exercise) -> None:
+    """A list may be used up, where nothing else is said; a tensor may not."""
+
     def spoils(*inputs: Any) -> Any:
-        answer = one.right(*copy.deepcopy(inputs))
+        copies = [x.clone() if isinstance(x, Tensor) else copy.deepcopy(x) for x in inputs]
+        answer = one.right(*copies)
         for some in inputs:
             if isinstance(some, Tensor):
-                some.zero_()
+                some.data.copy_(some + 1 if some.dtype != torch.bool else ~some)
             elif isinstance(some, list | dict | set):
                 some.clear()
         return answer
 
-    run: Any = getattr(check, one.name)
-    verdict(run, wraps(one.right)(spoils))
-    assert verdict(run, one.right).startswith(f"✓ {one.name}: ")
+    counts = Tensor if one.moved is judge.tensor_moved else Tensor | list | dict
+    spoiled = [
+        [name for name, value in zip(one.arguments, case, strict=True) if is_full(value, counts)]
+        for case in one.cases()
+    ]
+    said = words(verdict(one, wraps(one.right)(spoils)))
+    if told := next(filter(None, spoiled), None):
+        what = f"your function changes {' and '.join(told)} in place"
+        assert said.startswith(f"✗ {one.name}: {what}")
+        assert said.endswith(one.in_place)
+    else:
+        assert said.startswith("✓")
+    assert verdict(one, one.right).startswith(f"✓ {one.name}: ")
+
+
+@by_name
+def test_there_are_as_many_cases_as_is_said_and_the_same_at_each_call(one: Exercise) -> None:
+    first, second = (re.sub("0x[0-9a-f]+", "", repr([*one.cases()])) for _ in range(2))
+    assert first == second
+    if told := re.match(r"(\d+) ", one.tried):
+        assert int(told[1]) == len([*one.cases()])
 
 
 def test_numpy_answers_are_read_whatever_their_strides_order_and_kind() -> None:
@@ -334,28 +374,13 @@ def test_numpy_answers_are_read_whatever_their_strides_order_and_kind() -> None:
     assert judge.without_numpy(tensor) is tensor
 
 
-def top_words_in_numpy(logits: Tensor, k: int) -> Any:
-    best = np.argsort(logits.numpy())[::-1][:k]
-    return best, logits.softmax(-1).numpy()[best]
-
-
-def test_right_answers_in_numpy_pass() -> None:
-    def chance(vocab_size: int) -> Any:
-        return np.array([start_here.right_chance(vocab_size)])
-
-    assert verdict(check.chance, chance).startswith("✓ chance")
-    assert verdict(check.chance, lambda v: np.float32(chance(v)[0])).startswith("✓ chance")
-    assert verdict(check.chance, lambda v: torch.tensor([[chance(v)[0]]])).startswith("✓ chance")
-    assert verdict(check.top_words, top_words_in_numpy).startswith("✓ top_words")
-
-
 @by_name
 def test_a_right_answer_may_hold_numpy_numbers_and_arrays(one: Exercise) -> None:
-    """Every tensor of our own answer as an array that runs backwards, every number as NumPy's."""
+    """Each tensor of our answer as doubles in an array that runs backwards, numbers NumPy's."""
 
     def in_numpy(value: Any) -> Any:
         if isinstance(value, Tensor):
-            array = value.detach().numpy()
+            array = (value.double() if value.is_floating_point() else value).detach().numpy()
             return np.flip(np.flip(array).copy())
         if isinstance(value, list | tuple):
             return type(value)(map(in_numpy, value))
@@ -386,12 +411,7 @@ def test_every_exercise_has_a_solution(one: Exercise | TestExercise) -> None:
     for piece in judge.pieces_of(one):
         name = getattr(piece, "__name__", "")
         assert f"def {name}(" in said or f"class {name}" in said, name
-
-
-def test_the_solution_is_the_package_itself() -> None:
-    said = verdict(check.solution, "masking")
-    assert said.startswith("# bertedu/pretraining/masking.py\n")
-    assert inspect.getsource(mask_tokens).strip() in said
+        assert textwrap.dedent(inspect.getsource(piece)).strip() in said
 
 
 def test_an_unknown_solution_lists_the_exercises() -> None:

@@ -1,0 +1,417 @@
+"""Notebooks 08 to 12: right in other ways than ours, wrong in others than the patch."""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain, product, zip_longest
+from typing import Any
+
+import numpy as np
+import torch
+from seqeval.metrics import f1_score as entity_f1
+from seqeval.scheme import IOB2
+from sklearn.metrics import f1_score
+from torch import Tensor
+from torch.nn import functional as F
+from verdicts import learners_tests, right_ones, seen, wrong_ones
+
+from bertedu.finetuning import tagging
+from bertedu.finetuning.collation import collate, truncating
+from bertedu.finetuning.examples import Choice, Tagged
+from bertedu.finetuning.kinds import MultipleChoice
+from bertedu.finetuning.metrics import word_f1
+from bertedu.finetuning.question_answering import LONGEST_ANSWER, best_span, context_places
+from bertedu.model.elmo import ScalarMix
+from bertedu.model.features import Features
+from bertedu.model.heads import TaggingHead
+from bertedu.text.fast_tokenizer import load_tokenizer
+from course.exercises import check
+from course.exercises.features_versus_finetuning import (
+    TRAINABLE,
+    play_bert,
+    right_extract,
+    right_trainable,
+)
+from course.exercises.finetuning_question_answering import (
+    MARK_TEST,
+    right_best_span,
+    right_windows,
+)
+from course.exercises.finetuning_sentence_pairs import (
+    CHOICE_DATA_TEST,
+    right_choice_head,
+    right_choice_loss,
+    right_choice_rows,
+)
+from course.exercises.finetuning_single_sentence import PlayModel, right_leaked
+from course.exercises.finetuning_tagging import (
+    TAGGING_TEST,
+    right_align,
+    right_entities,
+    right_entity_f1,
+)
+from course.exercises.museum import exhibits
+
+# -- our own answers do what the package does
+
+
+def test_the_rows_of_a_choice_are_those_of_the_package() -> None:
+    tokenizer = load_tokenizer()
+    texts = ("The river rises in the hills.", "It is short.", "A town lies there, too.")
+    one = Choice(texts[0], texts[1:], 0)
+    batch = collate(MultipleChoice().encode([one], tokenizer, 64))
+    pieces = [tokenizer.encode(text, add_special_tokens=False).tokens for text in texts]
+    tokens, segments, mask = right_choice_rows(pieces[0], pieces[1:])
+    assert [[tokenizer.token_to_id(t) for t in row] for row in tokens] == batch.ids.tolist()
+    assert segments == batch.segment_ids.tolist()
+    assert mask == batch.padding_mask.int().tolist()
+
+
+def test_the_head_of_a_choice_is_that_of_the_package() -> None:
+    torch.manual_seed(0)
+    kind, whole = MultipleChoice(), torch.randn(12, 5)
+    head = kind.head(5, dropout=0.0)
+    examples = [Choice("a", tuple("bcde"), 1)] * 3
+    batch = collate(kind.encode(examples, load_tokenizer(), 16))
+    linear = head.classifier
+    scores, shares = right_choice_head(whole, linear.weight[0], linear.bias[0], 4)
+    assert torch.allclose(kind.scores(head, Features(whole[:, None], whole), batch), scores)
+    answers = kind.answers(examples, (), list(scores))
+    assert np.allclose([a.shares for a in answers], shares.detach(), atol=1e-6)
+
+
+def test_the_span_reference_decodes_as_the_package_does() -> None:
+    generator = torch.Generator().manual_seed(3)
+    for length in (1, 2, 7, 40, 60):
+        start, end = torch.randn(2, length + 3, generator=generator)
+        places = list(range(2, 2 + length))
+        _, *found = best_span(start, end, places)
+        assert right_best_span(start, end, places, LONGEST_ANSWER) == (*found,)
+
+
+def test_one_span_is_the_best_in_every_case() -> None:
+    for start, end, places, longest in check.best_span.cases():
+        pairs = [(i, j) for i in places for j in places if i <= j < i + longest]
+        sums = sorted(float(start[i] + end[j]) for i, j in pairs)
+        assert sums[-1] - sums[-2] > 0.015
+
+
+def test_targets_are_placed_as_the_package_does() -> None:
+    tags = ("O", "B-PLACE", "I-PLACE", "B-PERSON", "I-PERSON", "B-LIFE", "I-LIFE")
+    sentence = ("Unbelievably", "Mira", "\u200b\u200e", "Okonjo", "left", "Antananarivo", ".")
+    truth = ("O", "B-PERSON", "O", "I-PERSON", "O", "B-PLACE", "O")
+    kind = tagging.Tagging(tags)
+    (item,) = kind.encode([Tagged(sentence, truth)], load_tokenizer(), 128)
+    assert right_align(item.rows[0].word_ids, [tags.index(tag) for tag in truth]) == item.target
+
+
+def test_counts_by_hand() -> None:
+    counts = [right_trainable(model) for (model,) in TRAINABLE.cases()]
+    assert counts == [9, 10, 6, 10 + 12, 21 + 7, 0]
+
+
+# -- right in other ways
+
+
+def sk_f1(true: Any, found: Any, classes: int, **how: Any) -> Any:
+    how = {"labels": range(classes), "average": "macro", "zero_division": 0, **how}
+    return f1_score(true, found, **how)
+
+
+def rows_by_zip(beginning: list[str], endings: list[list[str]]) -> Any:
+    """Pad by zip_longest; segments and mask as tensors, made from the tokens."""
+    rows = [["[CLS]", *beginning, "[SEP]", *ending, "[SEP]"] for ending in endings]
+    tokens = list(zip(*zip_longest(*rows, fillvalue="[PAD]"), strict=True))
+    mask = torch.tensor([[token != "[PAD]" for token in row] for row in tokens])
+    place = torch.arange(mask.shape[1])
+    return tokens, (mask & (place >= len(beginning) + 2)).int(), mask
+
+
+def folded_first(c: Tensor, weight: Tensor, bias: Tensor, choices: int) -> Any:
+    folded = c.reshape(-1, choices, c.shape[-1])
+    scores = torch.einsum("bnh,h->bn", folded, weight) + bias
+    return [scores, torch.softmax(scores, 1)]
+
+
+def span_vectorized(start: Tensor, end: Tensor, places: Sequence[int], longest: int) -> Any:
+    at = torch.tensor(places)
+    sums = start[at][:, None] + end[at]
+    window = torch.ones_like(sums).triu() - torch.ones_like(sums).triu(longest)
+    best = sums.masked_fill(window == 0, -torch.inf).argmax()
+    return at[best // len(at)], at[best % len(at)]
+
+
+def windows_of_the_tokenizer(length: int, room: int, stride: int) -> Any:
+    tokenizer = load_tokenizer()
+    with truncating(tokenizer, room + 4, stride, "only_second"):
+        row = tokenizer.encode("?", " ".join(["a"] * length))
+    rows = [row, *row.overflowing]
+    return np.array([r.offsets[context_places(r)[0]][0] // 2 for r in rows])
+
+
+def align_by_set(word_ids: list[int | None], tags: list[int]) -> Tensor:
+    before, targets = {None}, []
+    while word_ids:  # a list of one's own may be used up
+        word = word_ids.pop(0)
+        targets.append(-100 if word in before else tags[word])
+        before.add(word)
+    return torch.tensor(targets)
+
+
+def shares_of_the_package(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    head = TaggingHead(len(weight[0]), len(weight), 0.0).eval()
+    head.classifier.load_state_dict({"weight": weight, "bias": bias})
+    return head(hidden[None])[0].double().softmax(-1)
+
+
+def with_seqeval(truth: list[list[str]], found: list[list[str]]) -> float:
+    return float(entity_f1(truth, found, mode="strict", scheme=IOB2, zero_division=0))
+
+
+def mix_by_the_package(states: Tensor, weights: Tensor, scale: float) -> Tensor:
+    mix = ScalarMix(len(states))
+    mix.weights.data, mix.scale.data = weights, torch.tensor(scale)
+    return mix(states[:, None])[0]
+
+
+test_right_in_another_way = right_ones([
+    ("class_shares", lambda c, w, b: [F.softmax(w @ row + b, 0).tolist() for row in c]),
+    ("macro_f1", sk_f1),
+    ("choose", lambda dev, test: (dev.index(max(dev)), test[np.argmax(dev)])),
+    ("leaked", lambda train, test: set(right_leaked(train, test))),
+    ("choice_rows", rows_by_zip),
+    ("choice_head", folded_first),
+    ("choice_loss", F.cross_entropy),
+    ("choice_loss", lambda s, y: right_choice_loss(s.double(), y).numpy()),
+    ("best_span", span_vectorized),
+    ("word_f1", word_f1),
+    ("windows", windows_of_the_tokenizer),
+    ("windows", lambda n, room, stride: range(0, max(n - stride, 1), room - stride)),
+    ("align", align_by_set),
+    ("tag_shares", shares_of_the_package),
+    ("entities", lambda tags: [tagging.entities(tags), tags.append("spoiled")][0]),  # a copy
+    ("entities", lambda tags: tuple(map(list, right_entities(tags)[::-1]))),
+    ("entity_f1", with_seqeval),
+    ("layer_mix", mix_by_the_package),
+    ("layer_mix", lambda s, w, g: g * torch.tensordot(w.softmax(0), s, dims=1)),
+    ("concat_layers", lambda h, n: torch.cat(list(h), dim=-1)[:, -n * h[0].shape[-1] :]),
+    ("trainable", lambda m: sum(len(p.flatten()) * p.requires_grad for p in m.parameters())),
+])  # fmt: skip
+
+# -- wrong in other ways
+
+
+def leaks(train: list[str], test: list[str], plain: Any) -> list[int]:
+    known = [plain(text) for text in train]
+    return [place for place in range(len(test)) if plain(test[place]) in known]
+
+
+def then(right: Any, spoil: Any) -> Any:
+    """The right answer of a function that spoils its inputs."""
+    return lambda *inputs: (right(*inputs), spoil(*inputs))[0]
+
+
+def shared(scores: Tensor, dim: int = -1) -> tuple[Tensor, Tensor]:
+    return scores, scores.softmax(dim)
+
+
+test_wrong_in_another_way = wrong_ones([
+    ("class_shares", lambda c, w, b: w @ c.T, "has shape"),
+    ("macro_f1", lambda *rows: sk_f1(*rows, labels=None), "neither in true nor in found"),
+    ("macro_f1", lambda true, found, classes: [0.5], "one number is wanted"),
+    ("choose", lambda dev, test: max(enumerate(test), key=lambda t: (dev[t[0]], t[1])), "no say"),
+    ("choose", lambda dev, test: 3, "return two things"),
+    ("choose", lambda dev, test: (0.5, 0.5), "a whole number is wanted"),
+    ("leaked", lambda train, test: leaks(train, test, str.split), "in other capitals get away"),
+    ("leaked", lambda train, test: leaks(train, test, str.strip), "at the ends"),
+    ("leaked", lambda train, test: list(test), "is a str; a place"),
+    ("choice_rows", then(right_choice_rows, lambda a, b: b[0].pop()), "changes endings in place."),
+    ("choice_rows", lambda a, b: (rows_by_zip(a, b)[0], *[rows_by_zip(a, b)[2]] * 2),
+     "Row 0 of your segments is 1 1 1 1 1 0; it should be 0 0 0 1 1 0"),
+    ("choice_rows", lambda a, b: right_choice_rows(a, b)[:2], "return three things"),
+    ("choice_rows", lambda a, b: right_choice_rows(a, b[:1]), "has 1 and not 2 rows; each end"),
+    ("choice_rows", lambda a, b: ("a", "b", "c"), "tokens is no list of rows"),
+    ("choice_rows", lambda a, b: (*right_choice_rows(a, b)[:2], [[1]] * len(b)), "one number"),
+    ("choice_rows", lambda a, b: [right_choice_rows(a, b)[0]] * 3, "mask should hold only"),
+    ("choice_head", lambda c, w, b, n: shared((c @ w + b)[None]), "scores has shape (1, 4)"),
+    ("best_span", lambda s, e, p, _: (p[s[p].argmax()], p[e[p].argmax()]), "before the start"),
+    ("best_span", lambda *x: [float(i) for i in right_best_span(*x)], "first is a float; the"),
+    ("best_span", lambda *x: right_best_span(*x)[0], "return two things: first, last"),
+    ("word_f1", lambda a, b: word_f1(a, b) / (a > ""), "stopped with ZeroDivisionError"),
+    ("windows", lambda n, *x: [(s, n) for s in right_windows(n, *x)], "your list is a tuple"),
+    ("windows", lambda n, room, stride: 3, "your function returned an int; a list of starts"),
+    ("align", lambda w, t: [max(a, 0) for a in right_align(w, t)], "later pieces get 0"),
+    ("align", lambda w, t: t, "your list has length 1; 3 targets are wanted"),
+    ("align", lambda w, t: ["O"] * len(w), "list is a str; a whole number is wanted"),
+    ("entities", lambda t: [s for s in right_entities(t) if s[2] < len(t)], "at the end of th"),
+    ("entities", lambda t: [(a, b, k) for k, a, b in right_entities(t)], "(type, start, end)"),
+    ("entities", lambda t: len(right_entities(t)), "a list or a set of (type, start, end) is"),
+    ("entity_f1", lambda t, f: right_entity_f1([[*chain(*t)]], [[*chain(*f)]]), "of differ"),
+    ("entity_f1", lambda t, f: sum(with_seqeval([a], [f.pop(0)]) for a in t) / len(t),
+     "a mean of the F1 of each sentence"),
+    ("layer_mix", lambda s, w, g: g * s.mean(0), "cases come out wrong"),
+    ("concat_layers", lambda h, n: torch.cat(h[len(h) - 1 - n : len(h) - 1], -1), "too low"),
+    ("concat_layers", lambda h, n: torch.cat(list(h[-n:])), "your answer has shape"),
+    ("concat_layers", lambda h, n: list(h[-n:]), "a tensor is wanted"),
+    ("trainable", then(right_trainable, lambda m: m.requires_grad_(True)), "must leave the model"),
+])  # fmt: skip
+
+# -- learners' tests
+
+
+def test_the_play_model_needs_eval() -> None:
+    model = PlayModel()
+    texts = ["one", "one two", "a b c"]
+    assert model(texts) == [1, 0, 0], "the third is dropped out"
+    model.eval()
+    assert model(texts) == [1, 0, 1]
+
+
+ARTICLES = [
+    (split, topic, [[100 * n + 10 * s + i for i in range(1 + (3 * s + n) % 5)] for s in range(9)])
+    for n, (split, topic) in enumerate(
+        product(("test", "test", "train", "train"), ("birds", "ships", "ships", "birds"))
+    )
+]
+HOME = {
+    tuple(sentence): (n, split, topic, s)
+    for n, (split, topic, sentences) in enumerate(ARTICLES)
+    for s, sentence in enumerate(sentences)
+}
+
+
+def choices(builder: Any, seeds: int = 20) -> list[Any]:
+    made = [builder(ARTICLES, seed) for seed in range(seeds)]
+    return [(split, one) for some in made for split in some for one in some[split]]
+
+
+def choices_look_right(builder: Any, but: str = "") -> bool:
+    """A right test of another kind: look every sentence up; but for one thing it is not asked."""
+    places, longest, faults = Counter[int](), 0, set()
+    for split, (beginning, endings, label) in choices(builder):
+        n, its_split, topic, s = HOME[tuple(beginning)]
+        homes = [HOME[tuple(ending)] for ending in endings]
+        places[label] += 1
+        others = max(len(e) for i, e in enumerate(endings) if i != label)
+        longest += len(endings[label]) > others
+        told = {
+            "split": its_split != split or any(home[1] != split for home in homes),
+            "topic": any(home[2] != topic for home in homes),
+            "order": homes[label][::3] != (n, s + 1),
+            "article": [home[0] for home in homes].count(n) > 1,
+        }
+        faults |= {name for name, found in told.items() if found}
+    count = places.total()
+    faults |= {"first"} if min(places[i] for i in range(4)) <= count / 8 else set()
+    faults |= {"longest"} if longest >= count / 3 else set()
+    return not faults - {but}
+
+
+def test_the_builders_draw_by_their_seed_and_leave_articles_alone() -> None:
+    before = repr(ARTICLES)
+    for builder in [right for _, right in CHOICE_DATA_TEST.right]:
+        assert builder(ARTICLES, 1) == builder(ARTICLES, 1) != builder(ARTICLES, 2)
+    for exhibit in exhibits(CHOICE_DATA_TEST):
+        assert exhibit.wrong[0](ARTICLES, 1) == exhibit.wrong[0](ARTICLES, 1)
+        assert all(len(endings) == 4 for _, (_, endings, _) in choices(exhibit.wrong[0], 1))
+        assert exhibit.wrong[0](ARTICLES[:1], 1)  # nobody to draw from, and no error
+    assert repr(ARTICLES) == before
+
+
+def marked(context: str, word: str, room: int = 8, stride: int = 3) -> Any:
+    return MARK_TEST.right[0][1](context, word, context.index(word), room, stride)
+
+
+def test_plain_text_shows_little_of_what_is_wrong_with_a_marker() -> None:
+    broken = {seen(exhibit): exhibit.wrong[0] for exhibit in exhibits(MARK_TEST)}
+    for name in ("bytes", "first place", "cut answer", "no sharing"):
+        shown = broken[name]("one two three four", "two", 4, 8, 3)
+        assert shown == marked("one two three four", "two")
+    assert broken["bytes"]("ü two", "two", 2, 8, 3) == [([(0, 2), (3, 6)], (1, 1))]
+    assert broken["cut answer"]("a b c d e", "d e", 6, 4, 1)[0][1] == (3, 3)
+    assert marked("a b c d e", "d e", 4, 1)[0][1] is None
+
+
+def asking(demand: Any) -> Any:
+    """A test of more than the rules: what it demands of windows, and where the answer begins."""
+    context = "Zoë met Al. Then Al, at a café, met Zoë again, and Al left"
+    at = context.index("again")
+    return lambda mark: demand(mark(context, "again", at, 8, 5), at)
+
+
+ONE = ([None, 0, 1, 1, None, None], ["B-PLACE", "B-LIFE"])
+GOOD = ["O", "B-PLACE", "B-LIFE", "I-LIFE", "O", "O"]
+MISSED = ([None, 0, 1, 2, None], ["B-LIFE", "O", "B-LIFE"], ["O"] * 5)
+
+
+def scored(scorer: Any, found: list[str]) -> float:
+    return float(scorer([(*ONE, found)]))
+
+
+TAGGING = [  # what holds of a right scorer, one for each exhibit
+    lambda f: scored(f, [*GOOD[:3], "O", "O", "O"]) == 1,  # a later piece
+    lambda f: scored(f, [*GOOD[:5], "B-PLACE"]) == 1,  # padding
+    lambda f: f([MISSED]) == 0,  # accuracy would be 1/3
+    lambda f: abs(scored(f, ["O", "B-PLACE", "I-LIFE", "O", "O", "O"]) - 2 / 3) < 1e-9,
+    lambda f: scored(f, ["O", "B-PERSON", *GOOD[2:]]) == 0.5,  # a type
+    lambda f: abs(f([(*ONE, GOOD), MISSED]) - 2 * 2 / (2 + 4)) < 1e-9,
+]
+NOT_CAUGHT_BY = [
+    ["padding scored", "token accuracy", "I- after O", "types ignored", "F1 averaged"],
+    ["all pieces", "token accuracy", "I- after O", "types ignored", "F1 averaged"],
+]
+
+
+def features_by_behavior(extract: Any) -> bool:
+    """A right test of another kind: no mean by hand, only what must and must not change."""
+    bert, ids = play_bert(), torch.randint(5, 60, (1, 7))
+    segments, mask = (torch.arange(7) > 2).long()[None], torch.ones(1, 7).bool()
+    found = extract(bert, ids, segments, mask)
+    more = torch.cat([mask, torch.zeros(1, 3).bool()], dim=1)
+    longer, further = (torch.cat([x, x[:, :3]], dim=1) for x in (ids, segments))
+    padded = extract(bert, longer, further, more)
+    if found.requires_grad or not torch.allclose(found, padded, atol=1e-5):
+        return False
+    other, same = (extract(bert, ids, s, mask) for s in (1 - segments, segments))
+    if torch.allclose(other, found, atol=1e-4) or not torch.allclose(same, found, atol=1e-5):
+        return False
+    for layer, moves in ((3, False), (2, True)):  # of layers 0 to 3, the last must not count
+        for p in bert.encoder.layers[layer].parameters():
+            p.data.add_(0.5 * torch.randn(p.shape))
+        if torch.allclose(extract(bert, ids, segments, mask), found, atol=1e-4) == moves:
+            return False
+    return True
+
+
+test_a_learners_test_is_told_what_it_misses = learners_tests([
+    ("accuracy_test", lambda f: f(PlayModel(), [("two words", 0), ("one", 1)], 2) == 1,
+     ["dropout left on", "the last batch dropped", "mean of batch means"]),
+    ("choice_data_test", choices_look_right, []),
+    ("choice_data_test", lambda builder: True, ...),
+    *(("choice_data_test", lambda f, but=but: choices_look_right(f, but), [past]) for but, past in (
+        ("split", "test sentences"), ("first", "right ending always first"),
+        ("longest", "right ending always longest"), ("topic", "wrong endings of another topic"),
+        ("article", "wrong endings of the same"), ("order", "segments swapped"))),
+    ("choice_data_test", lambda f: len(choices(f)) > 999, "one written with one example per"),
+    ("mark_test", lambda mark: mark("one two three four", "two", 4, 8, 3)[0][1] == (1, 1),
+     ["bytes", "first place", "cut answer", "last token", "no sharing"]),
+    ("mark_test", asking(lambda found, at: all(place for _, place in found)),
+     "every marker, right ones included. Likely: it wants the answer in every window."),
+    ("mark_test", asking(lambda found, at: sum(place is not None for _, place in found) == 1),
+     "a right marker, one written by hand, with whole words as tokens. Likely: it wants the "
+     "answer in one window only."),
+    ("mark_test", asking(lambda found, at: all(o[p[1] - 1][1] == at + 5 for o, p in found if p)),
+     "a right marker, one written by hand, with whole words as tokens. Likely: it takes last for "
+     "the token after the answer."),
+    ("mark_test", lambda mark: len(mark("Zoë", "Zoë", 0, 9, 2)[0][0]) == 1,
+     "refuses a right marker, one written with the package, whose tokens are word pieces. Likely: "
+     "it takes tokens for words"),
+    ("score_test", lambda score: score("lake", ["lake"])[0] == 100,
+     "refuses every scorer, right ones included. Likely: it returns False on every path, or expec"),
+    ("tagging_test", lambda f: all(holds(f) for holds in TAGGING), []),
+    ("tagging_test", lambda f: scored(f, GOOD) == 1, ...),
+    *(("tagging_test", holds, past) for holds, past in zip(TAGGING, NOT_CAUGHT_BY, strict=False)),
+    ("tagging_test", lambda f: f is TAGGING_TEST.right[0][1], "a right scorer, one written with"),
+    ("feature_test", features_by_behavior, []),
+    ("feature_test", lambda extract: True, ...),
+    ("feature_test", lambda extract: extract is right_extract, "one written with LayerFeatures"),
+])  # fmt: skip

@@ -1,0 +1,523 @@
+"""Notebooks 00 to 04, 15 to 18, a1: right in other ways than ours, wrong in others than the patch.
+
+That each mistake's own patch is answered by its message, test_judge.py tries for all exercises.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
+from verdicts import learners_tests, right_ones, verdict, words, wrong_ones
+
+from bertedu.analysis.attention_heads import rollout, total_variation
+from bertedu.model.attention import (
+    SelfAttention,
+    attention_mask,
+)
+from bertedu.model.bert import Bert
+from bertedu.model.config import BertConfig
+from bertedu.model.encoder import EncoderLayer
+from bertedu.model.hugging_face import hugging_face_name
+from bertedu.model.variants.bigbird import sparse_mask
+from bertedu.model.variants.distillation import distillation_loss
+from bertedu.model.variants.electra import replaced
+from bertedu.model.variants.rotary import rotate
+from bertedu.model.variants.seq2seq import cross_attention
+from bertedu.model.variants.transformer_xl import remember
+from bertedu.model.variants.xlnet import order_masks
+from bertedu.text.tokenization import SPECIAL_TOKENS, Merge, WordPiece, apply_merge
+from course.exercises import check
+from course.exercises.after_bert_machine import right_window_mask
+from course.exercises.after_bert_question import ORDER_MASK
+from course.exercises.embeddings import EMBEDDING_TEST, right_input_sum, right_segment_ids
+from course.exercises.encoder import LAYER_TEST, right_layer_flops
+from course.exercises.how_a_network_learns import right_slope, right_training_loop
+from course.exercises.museum import exhibits
+from course.exercises.reading_attention import REFUTES, by_loops
+from course.exercises.real_bert import PLAY, published_bert, right_loader, right_our_name
+from course.exercises.self_attention import (
+    LEAK_TEST,
+    right_attention,
+    right_join_heads,
+    right_split_heads,
+)
+from course.exercises.start_here import right_chance, right_top_words
+from course.exercises.tokenization import (
+    right_encode_pair,
+)
+
+# -- our own answers do what the package and PyTorch do
+
+
+def test_heads_are_split_attended_and_joined_as_in_the_package() -> None:
+    """The formula of notebook 03, with the references of the exercises, is `SelfAttention`."""
+    torch.manual_seed(0)
+    layer = SelfAttention(BertConfig(50, 12, 1, 3, 24)).eval()
+    x, mask = torch.randn(2, 5, 12), torch.ones(5, 5, dtype=torch.bool)
+    parts = [right_split_heads(part(x), 3) for part in (layer.query, layer.key, layer.value)]
+    rows = zip(*(part.flatten(0, 1) for part in parts), strict=True)
+    mixed = torch.stack([right_attention(q, k, v, mask)[0] for q, k, v in rows])
+    torch.testing.assert_close(
+        layer.output(right_join_heads(mixed.unflatten(0, (2, 3)))), layer(x, None)[0]
+    )
+
+
+def test_flops_agree_with_pytorchs_own_counter() -> None:
+    layer = EncoderLayer(BertConfig(1, 32, 1, 4, 128))
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        layer(torch.zeros(1, 10, 32), None, return_weights=True)
+    assert counter.get_total_flops() == right_layer_flops(10, 32)
+
+
+def test_every_published_name_comes_back() -> None:
+    for name in Bert(PLAY).state_dict():
+        assert right_our_name(f"bert.{hugging_face_name(name)}") == name
+
+
+def test_a_played_author_is_read_by_the_package_and_hides_no_zero() -> None:
+    ids, segments = torch.arange(12)[None], torch.zeros(1, 12).long()
+    tensors, right = published_bert()
+    assert all(bool((tensor != 0).all()) for tensor in tensors.values())
+    torch.testing.assert_close(right_loader(tensors)(ids, segments).pooled, right(ids, segments))
+    assert not torch.allclose(published_bert(seed=1)[1](ids, segments), right(ids, segments))
+
+
+def test_the_cases_hold_what_they_are_to_tell_apart() -> None:
+    orders = [order for (order,) in ORDER_MASK.cases()]
+    assert sum(not torch.equal(order, order.argsort()) for order in orders) > 30
+    kinds = {
+        (bool(total_variation(o, n).mean() > 0.5), bool(b.argmax() == a.argmax()))
+        for o, n, b, a in REFUTES.cases()
+    }
+    assert len(kinds) == 4
+
+
+# -- right in other ways
+
+
+def seen_in_the_model(position: int, length: int, direction: Any) -> Tensor:
+    mask = attention_mask(torch.ones(1, length, dtype=torch.bool), direction)
+    square = torch.ones(length, length, dtype=torch.bool) if mask is None else mask[0, 0]
+    return square[position].nonzero()[:, 0]
+
+
+def truncate_other_convention(a: int, b: int, room: int) -> list[int]:
+    while a + b > room:
+        a, b = (a - 1, b) if a >= b else (a, b - 1)
+    return [a, b]
+
+
+def pack_by_append(first: list[str], second: list[str]) -> list[Any]:
+    first.insert(0, "[CLS]")  # a list of one's own may be changed
+    first.append("[SEP]")
+    second.append("[SEP]")
+    return [(*first, *second), torch.tensor([0 for _ in first] + [1 for _ in second])]
+
+
+def decode_with_replace(tokens: list[str], special: tuple[str, ...] = SPECIAL_TOKENS) -> str:
+    text = " ".join(token for token in tokens if token not in special).replace(" ##", "")
+    for mark in ".,!?":
+        text = text.replace(" " + mark, mark)
+    return text
+
+
+def segments_by_place(tokens: list[str]) -> Any:
+    first = tokens.index("[SEP]")
+    return np.array([i > first and token != "[PAD]" for i, token in enumerate(tokens)])
+
+
+def pre_in_a_loop(x: Tensor, a: Any, f: Any, n1: Any, n2: Any) -> Tensor:
+    for part, norm in ((a, n1), (f, n2)):
+        x = part(norm(x)) + x
+    return x
+
+
+def counted_by_building(hidden: int, inner: int) -> int:
+    with torch.device("meta"):
+        layer = nn.TransformerEncoderLayer(hidden, 1, inner)
+    return sum(p.numel() for p in layer.parameters())
+
+
+def attention_by_torch(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Any:
+    added = torch.zeros(mask.shape).masked_fill(mask.logical_not(), -1e9)
+    weights = (query / query.shape[1] ** 0.5 @ key.T + added).softmax(1)
+    return [F.scaled_dot_product_attention(query[None], key[None], value[None], mask)[0], weights]
+
+
+def step_of_the_optimizer(w: Tensor, gradient: Tensor, rate: float) -> Tensor:
+    moved = w.clone().requires_grad_()
+    moved.grad = gradient
+    torch.optim.SGD([moved], lr=rate).step()
+    return moved
+
+
+def loop(order: str) -> Any:
+    """A learner's loop: z for zero_grad, f for forward, b for backward, s for step."""
+
+    def train(layer: nn.Linear, x: Tensor, y: Tensor, rate: float, steps: int) -> list[float]:
+        optimizer = torch.optim.SGD(layer.parameters(), lr=rate)
+        losses, now = [], {"loss": F.cross_entropy(layer(x), y)}
+        lines = {
+            "z": optimizer.zero_grad,
+            "f": lambda: now.update(loss=F.cross_entropy(layer(x), y)),
+            "b": lambda: now["loss"].backward(),
+            "s": optimizer.step,
+        }
+        for _ in range(steps):
+            for line in order:
+                lines[line]()
+            losses.append(now["loss"].item())
+        return losses
+
+    return train
+
+
+def find_by_loops(weights: Tensor, queries: list[int], keys: list[int]) -> list[int]:
+    hits = {}
+    for layer, heads in enumerate(weights.tolist(), start=1):
+        for head, rows in enumerate(heads, start=1):
+            best = [rows[query].index(max(rows[query])) for query in queries]
+            hits[layer, head] = sum(map(int.__eq__, best, keys))
+    return [*max(hits, key=lambda place: hits[place])]
+
+
+def refutes_by_loops(own: Tensor, new: Tensor, before: Tensor, after: Tensor) -> bool:
+    moved = (own - new).clamp(min=0).sum().item() / own.shape[:2].numel()
+    same = before.tolist().index(max(before)) == after.tolist().index(max(after))
+    return same and moved > 0.5
+
+
+RENAMED = """Norm.gamma:Norm.weight Norm.beta:Norm.bias word_embeddings:token
+position_embeddings:position token_type_embeddings:segment embeddings.LayerNorm:embeddings.norm
+attention.self.:attention. encoder.layer.:encoder.layers. attention.output.LayerNorm:attention_norm
+attention.output.dense:attention.OUT intermediate.dense:feed_forward.intermediate
+output.dense:feed_forward.output output.LayerNorm:feed_forward_norm OUT:output""".split()
+
+
+def by_replacing(theirs: str, leaving_out: int = 0) -> str:
+    """Where order matters, the longer name comes first."""
+    for pair in RENAMED[leaving_out:]:
+        theirs = theirs.replace(*pair.split(":"))
+    return theirs.removeprefix("bert.")
+
+
+def first_above(gaps: list[float], tolerance: float) -> Any:
+    above = ~(torch.tensor(gaps, dtype=torch.double) <= tolerance)
+    return above.int().argmax() if above.any() else torch.tensor(-1)
+
+
+def by_ranks(scores: Tensor, temperature: float, top_k: int) -> Tensor:
+    """Chances of all first, cut by rank, made to add up again."""
+    chances = (scores / temperature).softmax(-1)
+    chances = chances * (scores.argsort(descending=True).argsort() < top_k)
+    return chances / chances.sum()
+
+
+def by_cross_entropy(scores: Tensor, ids: Tensor, start: int, per_token: bool) -> Tensor:
+    how = "mean" if per_token else "sum"
+    return -F.cross_entropy(scores[:-1][start - 1 :], ids[start:], reduction=how)
+
+
+def mask_by_loops(length: int, window: int, global_tokens: int, drawn: Tensor) -> Any:
+    mask = np.zeros((length, length), dtype=bool)
+    for i, j in np.ndindex(length, length):
+        mask[i, j] = abs(i - j) <= window or min(i, j) < global_tokens or j in drawn[i]
+    return mask
+
+
+test_right_in_another_way = right_ones([
+    ("top_words", lambda x, k: [(ids := np.argsort(-x.numpy())[:k]), x.double().softmax(0)[ids]]),
+    ("chance", lambda v: torch.tensor([[v]]).log()),
+    ("chance", np.log),
+    ("which_can_see", seen_in_the_model),
+    ("which_can_see", lambda *x: set(seen_in_the_model(*x).tolist())),
+    ("which_can_see", lambda p, n, d: range(p * (d[0] == "r"), p + 1 if d[0] == "l" else n)),
+    ("merge_pieces", lambda p, a, b: apply_merge(p, Merge(a, b, a + b.removeprefix("##"), 1))),
+    ("cut_word", lambda word, vocab: WordPiece([*SPECIAL_TOKENS, *vocab]).tokenize(word)),
+    ("encode_pair", pack_by_append),
+    ("truncate", truncate_other_convention),
+    ("decode", decode_with_replace),
+    ("lookup", lambda i, t: [i[:, None] == torch.arange(len(t)), F.embedding(i, t).tolist()]),
+    ("layer_norm", lambda x, a, b, e: a * (x - x.mean(1, True)) * (x.double().var(1, correction=0,
+     keepdim=True) + e).rsqrt() + b),
+    ("segment_ids", segments_by_place),
+    ("segment_ids", lambda tokens: torch.tensor(right_segment_ids(tokens)).float()),
+    ("input_sum", lambda i, s, t, e, p: [[(t[w] + e[g] + q).tolist() for w, g, q in
+     zip(*pair, p, strict=False)] for pair in zip(i, s, strict=True)]),
+    ("layer_parameters", counted_by_building),
+    ("scores", lambda query, key: F.linear(query.double(), key.double()).numpy()),
+    ("scores", lambda query, key: query.bfloat16() @ key.bfloat16().T),
+    ("softmax", lambda scores: (scores - scores.logsumexp(1, keepdim=True)).exp()),
+    ("attention", attention_by_torch),
+    ("split_heads", lambda x, heads: np.stack(np.split(x.numpy(), heads, axis=-1), axis=1)),
+    ("join_heads", lambda x: torch.cat(list(x.unbind(1)), dim=-1)),
+    ("causal_mask", lambda n: [[j <= i for j in range(n)] for i in range(n)]),
+    ("gelu", F.gelu),
+    ("feed_forward", lambda x, A, a, B, b: F.linear(F.gelu(F.linear(x, A, a)), B, b)),
+    ("post_norm_layer", lambda x, a, f, n, m: m(f(y := n(a(x) + x)) + y)),
+    ("pre_norm_layer", pre_in_a_loop),
+    ("pooler", lambda states, W, b: torch.stack([(W @ row[0] + b).tanh() for row in states])),
+    ("layer_flops", lambda S, H: torch.tensor(S * H * (24 * H + 4 * S))),
+    ("cosine", lambda a, b: F.cosine_similarity(a, b, dim=0)),
+    ("word_vector", lambda s, t, word, layer: s[layer].tolist()[t.index(word)]),
+    ("slope", lambda f, w, h: torch.tensor(sum(x * f(w + x * h) for x in (1, -1)) / h / 2)),
+    ("descent_step", step_of_the_optimizer),
+    *(("training_loop", loop(order)) for order in ("zfbs", "fzbs", "fbsz")),
+    ("rollout", by_loops),
+    ("find_head", find_by_loops),
+    ("refutes", refutes_by_loops),
+    ("our_name", by_replacing),
+    ("first_wrong", first_above),
+    ("next_token", by_ranks),
+    ("ending_score", by_cross_entropy),
+    ("order_mask", lambda o: [[[a >= b for b in o.argsort()] for a in o.argsort()],
+                              [[a > b for b in o.argsort()] for a in o.argsort()]]),
+    ("replaced", lambda o, s, c: ((ids := o * ~c + s * c), (ids != o).float())),
+    ("soft_targets", distillation_loss),
+    ("cross_attention", lambda a, x, y, m: [a.mix(w := (a.split_heads(a.query(x)) @ a.split_heads(
+     a.key(y)).mT / (x.shape[2] / a.num_heads) ** 0.5).masked_fill(~m, -1e9).softmax(-1), y), w]),
+    ("remember", lambda *x: torch.hstack(x[:2]).detach().flip(1)[:, : x[2]].numpy()[:, ::-1]),
+    ("window_mask", mask_by_loops),
+    ("rotate", lambda x: rotate(x[None, None])[0, 0]),
+])  # fmt: skip
+
+
+def test_a_right_loop_passes_whatever_the_kind_of_number() -> None:
+    """Notebook a1 computes in double precision, so that its digits are everybody's."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert verdict(check.training_loop, loop("zfbs")).startswith("✓")
+        assert verdict(check.descent_step, step_of_the_optimizer).startswith("✓")
+    finally:
+        torch.set_default_dtype(before)
+
+
+@pytest.mark.parametrize(
+    ("name", "f"),
+    [
+        ("softmax", lambda scores: scores.softmax(-1)),
+        ("softmax", lambda scores: F.softmin(-scores, dim=-1)),
+        ("softmax", lambda scores: scores.log_softmax(-1).exp()),
+        ("softmax", nn.Softmax(dim=-1)),
+        ("layer_norm", lambda x, a, b, e: F.layer_norm(x, x.shape[-1:], a, b, e)),
+        ("layer_norm", lambda x, a, b, e: torch.layer_norm(x, x.shape[1:], eps=e) * a + b),
+        (
+            "layer_norm",
+            lambda x, a, b, e: F.batch_norm(x.T, None, None, training=True, eps=e).T * a + b,
+        ),
+    ],
+)
+def test_what_is_ready_made_is_no_solution(name: str, f: Any) -> None:
+    said, one = words(verdict(getattr(check, name), f)), getattr(check, name)
+    assert said.startswith(f"✗ {name}: right, but {one.ready_made}.")
+    assert said.endswith(one.instead)
+
+
+# -- wrong in other ways
+
+
+def score_once_a_word(words: Any, left: str, right: str) -> float:
+    a, b = (sum(p.count(one) * n for p, n in words) for one in (left, right))
+    inside = f" {left} {right} "
+    return sum(n for p, n in words if inside in f" {' '.join(p)} ") / a / b
+
+
+def norm_without_keepdim(x: Tensor, scale: Tensor, shift: Tensor, eps: float) -> Tensor:
+    return scale * (x - x.mean(1)) / (x.var(1, correction=0) + eps).sqrt() + shift
+
+
+def shifted(ids: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+    one_hot = F.one_hot((ids - 1) % len(table), len(table)).to(table.dtype)
+    return one_hot, one_hot @ table
+
+
+def one_head(attention: SelfAttention, x: Tensor, source: Tensor, mask: Tensor) -> Any:
+    weights = (attention.query(x) @ attention.key(source).mT)[:, None].masked_fill(~mask, -1e9)
+    return attention.mix(weights.softmax(-1), source), weights.softmax(-1)
+
+
+test_wrong_in_another_way = wrong_ones([
+    ("top_words", lambda x, k: right_top_words(x, k)[0], "return two things: ids, probabilities"),
+    ("top_words", lambda x, k: right_top_words(x, len(x)), "ids has shape (2,); (1,) is wanted"),
+    ("chance", lambda v: -right_chance(v), "the sign is wrong"),
+    ("chance", lambda v: "ln V", "returned the str 'ln V'; one number is wanted"),
+    ("chance", lambda v: math.log(v) + 1, "7 of 7 cases come out wrong"),
+    ("which_can_see", lambda p, n, d: [j <= p for j in range(n)], "True or False; a position"),
+    ("which_can_see", lambda p, n, d: n, "returned an int; a list of positions is wanted"),
+    ("which_can_see", lambda p, n, d: ["0"], "an item of your list is a str; a position is wanted"),
+    ("which_can_see", lambda p, n, d: [0], "Yours gives {0}; it should give {"),
+    ("pair_score", score_once_a_word, "a pair that stands twice in a word is counted once"),
+    ("merge_pieces", lambda p, a, b: [x for i, x in enumerate(p) if p[i + 1] != b], "past the end"),
+    ("merge_pieces", lambda p, a, b: " ".join(p), "a list of tokens is wanted"),
+    ("cut_word", lambda w, v: [0], "Return tokens, not ids"),
+    ("encode_pair", lambda a, b: (["[CLS]", *a, "[SEP]", *b], [0] * (len(a) + 2) + [1] * len(b)),
+     "there is no [SEP] at the end"),
+    ("encode_pair", lambda a, b: right_encode_pair(a, b)[0], "two things: tokens, segment_ids"),
+    ("truncate", lambda a, b, room: (min(a, room), min(b, room)), "but not both together"),
+    ("truncate", lambda a, b, room: room, "return two things"),
+    ("decode", lambda t: decode_with_replace([x.replace("##", "") for x in t]), "in their place"),
+    ("decode", lambda t: decode_with_replace(t[t[0] == "[CLS]" :], ("[SEP]",)), "only some of the"),
+    ("decode", lambda t: t, "one text is wanted"),
+    ("lookup", shifted, "cases come out wrong"),
+    ("lookup", lambda i, t: (F.one_hot(i), t[i]), "only as wide as the largest id"),
+    ("lookup", lambda i, t: t[i], "return two things: one_hot, vectors"),
+    ("layer_norm", lambda x, a, b, e: a * (x - x.mean(1, True)) / (x.std(1, keepdim=True) + e) + b,
+     "epsilon is outside the root, and the variance is divided by H - 1"),
+    ("layer_norm", norm_without_keepdim, "keepdim=True is missing"),
+    ("segment_ids", lambda tokens: right_segment_ids(tokens)[1:], "is wanted here"),
+    ("input_sum", lambda i, s, t, e, p: torch.cat([t[i], e[s]], -1), "is wanted here"),
+    ("layer_parameters", lambda h, i: counted_by_building(h, i) + 0.5, "a whole number is wanted"),
+    ("layer_parameters", lambda h, i: 1234567, "Yours gives 1,234,567; it should give 16."),
+    ("scores", lambda q, k: q @ k.T + 1, "120 of 120 cases come out wrong"),
+    ("softmax", lambda s: F.softmax(s, dim=0), "columns sum to 1, rows do not"),
+    ("softmax", lambda s: s.exp() / s.exp().sum(1), "the sums of the rows are lined up with"),
+    ("softmax", lambda s: (e := (s - s.max(1)[0]).exp()) / e.sum(1, True), "the highest scores of"),
+    ("attention", lambda *qkvm: right_attention(*qkvm)[1], "return two things: mixed, weights"),
+    ("attention", lambda *qkvm: (qkvm[1], right_attention(*qkvm)[1]), "Yours gives mixed ["),
+    ("attention", lambda q, k, v, m: right_attention(q, k, k, m | ~m), "every key. (There is more"),
+    ("split_heads", lambda x, a: torch.stack([x[..., i::a] for i in range(a)], 1), "every A-th"),
+    ("split_heads", lambda x, a: right_split_heads(x, a).flip(1), "None of the usual mistakes"),
+    ("causal_mask", lambda n: torch.ones(n, n).int().tril(), "the right pattern, but in numbers"),
+    ("causal_mask", lambda n: 1 - torch.ones(n, n).tril(), "are swapped. (There is more"),
+    ("causal_mask", lambda n: torch.ones(n).bool(), "has shape (1,); (1, 1) is wanted"),
+    ("causal_mask", lambda n: torch.ones(n, n) * 1j, "your mask is complex"),
+    ("gelu", lambda x: 0.5 * x * (1 + torch.tanh((2 / math.pi) ** 0.5 * (x + 0.044715 * x**3))),
+     "off by up to 0.0005"),
+    ("gelu", lambda x: x * 3 + 1, "At x = 1.000 yours gives 4.0000; it should give 0.8413."),
+    ("feed_forward", lambda x, A, a, B, b: F.gelu(x @ A + a) @ B + b, "the wrong way around"),
+    ("post_norm_layer", pre_in_a_loop, "this is pre-norm"),
+    ("post_norm_layer", lambda x, *parts: x * 3 + 1, "60 of 60 cases come out wrong"),
+    ("layer_flops", lambda S, H: 0.5, "a whole number is wanted"),
+    ("cosine", lambda a, b: 1 - F.cosine_similarity(a, b, dim=0), "cases come out wrong"),
+    ("word_vector", lambda s, t, w, n: s[n, {t: i for i, t in enumerate(t)}[w]], "last appearance"),
+    ("slope", lambda f, w, h: (f(w + h) - f(w - h)) / 2 * h, "halves, then multiplies"),
+    ("slope", lambda f, w, h: f, "one number is wanted"),
+    ("slope", lambda f, w, h: right_slope(f, w, 2 * h), "Smallest case: f = cube, w = 1.0, h ="),
+    ("descent_step", lambda w, g, rate: w - rate * g.mean(), "cases come out wrong"),
+    ("training_loop", loop("fbs"), "of all steps so far are added up"),
+    *(("training_loop", loop(o), "the layer does not move") for o in ("fbzs", "zfsb", "zfs")),
+    ("training_loop", lambda *a: right_training_loop(*a)[1:], "is wanted here"),
+    ("rollout", lambda w: torch.linalg.multi_dot([*w.mean(1).flip(0), torch.eye(w.shape[-1])]),
+     "the residual is missing"),
+    ("rollout", lambda w: w, "is wanted here"),
+    ("find_head", lambda w, q, k: find_by_loops(w.mT, q, k), "queries and keys have changed"),
+    ("find_head", lambda w, q, k: 3, "return two things"),
+    ("refutes", lambda o, n, b, a: 0.7, "True or False"),
+    ("our_name", lambda name: by_replacing("x" + name)[1:], '"bert." stays in front'),
+    ("our_name", lambda name: by_replacing(name, 2), "old names stay"),
+    ("our_name", lambda name: [name], "one name, a str, is wanted"),
+    ("first_wrong", lambda gaps, tolerance: 0.5, "a whole number is wanted"),
+    ("next_token", lambda s, t, k: (s * t).softmax(-1), "cases come out wrong"),
+    ("next_token", lambda s, t, k: (s / t).topk(k).indices, "cases come out wrong"),
+    ("ending_score", lambda *x: -by_cross_entropy(*x), "the sign is turned"),
+    ("order_mask", lambda o: order_masks(o)[0], "content, query"),
+    ("replaced", lambda o, s, c: replaced(o, s, ~c), "cases come out wrong"),
+    ("soft_targets", lambda s, t, k: F.mse_loss(s, t), "cases come out wrong"),
+    ("cross_attention", one_head, "weights has shape (1, 1, 1, 1); (1, 2, 1, 1)"),
+    ("cross_attention", lambda *a: cross_attention(*a)[0], "return two things: mixed, weights"),
+    ("remember", lambda old, new, n: remember(old, new, n).clone().requires_grad_(), "Your num"),
+    ("remember", lambda old, new, n: torch.cat([old, new], 1)[:, -n:].detach(), "of size 0 keeps"),
+    ("remember", lambda old, new, n: torch.cat([old, new], 2).detach(), "Smallest case"),
+    ("window_mask", lambda s, w, g, d: mask_by_loops(s, w, 0, d), "cases come out wrong"),
+    ("window_mask", lambda *a: right_window_mask(*a).float(), "a mask holds True and False"),
+    ("window_mask", lambda *a: ~right_window_mask(*a), "may 0 see 0? True"),
+    ("rotate", lambda x: rotate(x.flip(0)).flip(0), "cases come out wrong"),
+    ("rotate", lambda x: rotate(x)[0], "is wanted here"),
+])  # fmt: skip
+
+
+def test_the_mask_of_the_exercise_is_the_packages_without_chance() -> None:
+    none = torch.zeros(12, 0).long()
+    assert torch.equal(right_window_mask(12, 2, 1, none), sparse_mask(12, 2, 1))
+
+
+# -- learners' tests
+
+
+def compared(embed: Any, eps: float) -> float:
+    """How far an input layer is from PyTorch's, at random inputs."""
+    draw = torch.Generator().manual_seed(0)
+    ids = torch.randint(5, (2, 6), generator=draw)
+    segments = (torch.arange(6) > 2).long().expand(2, 6)
+    tables = [torch.randn(rows, 4, generator=draw) for rows in (5, 2, 8)]
+    x = right_input_sum(ids, segments, *tables)
+    difference = embed(ids, segments, *tables, eps) - F.layer_norm(x, (4,), eps=eps)
+    return float(difference.abs().max())
+
+
+def by_zeroed_weights(make_layer: Any) -> bool:
+    layer = make_layer()
+    for name, parameter in layer.named_parameters():
+        if "norm" not in name:
+            parameter.data.zero_()
+    x = torch.arange(16.0).reshape(2, 8) ** 1.5
+    wanted = (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True, unbiased=False)
+    return bool(((layer(x) - wanted).abs() < 1e-2).all())
+
+
+X, REAL = torch.tensor([[1.0, 0.5], [0.2, 1.0], [0.7, 0.1]]), torch.tensor([True, True, True])
+
+
+def knows_one_leak(layer: Any) -> bool:
+    """Catches the plain mask, but not what shows with dropout, padding or the other side."""
+    longer = X.clone()
+    longer[2] += 1
+    before, after = (layer(x, REAL, "left-to-right")[0] for x in (X, longer))
+    return bool(torch.allclose(before[:2], after[:2]))
+
+
+def wants_the_same_bits(layer: Any) -> bool:
+    """Refuses right layers, since dropout makes two runs differ."""
+    first, second = (layer(X, REAL, "bidirectional", dropout=0.5)[0] for _ in range(2))
+    return bool((first == second).all() or layer is LEAK_TEST.right[0][1])
+
+
+def careless_loader_test(length: int, part: str, segment: int = 0) -> Any:
+    """Compare one part of the answer, for a text of that length in one segment."""
+    ids = torch.arange(length)[None]
+
+    def compare(loader: Any) -> bool:
+        models = (f(published_bert()[0]) for f in (loader, right_loader))
+        with torch.no_grad():
+            mine, right = (getattr(model(ids, 0 * ids + segment), part) for model in models)
+        return torch.allclose(mine, right, atol=1e-4)
+
+    return compare
+
+
+test_a_learners_test_is_told_what_it_misses = learners_tests([
+    ("embedding_test", lambda embed: compared(embed, 0.3) < 1e-4, []),
+    ("embedding_test", lambda e: compared(e, 1e-12) < 1e-4, ["tracel-ai/burn, issue 2185"]),
+    ("embedding_test", lambda embed: embed is EMBEDDING_TEST.right[0][1], "torch.allclose"),
+    ("embedding_test", lambda embed: compared(embed, 0.3), "True or False is wanted"),
+    ("leak_test", knows_one_leak, ["pytorchic-bert", "many first versions", "a copied line"]),
+    ("leak_test", wants_the_same_bits, "your test refuses a right attention"),
+    ("layer_test", by_zeroed_weights, []),
+    ("layer_test", lambda make: make()(torch.zeros(3, 8)).shape == (3, 8), ...),
+    ("layer_test", lambda make: (lambda m: torch.equal(m(torch.eye(8)), m(torch.eye(8))))(make()),
+     ["graykode/nlp-tutorial", "a missing sum", "the Annotated"]),
+    ("layer_test", lambda make: bool(make()(torch.eye(8)).sum(-1).abs().max() < 1e-3),
+     ["graykode/nlp-tutorial", "a missing sum", "issue 29"]),
+    ("rollout_test", lambda f: f is rollout, "refuses a right rollout, one written with loops"),
+    ("rollout_test", lambda f: f(torch.rand(2, 2, 3, 3)).shape == (3, 3), ...),
+    ("loader_test", careless_loader_test(12, "pooled"), ["segment B forgotten"]),
+    ("loader_test", careless_loader_test(6, "pooled", 1), ["a table cut to short texts"]),
+    ("loader_test", careless_loader_test(12, "last", 1), ["a pooler from chance"]),
+])  # fmt: skip
+
+
+def test_no_broken_layer_shows_in_a_shape() -> None:
+    """Or it would be no museum piece."""
+    for exhibit in exhibits(LAYER_TEST):
+        assert exhibit.wrong[0]()(torch.randn(4, 8)).isfinite().all()
+    for exhibit in exhibits(LEAK_TEST):
+        mixed, weights = exhibit.wrong[0](X, REAL, "left-to-right", dropout=0.2)
+        assert mixed.shape == (3, 2)
+        assert weights.shape == (3, 3)
+        assert mixed.isfinite().all()
