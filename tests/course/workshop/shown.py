@@ -28,7 +28,7 @@ from course.workshop.span_view import SpanView, TextPiece, question_html
 from course.workshop.tag_view import TaggedText
 from course.workshop.widgets import columns_html
 
-CONFIG = BertConfig(8192, 16, 3, 2, 32, 96, initializer_range=0.5)
+CONFIG = BertConfig(8192, 16, 3, 2, 32, 128, initializer_range=0.5)
 TEXT = "The ship sank in the bay."
 FRESH = [["the", "dog", "barked"], ["a", "cat", "slept"]]
 EXACT = {"right only": 1.05, "both": 0.74, "left only": 1.2, "chance": 3.9}
