@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import nbformat
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
-HEADING = re.compile(r"^\*\*(\d+)\. (.+?) \(★[★☆]*, (\d+) minutes?\)", re.MULTILINE)
+HEADING = re.compile(r"^\*\*(\d+)\. (.+?) \((★[★☆]*), (\d+) minutes?\)", re.MULTILINE)
 STUB = re.compile(r"^def (my_\w+)\(.*^check\.(\w+)\(\1\)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 LARGEST = 30_000_000  # bytes; the course's own stay below 2 MB
@@ -23,6 +23,7 @@ class Asked(NamedTuple):
 
     number: int
     title: str
+    stars: str  # ★☆☆ to ★★★
     minutes: int
     cell: str = ""  # the id of the cell with the stub
     check: str = ""  # check.NAME
@@ -47,8 +48,8 @@ def asked_in(cells: list[Any]) -> list[Asked]:
     found: list[Asked] = []
     for cell in cells:
         if cell.cell_type == "markdown":
-            for number, title, minutes in HEADING.findall(cell.source):
-                found.append(Asked(int(number), LINK.sub(r"\1", title), int(minutes)))
+            for number, title, stars, minutes in HEADING.findall(cell.source):
+                found.append(Asked(int(number), LINK.sub(r"\1", title), stars, int(minutes)))
         elif found and not found[-1].check and (stub := STUB.search(cell.source)):
             found[-1] = found[-1]._replace(cell=cell.id, check=stub[2], function=stub[1])
     return found

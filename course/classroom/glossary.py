@@ -12,7 +12,8 @@ from urllib.parse import quote
 
 import nbformat
 
-NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+from course.classroom.asked import NOTEBOOKS
+
 # Words of every day: they are terms only where a notebook sets them in bold or italics.
 EVERYDAY = {*"chance dev grid head key mask normalized position score segment span state".split()}
 EVERYDAY |= {*"decoder memory units value window".split()}

@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 WORDS = {"✓": "solved", "✗": "wrong", "…": "open"}  # best first; else "not judged"
 ORDER = [*WORDS.values(), "not judged"]
 REPORT = 1_000_000  # bytes; what a referee says takes some thousand
-NOTHING = Asked(0, "", 0)  # what a file that is no notebook of the course is asked
+NOTHING = Asked(0, "", "", 0)  # what a file that is no notebook of the course is asked
 Verdict = tuple[str, str, float]  # a word, the first line of the message, seconds
 Code = dict[str, tuple[bytes, float]]  # by path: what is in a file, and its time
 

@@ -4,19 +4,17 @@
 `guide.md`, between its two marks. Run it again whenever the notebooks have changed.
 """
 
-import json
 import re
 import tomllib
-from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from typing import Any
 
 from bertedu.files import write_atomically
+from course.classroom.asked import chosen, course
 from course.classroom.minutes import LINES_A_MINUTE, exercises_of, lines_of, words_of
 
-HERE = Path(__file__).parent
-GUIDE, PLANS, NOTEBOOKS = HERE / "guide.md", HERE / "plans.toml", HERE.parents[1] / "notebooks"
+GUIDE, PLANS = (Path(__file__).with_name(name) for name in ("guide.md", "plans.toml"))
 WORDS_A_MINUTE = 100  # explained, with questions and waiting for answers
 TO_OPEN = 5  # minutes until everybody has the first notebook open
 HEAD = """
@@ -25,79 +23,50 @@ HEAD = """
 MARKS = r"(?<=<!-- plan {name} -->\n).*?(?=<!-- end -->)"
 
 
-@dataclass
-class Section:
-    """A stretch of a notebook under one `##` heading."""
+def sections_of(name: str) -> dict[str, list[tuple[int, Any]]]:
+    """Return the sections of a notebook by their `##` headings, without its head.
 
-    first: int  # cell, counted from 1
-    last: int
-    words: int
-    lines: int  # of visible code
-    slides: int
-    exercises: dict[int, int]  # number -> minutes
-
-
-def sections_of(path: Path) -> dict[str, Section]:
-    """Return the sections of a notebook by their headings; its head is left out."""
-    found: dict[str, Section] = {}
-    now = None
-    for number, cell in enumerate(json.loads(path.read_text(encoding="utf-8"))["cells"], start=1):
-        text = "".join(cell["source"])
-        if cell["cell_type"] == "markdown" and text.startswith("## "):
-            now = found[text.split("\n")[0][3:]] = Section(number, number, 0, 0, 0, {})
-        if now is None:
-            continue
-        now.last = number
-        now.slides += cell["metadata"]["slideshow"]["slide_type"] in ("slide", "subslide")
-        now.words += words_of(cell)
-        now.lines += lines_of(cell)
-        now.exercises |= exercises_of(cell)
+    Each has its cells, counted from 1 in the notebook.
+    """
+    found: dict[str, list[tuple[int, Any]]] = {}
+    section = None
+    for number, cell in enumerate(course()[name], start=1):
+        if cell.cell_type == "markdown" and cell.source.startswith("## "):
+            section = found[cell.source.partition("\n")[0][3:]] = []
+        if section is not None:
+            section.append((number, cell))
     return found
-
-
-def notebook(number: str) -> Path:
-    """Return the path of a notebook, from its number; ValueError if there is none."""
-    paths = list(NOTEBOOKS.glob(f"{number}_*.ipynb"))
-    if len(paths) != 1:
-        raise ValueError(f"plans.toml: there is no notebook {number!r}")
-    return paths[0]
 
 
 def row_of(step: dict[str, Any]) -> tuple[str, float]:
     """Return the line of a table for one step of a plan, and its minutes.
 
-    Raises ValueError if the notebook has no such section or exercise.
+    Raises ValueError if there is no such notebook, section or exercise.
     """
-    path = notebook(step["notebook"])
-    sections = sections_of(path)
-    chosen = step.get("sections") or [name for name in sections if name not in step.get("skip", ())]
-    if unknown := {*chosen, *step.get("skip", ())} - set(sections):
-        raise ValueError(f"plans.toml: {path.name} has no section {sorted(unknown)}")
-    parts = [sections[name] for name in chosen]
-    known = {number: minutes for part in parts for number, minutes in part.exercises.items()}
+    (name,) = chosen([step["notebook"]])
+    sections, named, skipped = sections_of(name), step.get("sections", []), step.get("skip", [])
+    if unknown := {*named, *skipped} - set(sections):
+        raise ValueError(f"plans.toml: {name} has no section {sorted(unknown)}")
+    parts = [sections[title] for title in named or sections if title not in skipped]
+    cells = [cell for part in parts for _, cell in part]
+    known = {number: minutes for cell in cells for number, minutes in exercises_of(cell).items()}
     asked = step.get("exercises", list(known))
     if not set(asked) <= set(known):
-        raise ValueError(f"plans.toml: {path.name} has no exercises {asked} in these sections")
-    exercises = sum(known[number] for number in asked)
-    explained = sum(part.words / WORDS_A_MINUTE + part.lines / LINES_A_MINUTE for part in parts)
-    minutes = explained + exercises
-    cells = ", ".join(f"{part.first}–{part.last}" for part in parts)
-    if not step.get("sections"):
-        cells = f"{parts[0].first}–{parts[-1].last}"
-    what = "; ".join(step["sections"]) if step.get("sections") else "all"
-    if skipped := step.get("skip"):
-        what = f"all but {'; '.join(skipped)}"
-    home = sum(known.values()) - exercises
-    cut = [
-        f"[{path.stem[:2]}](../notebooks/{path.name})",
-        what,
-        cells,
-        str(sum(part.slides for part in parts)),
+        raise ValueError(f"plans.toml: {name} has no exercises {asked} in these sections")
+    in_class = sum(known[number] for number in asked)
+    words, lines = sum(map(words_of, cells)), sum(map(lines_of, cells))
+    minutes = words / WORDS_A_MINUTE + lines / LINES_A_MINUTE + in_class
+    spans = parts if named else [[parts[0][0], parts[-1][-1]]]
+    columns = [
+        f"[{name[:2]}](../../notebooks/{name}.ipynb)",
+        "; ".join(named) or ("all but " + "; ".join(skipped) if skipped else "all"),
+        ", ".join(f"{span[0][0]}–{span[-1][0]}" for span in spans),
+        str(sum(c.metadata.slideshow.slide_type in ("slide", "subslide") for c in cells)),
         ", ".join(map(str, asked)) or "–",
         f"{minutes:.0f}",
-        f"{home}" if home else "–",
+        str(sum(known.values()) - in_class or "–"),
     ]
-    return f"| {' | '.join(cut)} |", minutes
+    return f"| {' | '.join(columns)} |", minutes
 
 
 def tables_of(plan: dict[str, Any]) -> tuple[str, list[int]]:

@@ -6,19 +6,17 @@
 import re
 from collections.abc import Mapping, Sequence
 from math import ceil
-from pathlib import Path
 from typing import Any
 
 import nbformat
 
 from bertedu.files import write_atomically
+from course.classroom.asked import HEADING, NOTEBOOKS
 
 WORDS_A_MINUTE = 120  # dense text with formulas, read alone
 LINES_A_MINUTE = 12  # of code that one is to understand
 TO_RUN = 1  # minutes until all cells have run
-EXERCISE = re.compile(r"\*\*(\d+)\. [^*]*?\(★[★☆]*, (\d+) minutes?\)")
 HEAD = re.compile(r"^\| \d+: \d+ to read and run, \d+ for exercises \|", re.MULTILINE)
-NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 Cell = Mapping[str, Any]
 
 
@@ -37,7 +35,7 @@ def lines_of(cell: Cell) -> int:
 def exercises_of(cell: Cell) -> dict[int, int]:
     """Return the number of each exercise that a cell sets, and its minutes."""
     text = "".join(cell["source"]) if cell["cell_type"] == "markdown" else ""
-    return {int(number): int(minutes) for number, minutes in EXERCISE.findall(text)}
+    return {int(number): int(minutes) for number, _, _, minutes in HEADING.findall(text)}
 
 
 def minutes_of(cells: Sequence[Cell]) -> tuple[int, int]:

@@ -9,7 +9,6 @@ import contextlib
 import re
 import shutil
 from importlib.util import find_spec
-from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from tqdm import tqdm
 from traitlets.config import Config
 
 from course.classroom import slides
-from course.classroom.glossary import NOTEBOOKS
+from course.classroom.asked import NOTEBOOKS
 
 # What is taken along: its folder; the package that brings it, where in it, and what stays there.
 PARTS = {
@@ -79,12 +78,12 @@ def still(notebook: Any) -> Any:
 
     A widget that has no HTML of its own is a progress bar, or does nothing on a page.
     """
-    notebook.metadata.pop("widgets", None)
+    notebook.metadata.pop("widgets", None)  # for its sake a page would ask other hosts for scripts
     for cell in notebook.cells:
-        kinds = [output.get("data", {}) for output in cell.get("outputs", [])]
-        shown = [VIEW not in kind or "text/html" in kind for kind in kinds]
-        if kinds:
-            cell.outputs = [*compress(cell.outputs, shown)]
+        for output in list(cell.get("outputs", [])):
+            data = output.get("data", {})
+            if data.pop(VIEW, None) and "text/html" not in data:
+                cell.outputs.remove(output)
     return notebook
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
+from course.classroom.asked import LINK
+
 WORDS = 45  # of a paragraph that a slide shows; whole sentences, and the rest is in the notes
 FULL = 100  # words of a table or a list, if it has more than one row or item
 LINES = 19  # of code, or of what it prints, on one slide
@@ -17,7 +19,6 @@ LINES = 19  # of code, or of what it prints, on one slide
 BLOCK = re.compile(r"(?:<details>.*?</details>|```.*?```|\S|\s(?!\s*\n)|\n(?!\s*\n))+", re.DOTALL)
 ANSWER = re.compile(r"<details><summary>(.*?)</summary>(.*?)</details>", re.DOTALL)
 ITEM = re.compile(r"\n(?=(?:[-*]|\d+\.) )")
-LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 END = r"(?:(?<=[.?!])|(?<=[.?!][)*”\"])|(?<=[.?!]\*\*))(?<!et al\.)(?<!e\.g\.)(?<!i\.e\.)"
 SENTENCE = re.compile(END + r"\s+(?=[^a-z])")
 

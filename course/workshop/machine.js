@@ -97,13 +97,14 @@ function drawing(board, told) {
     }
   }
 
-  // All rows of one head's shares, the chosen token's framed; a click chooses another.
+  // All rows of one head's attention weights, the chosen token's framed; a click chooses another.
   function map(parent, weights, tokens, chosen, choose) {
     const n = tokens.length, room = 80;
     const most = parseFloat(getComputedStyle(board).getPropertyValue("--cell")) || 28; // a slide: less
     const cell = Math.max(12, Math.min(most, Math.max(240, 0.38 * board.clientWidth) / n));
     const canvas = make(parent, "canvas", { class: "map", role: "img", "aria-label":
-      `shares of all ${n} tokens: a row a query, a column a key; the bars say those of this row` });
+      `attention weights of all ${n} tokens: a row a query, a column a key; `
+      + "the bars say those of this row" });
     canvas.style.width = canvas.style.height = `${room + n * cell + 2}px`;
     canvas.onclick = ({ offsetY }) => {
       const token = Math.floor((offsetY - room) / cell);

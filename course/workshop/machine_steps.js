@@ -45,12 +45,12 @@ const STEPS = [
   },
   {
     part: "input", name: "layer norm",
-    title: () => "Layer norm: every vector gets the same mean and spread",
+    title: () => "Layer norm: every vector gets the same mean and standard deviation",
     says: (c) => {
       const { mean, spread } = meanAndSpread(c.at(c.trace.sum), c.bert.config.eps);
-      return `The ${c.H} numbers of “${c.word}” have mean μ = ${two(mean)} and spread `
-        + `σ = ${two(spread)}. Subtract, divide. Then γ and β, learned, one of each for every `
-        + "place in the vector.";
+      return `The ${c.H} numbers of “${c.word}” have mean μ = ${two(mean)} and standard `
+        + `deviation σ = ${two(spread)}. Subtract, divide. Then γ and β, learned, one of each for `
+        + "every place in the vector.";
     },
     formula: () => "y = γ · (x − μ) / σ + β",
     python: ["model/embeddings.py", "return self.dropout(self.norm(x))"],
@@ -92,13 +92,13 @@ const STEPS = [
     },
   },
   {
-    part: "head", name: "shares (softmax)",
+    part: "head", name: "weights (softmax)",
     title: (c) =>
       `“${c.word}” gives ${percent(c.share(c.best))} of its attention to “${c.tokens[c.best]}”`,
-    says: (c) => "e to the power of each score, divided by the sum of them all: so the shares of a "
-      + `row add up to 1. e^${two(c.score(c.best) / Math.sqrt(c.d))} is `
+    says: (c) => "e to the power of each score, divided by the sum of them all: so the "
+      + `attention weights of a row add up to 1. e^${two(c.score(c.best) / Math.sqrt(c.d))} is `
       + `${percent(c.share(c.best))} of that sum.`,
-    formula: () => "share(k) = exp(score(k)) / Σ exp(score)",
+    formula: () => "weight(k) = exp(score(k)) / Σ exp(score)",
     python: [ATTENTION, "return scores.softmax(dim=-1)"],
     draw(c) {
       const beside = make(c.board, "div", { class: "beside" });
@@ -111,9 +111,9 @@ const STEPS = [
     part: "head", name: "mixture",
     title: (c) =>
       `What “${c.word}” takes home: ${percent(c.share(c.best))} “${c.tokens[c.best]}”, and the rest`,
-    says: (c) => `Every value, times its share, added up: ${c.d} numbers again, but now made of the `
+    says: (c) => `Every value, times its weight, added up: ${c.d} numbers again, but now made of the `
       + "whole text.",
-    formula: () => "mixture = Σ share(k) · v(k)",
+    formula: () => "mixture = Σ weight(k) · v(k)",
     python: [ATTENTION, "return self.join_heads(weights @ self.split_heads(self.value(x)))"],
     draw: (c) => c.strips([
       ...c.tokens.map((token, k) => [k ? "+" : "", `${percent(c.share(k)).padStart(6)} ${token}`,

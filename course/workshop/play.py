@@ -106,7 +106,7 @@ def three_vectors(words: Sequence[str], vectors: Sequence[Sequence[float]]) -> P
 
 
 def dice(text: str, seed: int = 0) -> Playground:
-    """Throw the dice of masking on a sentence, and count how the throws near the shares."""
+    """Throw the dice of masking on a sentence, and count how the throws near the probabilities."""
     words = [w for w in load_vocabulary() if w.isascii() and w.isalpha() and len(w) > 2][:600]
     mask, swap = (round(100 * share) for share in PAPER)
     data = {"text": text, "words": words, "rate": 15, "shares": [mask, swap, 100 - mask - swap]}
@@ -150,9 +150,9 @@ def limits(fresh: Sequence[Sequence[str]], exact: Mapping[str, float]) -> Playgr
 def layer_norm(numbers: Sequence[float]) -> Playground:
     """Drag numbers, and see what layer norm makes of them and what it forgets."""
     mean = sum(numbers) / len(numbers)
-    spread = math.sqrt(sum((x - mean) ** 2 for x in numbers) / len(numbers) + 1e-12)
-    alt = f"Layer norm: mean {mean:.2f} becomes 0, spread {spread:.2f} becomes 1."
-    still = "\n".join(f"{x:6.2f} -> {(x - mean) / spread:6.2f}" for x in numbers)
+    deviation = math.sqrt(sum((x - mean) ** 2 for x in numbers) / len(numbers) + 1e-12)
+    alt = f"Layer norm: mean {mean:.2f} becomes 0, standard deviation {deviation:.2f} becomes 1."
+    still = "\n".join(f"{x:6.2f} -> {(x - mean) / deviation:6.2f}" for x in numbers)
     return Playground("layer_norm", {"numbers": list(numbers)}, alt, still)
 
 

@@ -256,10 +256,10 @@ def test_all_of_it_works_from_the_keyboard(walk: Any) -> None:
     press(walk, *["ArrowLeft"] * 6)
     assert place(walk) == "step 32 of 38: layer 4, join heads"
     press(walk, "ArrowLeft", "ArrowLeft", "h")
-    assert place(walk) == "step 30 of 38: layer 4, head 2, shares (softmax)"
+    assert place(walk) == "step 30 of 38: layer 4, head 2, weights (softmax)"
     before = bars(walk)
     press(walk, "l")
-    assert place(walk) == "step 6 of 38: layer 1, head 2, shares (softmax)"
+    assert place(walk) == "step 6 of 38: layer 1, head 2, weights (softmax)"
     assert bars(walk) != before
     press(walk, "ArrowDown", "ArrowDown")
     assert walk.locator(".tokens [aria-pressed=true]").inner_text() == "pass"
@@ -277,7 +277,7 @@ def test_click_chooses_token_layer_head_and_step(walk: Any) -> None:
     walk.click(".rail >> text=shares")
     walk.click("[aria-label='layer 3']")
     walk.click("[aria-label='head 2']")
-    assert place(walk) == "step 22 of 38: layer 3, head 2, shares (softmax)"
+    assert place(walk) == "step 22 of 38: layer 3, head 2, weights (softmax)"
     walk.click(".tokens >> text=bill")
     assert title(walk).startswith("“bill” gives")
     canvas = walk.locator("canvas.map")
@@ -402,7 +402,7 @@ def test_in_jupyterlab_and_in_its_exported_page(browser: Any, lab: Any) -> None:
     page.wait_for_selector(".bertedu-machine h3")
     page.locator(".stage").focus()
     press(page, *["ArrowRight"] * 5, "ArrowDown", *"xjddba")
-    assert place(page) == "step 6 of 38: layer 1, head 1, shares (softmax)"
+    assert place(page) == "step 6 of 38: layer 1, head 1, weights (softmax)"
     page.wait_for_timeout(300)
     state = "[w.widgets.length, w.activeCellIndex]"
     found = page.evaluate(

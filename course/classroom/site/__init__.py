@@ -7,62 +7,21 @@ those of the repository, and Sphinx makes build/site of it. Nothing is executed.
 import re
 import shutil
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 import nbformat
 
+from course.classroom.asked import HEADING, NOTEBOOKS, asked_in
+from course.classroom.pages import still
+
 ROOT = Path(__file__).parents[3]
-EXERCISE = re.compile(r"^\*\*(\d+)\. (.+) \((★[★☆]*), (\d+) minutes?\)\.?\*\*", re.MULTILINE)
-GLOSSARY_LINK = re.compile(r"\[([^\]]+)\]\(glossary\.md#[^)]*\)")
-WIDGET = "application/vnd.jupyter.widget-view+json"
 # What learners call, though it is no room of the package.
 MET = ("bertedu", "course.exercises.check", "course.workshop.my_bert")
 ROOMS = tuple(
     f"bertedu.{room}"
-    for room in "text model model.variants pretraining finetuning analysis studies results".split()
+    for room in "text model model.variants pretraining finetuning analysis".split()
 )
-
-
-class Exercise(NamedTuple):
-    """An exercise as its notebook announces it."""
-
-    number: int
-    title: str  # Markdown
-    stars: str  # ★☆☆ to ★★★
-    minutes: int
-    anchor: str  # of the site
-
-
-def exercises_of(notebook: Any, name: str) -> list[Exercise]:
-    """List the exercises of a notebook by the ★ in their headings; ``name`` begins with 00 to a1.
-
-    Sets a target before each of them, so that the page of exercises can lead there.
-    """
-    found = []
-    for cell in notebook.cells:
-        if cell.cell_type != "markdown":
-            continue
-        for number, title, stars, minutes in EXERCISE.findall(cell.source):
-            anchor = f"exercise-{name[:2]}-{number}"
-            title = GLOSSARY_LINK.sub(r"\1", title)
-            found.append(Exercise(int(number), title, stars, int(minutes), anchor))
-        cell.source = EXERCISE.sub(rf"(exercise-{name[:2]}-\1)=\n\g<0>", cell.source)
-    return found
-
-
-def without_widgets(notebook: Any) -> None:
-    """Take out what only a running Python can move: progress bars and rows of buttons.
-
-    What has HTML beside its widget keeps that, a still picture or a line of text.
-    """
-    notebook.metadata.pop("widgets", None)  # for its sake a page would ask other hosts for scripts
-    for cell in notebook.cells:
-        shown = cell.get("outputs", [])
-        for output in list(shown):
-            data = output.get("data", {})
-            if data.pop(WIDGET, None) and "text/html" not in data:
-                shown.remove(output)
 
 
 def slug(title: str) -> str:
@@ -80,18 +39,23 @@ def with_slugs(text: str) -> str:
 
 
 def exercises_page(notebooks: dict[str, Any]) -> str:
-    """Write the list of all exercises, notebook by notebook; sets their targets, too."""
-    parts, count, minutes = [], 0, 0
+    """Write the list of all exercises, notebook by notebook.
+
+    Sets a target before each of them, so that the page can lead there.
+    """
+    parts, minutes = [], []
     for name, notebook in notebooks.items():
-        found = exercises_of(notebook, name)
+        anchor = f"exercise-{name[:2]}-"
         parts.append(f"\n## [{heading(notebook)}](notebooks/{name}.ipynb)\n")
         parts.append("| exercise | difficulty | minutes |\n|---|---|---|")
-        parts += [
-            f"| [{one.number}. {one.title}](#{one.anchor}) | {one.stars} | {one.minutes} |"
-            for one in found
-        ]
-        count, minutes = count + len(found), minutes + sum(one.minutes for one in found)
-    head = f"{count} exercises, {minutes / 60:.0f} hours by the minutes that stand beside them."
+        for one in asked_in(notebook.cells):
+            title = f"[{one.number}. {one.title}](#{anchor}{one.number})"
+            parts.append(f"| {title} | {one.stars} | {one.minutes} |")
+            minutes.append(one.minutes)
+        for cell in notebook.cells:
+            if cell.cell_type == "markdown":
+                cell.source = HEADING.sub(rf"({anchor}\1)=\n\g<0>", cell.source)
+    head = f"{len(minutes)} exercises, {sum(minutes) / 60:.0f} hours by the minutes beside them."
     return "\n".join(["# Exercises\n", head, *parts, ""])
 
 
@@ -132,15 +96,14 @@ def copy_with_links(page: Path, source: Path, name: str) -> None:
 
 def prepare(source: Path) -> None:
     """Lay all inputs into an empty folder: the repository's own pages, and those made from it."""
-    guide = [path for path in [ROOT / "classroom" / "guide.md"] if path.exists()]
-    beside = [ROOT / "notebooks" / "glossary.md", ROOT / "notebooks" / "reading_list.md"]
-    for page in [*beside, *guide, ROOT / "CONTRIBUTING.md"]:
+    guide = Path(__file__).parents[1] / "guide.md"
+    beside = [NOTEBOOKS / "glossary.md", NOTEBOOKS / "reading_list.md", guide]
+    for page in [*beside, ROOT / "CONTRIBUTING.md"]:
         copy_with_links(page, source, str(page.relative_to(ROOT)))
-    paths = sorted((ROOT / "notebooks").glob("*.ipynb"))
-    notebooks = {path.stem: nbformat.read(path, as_version=4) for path in paths}
+    paths = sorted(NOTEBOOKS.glob("*.ipynb"))
+    notebooks = {path.stem: still(nbformat.read(path, as_version=4)) for path in paths}
     (source / "exercises.md").write_text(exercises_page(notebooks), encoding="utf-8")
     for name, notebook in notebooks.items():
-        without_widgets(notebook)
         for cell in notebook.cells:
             if cell.cell_type == "markdown":
                 cell.source = with_slugs(cell.source)
@@ -152,6 +115,6 @@ def prepare(source: Path) -> None:
     with (source / "index.md").open("a", encoding="utf-8") as front:
         front.write(toctree("Notebooks", [f"notebooks/{name}" for name in notebooks]))
         pages = ["exercises", "notebooks/glossary", "notebooks/reading_list"]
-        front.write(toctree("Beside them", pages + ["course/classroom/guide"] * len(guide)))
+        front.write(toctree("Beside them", [*pages, "course/classroom/guide"]))
         front.write(toctree("The package", [f"api/{name}" for name in [*MET, *ROOMS]]))
         front.write(toctree("Take part", ["CONTRIBUTING"]))

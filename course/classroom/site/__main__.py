@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sphinx.cmd.build import build_main
 
-from course.classroom.glossary import NOTEBOOKS
+from course.classroom.asked import NOTEBOOKS
 from course.classroom.site import ROOT, prepare
 from course.workshop import play
 

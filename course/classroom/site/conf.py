@@ -7,8 +7,6 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-from course.classroom.site import WIDGET
-
 HERE = Path(__file__).parent
 
 project = html_title = "bertedu"
@@ -20,7 +18,6 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "sphinx.ext
 nb_execution_mode = "off"
 nb_code_prompt_show = "Show the code"
 nb_code_prompt_hide = "Hide the code"
-nb_mime_priority_overrides = [("html", WIDGET, None)]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
 myst_heading_slug_func = "course.classroom.site.slug"

@@ -124,7 +124,7 @@ function toy(root, data) {
     const all = counts.groups.reduce((a, b) => a + b);
     const head = element(table, "tr");
     const times = `${counts.throws.toLocaleString("en")} throw${counts.throws > 1 ? "s" : ""}`;
-    for (const name of [times, "counted", "share", "expected", "bar: share, mark: expected"])
+    for (const name of [times, "counted", "frequency", "expected", "bar: frequency, mark: expected"])
       element(head, "th", { scope: "col" }, name);
     head.lastChild.style.cssText = "text-align: left; white-space: normal; width: 50%";
     const rows = [["selected of all", all, counts.tokens, set.rate, "pink"],

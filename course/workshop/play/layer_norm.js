@@ -10,7 +10,7 @@ function normalize(numbers, gamma, beta) {
   return { mean, spread: Math.sqrt(variance), result };
 }
 
-// Bars around a line at 0, their numbers below, mean and spread behind them.
+// Bars around a line at 0, their numbers below, mean and standard deviation behind them.
 function bars(parent, title, count, color) {
   const figure = element(parent, "figure", { class: "share" });
   const head = element(figure, "b", {}, title);
@@ -43,7 +43,7 @@ function bars(parent, title, count, color) {
       mean.setAttribute("d", `M0 ${y(middle)}H${WIDTH}`);
       band.setAttribute("y", y(middle + spread));
       band.setAttribute("height", y(middle - spread) - y(middle + spread));
-      head.textContent = `${title}: mean ${digits(middle)}, spread ${digits(spread)}`;
+      head.textContent = `${title}: mean ${digits(middle)}, standard deviation ${digits(spread)}`;
     } };
 }
 
@@ -69,7 +69,7 @@ function toy(root, data) {
   const board = element(root, "div", { class: "beside" });
   const left = bars(board, "before", numbers.length, "blue");
   const right = bars(board, "after", numbers.length, "green");
-  element(root, "small", {}, "dashed: the mean; shaded: one spread above and below it");
+  element(root, "small", {}, "dashed: the mean; shaded: one standard deviation above and below it");
 
   const handles = left.columns.map((_, i) => {
     const handle = draw(left.picture, "rect", { class: "handle", x: i * left.wide + 3, width: left.wide - 6,

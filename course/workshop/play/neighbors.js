@@ -111,8 +111,9 @@ function toy(root, data, [bert]) {
     const signed = (number) => digits(number, 3).replace("−", "− ").replace(/^(?=\d)/, "+ ");
     told.textContent = `${bert.cannotRead(text.value)}${input.tokens[place]}, dimension ${at}: ` +
       `${digits(vector("token")[at], 3)} ${signed(vector("segment")[at])} ${signed(vector("position")[at])}` +
-      ` = ${digits(vector("sum")[at], 3)}. Its row has mean ${digits(mean, 3)} and spread ${digits(spread, 3)}: ` +
-      `γ · (x − mean) / spread + β = ${digits(scale)} · ${digits((vector("sum")[at] - mean) / spread)} ` +
+      ` = ${digits(vector("sum")[at], 3)}. Its row has mean ${digits(mean, 3)} and standard deviation ` +
+      `${digits(spread, 3)}: γ · (x − mean) / (standard deviation) + β = ` +
+      `${digits(scale)} · ${digits((vector("sum")[at] - mean) / spread)} ` +
       `${signed(shift)} = ${digits(vector("out")[at], 3)}.`;
   }
 

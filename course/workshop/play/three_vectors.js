@@ -1,4 +1,4 @@
-// Scores, shares, mixture: three words of two numbers, to drag; the last one asks.
+// Scores, weights, mixture: three words of two numbers, to drag; the last one asks.
 // data: words (three names), vectors (a pair of numbers each).
 
 const UNIT = 58, REACH = 2.6; // pixels for 1; how far a vector may reach
@@ -95,7 +95,7 @@ function toy(root, data) {
     arrows.forEach((arrow, i) => place(arrow, vectors[i] ?? mixture, taken));
     table.replaceChildren();
     const head = element(table, "tr");
-    for (const name of ["key", `${asks} · key`, "score", "share"])
+    for (const name of ["key", `${asks} · key`, "score", "weight"])
       element(head, "th", { scope: "col" }, name);
     head.lastChild.style.textAlign = "left";
     data.words.forEach((word, i) => {

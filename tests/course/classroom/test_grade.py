@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import psutil
 import pytest
 from nbformat.v4 import new_code_cell
@@ -140,7 +141,7 @@ def test_nothing_that_a_submission_does_harms_others_or_the_course(
     well = tiny("scores", "join_heads")
     well.cells += [new_code_cell(stub("causal_mask", *ANSWERS["causal_mask"]))]  # once more, below
     save(well, tmp_path / "in" / "well.ipynb")
-    before = {path: path.read_bytes() for path in Path(grading.ROOT, "exercises").glob("*.py")}
+    before = {path: path.read_bytes() for path in Path(check.__file__).parent.glob("*.py")}
     rows = grade(tmp_path / "in", tmp_path / "out.csv", [NAME], Limits(1, 2))
     assert before == {path: path.read_bytes() for path in before}
     for name, (_, _, solved, why) in HOSTILE.items():
@@ -194,28 +195,6 @@ def test_only_signed_lines_are_heard() -> None:
         heard(io.BytesIO(b"?"), "key", "ended its process (1)", failed)
 
 
-def test_what_cannot_be_run_costs_the_others_nothing(
-    tiny_course: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def run(cells: Any, asked: Any, *_: Any) -> Any:
-        if cells[-2].source == "b":
-            raise FileNotFoundError(2, "No such file", "told")
-        return {one.check: ("solved", "✓", 1.0) for one in asked}, ""
-
-    monkeypatch.setattr(grading, "run", run)
-    for name in ("a", "b", "c"):
-        notebook = tiny()
-        notebook.cells[-2].source = name
-        save(notebook, tmp_path / "in" / f"{name}.ipynb")
-    for _ in range(2):  # a second run does not stop there either
-        done = bertedu("grade", tmp_path / "in", "--out", tmp_path / "marks.csv")
-        assert done.exit_code == 0
-        assert "not judged: b.ipynb: could not be run (FileNotFoundError: " in done.output
-        rows = read_csv(tmp_path / "marks.csv")
-        assert marks(rows, "a") == marks(rows, "c") == ALL
-        assert set(marks(rows, "b").values()) == {"not judged"}
-
-
 def test_what_runs_too_long_is_ended_and_the_next_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     def loop() -> None:
         while True:
@@ -245,54 +224,67 @@ def test_a_loop_costs_its_exercise_alone(tiny_course: Path, tmp_path: Path) -> N
     ]
 
 
-def test_a_run_goes_on_where_it_stopped(
+def test_a_run_goes_on_where_it_stopped_and_what_cannot_be_run_costs_others_nothing(
     tiny_course: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, out, ran = tmp_path / "in", tmp_path / "marks.csv", []
+    folder, out, ran = tmp_path / "in", tmp_path / "marks.csv", list[str]()
+    late = ["slow"]  # the first time
+    errors = {"stop": KeyboardInterrupt(), "gone": FileNotFoundError(2, "No such file", "told")}
 
     def run(cells: Any, asked: Any, *_: Any) -> Any:
         ran.append(cells[-2].source)
-        if cells[-2].source == "stop":
-            raise KeyboardInterrupt
-        if cells[-2].source == "slow" and len(ran) < 6:
+        if ran[-1] in errors:
+            raise errors[ran[-1]]
+        if ran[-1] in late:
+            late.clear()
             return {}, "ran longer than a minute"
         return {one.check: ("solved", "✓", 1.0) for one in asked}, ""
 
+    def hand_in(**sources: str) -> None:
+        for name, source in sources.items():
+            notebook = tiny()
+            notebook.cells[-2].source = source
+            save(notebook, folder / f"{name}.ipynb")
+
+    def graded() -> tuple[list[Any], list[str]]:
+        """The rows, as they are written; what was run for them."""
+        ran.clear()
+        rows = grade(folder, out, [NAME], LIMITS)
+        assert rows == read_csv(out)
+        assert [row["learner"] for row in rows] == sorted(row["learner"] for row in rows)
+        return rows, [*ran]
+
     monkeypatch.setattr(grading, "run", run)
-    for name in ("a", "b", "c"):
-        notebook = tiny()
-        notebook.cells[-2].source = "stop" if name == "b" else name
-        save(notebook, folder / f"{name}.ipynb")
+    hand_in(a="a", b="stop", c="c")
     with pytest.raises(KeyboardInterrupt):
-        grade(folder, out, [NAME], LIMITS)
+        graded()
     assert marks(read_csv(out), "a") == ALL
-    notebook.cells[-2].source = "mended"
-    save(notebook, folder / "b.ipynb")
-    rows = grade(folder, out, [NAME], LIMITS)
-    assert ran == ["a", "stop", "mended", "c"]
-    assert [row["learner"] for row in read_csv(out)] == [*"aaabbbccc"]
-    assert grade(folder, out, [NAME], LIMITS) == read_csv(out)
-    assert len(ran) == 4
+    hand_in(b="gone")
+    for again in (["gone", "c"], ["gone"]):  # what could not be judged is tried again, no other
+        rows, tried = graded()
+        assert tried == again
+        assert "could not be run (FileNotFoundError: " in messages(rows, "b")
+        assert marks(rows, "c") == ALL
     save(tiny("scores"), tiny_course / f"{NAME}.ipynb")  # the course asks the same as before
     course.cache_clear()
-    grade(folder, out, [NAME], LIMITS)
-    assert len(ran) == 4
-    notebook.cells[-2].source = "slow"
-    save(notebook, folder / "b.ipynb")
-    assert set(marks(grade(folder, out, [NAME], LIMITS), "b").values()) == {"not judged"}
-    assert marks(grade(folder, out, [NAME], LIMITS), "b") == ALL  # tried again
-    assert ran[4:] == ["slow", "slow"]
+    hand_in(b="slow")
+    rows, tried = graded()
+    assert set(marks(rows, "b").values()) == {"not judged"}
+    assert tried == ["slow"]
+    rows, _ = graded()
+    assert marks(rows, "b") == ALL
     (folder / "c.ipynb").unlink()
-    assert {row["learner"] for row in grade(folder, out, [NAME], LIMITS)} == {"a", "b"}
-    assert by_learner(rows)[0] == {"learner": "a", "solved": 3, "wrong": 0, "open": 0} | {
-        "not judged": 0
-    }
+    rows, tried = graded()
+    assert {row["learner"] for row in rows} == {"a", "b"}
+    assert tried == []
 
 
 def test_of_two_copies_the_better_one_counts() -> None:
     row = {"learner": "a", "notebook": NAME, "exercise": "scores"}
-    (counted,) = by_learner([row | {"verdict": verdict} for verdict in ("wrong", "solved", "open")])
-    assert counted == {"learner": "a", "solved": 1, "wrong": 0, "open": 0, "not judged": 0}
+    more = row | {"exercise": "causal_mask", "verdict": "not judged"}
+    rows = [row | {"verdict": verdict} for verdict in ("wrong", "solved", "open")]
+    (counted,) = by_learner([*rows, more])
+    assert counted == {"learner": "a", "solved": 1, "wrong": 0, "open": 0, "not judged": 1}
 
 
 def test_learners_are_folders_or_files_and_nothing_hidden_counts(tmp_path: Path) -> None:
@@ -306,9 +298,9 @@ def test_learners_are_folders_or_files_and_nothing_hidden_counts(tmp_path: Path)
     assert "a folder for each learner" in done.output
 
 
-def test_nbgrader_gets_a_locked_cell_after_each_exercise(tiny_course: Path, tmp_path: Path) -> None:
-    import nbformat
-
+def test_nbgrader_gets_a_locked_cell_after_each_exercise_that_passes_what_is_solved(
+    tiny_course: Path, tmp_path: Path
+) -> None:
     assert bertedu("nbgrader", tmp_path / "source").exit_code == 0
     notebook = nbformat.read(tmp_path / "source" / f"{NAME}.ipynb", as_version=4)
     nbformat.validate(notebook)
@@ -320,21 +312,9 @@ def test_nbgrader_gets_a_locked_cell_after_each_exercise(tiny_course: Path, tmp_
     for n, one in zip(tests, asked, strict=True):
         found = notebook.cells[n].metadata.nbgrader
         assert found == about | {"grade_id": f"check_{one.check}", "schema_version": 3}
+    source = notebook.cells[tests[0]].source
+    exec(source, {"check": check, "my_scores": lambda query, key: query @ key.T})
+    with pytest.raises(AssertionError, match="scores is still a stub"):
+        exec(source, {"check": check, "my_scores": lambda query, key: ...})
     validator = pytest.importorskip("nbgrader.nbgraderformat", reason="nbgrader is not installed")
     validator.MetadataValidator().validate_nb(notebook)
-
-
-def test_the_cell_for_nbgrader_passes_what_is_solved_alone(
-    tiny_course: Path, tmp_path: Path
-) -> None:
-    import nbformat
-    import torch
-
-    from course.exercises import check
-
-    bertedu("nbgrader", tmp_path)
-    notebook = nbformat.read(tmp_path / f"{NAME}.ipynb", as_version=4)
-    test = next(cell for cell in notebook.cells if "nbgrader" in cell.metadata).source
-    exec(test, {"check": check, "my_scores": lambda query, key: query @ key.T, "torch": torch})
-    with pytest.raises(AssertionError, match="scores is still a stub"):
-        exec(test, {"check": check, "my_scores": lambda query, key: ...})

@@ -1,256 +1,322 @@
-"""The attention view, as far as Python goes: the right weights, safe HTML, clear errors."""
+"""Attention to look at, ours and bertviz's: the model's own numbers, pictures, clear errors."""
 
 import base64
 import dataclasses
-import json
-import re
-from collections.abc import Sequence
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+from shown import CONFIG, TEXT, attention, tiny_bert
+from test_shown import data_of
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from bertedu.analysis.views import attention_maps, head_grid
-from bertedu.model.bert import Bert
-from bertedu.model.config import DIRECTIONS, BertConfig
-from course.workshop import attention_view
+from bertedu.model.bert import Bert, BertForPreTraining
+from bertedu.model.config import DIRECTIONS, Direction
+from bertedu.model.elmo import ElmoForPreTraining
+from course.workshop import attention_view, bertviz
 from course.workshop.attention_view import Attention, AttentionView, attend
+from course.workshop.bertviz import head_view, model_view, neuron_view
+from course.workshop.compare import attend_all, direction_maps, sides, strongest_head
 
-CONFIG = BertConfig(8192, 16, 3, 2, 32, 64, initializer_range=0.5)
-TEXT = "The ship sank in the bay."
-
-
-@pytest.fixture(scope="module")
-def bert() -> Bert:
-    torch.manual_seed(0)
-    return Bert(CONFIG)
-
-
-def some(tokens: Sequence[str], layers: int = 2, heads: int = 3, name: str = "m") -> Attention:
-    size = len(tokens)
-    scores = torch.randn(layers, heads, size, size, generator=torch.Generator().manual_seed(1))
-    return Attention(name, list(tokens), list(range(1, layers + 1)), (4 * scores).softmax(-1))
+BERTVIZ: dict[str, Callable[..., Any]] = {
+    "head": head_view,
+    "model": model_view,
+    "neuron": neuron_view,
+}
+views = pytest.mark.parametrize("draw", BERTVIZ.values(), ids=BERTVIZ)
+directions = pytest.mark.parametrize("direction", DIRECTIONS)
 
 
-def drawn(view: AttentionView) -> Any:
+def data(view: Any) -> Any:
     """What the script on the page is given."""
-    found = re.search(r"\nconst data = (.*);\n", view._repr_html_())
-    assert found
-    return json.loads(found[1])
+    return data_of(view._repr_html_())
 
 
-def weights_of(data: Any, index: int = 0) -> Tensor:
-    view = data["views"][index]
-    size = len(view["tokens"])
-    raw = torch.frombuffer(bytearray(base64.b64decode(view["weights"])), dtype=torch.uint8)
-    return raw.view(len(view["layers"]), view["heads"], size, size) / 255
+def parts(view: Any) -> Any:
+    """The attention that bertviz is given, of each model."""
+    given = data(view)["attention"]
+    return [given["all"]] if isinstance(given, dict) else given
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> list[tuple[Any, ...]]:
+    """What a function that draws was given, each time."""
+    drawn, original = [], getattr(module, name)
+    monkeypatch.setattr(module, name, lambda *given: (drawn.append(given), original(*given))[1])
+    return drawn
+
+
+def all_or_none(found: Tensor) -> bool:
+    assert found.all() == found.any()
+    return bool(found.all())
 
 
 # -- what a model gives
 
 
-def test_attend_keeps_the_models_own_weights(bert: Bert, tokenizer: Tokenizer) -> None:
+@directions
+def test_weights_are_the_models_own_and_a_mask_hides_exactly(
+    direction: Direction, tokenizer: Tokenizer
+) -> None:
+    bert, ids = tiny_bert(direction), torch.tensor([tokenizer.encode(TEXT).ids])
     shown = attend(bert, tokenizer, TEXT)
-    encoding = tokenizer.encode(TEXT)
-    bert.eval()
-    expected = bert(torch.tensor([encoding.ids]), return_attention=True).attention
-    assert shown.tokens == encoding.tokens
-    assert shown.layers == [1, 2, 3]
+    expected = bert(ids, return_attention=True).attention
     torch.testing.assert_close(shown.weights, torch.cat([w for w in expected if w is not None]))
-
-
-def test_layers_are_counted_from_one(bert: Bert, tokenizer: Tokenizer) -> None:
-    whole, part = attend(bert, tokenizer, TEXT), attend(bert, tokenizer, TEXT, layers=[3, 1])
+    assert (shown.tokens, shown.layers) == (tokenizer.encode(TEXT).tokens, [1, 2, 3])
+    assert shown.direction == data(AttentionView(shown))["views"][0]["direction"] == direction
+    part = attend(bert, tokenizer, TEXT, layers=[3, 1])
     assert part.layers == [3, 1]
-    assert torch.equal(part.weights, whole.weights[[2, 0]])
-    for wrong in ([0], [4], [], [1, 9]):
-        with pytest.raises(ValueError, match="layers 1 to 3"):
-            attend(bert, tokenizer, TEXT, layers=wrong)
+    assert torch.equal(part.weights, shown.weights[[2, 0]])
+    query, key = torch.tril_indices(len(shown.tokens), len(shown.tokens), -1)
+    assert all_or_none(shown.weights[..., query, key] > 0) == (direction != "right-to-left")
+    assert all_or_none(shown.weights[..., key, query] > 0) == (direction != "left-to-right")
 
 
-def test_left_to_right_never_looks_right(tokenizer: Tokenizer) -> None:
+@directions
+def test_a_word_moves_only_rows_that_may_read_it(
+    direction: Direction, tokenizer: Tokenizer
+) -> None:
+    one, other = (attend(tiny_bert(direction), tokenizer, text).weights for text in (
+        TEXT, TEXT.replace("bay", "lake")))  # fmt: skip
+    at = tokenizer.encode(TEXT).tokens.index("bay")
+    moved = (one - other).abs().amax(-1) > 1e-6  # (layers, heads, S)
+    assert all_or_none(moved[..., :at]) == (direction != "left-to-right")
+    assert moved[..., at].all()
+    assert all_or_none(moved[..., at + 1 :]) == (direction != "right-to-left")
+
+
+def test_dropout_is_off_the_mode_left_alone_and_an_encoder_taken_out(tokenizer: Tokenizer) -> None:
     torch.manual_seed(0)
-    one_way = Bert(dataclasses.replace(CONFIG, direction="left-to-right"))
-    assert torch.equal(
-        attend(one_way, tokenizer, TEXT).weights.triu(1),
-        torch.zeros_like(attend(one_way, tokenizer, TEXT).weights),
-    )
-
-
-def test_attend_switches_dropout_off_and_leaves_the_mode_alone(tokenizer: Tokenizer) -> None:
-    torch.manual_seed(0)
-    noisy = Bert(dataclasses.replace(CONFIG, dropout=0.5)).train()
-    first, second = (attend(noisy, tokenizer, TEXT).weights for _ in range(2))
-    assert torch.equal(first, second)
+    noisy = BertForPreTraining(dataclasses.replace(CONFIG, dropout=0.5)).train()
+    first, second = attend_all({"a": noisy, "b": noisy.bert}, tokenizer, TEXT)
+    assert torch.equal(first.weights, second.weights)
     assert noisy.training
-
-
-def test_too_long_a_text_names_the_length(bert: Bert, tokenizer: Tokenizer) -> None:
-    with pytest.raises(ValueError, match="position embeddings for 64"):
-        attend(bert, tokenizer, "word " * 80)
+    assert (first.name, second.name) == ("a", "b")
+    assert parts(head_view(noisy, tokenizer, TEXT)) == parts(head_view(noisy.bert, tokenizer, TEXT))
 
 
 # -- what goes to the page
 
 
-def test_weights_reach_the_page_to_half_a_byte() -> None:
-    shown = some("a b c d".split())
-    data = drawn(AttentionView(shown))
-    assert (weights_of(data) - shown.weights).abs().max() <= 0.5 / 255 + 1e-6
-    assert data["views"][0]["tokens"] == shown.tokens
-    assert data["views"][0]["layers"] == [1, 2]
-
-
-def test_two_models_stand_side_by_side_in_order() -> None:
-    one, two = some("a b".split(), name="one"), some("a b c".split(), name="two")
-    data = drawn(AttentionView(one, two, layer=2, head=3))
-    assert [view["name"] for view in data["views"]] == ["one", "two"]
-    assert (weights_of(data, 1) - two.weights).abs().max() < 0.01
-    assert [view["start"] for view in data["views"]] == [[1, 2], [1, 2]]  # from 0 in the script
+@given(st.lists(st.text(min_size=1), min_size=1, max_size=4))
+def test_tokens_and_weights_reach_the_page_to_half_a_byte(tokens: list[str]) -> None:
+    shown = attention(*tokens)
+    (view,) = AttentionView(shown, layer=2, head=3, query=0).data()["views"]
+    raw = torch.frombuffer(bytearray(base64.b64decode(view["weights"])), dtype=torch.uint8)
+    weights = raw.view(len(view["layers"]), view["heads"], len(tokens), len(tokens)) / 255
+    assert (weights - shown.weights).abs().max() <= 0.5 / 255 + 1e-6
+    assert (view["tokens"], view["layers"], view["start"]) == (tokens, [1, 2], [1, 2])
 
 
 def test_each_model_may_start_at_a_head_of_its_own_and_all_at_one_token() -> None:
-    one, two = some("a b".split()), some("a b".split(), name="two")
-    view = AttentionView(one, dataclasses.replace(two, layers=[2, 4]), starts=[(1, 3), (4, 2)])
-    data = drawn(view)
-    assert [part["start"] for part in data["views"]] == [[0, 2], [1, 1]]
-    assert data["query"] is None
-    assert "two, layer 4, head 2" in view.alt
-    held = AttentionView(one, two, layer=2, query=1)
-    assert drawn(held)["query"] == 1
-    best = one.tokens[int(one.weights[1, 0, 1].argmax())]
-    assert f"over 2 tokens; b gives most to {best}." in held.alt
-
-
-def test_the_page_knows_what_a_mask_hides(tokenizer: Tokenizer) -> None:
-    torch.manual_seed(0)
-    for direction in DIRECTIONS:
-        model = Bert(dataclasses.replace(CONFIG, direction=direction))
-        data = drawn(AttentionView(attend(model, tokenizer, TEXT)))
-        assert data["views"][0]["direction"] == direction
-
-
-HOSTILE = ["</script>", "<!--", "<img src=x onerror=alert(1)>", '"', "'", "&amp;", "\\", "\u2028"]
-
-
-@pytest.mark.parametrize("token", HOSTILE)
-def test_no_token_can_leave_the_script_or_the_alt_text(token: str) -> None:
-    view = AttentionView(some([token, "b"], name=token))
-    page = view._repr_html_()
-    assert page.count("<script") == page.count("</script>") == 1
-    assert page.count("<img") == 1
-    assert "<!--" not in page
-    assert drawn(view)["views"][0]["tokens"][0] == token
-
-
-@given(st.lists(st.text(min_size=1), min_size=1, max_size=4))
-def test_any_tokens_survive_the_way_to_the_page(tokens: list[str]) -> None:
-    data = AttentionView(some(tokens)).data()
-    assert data["views"][0]["tokens"] == tokens
-    assert json.loads(json.dumps(data)) == data
-
-
-def test_the_same_view_gives_the_same_html_and_another_view_another_name() -> None:
-    page = AttentionView(some("a b".split()))._repr_html_()
-    assert page == AttentionView(some("a b".split()))._repr_html_()
-
-    def name(view: AttentionView) -> str:
-        found = re.search(r'data-view="([^"]+)"', view._repr_html_())
-        assert found
-        return found[1]
-
-    names = {
-        name(AttentionView(some("a b".split()), **more)) for more in ({}, {"head": 2}, {"layer": 2})
-    }
-    assert len(names) == 3
-
-
-def test_the_page_asks_nobody() -> None:
-    page = AttentionView(some("a b".split()))._repr_html_()
-    page = re.sub(r"data:image/png;base64,[\w+/=]+", "", page)
-    assert not re.search(r"https?:|[\"'`(]//|\bimport\b|\bfetch\(|XMLHttp", page)
-
-
-def test_where_scripts_do_not_run_there_is_a_picture_with_alt_text() -> None:
-    shown = some("the ship sank".split())
-    weights = shown.weights.clone()
-    weights[1, 2] = torch.tensor([[0.1, 0.8, 0.1], [0.2, 0.3, 0.5], [0.05, 0.95, 0.0]])
-    view = AttentionView(dataclasses.replace(shown, weights=weights), layer=2, head=3)
-    fallback = view._repr_html_().partition("<script")[0]
-    assert 'src="data:image/png;base64,' in fallback
-    found = re.search(r'alt="([^"]+)"', fallback)
-    assert found
-    assert "layer 2, head 3" in found[1]
-    assert "from sank to ship" in found[1]  # 0.95, the strongest
-    assert repr(view) == found[1]
+    one, two = attention("a", "b"), attention("a", "b", name="two")
+    two = dataclasses.replace(two, layers=[2, 4])
+    view = AttentionView(one, two, starts=[(1, 3), (4, 2)])
+    assert [part["start"] for part in data(view)["views"]] == [[0, 2], [1, 1]]  # from 0 in there
+    assert [part["name"] for part in data(view)["views"]] == ["m", "two"]
+    assert data(view)["query"] is None
+    weights = one.weights.clone()
+    weights[1, 2] = torch.tensor([[0.4, 0.6], [0.95, 0.05]])
+    known = dataclasses.replace(one, weights=weights)
+    assert AttentionView(known, layer=2, head=3).alt == (
+        "Attention of m, layer 2, head 3, over 2 tokens; the strongest is from b to a."
+    )
+    held = AttentionView(known, layer=2, head=3, query=0)
+    assert held.alt.endswith("over 2 tokens; a gives most to b.")
+    assert data(held)["query"] == 0
 
 
 def test_the_picture_shows_every_head_and_frames_the_chosen_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked = []
-
-    def record(*given: Any) -> Any:
-        asked.append(given)
-        return head_grid(*given)
-
-    monkeypatch.setattr(attention_view, "head_grid", record)
-    one, two = some("a b c".split()), some("a b c".split(), name="two")
+    grids = recorded(monkeypatch, attention_view, "head_grid")
+    one, two = attention(*"abc"), attention(*"abc", name="two")
     AttentionView(one, layer=2, head=1).picture()
-    weights, rows, columns, _, tokens, chosen = asked[0]
+    weights, rows, columns, _, tokens, framed = grids[0]
     assert torch.equal(weights, one.weights)
     assert (rows, columns) == (["layer 1", "layer 2"], ["head 1", "head 2", "head 3"])
-    assert (tokens, chosen) == (one.tokens, [(1, 0)])
+    assert (tokens, framed) == (one.tokens, [(1, 0)])
     AttentionView(one, two, starts=[(2, 1), (1, 3)]).picture()
-    weights, _, columns, _, _, chosen = asked[1]
+    weights, _, columns, *_, framed = grids[1]
     assert torch.equal(weights[:, 3:], two.weights)
-    assert columns[3] == "two,\nhead 1"
-    assert chosen == [(1, 0), (0, 5)]
+    assert (columns[3], framed) == ("two,\nhead 1", [(1, 0), (0, 5)])
+    # models over other tokens get a map each
+    maps = recorded(monkeypatch, attention_view, "attention_maps")
+    AttentionView(one, attention("a", "b", name="two"), layer=2, head=1).picture()
+    ((given, _),) = maps
+    assert list(given) == ["m: layer 2, head 1", "two: layer 2, head 1"]
+    assert torch.equal(given["two: layer 2, head 1"][0], attention("a", "b").weights[1, 0])
 
 
-def test_models_over_other_tokens_get_a_map_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def record(maps: Any, alt: str) -> Any:
-        asked.append(maps)
-        return attention_maps(maps, alt)
-
-    monkeypatch.setattr(attention_view, "attention_maps", record)
-    one, two = some("a b".split()), some("a b c".split(), name="two")
-    AttentionView(one, two, layer=2, head=1).picture()
-    assert list(asked[0]) == ["m: layer 2, head 1", "two: layer 2, head 1"]
-    weights, tokens = asked[0]["two: layer 2, head 1"]
-    assert torch.equal(weights, two.weights[1, 0])
-    assert tokens == two.tokens
+# -- bertviz
 
 
-def test_the_text_below_the_picture_is_right_on_a_web_page_too() -> None:
-    page = AttentionView(some("a b".split()))._repr_html_()
-    assert "Run the cell in a notebook" in page
-    assert "Trust" not in page
+@views
+def test_bertviz_gets_the_chosen_layers_under_their_numbers(
+    draw: Any, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grids, neurons = (recorded(monkeypatch, bertviz, f) for f in ("head_grid", "neuron_maps"))
+    shown = attend(tiny_bert(), tokenizer, TEXT)
+    view = draw(tiny_bert(), tokenizer, TEXT, layers=[2, 3], name="a small one")
+    (kept,) = parts(view)
+    assert torch.allclose(torch.tensor(kept["attn"]), shown.weights[1:], atol=6e-5)
+    assert kept["left_text"] == kept["right_text"] == shown.tokens
+    assert "of a small one" in repr(view)
+    page, given = view._repr_html_(), data(view)
+    if draw is neuron_view:
+        queries, keys = (torch.tensor(kept[name]) for name in ("queries", "keys"))
+        again = (queries @ keys.mT / queries.shape[-1] ** 0.5).softmax(-1)
+        torch.testing.assert_close(again, shown.weights[1:], atol=1e-3, rtol=0)
+        assert not torch.allclose(queries, keys, atol=0.1)
+        assert (given["layer_names"], given["layer"], given["head"]) == ([2, 3], 0, 0)
+        assert ".text(params.layer_names[i])" in page
+        query, key, weights, tokens, _ = neurons[0]
+        assert torch.allclose((query @ key.T / query.shape[1] ** 0.5).softmax(-1), weights)
+        assert torch.equal(weights, shown.weights[1, 0])
+    else:
+        assert given["include_layers"] == [1, 2]  # bertviz counts from 0; the page adds 1
+        assert ".text(layer + 1)" in page or ".text(config.layers[i] + 1)" in page
+        weights, rows, _, _, tokens = grids[0]
+        first = draw is head_view  # it starts with one layer, and draws that
+        assert torch.equal(weights, shown.weights[1:2] if first else shown.weights[1:])
+        assert rows == ["layer 2", "layer 3"][: len(weights)]
+    assert tokens == shown.tokens
+    assert not any(part._forward_pre_hooks for part in tiny_bert().modules())
+
+
+def test_several_models_are_offered_in_one_head_view_and_one_way_is_told(
+    tokenizer: Tokenizer,
+) -> None:
+    models = {"both": tiny_bert(), "left": tiny_bert("left-to-right")}
+    view = head_view(models, tokenizer, TEXT, layers=[2])
+    for part, (name, bert) in zip(parts(view), models.items(), strict=True):
+        weights = attend(bert, tokenizer, TEXT, layers=[2]).weights
+        assert part["name"] == name
+        assert torch.allclose(torch.tensor(part["attn"]), weights, atol=6e-5)
+    assert "both, left, layer 2" in view.alt
+    given = [data(neuron_view(bert, tokenizer, TEXT)) for bert in models.values()]
+    assert [one["bidirectional"] for one in given] == [True, False]
+
+
+def test_a_notebook_is_committed_without_the_scripts(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    html = head_view(tiny_bert(), tokenizer, TEXT)._repr_html_()
+    result = nbformat.v4.new_output("execute_result", {"text/html": html}, execution_count=1)
+    other = nbformat.v4.new_output("stream", text="<script data-bertviz> is only said here")
+    cells = [nbformat.v4.new_code_cell("x", outputs=[one]) for one in (result, other)]
+    path = tmp_path / "a.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+    assert [bertviz.without_scripts(path) for _ in range(2)] == [1, 0]
+    kept = nbformat.read(path, as_version=4)
+    nbformat.validate(kept)
+    assert kept.cells[0].outputs[0].data["text/html"] == html.partition("<script")[0]
+    assert kept.cells[1].outputs[0].text == other.text
+    for path in (Path(__file__).parents[3] / "notebooks").glob("*.ipynb"):
+        text = path.read_text(encoding="utf-8")
+        assert "data-bertviz" not in text, f"python -m course.workshop.bertviz {path}"
+
+
+# -- directions side by side
+
+
+def by_hand() -> Attention:
+    """Two layers, numbered 3 and 4, of two heads over three tokens; even but for one row."""
+    table = torch.full((2, 2, 3, 3), 1 / 3)
+    table[1, 0, 2] = torch.tensor([0.5, 0.4, 0.1])
+    table[0, 1, 2] = torch.tensor([0.1, 0.0, 0.9])
+    table[0, 0, 2] = torch.tensor([0.0, 0.6, 0.4])  # more to b alone than the head above
+    return Attention("m", ["a", "b", "c"], [3, 4], table)
+
+
+def test_a_head_is_chosen_by_what_a_query_gives_and_a_row_split_at_it() -> None:
+    assert strongest_head(by_hand(), 2, [0, 1]) == (4, 1)  # 0.9, counted from 1
+    assert strongest_head(by_hand(), 2, [2]) == (3, 2)
+    assert strongest_head(by_hand(), 2, [0, 2]) == (3, 2)  # 1.0: together, not one by one
+    table = torch.tensor([[0.2, 0.3, 0.5], [0.1, 0.6, 0.3], [0.7, 0.2, 0.1]])
+    split = torch.stack([sides(table, query) for query in range(3)])
+    expected = torch.tensor([[0.0, 0.2, 0.8], [0.1, 0.6, 0.3], [0.9, 0.1, 0.0]])
+    torch.testing.assert_close(split, expected)
+    assert sides(by_hand().weights, 0).shape == (2, 2, 3)
+
+
+@directions
+def test_the_picture_hatches_what_is_hidden_and_nothing_else(
+    direction: Direction, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hatched, framed, original = set[tuple[int, int]](), list[float](), Axes.add_patch
+
+    def record(axes: Axes, patch: Rectangle) -> Rectangle:
+        x, y = patch.get_xy()
+        if patch.get_hatch():
+            hatched.add((round(y + 0.5), round(x + 0.5)))
+        else:
+            framed.append(y + 0.5)
+        return original(axes, patch)
+
+    monkeypatch.setattr(Axes, "add_patch", record)
+    (shown,) = attend_all({"x": tiny_bert(direction)}, tokenizer, TEXT)
+    assert direction_maps([shown], [(2, 1)], 3, "title", "alt text").alt == "alt text"
+    assert framed == [3]
+    hidden = (shown.weights[0, 0] == 0).nonzero().tolist()
+    assert hatched == {(i, j) for i, j in hidden}
 
 
 # -- what is refused
 
+LONG = Attention("m", ["t"] * 300, [1], torch.full((1, 12, 300, 300), 1 / 300))
+AB = attention("a", "b")
 
-def test_errors_say_what_to_do() -> None:
-    shown = some("a b".split())
-    with pytest.raises(ValueError, match="nothing to show"):
-        AttentionView()
-    with pytest.raises(ValueError, match="not layer 3, head 1"):
-        AttentionView(shown, layer=3)
-    with pytest.raises(ValueError, match="not layer 1, head 4"):
-        AttentionView(shown, head=4)
-    with pytest.raises(ValueError, match="not layer 1, head 0"):
-        AttentionView(shown, head=0)
-    with pytest.raises(ValueError, match="1 starts for 2 models"):
-        AttentionView(shown, shown, starts=[(1, 1)])
-    with pytest.raises(ValueError, match="tokens 0 to 1, not 2"):
-        AttentionView(shown, query=2)
-    long = Attention("m", ["t"] * 300, [1], torch.full((1, 12, 300, 300), 1 / 300))
-    with pytest.raises(ValueError, match="shorter text, or fewer layers"):
-        AttentionView(long)
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        *((lambda t, n=n: attend(tiny_bert(), t, TEXT, layers=n), "layers 1 to 3")
+          for n in ([0], [4], [], [1, 9])),
+        (lambda t: attend(tiny_bert(), t, "word " * 130), "position embeddings for 128"),
+        (lambda t: attend_all({"x": ElmoForPreTraining(CONFIG)}, t, TEXT), "has no attention"),
+        (lambda t: AttentionView(), "nothing to show"),
+        (lambda t: AttentionView(AB, layer=3), "not layer 3, head 1"),
+        (lambda t: AttentionView(AB, head=4), "not layer 1, head 4"),
+        (lambda t: AttentionView(AB, head=0), "not layer 1, head 0"),
+        (lambda t: AttentionView(AB, AB, starts=[(1, 1)]), "1 starts for 2 models"),
+        (lambda t: AttentionView(AB, query=2), "tokens 0 to 1, not 2"),
+        (lambda t: AttentionView(LONG), "shorter text, or fewer layers"),
+        *((lambda t, draw=draw: draw(tiny_bert(), t, "ship " * 80), "82 tokens.* 64 at most")
+          for draw in BERTVIZ.values()),
+        *((lambda t, draw=draw: draw(tiny_bert(), t, " "), "no words")
+          for draw in BERTVIZ.values()),
+        *((lambda t, draw=draw: draw(ElmoForPreTraining(CONFIG), t, TEXT), "has no attention")
+          for draw in BERTVIZ.values()),
+        (lambda t: head_view(
+            {"a": tiny_bert(), "b": Bert(dataclasses.replace(CONFIG, num_hidden_layers=2))}, t, TEXT
+        ), "models of one size"),
+    ],
+)  # fmt: skip
+def test_errors_say_what_to_do(call: Any, said: str, tokenizer: Tokenizer) -> None:
+    with pytest.raises(ValueError, match=said):
+        call(tokenizer)
+
+
+def test_a_page_is_kept_small_and_a_new_bertviz_is_named(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bert, long = tiny_bert(), "ship " * 50  # 52 tokens: 3 layers of 2 heads make 16,224 weights
+    monkeypatch.setattr(bertviz, "MOST_LINES", 16_223)
+    with pytest.raises(ValueError, match=r"16,224 lines .* fewer layers with layers=\[1\]"):
+        model_view(bert, tokenizer, long)
+    model_view(bert, tokenizer, long, layers=[1])
+    monkeypatch.setattr(bertviz, "MOST_NUMBERS", 16_224)
+    head_view(bert, tokenizer, long)
+    with pytest.raises(ValueError, match=r"numbers are too many .* layers=\[1\]"):
+        neuron_view(bert, tokenizer, long)  # queries and keys come on top
+    with pytest.raises(ValueError, match="32,448 numbers are too many"):
+        head_view({"one": bert, "two": bert}, tokenizer, long)
+    monkeypatch.setattr(bertviz, "EDITS", {"head": [("no such line", "")]})
+    with pytest.raises(RuntimeError, match="bertviz has changed its script"):
+        head_view(bert, tokenizer, TEXT)

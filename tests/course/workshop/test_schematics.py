@@ -1,17 +1,16 @@
-"""The schematics: well-formed, told in words, every word in its place, true of the package."""
+"""The schematics: every word in its place, standing alone on a page, true of the package."""
 
 import base64
 import re
 from collections.abc import Callable
-from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 import torch
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
+from shown import DRAWINGS, NOTEBOOKS
 
 from bertedu.analysis.views import BLUE
 from bertedu.model.attention import attention_mask
@@ -19,24 +18,10 @@ from bertedu.model.config import Direction
 from bertedu.text.fast_tokenizer import load_vocabulary
 from bertedu.text.tokenization import WordPiece
 from course.workshop import schematics
+from course.workshop.family_tree import COLUMNS, FAMILY, family_tree, left, middle, right
 from course.workshop.schematics import WIDTH, Drawing, input_sum, you_are_here
 
 SVG = "{http://www.w3.org/2000/svg}"
-NOTEBOOKS = sorted(
-    path.name[:2] for path in (Path(__file__).parents[3] / "notebooks").glob("[0-9]*.ipynb")
-)
-DRAWINGS: dict[str, Callable[[], Drawing]] = {
-    "input_sum": input_sum,
-    "layer": schematics.layer,
-    "attention": schematics.attention,
-    "pretrain_finetune": schematics.pretrain_finetune,
-    "directions": schematics.directions,
-    "four_tasks": schematics.four_tasks,
-    **{number: partial(you_are_here, number) for number in NOTEBOOKS},
-}
-each_drawing = pytest.mark.parametrize(
-    "drawing", [make() for make in DRAWINGS.values()], ids=DRAWINGS
-)
 Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
@@ -53,12 +38,10 @@ def extent(text: ElementTree.Element) -> Box:
     size, mono = float(text.attrib["font-size"]), "font-family" in text.attrib
     family = "DejaVu Sans Mono" if mono else "DejaVu Sans"
     prop = FontProperties(family=family, weight=text.get("font-weight", "normal"))
-    outline = TextPath((0, 0), words_of(text), size=size, prop=prop).get_extents()
+    wide = TextPath((0, 0), words_of(text), size=size, prop=prop).get_extents().width
     x, y = float(text.attrib["x"]), float(text.attrib["y"])
-    left = (
-        x - outline.width * {"start": 0, "middle": 0.5, "end": 1}[text.get("text-anchor", "middle")]
-    )
-    return left, y - 0.75 * size, left + outline.width, y + 0.2 * size
+    x -= wide * {"start": 0, "middle": 0.5, "end": 1}[text.get("text-anchor", "middle")]
+    return x, y - 0.75 * size, x + wide, y + 0.2 * size
 
 
 def edges(rect: ElementTree.Element) -> Box:
@@ -66,13 +49,13 @@ def edges(rect: ElementTree.Element) -> Box:
     return x, y, x + width, y + height
 
 
+def points(line: ElementTree.Element) -> list[tuple[float, ...]]:
+    return [tuple(map(float, point.split(","))) for point in line.attrib["points"].split()]
+
+
 def inside(small: Box, large: Box) -> bool:
-    return (
-        large[0] <= small[0]
-        and large[1] <= small[1]
-        and small[2] <= large[2]
-        and small[3] <= large[3]
-    )
+    beyond = zip(small[:2] + large[2:], large[:2] + small[2:], strict=True)
+    return all(a >= b for a, b in beyond)
 
 
 def touch(one: Box, other: Box) -> bool:
@@ -81,32 +64,42 @@ def touch(one: Box, other: Box) -> bool:
 
 def misplaced(drawing: Drawing) -> list[str]:
     """What a reader would stumble over: words out of their box or the sheet, on words, on lines."""
-    found, root = [], tree(drawing)
+    found, root, sheet = list[str](), tree(drawing), (0.0, 0.0, float(WIDTH), float(drawing.height))
     texts = [(words_of(text), extent(text)) for text in root.iter(f"{SVG}text")]
     for box in map(edges, root.iter(f"{SVG}rect")):
         room = (box[0] + 2, box[1], box[2] - 2, box[3])
         out = [words for words, at in texts if touch(at, box) and not inside(at, room)]
         found += [f"{words!r} leaves its box" for words in out]
-        found += [] if inside(box, (0, 0, WIDTH, drawing.height)) else [f"a box at {box} is cut"]
+        found += [] if inside(box, sheet) else [f"a box at {box} is cut"]
     for number, (words, place) in enumerate(texts):
-        if not inside(place, (0, 0, WIDTH, drawing.height)):
-            found.append(f"{words!r} is cut")
+        found += [] if inside(place, sheet) else [f"{words!r} is cut"]
         found += [f"{words!r} on {w!r}" for w, other in texts[:number] if touch(place, other)]
     for line in root.iter(f"{SVG}polyline"):
-        points = [tuple(map(float, p.split(","))) for p in line.attrib["points"].split()]
-        for (x0, y0), (x1, y1) in pairwise(points):
+        for (x0, y0), (x1, y1) in pairwise(points(line)):
             for step in range(101):
                 x, y = (a + step / 100 * (b - a) for a, b in ((x0, x1), (y0, y1)))
                 spot = (x - 0.5, y - 0.5, x + 0.5, y + 0.5)
-                found += [
-                    f"a line runs through {words!r}" for words, at in texts if touch(spot, at)
-                ]
+                found += [f"a line runs through {w!r}" for w, at in texts if touch(spot, at)]
     return found
 
 
-@each_drawing
-def test_every_word_has_its_place(drawing: Drawing) -> None:
+@pytest.mark.parametrize("name", DRAWINGS)
+def test_every_word_has_its_place_and_the_drawing_stands_alone(name: str) -> None:
+    drawing = DRAWINGS[name]()
     assert misplaced(drawing) == []
+    root, page = tree(drawing), drawing._repr_html_()
+    assert len(drawing.alt.split()) > 20
+    told = root.find(f"{SVG}desc")
+    assert told is not None
+    assert told.text == root.attrib["aria-label"] == drawing.alt
+    (image,) = re.findall(r'<img alt="[^"]{50,}" [^>]*base64,([^"]*)">', page)
+    assert base64.b64decode(image).decode() == drawing.svg
+    # nothing is named, so nothing can clash with a second drawing; nothing comes from elsewhere
+    assert not [part for part in root.iter() if {"id", "class", "href"} & set(part.attrib)]
+    assert "url(" not in page
+    # the words take the color of the page, whether it is light or dark
+    assert root.attrib["fill"] == "currentColor"
+    assert not [text for text in root.iter(f"{SVG}text") if "fill" in text.attrib]
 
 
 @pytest.mark.parametrize(
@@ -121,28 +114,8 @@ def test_every_word_has_its_place(drawing: Drawing) -> None:
 )
 def test_a_word_out_of_place_is_noticed(draw: Callable[[Drawing], None], problem: str) -> None:
     drawing = Drawing(100, "a drawing with a mistake in it")
-    assert misplaced(drawing) == []
     draw(drawing)
     assert any(problem in one for one in misplaced(drawing))
-
-
-@each_drawing
-def test_a_drawing_is_told_in_words_and_stands_alone(drawing: Drawing) -> None:
-    root = tree(drawing)
-    assert len(drawing.alt.split()) > 20
-    told = root.find(f"{SVG}desc")
-    assert told is not None
-    assert repr(drawing) == told.text == root.attrib["aria-label"] == drawing.alt
-    page = drawing._repr_html_()
-    (image,) = re.findall(r'<img alt="[^"]{50,}" [^>]*base64,([^"]*)">', page)
-    assert base64.b64decode(image).decode() == drawing.svg
-    # nothing is named, so nothing can clash with a second drawing; nothing comes from elsewhere
-    assert not [part for part in root.iter() if {"id", "class", "href"} & set(part.attrib)]
-    rest = page.replace("http://www.w3.org/2000/svg", "")
-    assert not re.search(r"https?:|url\(|<script|@import", rest)
-    # the words take the color of the page, whether it is light or dark
-    assert root.attrib["fill"] == "currentColor"
-    assert not [text for text in root.iter(f"{SVG}text") if "fill" in text.attrib]
 
 
 def strong(drawing: Drawing) -> list[str]:
@@ -151,7 +124,7 @@ def strong(drawing: Drawing) -> list[str]:
     return [" ".join(words_of(text) for text in group[1:]) for group in groups]
 
 
-def test_every_notebook_finds_itself() -> None:
+def test_every_notebook_finds_itself_and_others_are_refused() -> None:
     assert [number for built in schematics.STAGES.values() for number in built] == NOTEBOOKS
     for number in NOTEBOOKS:
         *parts, mark = strong(you_are_here(number))
@@ -160,14 +133,10 @@ def test_every_notebook_finds_itself() -> None:
         assert f"notebook {number}," in told
         highlighted = told.split("Highlighted: ")[1].removesuffix(".").split(", ")
         assert [part.replace("- ", "-") for part in parts] == highlighted
-    assert strong(you_are_here("03")) == ["self- attention", "03"]
     assert strong(you_are_here("06")) == ["NSP: does B follow A?", "06"]
-
-
-@pytest.mark.parametrize("number", ["19", "3", "", 3])
-def test_an_unknown_notebook_is_refused(number: str) -> None:
-    with pytest.raises(ValueError, match=rf"no notebook {number!r}.*'00' to '1\d'"):
-        you_are_here(number)
+    for number in ("19", "3", ""):
+        with pytest.raises(ValueError, match=rf"no notebook {number!r}.*'00' to '1\d'"):
+            you_are_here(number)
 
 
 def test_the_sum_is_that_of_the_tokenizer() -> None:
@@ -191,6 +160,27 @@ def test_what_is_seen_is_what_the_masks_let_see() -> None:
     tokens = [(words_of(g[1]), g[0].attrib["stroke"] == BLUE) for g in groups]
     tokens = [one for one in tokens if "state" not in one[0]]
     seen = [[blue for _, blue in tokens[start : start + 4]] for start in (0, 4, 8, 12)]
-    left, right = mask_row("left-to-right"), mask_row("right-to-left")
+    before, after = mask_row("left-to-right"), mask_row("right-to-left")
     assert [word for word, _ in tokens] == 4 * ["the", "dog", "barked", "."]
-    assert seen == [[True] * 4, left, left, right]
+    assert seen == [[True] * 4, before, before, after]
+
+
+def test_the_family_stands_by_date_and_everyone_but_the_first_two_comes_from_somebody() -> None:
+    places = [(column, row) for _, column, row, _ in FAMILY.values()]
+    assert len({*places}) == len(places)
+    assert [column for column, _ in places] == sorted(column for column, _ in places)
+    for name, (date, column, *_) in FAMILY.items():
+        year, month = date.split("-")
+        assert year in COLUMNS[column] or int(year) <= 2017, name
+        assert ("from July" in COLUMNS[column]) == (year == "2019" and int(month) > 6), name
+        assert f"{name} {date}" in family_tree().alt
+    assert strong(family_tree()) == ["BERT 2018-10"]
+    heads = [points(head)[0] for head in tree(family_tree()).iter(f"{SVG}polygon")]
+    assert len(heads) == 7 + 2 + 9
+    reached = {
+        name
+        for name in FAMILY
+        for x, y in heads
+        if left(name) - 1 <= x <= right(name) and abs(y - middle(name)) < 23
+    }
+    assert set(FAMILY) - reached == {"seq2seq", "Transformer"}

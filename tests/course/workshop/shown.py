@@ -1,0 +1,171 @@
+"""Everything that the workshop shows in a page, each made around one word; and a strict reader."""
+
+import dataclasses
+import re
+from collections.abc import Callable
+from functools import cache, partial
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bertedu.analysis.fill import Guess
+from bertedu.finetuning.encoders import load_encoder
+from bertedu.finetuning.examples import Question
+from bertedu.finetuning.kinds import Classification
+from bertedu.finetuning.saving import FineTuned
+from bertedu.finetuning.training import TaskModel
+from bertedu.model.bert import Bert, BertForPreTraining
+from bertedu.model.checkpoints import save_checkpoint
+from bertedu.model.config import BertConfig, Direction
+from bertedu.text.fast_tokenizer import load_tokenizer, load_vocabulary, save_tokenizer
+from course.workshop import bertviz, family_tree, play, schematics
+from course.workshop.attention_view import Attention, AttentionView
+from course.workshop.machine import Machine
+from course.workshop.play import Playground
+from course.workshop.span_view import SpanView, TextPiece, question_html
+from course.workshop.tag_view import TaggedText
+from course.workshop.widgets import columns_html
+
+CONFIG = BertConfig(8192, 16, 3, 2, 32, 128, initializer_range=0.5)
+TEXT = "The ship sank in the bay."
+FRESH = [["the", "dog", "barked"], ["a", "cat", "slept"]]
+EXACT = {"right only": 1.05, "both": 0.74, "left only": 1.2, "chance": 3.9}
+BANKS = {"money": ["A bank lends money."], "river": ["The bank of a river.", "A steep bank."]}
+HUGS = {"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}
+NOTEBOOKS = sorted(
+    path.name[:2] for path in (Path(__file__).parents[3] / "notebooks").glob("[0-9]*.ipynb")
+)
+
+
+@cache
+def tiny_bert(direction: Direction = "bidirectional") -> Bert:
+    torch.manual_seed(0)
+    return Bert(dataclasses.replace(CONFIG, direction=direction)).eval()
+
+
+def attention(*tokens: str, layers: int = 2, heads: int = 3, name: str = "m") -> Attention:
+    size = len(tokens)
+    scores = torch.randn(layers, heads, size, size, generator=torch.Generator().manual_seed(1))
+    return Attention(name, list(tokens), list(range(1, layers + 1)), (4 * scores).softmax(-1))
+
+
+def saved(folder: Path, **changes: Any) -> Path:
+    """A tiny checkpoint that was not trained."""
+    torch.manual_seed(0)
+    folder.mkdir(exist_ok=True)
+    config = dataclasses.replace(CONFIG, num_hidden_layers=2, **changes)
+    save_checkpoint(BertForPreTraining(config), folder)
+    save_tokenizer(load_vocabulary(), folder)
+    return folder
+
+
+def tuned(encoder: str = "bert-L4H128") -> FineTuned:
+    torch.manual_seed(0)
+    below, tokenizer = load_encoder(encoder)
+    model = TaskModel(below, Classification(("yes", "no"))).eval()
+    return FineTuned(model, tokenizer, "topic", "classification", ("yes", "no"))
+
+
+TOYS: dict[str, Callable[[], Playground]] = {
+    "longest_match": lambda: play.longest_match("things"),
+    "merge_stepper": lambda: play.merge_stepper(HUGS),
+    "three_vectors": lambda: play.three_vectors(["ship", "bridge", "it"], [[2, 0], [0, 2], [1, 0]]),
+    "dice": lambda: play.dice("The happy dog barked."),
+    "warm_up": play.warm_up,
+    "plug": play.plug,
+    "limits": lambda: play.limits(FRESH, EXACT),
+    "layer_norm": lambda: play.layer_norm([1, 1, 4]),
+    "two_boxes": lambda: play.two_boxes("The war ended.", "He signed a treaty."),
+    "neighbors": play.neighbors,
+    "meet": play.meet,
+    "three_readers": lambda: play.three_readers("it was small", "it", [(1, 1), (2, 2), (4, 1)]),
+    "climb": lambda: play.climb("bank", "The bank closed.", BANKS),
+    "own_text": lambda: play.own_text(tuned(), "A river."),
+}
+DRAWINGS: dict[str, Callable[[], schematics.Drawing]] = {
+    "family_tree": family_tree.family_tree,
+    **{name: getattr(schematics, name) for name in (
+        "input_sum", "layer", "attention", "pretrain_finetune", "directions", "four_tasks")},
+    **{number: partial(schematics.you_are_here, number) for number in NOTEBOOKS},
+}  # fmt: skip
+
+
+def drawing(word: str) -> schematics.Drawing:
+    made = schematics.Drawing(100, f"A drawing of {word}")
+    made.box(10, 10, 600, 50, word)
+    return made
+
+
+# around a word, which may be hostile
+AROUND: dict[str, Callable[[str], Any]] = {
+    "AttentionView": lambda word: AttentionView(attention(word, "b", name=word)),
+    "head_view": lambda word: bertviz.head_view(
+        {word: tiny_bert(), "other": tiny_bert("left-to-right")}, load_tokenizer(), TEXT
+    ),
+    "model_view": lambda word: bertviz.model_view(tiny_bert(), load_tokenizer(), TEXT, name=word),
+    "neuron_view": lambda word: bertviz.neuron_view(tiny_bert(), load_tokenizer(), TEXT, name=word),
+    "Machine": lambda word: Machine(saved(Path("a <b> & c")), f"{word} ___", 2, 2),
+    "Playground": lambda word: Playground("dice", {"text": word}, f"alt {word}", f"still {word}"),
+    "Drawing": drawing,
+    "TaggedText": lambda word: TaggedText([word, "b"], ["B-X", "O"], ["X"]),
+    "SpanView": lambda word: SpanView(
+        word, f"{word} b", (TextPiece(0, len(word), 0.7, 0.2),), TextPiece(0, 0, 0.1, 0), (0, 3)
+    ),
+}
+HTML: dict[str, Callable[[str], str]] = {
+    **{name: lambda word, make=make: make(word)._repr_html_() for name, make in AROUND.items()},
+    "question_html": lambda word: question_html(Question("q", word, word, ((word, 0),))),
+    "columns_html": lambda word: columns_html({word: [Guess(word, 0.5)]}),
+}
+
+
+class Page(HTMLParser):
+    """What a browser reads in some HTML; an element closed in the wrong order is an error."""
+
+    def __init__(self, page: str) -> None:
+        """Read it all."""
+        super().__init__()
+        self.html, self.open, self.tags = page, list[str](), list[tuple[str, ...]]()
+        self.values: dict[str, list[str]] = {}  # of each attribute
+        self.texts: dict[str, list[str]] = {}  # by the element that is open
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keep its name and its attributes."""
+        self.tags.append((tag, *(name for name, _ in attrs)))
+        self.open += [tag] if tag not in ("img", "br") else []
+        for name, value in attrs:
+            self.values.setdefault(name, []).append(str(value))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keep it, as one that is closed at once."""
+        self.handle_starttag(tag, attrs)
+        self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        """It is the last that was opened, or the table of cells that are left open."""
+        while tag == "table" and self.open[-1] in ("td", "tr"):
+            self.open.pop()
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        """Keep what is written, by all elements that it stands in."""
+        for tag in {*self.open}:
+            self.texts.setdefault(tag, []).append(data)
+
+    @property
+    def script(self) -> str:
+        """The text of its script."""
+        return "".join(self.texts.get("script", []))
+
+    @property
+    def told(self) -> str:
+        """What is there without scripts, alt texts too."""
+        still = Page(re.split(r"<script", self.html)[0])
+        alts = still.values.get("alt", []) + still.values.get("aria-label", [])
+        words = [text for tag, some in still.texts.items() if tag != "style" for text in some]
+        return "\n".join(alts + words)
