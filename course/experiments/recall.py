@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from tqdm.auto import tqdm
 
 from bertedu.files import Row, read_csv, write_csv
-from bertedu.finetuning.encoders import with_bilstm
+from bertedu.finetuning.finetune import with_bilstm
 from bertedu.model.bert import Bert
 from bertedu.model.config import BertConfig, Direction
 from bertedu.model.features import BertFeatures, Encoder, PairFeatures

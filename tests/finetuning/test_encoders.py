@@ -8,8 +8,8 @@ import tiny_finetuning as tiny
 import torch
 from torch import Tensor, nn
 
-from bertedu.finetuning import encoders
-from bertedu.finetuning.encoders import load_encoder
+from bertedu.finetuning import finetune as encoders
+from bertedu.finetuning.finetune import load_encoder
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import load_checkpoint, load_elmo, save_checkpoint
 from bertedu.model.features import BertFeatures, ElmoFeatures, PairFeatures

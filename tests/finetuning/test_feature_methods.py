@@ -10,10 +10,19 @@ import torch
 from torch import Tensor
 
 from bertedu.finetuning.collation import Item, TaskBatch, collate
-from bertedu.finetuning.encoders import LSTM_SIZE, frozen_features, kept_states, load_encoder
 from bertedu.finetuning.examples import Splits, Task, TaskError
-from bertedu.finetuning.finetune import FEATURES, METHODS, RATES, Run, Setup, run_once
-from bertedu.finetuning.training import Hyperparameters
+from bertedu.finetuning.finetune import (
+    FEATURES,
+    LSTM_SIZE,
+    METHODS,
+    RATES,
+    Run,
+    Setup,
+    frozen_features,
+    load_encoder,
+    run_once,
+)
+from bertedu.finetuning.training import Hyperparameters, kept_states
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import load_checkpoint, save_checkpoint
 from bertedu.model.features import READS, BiLSTMFeatures, LayerFeatures

@@ -84,7 +84,7 @@ def pretend(task: Task, splits: Splits, dev: float = 0.5, right: int | None = No
     history = History([0.1], [dev, 1 - dev], 1, 1.25)  # the first of two epochs was kept
     model: Any = SimpleNamespace(kind=kind)
     tokenizer: Any = None
-    return Run(model, tokenizer, history, answers, bfloat16=False)
+    return Run(model, tokenizer, history, answers)
 
 
 def scored(book: RunRecord) -> list[dict[str, Any]]:

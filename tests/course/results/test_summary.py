@@ -282,7 +282,6 @@ def record(book: RunRecord, model: str, right: int, seed: int = 0) -> None:
         model=SimpleNamespace(kind=make_kind(task, splits)),
         history=History([0.1], [0.5], 1),
         answers={"test": answers},
-        bfloat16=False,
     )
     book.add(task, splits, Setup(model), Hyperparameters(seed=seed), run, "score")
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from bertedu.finetuning.encoders import load_encoder
+from bertedu.finetuning.finetune import load_encoder
 from bertedu.finetuning.kinds import Classification
 from bertedu.finetuning.saving import FineTuned
 from bertedu.finetuning.training import TaskModel
