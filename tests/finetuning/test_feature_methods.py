@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 import tiny_finetuning as tiny
 import torch
+from course.results.search import run_task
 from torch import Tensor
 
 from bertedu.finetuning.collation import Item, TaskBatch, collate
@@ -28,7 +29,6 @@ from bertedu.model.checkpoints import load_checkpoint, save_checkpoint
 from bertedu.model.features import READS, BiLSTMFeatures, LayerFeatures
 from bertedu.text.fast_tokenizer import save_tokenizer
 from course.results.record import RunRecord
-from course.results.search import run_task
 from course.results.summary import paired_difference
 
 SMALL = {"train": 16, "dev": 6, "test": 8}
