@@ -20,9 +20,7 @@ SIZES = {"train": 96, "dev": 32, "test": 32}
 TAGS = ("O", "B-PLACE", "I-PLACE")
 
 
-def config(
-    direction: Direction = "bidirectional", hidden: int = 16, layers: int = 1
-) -> BertConfig:
+def config(direction: Direction = "bidirectional", hidden: int = 16, layers: int = 1) -> BertConfig:
     return BertConfig(
         *(len(VOCABULARY), hidden, layers, 2, 2 * hidden, 128),
         direction=direction,

@@ -23,7 +23,6 @@ from bertedu.finetuning.examples import (
     check_examples,
 )
 from bertedu.finetuning.finetune import make_kind
-from bertedu.finetuning.tagging import iob2
 
 datasets = pytest.importorskip("datasets")
 Value, Sequence, ClassLabel = datasets.Value, datasets.Sequence, datasets.ClassLabel
@@ -106,7 +105,11 @@ _QUESTIONS: Cases = {
     },
 }
 _TAGGED: Cases = {
-    "train": tagged("Ann Lee met Oslo", "I-PER I-PER O I-LOC", "B-PER I-PER O B-LOC"),
+    "train": tagged(
+        "Ann Lee Bo met Oslo FC",
+        "I-PER I-PER B-PER O I-LOC I-ORG",
+        "B-PER I-PER B-PER O B-LOC B-ORG",
+    ),
     "validation": tagged("EU", "B-ORG", "B-ORG"),
     "test": tagged("German rain", "I-MISC O", "B-MISC O"),
 }
@@ -239,18 +242,6 @@ def test_rows_without_text_or_label_are_left_out_and_counted(serve: Serve) -> No
     asked_nothing = next(iter(glue("glue/rte", "").values())) | {"label": -1}
     with pytest.raises(TaskError, match="test sets have no labels: use the dev set"):
         serve("glue/rte", validation=[asked_nothing])
-
-
-@pytest.mark.parametrize(
-    ("published", "expected"),
-    [
-        ("I-PER I-PER O I-PER", "B-PER I-PER O B-PER"),
-        ("I-PER B-PER I-PER", "B-PER B-PER I-PER"),
-        ("I-PER I-LOC I-LOC", "B-PER B-LOC I-LOC"),
-    ],
-)
-def test_every_entity_begins_with_b(published: str, expected: str) -> None:
-    assert iob2(published.split()) == tuple(expected.split())
 
 
 # -- what goes wrong

@@ -32,10 +32,10 @@ from torch import Tensor
 
 from bertedu.finetuning.collation import NO_TARGET, Item, collate
 from bertedu.finetuning.examples import AnyExample, Choice, Example, Question, Tagged, TaskError
-from bertedu.finetuning.kinds import Answer, Classification, Kind, MultipleChoice, Regression
+from bertedu.finetuning.kinds import Answer, Classification, Kind, Regression
 from bertedu.finetuning.metrics import squad_scores
 from bertedu.finetuning.question_answering import LONGEST_ANSWER, context_places
-from bertedu.finetuning.tagging import Tagging, entities, first_pieces
+from bertedu.finetuning.tagging import Tagging, first_pieces
 from bertedu.finetuning.training import TaskModel, score_items
 
 # kind -> (class of transformers, example without its truth, what one example weighs in the loss)
@@ -287,34 +287,6 @@ def test_an_answer_is_what_the_scores_of_its_own_items_say(name: str, seed: int)
     assert len({repr(answer) for answer in found}) > 1
 
 
-def test_both_texts_and_their_order_matter() -> None:
-    model = tiny(make_kind("classification"))
-    pairs = [(0, 1), (1, 0), (0, 2), (2, 1), (0, None)]
-    found = answers(
-        model, [Example(SENTENCES[a], None if b is None else SENTENCES[b], 0) for a, b in pairs]
-    )
-    assert len({tuple(round(share, 3) for share in each.shares) for each in found}) == len(pairs)
-
-
-def test_endings_are_scored_one_by_one_and_in_their_order() -> None:
-    model, (first, beside) = tiny(MultipleChoice()), EXAMPLES["choice"]
-    assert isinstance(first, Choice)
-
-    def scores(**change: Any) -> Tensor:
-        batch = encoded(model.kind, [dataclasses.replace(first, **change), beside])  # type: ignore[arg-type]
-        return scores_and_loss(model, batch)[0]
-
-    plain, new = scores(), "Nothing else was heard."
-    for change, moved in (
-        ({"endings": (*first.endings[:2], new)}, [False, False, True]),
-        ({"text": new}, [True] * 3),
-    ):
-        assert ((scores(**change) - plain).abs() > 1e-3).tolist() == [moved, [False] * 3]
-    turned = scores(endings=tuple(first.endings[i] for i in (2, 0, 1)))
-    assert_same(turned[0], plain[0, [2, 0, 1]])
-    assert_same(turned[1], plain[1])
-
-
 # -- from answers to scores
 
 
@@ -405,17 +377,3 @@ def test_where_all_is_the_same_a_score_is_a_number() -> None:
     always = scores_of(Classification(()), [0] * 9 + [1], [0] * 10)
     assert always["accuracy"] == 0.9
     assert always["macro_f1"] < 0.5, "always the same class must not look good"
-
-
-@pytest.mark.parametrize(
-    ("tags", "expected"),
-    [
-        ("B-PER I-PER O", {("PER", 0, 2)}),
-        ("B-PER B-PER", {("PER", 0, 1), ("PER", 1, 2)}),
-        ("I-PER I-PER", set()),
-        ("B-PER I-LOC", {("PER", 0, 1)}),
-        ("B-LOC O I-LOC", {("LOC", 0, 1)}),
-    ],
-)
-def test_entities_by_hand(tags: str, expected: set[tuple[str, int, int]]) -> None:
-    assert entities(tags.split()) == expected
