@@ -11,10 +11,11 @@ the same sentences: its ``dev`` is easier than its ``test``, good for comparing 
 """
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from bertedu.files import Row, read_csv
 from bertedu.finetuning.examples import (
@@ -70,7 +71,8 @@ def benchmark(name: str) -> Task:
 
 
 def _load(spec: Benchmark) -> Splits:
-    published = [_examples(spec, *source) for source in _from_hub(spec)]
+    found = _from_hub(spec)
+    published = [_examples(spec, split, found) for split in spec.splits]
     if len(published) == len(SPLITS):
         pairs = zip(SPLITS, published, strict=True)
         return collect((split, example) for split, some in pairs for example in some)
@@ -82,13 +84,12 @@ def _load(spec: Benchmark) -> Splits:
 # -- rows of the Hub
 
 
-def _from_hub(spec: Benchmark) -> Iterable[tuple[str, Iterable[Row]]]:
-    """Yield what to call a split in a message, and its rows."""
+def _from_hub(spec: Benchmark) -> Mapping[str, Any]:
+    """Return the published data sets by split."""
     carry = (
         f"On a machine with a network, run it once, or call datasets.load_dataset{spec.hub}; then "
         "carry the cache folder over (environment variable HF_HOME, else ~/.cache/huggingface)"
     )
-    changed = "it is another data set by now: correct bertedu/finetuning/benchmarks.csv"
     try:
         import datasets
         from huggingface_hub import get_session
@@ -105,35 +106,28 @@ def _from_hub(spec: Benchmark) -> Iterable[tuple[str, Iterable[Row]]]:
     # Without a network, datasets would try again for half a minute before it looks into its cache.
     datasets.config.HF_HUB_OFFLINE = before or not online
     try:
-        found = datasets.load_dataset(*spec.hub)
+        return datasets.load_dataset(*spec.hub)  # type: ignore[no-any-return]
     except Exception as error:  # datasets and its back ends raise a dozen kinds
         reason = next(iter(str(error).strip().splitlines()), repr(error))
         missing = "the Hub does not give" if online else "no network, and no cached copy of"
         raise TaskError(f"{spec.name}: {missing} {spec.hub[0]} ({reason}). {carry}") from None
     finally:
         datasets.config.HF_HUB_OFFLINE = before
-    for split in spec.splits:
-        source = " ".join((*spec.hub, split))
-        if split not in found:
-            raise TaskError(f"{source} is not on the Hub any more; {changed}")
-        feature = found[split].features.get("ner_tags" if spec.kind == "tagging" else "label")
-        names = getattr(getattr(feature, "feature", feature), "names", None)
-        if spec.labels and names and tuple(names) != spec.labels:
-            raise TaskError(
-                f"{source} numbers its labels {', '.join(names)}; we number them "
-                f"{', '.join(spec.labels)}; {changed}"
-            )
-        yield source, found[split]
 
 
 # -- from rows to examples
 
 
-def _examples(spec: Benchmark, source: str, rows: Iterable[Row]) -> list[AnyExample]:
+def _examples(spec: Benchmark, split: str, found: Mapping[str, Any]) -> list[AnyExample]:
     """Convert rows; a few are known to be broken, and are left out with a word."""
-    total, examples = 0, []
+    source, total = " ".join((*spec.hub, split)), 0
+    examples: list[AnyExample] = []
     try:
-        for total, row in enumerate(rows, start=1):  # noqa: B007
+        feature = found[split].features.get("ner_tags" if spec.kind == "tagging" else "label")
+        names = getattr(getattr(feature, "feature", feature), "names", spec.labels)
+        if spec.labels and tuple(names) != spec.labels:
+            raise ValueError(f"its labels are {', '.join(names)}, not {', '.join(spec.labels)}")
+        for total, row in enumerate(found[split], start=1):  # noqa: B007
             if example := _CONVERT.get(spec.kind, _example)(row, spec):
                 examples.append(example)
     except KeyError as error:

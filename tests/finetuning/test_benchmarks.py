@@ -268,7 +268,7 @@ def test_rows_without_text_or_label_are_left_out_and_counted(serve: Serve) -> No
             "glue/mnli",
             dict.fromkeys(GLUE["glue/mnli"][0], STRING) | {"label": ClassLabel(names=NLI[::-1])},
             None,
-            "numbers its labels contradiction, neutral, entailment",
+            "mnli train, row 0: its labels are contradiction, neutral, entailment, not",
         ),
     ],
 )
@@ -283,7 +283,7 @@ def test_another_layout_is_named(
 
 def test_what_the_hub_lacks_is_named(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(CASES["glue/rte"][2], "validation")
-    with pytest.raises(TaskError, match="nyu-mll/glue rte validation is not on the Hub"):
+    with pytest.raises(TaskError, match="glue rte validation has no 'validation': its layout"):
         serve("glue/rte")
 
     def refuse(*_: Any) -> None:
