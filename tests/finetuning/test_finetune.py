@@ -193,30 +193,32 @@ def moved(one: dict[str, Tensor], two: dict[str, Tensor]) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "method",
+    ("names", "method"),
     [
-        *(*METHODS[:4], *FEATURES, "untrained features:last"),
-        *("fine-tuned, mean", "frozen, mean", "fine-tuned + BiLSTM, mean"),
+        *(("both", method) for method in (*METHODS[:4], *FEATURES, "untrained features:last")),
+        *(("both", f"{some}, mean") for some in ("fine-tuned", "frozen", "fine-tuned + BiLSTM")),
+        *((names, method) for names in ("ltr+rtl", "elmo") for method in ("fine-tuned", "frozen")),
     ],
 )
-def test_what_a_method_starts_from_and_what_learns(folders: dict[str, str], method: str) -> None:
-    setup = Setup(folders["both"], method)
+def test_what_a_method_starts_from_and_what_learns(
+    folders: dict[str, str], names: str, method: str
+) -> None:
+    setup = Setup(named(folders, names), method)
     made = KEYWORD if "mean" in method else PLACES
     torch.manual_seed(99)  # has no say
     start, end = (go(made, setup, recipe, score=()) for recipe in (STILL, RECIPE))
     before, learned = weights(start), moved(weights(start), weights(end))
-    below = {name for name in before if name.startswith("encoder.bert.")}
-    given = load_checkpoint(Path(setup.model)).bert.state_dict()
-    assert below == {f"encoder.bert.{name}" for name in given}
-    equal = [torch.equal(value, before[f"encoder.bert.{name}"]) for name, value in given.items()]
+    given = load_encoder(setup.model)[0].state_dict()
+    below = {f"encoder.{name}" for name in given}
+    equal = [torch.equal(value, before[f"encoder.{name}"]) for name, value in given.items()]
     assert all(equal) != setup.untrained
     pooler = {name for name in below if "pooler" in name}  # of tags and means not asked
     fixed = below if setup.frozen or setup.reads else pooler
     assert learned == {n for n in before.keys() - fixed if not n.endswith("attention.key.bias")}
     other = weights(go(made, setup, replace(STILL, seed=1), score=()))
     drawn = moved(before, other)
-    new = ("encoder.layers", "head.classifier.weight")  # norms and the head's bias have no chance
-    assert {name for name in before if name.startswith(new)} <= drawn
+    by_chance = ("encoder.layers", "head.classifier.weight")  # norms, and biases of heads, are not
+    assert {name for name in before if name.startswith(by_chance)} <= drawn
     assert bool(drawn & below) == setup.untrained
     assert {p.p for p in end.model.modules() if isinstance(p, nn.Dropout)} >= {0.1}
     encoder: Any = end.model.encoder
