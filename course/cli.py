@@ -111,8 +111,7 @@ def finetune(
     from bertedu.finetuning.training import Hyperparameters
     from bertedu.pretraining.options import check_number
     from course.experiments.tasks import load_task
-    from course.results.record import RunRecord
-    from course.results.search import run_task
+    from course.results.record import RunRecord, run_task
 
     if threads:
         torch.set_num_threads(threads)
@@ -133,7 +132,7 @@ def finetune(
         check_writable(folder)
     for task, splits in loaded:
         made = run_task(
-            task, splits, setup, recipe, range(seeds), book, grid, again, echo, bool(out)
+            (task, splits), setup, recipe, range(seeds), book, grid, again, need_models=bool(out)
         )
         if out:
             best = max(made, key=lambda run: max(run.history.dev))

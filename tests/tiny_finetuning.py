@@ -20,9 +20,9 @@ SIZES = {"train": 96, "dev": 32, "test": 32}
 TAGS = ("O", "B-PLACE", "I-PLACE")
 
 
-def config(direction: Direction = "bidirectional", hidden: int = 16) -> BertConfig:
+def config(direction: Direction = "bidirectional", hidden: int = 16, layers: int = 1) -> BertConfig:
     return BertConfig(
-        *(len(VOCABULARY), hidden, 1, 2, 2 * hidden, 128),
+        *(len(VOCABULARY), hidden, layers, 2, 2 * hidden, 128),
         direction=direction,
         initializer_range=0.1,
         dropout=0.3,  # not that of any recipe
@@ -35,10 +35,12 @@ def small_bert(direction: Direction = "bidirectional", seed: int = 0, dropout: f
     return Bert(BertConfig(**vars(config(direction)) | {"dropout": dropout}))
 
 
-def save_bert(folder: Path, direction: Direction = "bidirectional", seed: int = 0) -> Path:
+def save_bert(
+    folder: Path, direction: Direction = "bidirectional", seed: int = 0, layers: int = 1
+) -> Path:
     """Write a checkpoint of random weights, with the course's tokenizer."""
     torch.manual_seed(1000 + seed)  # not the draws of an untrained model
-    save_checkpoint(BertForPreTraining(config(direction)), folder)
+    save_checkpoint(BertForPreTraining(config(direction, layers=layers)), folder)
     save_tokenizer(VOCABULARY, folder)
     return folder
 

@@ -11,11 +11,13 @@ the same sentences: its ``dev`` is easier than its ``test``, good for comparing 
 """
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from typing import Any
 
-from bertedu.files import Row  # with the columns of the Hub
+from bertedu.files import Row, read_csv
 from bertedu.finetuning.examples import (
     SPLITS,
     AnyExample,
@@ -28,29 +30,31 @@ from bertedu.finetuning.examples import (
     Task,
     TaskError,
     collect,
-    read_table,
     split_by,
 )
 from bertedu.finetuning.tagging import iob2
 
-Source = tuple[str, Iterable[Row]]  # what to call it in a message, and its rows
-
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What a benchmark is, where it is found, and what its columns are called."""
+    """A row of `benchmarks.csv`: what a benchmark is, and what the Hub calls its parts."""
 
+    name: str
     kind: KindName
-    about: str
     metric: str  # the one that the paper reports
     hub: tuple[str, ...]  # dataset, and a configuration if it has several
-    splits: tuple[str, ...] = ("train", "validation")  # train and dev (and test)
-    labels: tuple[str, ...] = ()
-    texts: tuple[str, ...] = ()  # columns of GLUE, beside "label"
+    splits: tuple[str, ...]  # published ones: train and dev (and test)
+    texts: tuple[str, ...]  # columns, one or two; empty where the kind has columns of its own
+    labels: tuple[str, ...]  # in the order of the Hub, where they are numbers
+    about: str
 
 
-_TABLE = read_table(__file__)
-BENCHMARKS = {name: Benchmark(**entry) for name, entry in _TABLE.items()}
+def _read(row: Row) -> Benchmark:
+    lists = {name: tuple(row[name].split()) for name in ("hub", "splits", "texts", "labels")}
+    return Benchmark(**row | lists)
+
+
+BENCHMARKS = {row["name"]: _read(row) for row in read_csv(Path(__file__).with_suffix(".csv"))}
 
 
 def benchmark(name: str) -> Task:
@@ -62,36 +66,36 @@ def benchmark(name: str) -> Task:
     if name not in BENCHMARKS:
         raise TaskError(f"no benchmark {name!r}: choose one of {', '.join(BENCHMARKS)}")
     spec = BENCHMARKS[name]
-    load, pairs = partial(_load, name), len(spec.texts) == 2
+    load, pairs = partial(_load, spec), len(spec.texts) == 2
     return Task(name, spec.kind, spec.about, spec.labels, spec.metric, load, pairs)
 
 
-def _load(name: str) -> Splits:
-    sources = _from_hub(name)
-    splits = SPLITS if len(sources) == len(SPLITS) else ("", "test")  # "": train and dev, by hash
-    return collect(
-        (splits[number] or ("dev" if split_by(example.source) == "dev" else "train"), example)
-        for number, source in enumerate(sources)
-        for example in _examples(BENCHMARKS[name], *source)
-    )
+def _load(spec: Benchmark) -> Splits:
+    found = _from_hub(spec)
+    published = [_examples(spec, split, found) for split in spec.splits]
+    if len(published) == len(SPLITS):
+        pairs = zip(SPLITS, published, strict=True)
+        return collect((split, example) for split, some in pairs for example in some)
+    train, test = published
+    drawn = [("dev" if split_by(e.source) == "dev" else "train", e) for e in train]
+    return collect([*drawn, *(("test", example) for example in test)])
 
 
 # -- rows of the Hub
 
 
-def _from_hub(name: str) -> list[Source]:
-    spec = BENCHMARKS[name]
+def _from_hub(spec: Benchmark) -> Mapping[str, Any]:
+    """Return the published data sets by split."""
     carry = (
         f"On a machine with a network, run it once, or call datasets.load_dataset{spec.hub}; then "
         "carry the cache folder over (environment variable HF_HOME, else ~/.cache/huggingface)"
     )
-    changed = "it is another data set by now: correct bertedu.finetuning.benchmarks"
     try:
         import datasets
         from huggingface_hub import get_session
     except ImportError:
         raise TaskError(
-            f"{name} needs the package datasets: pip install 'bertedu[stream]'. {carry}"
+            f"{spec.name} needs the package datasets: pip install 'bertedu[stream]'. {carry}"
         ) from None
     try:
         get_session().head(datasets.config.HF_ENDPOINT, timeout=5)
@@ -102,40 +106,28 @@ def _from_hub(name: str) -> list[Source]:
     # Without a network, datasets would try again for half a minute before it looks into its cache.
     datasets.config.HF_HUB_OFFLINE = before or not online
     try:
-        found = datasets.load_dataset(*spec.hub)
+        return datasets.load_dataset(*spec.hub)  # type: ignore[no-any-return]
     except Exception as error:  # datasets and its back ends raise a dozen kinds
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-        raise TaskError(
-            f"{name}: {'the Hub does not give' if online else 'no network, and no cached copy of'} "
-            f"{spec.hub[0]} ({reason}). {carry}"
-        ) from None
+        reason = next(iter(str(error).strip().splitlines()), repr(error))
+        missing = "the Hub does not give" if online else "no network, and no cached copy of"
+        raise TaskError(f"{spec.name}: {missing} {spec.hub[0]} ({reason}). {carry}") from None
     finally:
         datasets.config.HF_HUB_OFFLINE = before
-    sources: list[Source] = []
-    for split in spec.splits:
-        source = " ".join((*spec.hub, split))
-        if split not in found:
-            raise TaskError(f"{source} is not on the Hub any more; {changed}")
-        feature = found[split].features.get("ner_tags" if spec.kind == "tagging" else "label")
-        names = getattr(getattr(feature, "feature", feature), "names", None)
-        if spec.labels and names and tuple(names) != spec.labels:
-            raise TaskError(
-                f"{source} numbers its labels {', '.join(names)}; we number them "
-                f"{', '.join(spec.labels)}; {changed}"
-            )
-        sources.append((source, found[split]))
-    return sources
 
 
 # -- from rows to examples
 
 
-def _examples(spec: Benchmark, source: str, rows: Iterable[Row]) -> list[AnyExample]:
+def _examples(spec: Benchmark, split: str, found: Mapping[str, Any]) -> list[AnyExample]:
     """Convert rows; a few are known to be broken, and are left out with a word."""
-    total, examples = 0, []
+    source, total = " ".join((*spec.hub, split)), 0
+    examples: list[AnyExample] = []
     try:
-        for row in rows:
-            total += 1
+        feature = found[split].features.get("ner_tags" if spec.kind == "tagging" else "label")
+        names = getattr(getattr(feature, "feature", feature), "names", spec.labels)
+        if spec.labels and tuple(names) != spec.labels:
+            raise ValueError(f"its labels are {', '.join(names)}, not {', '.join(spec.labels)}")
+        for total, row in enumerate(found[split], start=1):  # noqa: B007
             if example := _CONVERT.get(spec.kind, _example)(row, spec):
                 examples.append(example)
     except KeyError as error:
@@ -165,16 +157,17 @@ def _label(value: int | None, labels: Sequence[str]) -> int | None:
     return value
 
 
+def _score(value: float | None) -> float | None:
+    """Check a score from 0 to 5; the Hub has 32 bits (3.799999952), three digits are published."""
+    score = None if value is None else round(float(value), 3)
+    if score is not None and not 0 <= score <= 5:
+        raise ValueError(f"score {score} is not between 0 and 5")
+    return score
+
+
 def _example(row: Row, spec: Benchmark) -> Example | None:
     texts, value = [row[column] for column in spec.texts], row["label"]
-    label: float | None
-    if spec.kind == "regression" and value is not None:
-        # The Hub has 32 bits, of which 3.8 is 3.799999952; three digits are published.
-        label = round(float(value), 3)
-        if not 0 <= label <= 5:
-            raise ValueError(f"score {label} is not between 0 and 5")
-    else:
-        label = _label(value, spec.labels)
+    label = _score(value) if spec.kind == "regression" else _label(value, spec.labels)
     if label is None or not all(text and text.strip() for text in texts):
         return None  # some lines of QQP end early
     text, *pair = (text.strip() for text in texts)
@@ -189,17 +182,17 @@ def _question(row: Row, spec: Benchmark) -> Question | None:
     """
     context, question = row["context"].strip(), row["question"].strip()
     shift = len(row["context"]) - len(row["context"].lstrip())
-    answers: list[tuple[str, int]] = []
     published = row["answers"]
-    for raw, begin in zip(published["text"], published["answer_start"], strict=True):
-        text = raw.strip()
-        start = begin - shift + len(raw) - len(raw.lstrip())
-        if text and start >= 0 and context[start : start + len(text)] == text:
-            answers.append((text, start))
+    answers = [
+        (raw.strip(), begin - shift + len(raw) - len(raw.lstrip()))
+        for raw, begin in zip(published["text"], published["answer_start"], strict=True)
+        if raw.strip() and begin >= 0 and row["context"].startswith(raw, begin)
+    ]
     if not question or not context or (published["text"] and not answers):
         return None  # without an answer that it has, it would seem to have none
-    kept = tuple(dict.fromkeys(answers))
-    return Question(row["id"], question, context, kept, row["title"].strip())
+    return Question(
+        row["id"], question, context, tuple(dict.fromkeys(answers)), row["title"].strip()
+    )
 
 
 def _tagged(row: Row, spec: Benchmark) -> Tagged | None:

@@ -1,21 +1,31 @@
 """A fine-tuning run, from names to scores."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from tokenizers import Tokenizer
 
 from bertedu.finetuning.collation import MAX_LENGTH
-from bertedu.finetuning.encoders import frozen_features, load_encoder, with_bilstm
 from bertedu.finetuning.examples import KindName, Splits, Task, TaskError
 from bertedu.finetuning.kinds import Answer, Classification, Kind, MultipleChoice, Regression
 from bertedu.finetuning.question_answering import QuestionAnswering
 from bertedu.finetuning.tagging import Tagging
 from bertedu.finetuning.training import History, Hyperparameters, TaskModel, finetune, score_items
 from bertedu.machine import device_named
-from bertedu.model.checkpoints import is_published
-from bertedu.model.features import READS, MeanFeatures
+from bertedu.model.bert import Bert
+from bertedu.model.checkpoints import find_model, is_published
+from bertedu.model.elmo import Elmo, ElmoForPreTraining
+from bertedu.model.features import (
+    READS,
+    BertFeatures,
+    BiLSTMFeatures,
+    ElmoFeatures,
+    Encoder,
+    LayerFeatures,
+    MeanFeatures,
+    PairFeatures,
+)
 
 # "features:last" reads the last layer of the frozen model; "untrained features:last" is its control
 FEATURES = tuple(f"features:{reads}" for reads in READS)
@@ -30,6 +40,79 @@ RATES: dict[str, Rates] = {
     "frozen": (1e-3, 3e-3, 1e-2),
     "published": (3e-5, 1e-4, 3e-4),
 }
+LSTM_SIZE = 128  # cells in each direction, on frozen features; the paper has 768, its BERT's width
+
+
+def load_encoder(
+    name: str, dropout: float = 0.0, untrained: bool = False, seed: int = 0
+) -> tuple[Encoder, Tokenizer]:
+    """Load an encoder and its tokenizer.
+
+    ``name`` is what `bertedu.load` takes, or two one-way checkpoints with a plus between them: the
+    ELMo-style pair. ``dropout`` is that of fine-tuning; it may have been pre-trained with another.
+    ``untrained``: the same architecture with random weights, drawn by ``seed``, as is a pooler that
+    was not published.
+
+    Raises CheckpointError if there is no such checkpoint, or a file of it is broken; SourceError if
+    a published encoder cannot be fetched; ValueError if the two of a pair do not read in opposite
+    directions, or other word pieces.
+    """
+    if "+" in name:
+        first, second = name.split("+", 1)
+        left, tokenizer = _load_bert(first, dropout, untrained, seed)
+        right, other = _load_bert(second, dropout, untrained, seed + 1_000_003)  # not left's draws
+        if tokenizer.get_vocab() != other.get_vocab():
+            raise ValueError(f"{first} and {second} do not have the same word pieces")
+        return PairFeatures(left, right), tokenizer
+    torch.manual_seed(seed)  # a part that its file lacks
+    model, tokenizer, *_ = find_model(name)
+    torch.manual_seed(seed)
+    if isinstance(model, ElmoForPreTraining):
+        elmo = Elmo(replace(model.config, dropout=dropout), model.elmo.sizes)
+        if not untrained:
+            elmo.load_state_dict(model.elmo.state_dict())
+        return ElmoFeatures(elmo), tokenizer
+    trained = model if isinstance(model, Bert) else model.bert
+    bert = Bert(replace(trained.config, dropout=dropout))
+    if not untrained:
+        bert.load_state_dict(trained.state_dict())
+    return BertFeatures(bert), tokenizer
+
+
+def _load_bert(name: str, dropout: float, untrained: bool, seed: int) -> tuple[Bert, Tokenizer]:
+    encoder, tokenizer = load_encoder(name, dropout, untrained, seed)
+    if not isinstance(encoder, BertFeatures):
+        raise ValueError(f"{name} is an ELMo; a pair is made of two Transformers")
+    return encoder.bert, tokenizer
+
+
+def with_bilstm(encoder: Encoder) -> BiLSTMFeatures:
+    """Put a new BiLSTM on an encoder that is fine-tuned with it (paper, table 5, last row).
+
+    A layer norm follows, which the paper does not name: without one the head gets states a fifth as
+    large as any other variant's, and a tagger says "no name" everywhere after three epochs.
+    """
+    return BiLSTMFeatures(encoder, LSTM_SIZE, layer_norm=True)
+
+
+def frozen_features(encoder: Encoder, reads: str) -> BiLSTMFeatures:
+    """Put a new two-layer BiLSTM on a frozen BERT (paper, section 5.3) or ELMo.
+
+    ELMo is read in its own way only: "sum of all", a weighted sum whose weights learn. Raises
+    ValueError if the encoder is neither one BERT nor ELMo, or ``reads`` is none of
+    `bertedu.model.features.READS`, or not ELMo's.
+    """
+    if isinstance(encoder, ElmoFeatures):
+        if reads != "sum of all":
+            raise ValueError(f'ELMo is read as "sum of all", not as {reads!r}')
+        frozen = BiLSTMFeatures(encoder, LSTM_SIZE, frozen=True, layers=2)
+        encoder.mix.requires_grad_(True)  # the task chooses the layers (Peters et al., 2018, §3.2)
+        return frozen
+    if not isinstance(encoder, BertFeatures):
+        raise ValueError(
+            f"features are read off the layers of one BERT, not of {type(encoder).__name__}"
+        )
+    return BiLSTMFeatures(LayerFeatures(encoder.bert, reads), LSTM_SIZE, layers=2)
 
 
 def make_kind(task: Task, splits: Splits) -> Kind:
@@ -95,7 +178,6 @@ class Run:
     tokenizer: Tokenizer
     history: History
     answers: dict[str, list[Answer]]
-    bfloat16: bool  # products in 16 bits
 
 
 def run_once(
@@ -104,7 +186,6 @@ def run_once(
     setup: Setup,
     recipe: Hyperparameters,
     score: Sequence[str] = ("dev", "test"),
-    bfloat16: bool = False,
     progress: bool = True,
     kind: Kind | None = None,
 ) -> Run:
@@ -128,10 +209,10 @@ def run_once(
     needed = {"train", "dev", *score}
     items = {split: kind.encode(splits[split], tokenizer, MAX_LENGTH) for split in needed}
     history = finetune(
-        model, items["train"], splits["dev"], items["dev"], task.metric, recipe, bfloat16, progress
+        model, items["train"], splits["dev"], items["dev"], task.metric, recipe, progress
     )
     answers = {
-        split: kind.answers(splits[split], items[split], score_items(model, items[split], bfloat16))
+        split: kind.answers(splits[split], items[split], score_items(model, items[split]))
         for split in score
     }
-    return Run(model, tokenizer, history, answers, bfloat16)
+    return Run(model, tokenizer, history, answers)

@@ -95,7 +95,7 @@ class Classification(Kind):
         return ClassificationHead(size, len(self.labels), dropout)
 
     def scores(self, head: nn.Module, features: Features, batch: TaskBatch) -> Tensor:
-        """(B, K)."""
+        """Return a score for each class, (B, K); of a regression, the value, (B, 1)."""
         return head(features.whole)  # type: ignore[no-any-return]
 
     def loss(self, scores: Tensor, batch: TaskBatch) -> Tensor:
@@ -179,6 +179,6 @@ class MultipleChoice(Classification):
         return MultipleChoiceHead(size, dropout)
 
     def scores(self, head: nn.Module, features: Features, batch: TaskBatch) -> Tensor:
-        """(B, choices)."""
+        """Return a score for each ending, (B, choices)."""
         per_choice = features.whole.view(len(batch.items), -1, features.whole.shape[-1])
         return head(per_choice)  # type: ignore[no-any-return]

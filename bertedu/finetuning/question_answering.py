@@ -95,7 +95,7 @@ class QuestionAnswering(Kind):
         return SpanHead(size)
 
     def scores(self, head: nn.Module, features: Features, batch: TaskBatch) -> Tensor:
-        """(B, 2, S)."""
+        """Return start and end scores, (B, 2, S); at padding the lowest number there is."""
         scores = head(features.tokens).movedim(0, 1)
         return scores.masked_fill(~batch.padding_mask[:, None], torch.finfo(scores.dtype).min)  # type: ignore[no-any-return]
 

@@ -58,7 +58,7 @@ class Tagging(Kind):
         return TaggingHead(size, len(self.labels), dropout)
 
     def scores(self, head: nn.Module, features: Features, batch: TaskBatch) -> Tensor:
-        """(B, S, K)."""
+        """Return a score for each tag of each token, (B, S, K)."""
         return head(features.tokens)  # type: ignore[no-any-return]
 
     def loss(self, scores: Tensor, batch: TaskBatch) -> Tensor:

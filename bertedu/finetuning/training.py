@@ -8,13 +8,13 @@ from statistics import fmean
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 
 from bertedu.finetuning.collation import Item, TaskBatch, scoring_batches, training_batches
-from bertedu.finetuning.encoders import KeptStates, kept_states
 from bertedu.finetuning.examples import Examples, TaskError
 from bertedu.finetuning.kinds import Kind
-from bertedu.model.features import Encoder
+from bertedu.model.features import BiLSTMFeatures, Encoder, Features, LayerFeatures
 from bertedu.model.inference import evaluating
 from bertedu.pretraining.loop import make_optimizer
 from bertedu.pretraining.recipe import scheduled_rate
@@ -55,6 +55,36 @@ class Hyperparameters:
     def learning_rate_at(self, step: int, steps: int) -> float:
         """Rise linearly during warm-up, then fall linearly to 0."""
         return scheduled_rate(step, steps, self.learning_rate, self.warmup_share)
+
+
+class KeptStates:
+    """The states of a frozen BERT, computed once for each row of tokens (paper, section 5.3)."""
+
+    def __init__(self, encoder: BiLSTMFeatures, below: LayerFeatures) -> None:
+        self.encoder, self.below = encoder, below
+        self.rows: dict[tuple[int, ...], Tensor] = {}  # ids and segments -> (layers, tokens, H)
+
+    def states(self, batch: TaskBatch) -> Tensor:
+        """Return the (layers, R, S, H) of `LayerFeatures.states`; only new rows go through BERT."""
+        rows = [row for item in batch.items for row in item.rows]
+        keys = [(*row.ids, *row.type_ids) for row in rows]
+        if new := [i for i, key in enumerate(keys) if key not in self.rows]:
+            given = (batch.ids[new], batch.segment_ids[new], batch.padding_mask[new])
+            for i, states in zip(new, self.below.states(*given).unbind(1), strict=True):
+                self.rows[keys[i]] = states[:, : len(rows[i].ids)].clone()
+        kept = [self.rows[key].transpose(0, 1) for key in keys]  # each (tokens, layers, H)
+        return pad_sequence(kept, batch_first=True).permute(2, 0, 1, 3)
+
+    def features(self, batch: TaskBatch) -> Features:
+        """Encode a batch as the encoder itself does."""
+        return self.encoder.read(self.below.combine(self.states(batch)), batch.padding_mask)
+
+
+def kept_states(encoder: Encoder) -> KeptStates | None:
+    """Return an empty store if the encoder reads the layers of a frozen BERT, else None."""
+    if isinstance(encoder, BiLSTMFeatures) and isinstance(encoder.below, LayerFeatures):
+        return KeptStates(encoder, encoder.below)
+    return None
 
 
 class TaskModel(nn.Module):
@@ -99,24 +129,20 @@ class History:
     seconds: float = 0.0
 
 
-def score_items(model: TaskModel, items: Sequence[Item], bfloat16: bool = False) -> list[Tensor]:
-    """Return the scores of each item, float32 on the CPU, in the order of ``items``."""
+def score_items(model: TaskModel, items: Sequence[Item]) -> list[Tensor]:
+    """Return the scores of each item, on the CPU, in the order of ``items``."""
     device = next(model.parameters()).device
     scores: dict[int, Tensor] = {}
     with evaluating(model):
         for places, batch in scoring_batches(items):
-            with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
-                rows = model(batch.to(device))
-            scores |= zip(places, rows.float().cpu(), strict=True)
+            scores |= zip(places, model(batch.to(device)).cpu(), strict=True)
     return [scores[place] for place in range(len(items))]
 
 
-def dev_metric(
-    model: TaskModel, metric: str, examples: Examples, items: Sequence[Item], bfloat16: bool = False
-) -> float:
+def dev_metric(model: TaskModel, metric: str, examples: Examples, items: Sequence[Item]) -> float:
     """Score a model on dev, where it may set what it needs to set (see `Kind.calibrate`)."""
     kind = model.kind
-    scores = score_items(model, items, bfloat16)
+    scores = score_items(model, items)
     kind.calibrate(examples, items, scores)
     return kind.metrics(kind.outcomes(examples, kind.answers(examples, items, scores)))[metric]
 
@@ -128,7 +154,6 @@ def finetune(
     dev_items: Sequence[Item],
     metric: str,
     recipe: Hyperparameters,
-    bfloat16: bool = False,
     progress: bool = True,
 ) -> History:
     """Train in place; keep the weights of the round that was best on dev.
@@ -150,29 +175,21 @@ def finetune(
     with tqdm(total=steps, desc="fine-tuning", unit="step", disable=not progress) as bar:
         for epoch in range(recipe.epochs * epochs_in_round):
             for batch in training_batches(train_items, recipe.batch_size, recipe.seed, epoch):
-                step = len(history.losses)
+                step, batch = len(history.losses), batch.to(device)
                 torch.manual_seed(recipe.seed * 1_000_003 + step)  # dropout knows only the step
-                for group in optimizer.param_groups:
-                    group["lr"] = recipe.learning_rate_at(step, steps)
-                batch = batch.to(device)
-                with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
-                    scores = model(batch)
-                loss = model.kind.loss(scores.float(), batch)
+                loss = model.kind.loss(model(batch), batch)
                 history.losses.append(float(loss.detach()))
                 if not math.isfinite(history.losses[-1]):
                     raise FineTuningDiverged(
                         f"the loss became NaN or infinite in epoch {epoch + 1} at learning rate "
                         f"{recipe.learning_rate:g}: try a third of it"
                     )
-                optimizer.zero_grad(set_to_none=True)
-                loss.backward()  # type: ignore[no-untyped-call]
-                nn.utils.clip_grad_norm_(model.parameters(), recipe.clip_norm)
-                optimizer.step()
+                _descend(optimizer, loss, recipe.learning_rate_at(step, steps), recipe.clip_norm)
                 bar.update()
             if (epoch + 1) % epochs_in_round:
                 continue
             mean = fmean(history.losses[-steps_in_round:])
-            history.dev.append(dev_metric(model, metric, dev_examples, dev_items, bfloat16))
+            history.dev.append(dev_metric(model, metric, dev_examples, dev_items))
             if history.dev[-1] > best:
                 best, history.best_epoch = history.dev[-1], len(history.dev)
                 best_state = {name: value.clone() for name, value in model.state_dict().items()}
@@ -182,7 +199,17 @@ def finetune(
     model.load_state_dict(best_state)
     model.eval()
     # once more, to be calibrated for these weights
-    dev_metric(model, metric, dev_examples, dev_items, bfloat16)
+    dev_metric(model, metric, dev_examples, dev_items)
     model.kept = None
     history.seconds = time.perf_counter() - began
     return history
+
+
+def _descend(optimizer: torch.optim.Optimizer, loss: Tensor, rate: float, clip_norm: float) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()  # type: ignore[no-untyped-call]
+    learning = [weight for group in optimizer.param_groups for weight in group["params"]]
+    nn.utils.clip_grad_norm_(learning, clip_norm)
+    optimizer.step()

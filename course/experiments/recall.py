@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bertedu.files import Row
-from bertedu.finetuning.encoders import with_bilstm
+from bertedu.finetuning.finetune import with_bilstm
 from bertedu.model.bert import Bert
 from bertedu.model.config import BertConfig, Direction
 from bertedu.model.features import BertFeatures, Encoder, PairFeatures

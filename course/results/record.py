@@ -1,5 +1,8 @@
-"""The record of runs: a row for each run, and what each test example came out as."""
+"""The record of runs: a row for each run, what each test example came out as, and many runs."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ from filelock import FileLock
 from bertedu.files import Row, read_csv, write_csv
 from bertedu.finetuning.baselines import BASELINES, baseline_answers
 from bertedu.finetuning.examples import Splits, Task, TaskError
-from bertedu.finetuning.finetune import Run, Setup, make_kind
+from bertedu.finetuning.finetune import Run, Setup, make_kind, run_once
 from bertedu.finetuning.kinds import Answer, Kind, Outcomes
 from bertedu.finetuning.training import Hyperparameters
 from bertedu.machine import device_named
@@ -19,6 +22,7 @@ from course.results.origin import origin
 SYSTEM = ("task", "model", "method", "train_examples")
 RECIPE = ("batch_size", "learning_rate", "epochs", "dropout", "patience", "min_steps")
 KEY = (*SYSTEM, *RECIPE, "seed")
+BATCH_SIZES, EPOCHS = (16, 32), (2, 3, 4)  # of the paper's grid; its rates go with the method
 
 
 class RunRecord:
@@ -58,7 +62,7 @@ class RunRecord:
         history = run.history
         row = _key(task, setup, recipe) | {"purpose": purpose, "metric": task.metric}
         row |= {"dev": round(max(history.dev), 5), "best_epoch": history.best_epoch}
-        row |= {"seconds": round(history.seconds, 1), "bfloat16": run.bfloat16}
+        row |= {"seconds": round(history.seconds, 1), "bfloat16": False}
         more = (more or {}) | origin(device_named(setup.device))
         return self._write(task, splits, row, run.model.kind, run.answers.get("test"), more)
 
@@ -182,3 +186,75 @@ def pack(outcomes: Outcomes) -> str:
 def unpack(text: str) -> Outcomes:
     """Read what `pack` wrote."""
     return np.array([[float(value) for value in word.split("/")] for word in text.split()])
+
+
+# -- many runs
+
+
+def search(
+    task: Task,
+    splits: Splits,
+    setup: Setup,
+    recipe: Hyperparameters,
+    record: RunRecord,
+    full: bool,
+) -> Hyperparameters:
+    """Search the grid on dev, and return the best recipe (paper, appendix A.3).
+
+    ``full``: batch size × learning rate × epochs; otherwise learning rates only. The test split
+    is not scored. What ``record`` has already is not run again.
+    """
+    sizes = BATCH_SIZES if full else (recipe.batch_size,)
+    lengths = EPOCHS if full else (recipe.epochs,)
+    tried: dict[Hyperparameters, float] = {}
+    for size, epochs, rate in product(sizes, lengths, setup.rates):
+        # every run of the grid goes to its end: how long is one of the questions
+        patience = epochs if full else recipe.patience
+        one = replace(recipe, batch_size=size, epochs=epochs, learning_rate=rate, patience=patience)
+        row = record.find(task, setup, one, "grid")
+        if row is None:
+            run = run_once(task, splits, setup, one, score=())
+            row = record.add(task, splits, setup, one, run, "grid")
+        tried[one] = float(row["dev"])
+        print(f"  batch {size}, rate {rate:g}, {epochs} epochs: dev {tried[one]:.4f}")
+    return replace(max(tried, key=tried.__getitem__), patience=recipe.patience)
+
+
+def run_task(
+    loaded: tuple[Task, Splits],
+    setup: Setup,
+    recipe: Hyperparameters,
+    seeds: Sequence[int],
+    record: RunRecord,
+    grid: str = "none",
+    again: bool = False,
+    need_models: bool = False,
+) -> list[Run]:
+    """Search a recipe if asked, fine-tune with each seed, and write down and print every run.
+
+    The baselines are run first, so that no score stands alone. Without seeds only the grid is
+    searched. Returns the runs that were made now: what ``record`` has already is not run again,
+    except with ``again``, which also drops what was run with another recipe, or where the models
+    themselves are needed.
+    """
+    task, splits = loaded
+    for baseline in record.add_baselines(task, splits, setup.train_examples):
+        score = float(baseline["test"])
+        print(f"{task.name}, {baseline['model']}: test {task.metric} {score:.4f}")
+    who = f"{task.name}, {setup.model}, {setup.method}"
+    if grid != "none":
+        print(f"{who}: searching the grid on dev")
+        recipe = search(task, splits, setup, recipe, record, grid == "full")
+    if len(seeds):
+        record.forget_other_recipes(task, setup, recipe, again)
+    runs: list[Run] = []
+    for seed in seeds:
+        one = replace(recipe, seed=seed)
+        row = None if again else record.find(task, setup, one, "score")
+        if row is None or need_models:
+            runs.append(run_once(task, splits, setup, one))
+        if row is None:  # a recorded one stays
+            row = record.add(task, splits, setup, one, runs[-1], "score")
+        scores = f"dev {float(row['dev']):.4f}, test {task.metric} {float(row['test']):.4f}"
+        print(f"{who}, seed {seed}: {scores}")
+    return runs

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import torch
 
 from bertedu.analysis.leak import beyond_sum, states_of
-from bertedu.finetuning.encoders import load_encoder
+from bertedu.finetuning.finetune import load_encoder
 from bertedu.finetuning.saving import FineTuned, say_answer
 from bertedu.model.checkpoints import load_named
 from bertedu.model.config import ONE_WAY

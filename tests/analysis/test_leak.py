@@ -10,7 +10,7 @@ from torch import Tensor
 import bertedu.model.bert as bert_module
 from bertedu.analysis import leak
 from bertedu.analysis.leak import MOVED, States, beyond_sum, movement, movement_maps, states_of
-from bertedu.finetuning.encoders import load_encoder, with_bilstm
+from bertedu.finetuning.finetune import load_encoder, with_bilstm
 from bertedu.model.attention import attention_mask
 from bertedu.model.features import BertFeatures
 

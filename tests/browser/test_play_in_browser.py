@@ -13,9 +13,8 @@ import pytest
 import torch
 
 from bertedu.analysis.leak import beyond_sum, movement, states_of
-from bertedu.finetuning.encoders import load_encoder
 from bertedu.finetuning.examples import Question
-from bertedu.finetuning.finetune import kind_with
+from bertedu.finetuning.finetune import kind_with, load_encoder
 from bertedu.finetuning.question_answering import QuestionAnswering
 from bertedu.finetuning.saving import FineTuned
 from bertedu.finetuning.tagging import split_words

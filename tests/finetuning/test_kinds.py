@@ -1,18 +1,24 @@
-"""Classes, numbers and choices: the numbers of `transformers`, and what may move them."""
+"""What every kind of task keeps: transformers' numbers, a mean loss, answers blind to the truth."""
 
 import dataclasses
+import itertools
 import random
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scipy.stats import pearsonr, spearmanr
+from seqeval import metrics as seqeval_metrics
+from seqeval.scheme import IOB2
 from sklearn.metrics import f1_score, matthews_corrcoef
 from tiny_kinds import (
-    CLASSES,
+    CONTEXT,
     EXAMPLES,
     SENTENCES,
+    TAGS,
     TOKENIZER,
     assert_same,
     encoded,
@@ -24,265 +30,350 @@ from tiny_kinds import (
 )
 from torch import Tensor
 
-from bertedu.finetuning.collation import Item
-from bertedu.finetuning.examples import AnyExample, Choice, Example, TaskError
-from bertedu.finetuning.kinds import Answer, Classification, Kind, MultipleChoice, Regression
+from bertedu.finetuning.collation import NO_TARGET, Item, collate
+from bertedu.finetuning.examples import AnyExample, Choice, Example, Question, Tagged, TaskError
+from bertedu.finetuning.kinds import Answer, Classification, Kind, Regression
+from bertedu.finetuning.metrics import squad_scores
+from bertedu.finetuning.question_answering import LONGEST_ANSWER, context_places
+from bertedu.finetuning.tagging import Tagging, first_pieces
 from bertedu.finetuning.training import TaskModel, score_items
 
-KINDS = ("classification", "regression", "choice")
+# kind -> (class of transformers, example without its truth, what one example weighs in the loss)
+CONTRACT: dict[str, tuple[str, dict[str, Any], Any]] = {
+    "classification": ("SequenceClassification", {"label": 0}, lambda e: 1),
+    "regression": ("SequenceClassification", {"label": 0.0}, lambda e: 1),
+    "choice": ("MultipleChoice", {"label": 0}, lambda e: 1),
+    "tagging": ("TokenClassification", {"tags": ("O",)}, lambda e: len(e.words)),
+    "span": ("QuestionAnswering", {"answers": ()}, lambda e: len(make_items("span", [e]))),
+}
+kinds = pytest.mark.parametrize("name", CONTRACT)
+LONGER: dict[str, AnyExample] = {
+    "classification": Example(CONTEXT, SENTENCES[3], 2),
+    "regression": Example(CONTEXT, SENTENCES[3], 2),
+    "choice": Choice(CONTEXT, SENTENCES[1:], 1),
+    "tagging": Tagged(tuple(CONTEXT.split()), ("O",) * len(CONTEXT.split())),
+    "span": Question("longer", SENTENCES[3], CONTEXT, ()),
+}
 
 
-def answer(model: TaskModel, examples: list[AnyExample]) -> list[Answer]:
+def make_items(name: str, examples: Sequence[AnyExample], length: int = 128) -> list[Item]:
+    return make_kind(name).encode(examples, TOKENIZER, length)
+
+
+def answers(model: TaskModel, examples: Sequence[AnyExample]) -> list[Answer]:
     items = model.kind.encode(examples, TOKENIZER, 128)
     return model.kind.answers(examples, items, score_items(model, items))
 
 
-# -- the same numbers as `transformers`
+# -- scores and loss
 
 
+@kinds
 @pytest.mark.parametrize("rows", [1, 4])
-def test_classification_as_in_transformers(tmp_path: Path, rows: int) -> None:
+def test_scores_and_loss_are_those_of_transformers(name: str, rows: int, tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
-    kind = Classification(CLASSES)
-    model, batch = tiny(kind), encoded(kind, EXAMPLES["classification"][:rows])
-    assert (rows > 1) == bool((~batch.padding_mask).any())
-    theirs = theirs_of(
-        model, "classification", tmp_path, transformers.AutoModelForSequenceClassification
-    )
-    assert type(theirs) is transformers.BertForSequenceClassification
+    model, batch = tiny(make_kind(name)), encoded(make_kind(name), EXAMPLES[name][:rows])
+    auto = getattr(transformers, f"AutoModelFor{CONTRACT[name][0]}")
+    theirs = theirs_of(model, name, tmp_path, auto)
+    given, labels = named(batch), {"labels": batch.target}
+    if name == "choice":
+        given = {key: value.view(len(batch.target), 3, -1) for key, value in given.items()}
+    if name == "span":
+        labels = dict(zip(("start_positions", "end_positions"), batch.target.T, strict=True))
     scores, loss = scores_and_loss(model, batch)
     with torch.no_grad():
-        expected = theirs(**named(batch), labels=batch.target)
-    assert_same(scores, expected.logits)
-    assert_same(loss, expected.loss)
+        out = theirs(**given, **labels)
+    real = batch.padding_mask
+    if name == "span":
+        scores, expected = scores.movedim(1, 2), torch.stack((out.start_logits, out.end_logits), 2)
+    else:
+        expected = out.logits
+    if name in ("span", "tagging"):
+        scores, expected = scores[real], expected[real]
+    assert_same(scores, expected)
+    if name != "span" or real.all():  # theirs lets padding take part of the probability
+        assert_same(loss, out.loss)
 
 
-@pytest.mark.parametrize("rows", [1, 3])
-def test_regression_as_in_transformers(tmp_path: Path, rows: int) -> None:
-    transformers = pytest.importorskip("transformers")
-    kind = Regression()
-    model, batch = tiny(kind), encoded(kind, EXAMPLES["regression"][:rows])
-    theirs = theirs_of(
-        model, "regression", tmp_path, transformers.AutoModelForSequenceClassification
-    )
-    scores, loss = scores_and_loss(model, batch)
-    with torch.no_grad():
-        expected = theirs(**named(batch), labels=batch.target)
-    assert_same(scores, expected.logits)
-    assert_same(loss, expected.loss)
+@kinds
+def test_the_loss_is_a_mean_over_what_is_asked(name: str) -> None:
+    model, examples = tiny(make_kind(name)), EXAMPLES[name]
+    weights = [CONTRACT[name][2](e) for e in examples]
+    alone = [float(scores_and_loss(model, encoded(model.kind, [e]))[1]) for e in examples]
+    together = float(scores_and_loss(model, encoded(model.kind, examples))[1])
+    assert together == pytest.approx(np.average(alone, weights=weights), rel=1e-4)
 
 
-@pytest.mark.parametrize("rows", [1, 2])
-def test_choice_as_in_transformers(tmp_path: Path, rows: int) -> None:
-    transformers = pytest.importorskip("transformers")
-    kind = MultipleChoice()
-    model, batch = tiny(kind), encoded(kind, EXAMPLES["choice"][:rows])
-    theirs = theirs_of(model, "choice", tmp_path, transformers.AutoModelForMultipleChoice)
-    scores, loss = scores_and_loss(model, batch)
-    by_choice = {name: value.view(rows, 3, -1) for name, value in named(batch).items()}
-    with torch.no_grad():
-        expected = theirs(**by_choice, labels=batch.target)
-    assert_same(scores, expected.logits)
-    assert_same(loss, expected.loss)
-
-
-# -- what moves what
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_the_loss_asks_for_the_target_and_for_nothing_else(name: str) -> None:
-    """Downhill, the score of the right class rises and all others fall; a number moves closer."""
+@kinds
+def test_downhill_the_target_rises_and_all_others_fall(name: str) -> None:
     kind = make_kind(name)
     batch = encoded(kind, EXAMPLES[name])
-    model = tiny(kind)
-    scores = model(batch).detach().requires_grad_()
-    loss = kind.loss(scores, batch)
-    (slope,) = torch.autograd.grad(loss, scores)
+    scores = tiny(kind)(batch).detach().requires_grad_()
+    (slope,) = torch.autograd.grad(kind.loss(scores, batch), scores)
     if name == "regression":
         assert torch.equal(slope[:, 0] > 0, scores[:, 0] > batch.target)
-        other = dataclasses.replace(batch, target=batch.target + 1)
-    else:
-        right = torch.zeros_like(slope, dtype=torch.bool)
-        right[torch.arange(len(right)), batch.target] = True
-        assert (slope[right] < 0).all()
-        assert (slope[~right] > 0).all()
-        other = dataclasses.replace(batch, target=(batch.target + 1) % scores.shape[1])
-    assert abs(kind.loss(scores, other) - loss) > 1e-3
+        return
+    rows, target = slope.flatten(0, -2), batch.target.flatten()
+    asked = target >= 0
+    right = torch.zeros_like(rows[asked]).bool().scatter(1, target[asked][:, None], True)
+    assert (rows[asked][right] < 0).all()
+    assert (rows[asked][~right] >= 0).all()
+    assert (rows[~asked] == 0).all()
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_the_loss_is_a_mean_over_the_items(name: str) -> None:
-    kind = make_kind(name)
-    model, examples = tiny(kind), EXAMPLES[name]
-    alone = [scores_and_loss(model, encoded(kind, [example]))[1] for example in examples]
-    together = scores_and_loss(model, encoded(kind, examples))[1]
-    assert_same(together, torch.stack(alone).mean())
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_labels_do_not_move_answers(name: str) -> None:
+@kinds
+def test_a_longer_neighbor_and_what_stands_in_the_padding_change_no_score(name: str) -> None:
     model = tiny(make_kind(name))
-    examples = list(EXAMPLES[name])
-    blank = [dataclasses.replace(e, label=0) for e in examples if isinstance(e, Example | Choice)]
-    assert answer(model, examples) == answer(model, blank)
+    first, longer = (make_items(name, [e])[0] for e in (EXAMPLES[name][0], LONGER[name]))
+    assert longer.length > first.length + 15
+    with torch.no_grad():
+        alone = model(collate([first]))[0]
+        batch = collate([first, longer])
+        padding = ~batch.padding_mask
+        assert not batch.ids[padding].any()
+        assert not batch.segment_ids[padding].any()
+        found = [model(batch)[0], model(collate([longer, first]))[1]]
+        batch.ids[padding], batch.segment_ids[padding] = 99, 1
+        found.append(model(batch)[0])
+        batch.padding_mask[:] = True  # taken for tokens, they would matter
+        taken = model(batch)[0]
+    if name == "tagging":
+        found, taken = [one[: first.length] for one in found], taken[: first.length]
+    if name == "span":
+        assert (found[0].softmax(-1)[:, first.length :] == 0).all()
+        found, taken = [one[:, : first.length] for one in found], taken[:, : first.length]
+    for one in found:
+        assert_same(one, alone)
+    assert (taken - alone).abs().max() > 1e-3
 
 
-def test_both_texts_and_their_order_matter() -> None:
-    model = tiny(Classification(CLASSES))
-    pairs = [(0, 1), (1, 0), (0, 2), (2, 1), (0, None)]
-    found = answer(
-        model, [Example(SENTENCES[a], None if b is None else SENTENCES[b], 0) for a, b in pairs]
-    )
-    shares = {tuple(round(share, 3) for share in each.shares) for each in found}
-    assert len(shares) == len(pairs)
+def test_a_batch_without_a_word_to_tag_has_loss_zero() -> None:
+    """The mean of nothing is NaN, and one NaN spoils every weight."""
+    model = tiny(make_kind("tagging"))
+    batch = encoded(model.kind, [Tagged(("\u200b",), ("O",))])
+    assert model.kind.loss(model(batch), batch).item() == 0
 
 
-def test_the_classes_share_one() -> None:
-    model = tiny(Classification(CLASSES))
-    examples = list(EXAMPLES["classification"])
-    items = model.kind.encode(examples, TOKENIZER, 128)
-    scores = score_items(model, items)
-    for each, score in zip(model.kind.answers(examples, items, scores), scores, strict=True):
-        assert sum(each.shares) == pytest.approx(1)
-        assert each.value == max(range(3), key=lambda k: each.shares[k])
-        expected = np.exp(score.numpy()) / np.exp(score.numpy()).sum()
-        assert each.shares == pytest.approx(tuple(expected))
+# -- rows
 
 
-def test_a_regression_answers_its_score() -> None:
-    model = tiny(Regression())
-    examples = list(EXAMPLES["regression"])
-    items = model.kind.encode(examples, TOKENIZER, 128)
-    scores = score_items(model, items)
-    for each, score in zip(model.kind.answers(examples, items, scores), scores, strict=True):
-        assert (each.value, each.shares) == (float(score), ())
-    assert [item.target for item in items] == [2.5, -1.0, 4.0]
-    assert encoded(model.kind, examples).target.dtype == torch.float32
-    whole = encoded(model.kind, [Example("Two.", None, 2), Example("One.", None, True)])
-    assert whole.target.dtype == torch.float32
+@kinds
+def test_rows_are_as_long_as_asked_and_no_longer(name: str) -> None:
+    examples = [*EXAMPLES[name], LONGER[name]]
+    for length in (8, 9, 16, 21, 40, 57):
+        items = make_items(name, examples, length)
+        assert max(item.length for item in items) == length
+        numbers = [item.example for item in items]
+        assert numbers == sorted(numbers)
+        assert set(numbers) == set(range(len(examples)))
+    for short in (-1, 0, 7):
+        with pytest.raises(TaskError, match=f"max_length {short} is too short"):
+            make_items(name, examples, short)
 
 
-# -- choices
-
-
-def test_other_order_of_endings_other_order_of_shares() -> None:
-    model = tiny(MultipleChoice())
-    (plain,) = answer(model, [Choice(SENTENCES[0], SENTENCES[1:], 0)])
-    assert len({round(share, 3) for share in plain.shares}) == 3
-    for order in ((2, 0, 1), (1, 0, 2)):
-        (turned,) = answer(model, [Choice(SENTENCES[0], tuple(SENTENCES[1 + i] for i in order), 0)])
-        assert turned.shares == pytest.approx([plain.shares[i] for i in order], rel=1e-4)
-        assert order[turned.value] == plain.value
-
-
-def test_an_ending_moves_its_own_score_only() -> None:
-    kind = MultipleChoice()
-    model, first = tiny(kind), EXAMPLES["choice"][0]
-    assert isinstance(first, Choice)
-    other = dataclasses.replace(first, endings=(*first.endings[:2], "Nothing else was heard."))
-    beside = EXAMPLES["choice"][1]
-    before, after = (scores_and_loss(model, encoded(kind, [e, beside]))[0] for e in (first, other))
-    moved = (before - after).abs() > 1e-3
-    assert moved.tolist() == [[False, False, True], [False, False, False]]
-    begun = dataclasses.replace(first, text="Nothing else was heard.")
-    after = scores_and_loss(model, encoded(kind, [begun, beside]))[0]
-    assert ((before - after).abs() > 1e-3).tolist() == [[True] * 3, [False] * 3]
-
-
-def test_a_choice_is_read_as_a_pair() -> None:
-    (item,) = MultipleChoice().encode([Choice("One.", ("Two.", "Three."), 1)], TOKENIZER, 128)
-    for row, ending in zip(item.rows, ("Two.", "Three."), strict=True):
-        assert row.ids == TOKENIZER.encode("One.", ending).ids
-        assert sum(row.type_ids) == len(TOKENIZER.encode(ending).ids) - 1
+def test_two_texts_are_one_row_with_segments_and_the_longer_is_cut() -> None:
+    row = TOKENIZER.encode("One.", "Two.")
+    for item in (
+        make_items("classification", [Example("One.", "Two.", 0)])[0],
+        make_items("choice", [Choice("One.", ("Two.", "Three."), 1)])[0],
+    ):
+        assert (item.rows[0].ids, item.rows[0].type_ids) == (row.ids, row.type_ids)
     assert item.target == 1
+    short = TOKENIZER.encode(SENTENCES[2], add_special_tokens=False).ids
+    for pair in ((SENTENCES[2], CONTEXT), (CONTEXT, SENTENCES[2])):
+        (item,) = make_items("classification", [Example(*pair, 0)], 24)
+        segment, (cut,) = pair.index(SENTENCES[2]), item.rows
+        kept = [i for i, s in zip(cut.ids, cut.sequence_ids, strict=True) if s == segment]
+        assert kept == short
+
+
+def test_targets_of_a_regression_are_numbers_with_a_fraction() -> None:
+    batch = encoded(Regression(), [Example("Two.", None, 2), Example("One.", None, True)])
+    assert (batch.target.dtype, batch.target.tolist()) == (torch.float32, [2, 1])
 
 
 def test_unequal_numbers_of_endings_are_refused() -> None:
     """Two and four make six rows, and six rows also make two times three."""
     examples = [Choice("One.", ("A.", "B."), 1), Choice("Two.", ("A.", "B.", "C.", "D."), 3)]
-    with pytest.raises(TaskError, match="2 endings and another 4: give all of them the same"):
-        MultipleChoice().encode(examples, TOKENIZER, 128)
-    for example in examples:
-        (item,) = MultipleChoice().encode([example], TOKENIZER, 128)
-        assert len(item.rows) == len(example.endings)
+    with pytest.raises(TaskError, match="2 endings and another 4"):
+        make_items("choice", examples)
+
+
+# one piece; several; punctuation inside; no piece at all; spaces; a special token's name
+WORDS = ("the", "unbelievably", "don't", "\u200b\u200e", "New York", "[MASK]")
+TRUTH = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC", "B-PER")
+FIRSTS = {0: "the", 1: "unb", 2: "don", 4: "new", 5: "[MASK]"}
+
+
+def test_the_first_piece_of_a_word_carries_its_tag_alone() -> None:
+    """Neither the target nor the answer knows of any other piece."""
+    kind, example = make_kind("tagging"), Tagged(WORDS, TRUTH)
+    (item,) = kind.encode([example], TOKENIZER, 128)
+    (row,) = item.rows
+    firsts = first_pieces(row)
+    assert {word: row.tokens[place] for word, place in firsts.items()} == FIRSTS
+    tagged = {place: TAGS.index(TRUTH[word]) for word, place in firsts.items()}
+    assert item.target == [tagged.get(place, NO_TARGET) for place in range(len(row.ids))]
+    dice = torch.Generator().manual_seed(0)
+    scores = torch.randn(len(row.ids), len(TAGS), generator=dice)
+    for place, tag in tagged.items():
+        scores[place, tag] = 10
+    (answer,) = kind.answers([example], [item], [scores])
+    assert answer.value == tuple(
+        tag if word in FIRSTS else TAGS[0] for word, tag in enumerate(TRUTH)
+    )
+
+
+def test_words_that_are_cut_off_get_the_first_tag_and_count_as_missed() -> None:
+    example, kind = Tagged(("mira",) * 12, ("B-PER",) * 12), make_kind("tagging")
+    (item,) = kind.encode([example], TOKENIZER, 10)
+    kept = len(first_pieces(item.rows[0]))
+    scores = torch.zeros(item.length, len(TAGS))
+    scores[:, TAGS.index("B-PER")] = 1
+    (answer,) = kind.answers([example], [item], [scores])
+    assert 0 < kept < 12
+    assert answer.value == ("B-PER",) * kept + ("O",) * (12 - kept)
+    assert kind.outcomes([example], [answer]).tolist() == [[kept, kept, 12]]
+
+
+# -- answers
+
+
+@kinds
+def test_the_truth_moves_no_answer(name: str) -> None:
+    model, blank = tiny(make_kind(name), seed=3), []
+    for example in EXAMPLES[name]:
+        empty = dict(CONTRACT[name][1])
+        if isinstance(example, Tagged):
+            empty["tags"] *= len(example.words)
+        blank.append(dataclasses.replace(example, **empty))
+    assert answers(model, EXAMPLES[name]) == answers(model, blank)
+
+
+def best_span(context: str, windows: Sequence[tuple[Item, Tensor]]) -> tuple[str, int]:
+    """Try every span of every window."""
+    tried = []
+    for item, (start, end) in windows:
+        (row,) = item.rows
+        places = context_places(row)
+        for a, b in itertools.product(places, places):
+            if a <= b < a + LONGEST_ANSWER:
+                tried.append((float(start[a] + end[b]), row.offsets[a][0], row.offsets[b][1]))
+    _, begin, end_of = max(tried)
+    return context[begin:end_of], begin
+
+
+@kinds
+@pytest.mark.parametrize("seed", [1, 2])
+def test_an_answer_is_what_the_scores_of_its_own_items_say(name: str, seed: int) -> None:
+    model, examples = tiny(make_kind(name), seed=seed), [*EXAMPLES[name], LONGER[name]]
+    items = model.kind.encode(examples, TOKENIZER, 128)
+    scores = score_items(model, items)
+    found = model.kind.answers(examples, items, scores)
+    for number, (example, answer) in enumerate(zip(examples, found, strict=True)):
+        own = [(i, s) for i, s in zip(items, scores, strict=True) if i.example == number]
+        score = own[0][1]
+        if isinstance(example, Question):
+            assert (answer.value, answer.start) == best_span(example.context, own)
+        elif isinstance(example, Tagged):
+            places = first_pieces(own[0][0].rows[0]).values()
+            assert answer.value == tuple(TAGS[int(score[place].argmax())] for place in places)
+        elif name == "regression":
+            assert answer == Answer(float(score))
+        else:
+            expected = np.exp(score.numpy()) / np.exp(score.numpy()).sum()
+            assert answer.shares == pytest.approx(tuple(expected))
+            assert answer.value == max(range(3), key=answer.shares.__getitem__)
+    assert len({repr(answer) for answer in found}) > 1
 
 
 # -- from answers to scores
 
 
-@pytest.fixture
-def judged() -> dict[str, tuple[Kind, list[AnyExample], list[Answer]]]:
+def judged(name: str, rng: random.Random) -> tuple[list[Any], list[Answer]]:
     """Random truths, and answers that are right about half of the time."""
-    rng = random.Random(3)
-    classes = [rng.randrange(3) for _ in range(40)]
-    values = [rng.random() for _ in range(40)]
-
-    def guess(truth: int) -> Answer:
-        return Answer(truth if rng.random() < 0.5 else rng.randrange(3), (0.2, 0.3, 0.5))
-
-    return {
-        "classification": (
-            Classification(CLASSES),
-            [Example("x", None, label) for label in classes],
-            [guess(label) for label in classes],
-        ),
-        "choice": (
-            MultipleChoice(),
-            [Choice("x", ("a", "b", "c"), label) for label in classes],
-            [guess(label) for label in classes],
-        ),
-        "regression": (
-            Regression(),
-            [Example("x", None, value) for value in values],
-            [Answer(value + rng.random()) for value in values],
-        ),
-    }
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_a_part_of_the_outcomes_scores_as_that_part(
-    judged: dict[str, tuple[Kind, list[AnyExample], list[Answer]]], name: str
-) -> None:
-    kind, examples, answers = judged[name]
-    outcomes = kind.outcomes(examples, answers)
-    assert outcomes.shape == (40, len(kind.columns))
-    truths = [e.label for e in examples if isinstance(e, Example | Choice)]
-    found = [a.value for a in answers]
-    assert outcomes.T.tolist() == [truths, found]  # every measure here forgives a swap
-    assert kind.columns[1] == "found"
-    rng = random.Random(4)
-    for drawn in (range(40), range(7, 19), [rng.randrange(40) for _ in range(40)]):
-        part = [truths[i] for i in drawn], [found[i] for i in drawn]
-        if name == "regression":
-            expected = {"pearson": pearsonr(*part)[0], "spearman": spearmanr(*part)[0]}
+    made: list[Any] = []
+    found: list[Answer] = []
+    for n in range(rng.randint(3, 40)):
+        sure, a, b = rng.random() < 0.5, rng.randrange(3), rng.randrange(3)
+        if name == "tagging":
+            tags = tuple(rng.choice(TAGS) for _ in range(rng.randint(1, 14)))
+            said: Any = tuple(rng.choice(TAGS) if rng.random() < 0.2 else tag for tag in tags)
+            made.append(Tagged(("x",) * len(tags), tags))
+        elif name == "span":
+            text, said = (rng.choice(["Mira", "the gate", "1987", ""]) for _ in range(2))
+            place = ((text, CONTEXT.index(text)),) if text else ()
+            made.append(Question(str(n), "?", CONTEXT, place))
+        elif name == "regression":
+            made.append(Example("x", None, float(a) + rng.random()))
+            said = made[-1].label + rng.random()
         else:
-            expected = {
-                "accuracy": np.equal(*part).mean(),
-                "macro_f1": f1_score(*part, average="macro"),
-                "matthews": matthews_corrcoef(*part),
-            }
-        own = kind.outcomes([examples[i] for i in drawn], [answers[i] for i in drawn])
-        assert np.array_equal(own, outcomes[list(drawn)])
-        assert kind.metrics(own) == pytest.approx(expected)
-        assert 0 < expected[next(iter(expected))] < 1
-    if name != "regression":
-        right = sum(t == f for t, f in zip(truths, found, strict=True))
-        assert kind.metrics(outcomes)["accuracy"] == pytest.approx(right / 40)
+            made.append(
+                Choice("x", ("a", "b", "c"), a) if name == "choice" else Example("x", None, a)
+            )
+            said = a if sure else b
+        found.append(Answer(said))
+    return made, found
 
 
-def test_answers_and_examples_must_match(
-    judged: dict[str, tuple[Kind, list[AnyExample], list[Answer]]],
-) -> None:
-    kind, examples, answers = judged["classification"]
+def expected_scores(name: str, made: list[Any], found: list[Answer]) -> dict[str, float]:
+    values: Any = [answer.value for answer in found]
+    if name == "tagging":
+        tags = [list(e.tags) for e in made], [list(v) for v in values]
+        how: Any = {"mode": "strict", "scheme": IOB2, "zero_division": 0}
+        measures = ("f1", "precision", "recall")
+        return {m: getattr(seqeval_metrics, f"{m}_score")(*tags, **how) for m in measures}
+    if name == "span":
+        said = {e.name: v for e, v in zip(made, values, strict=True)}
+        return {key: value / 100 for key, value in squad_scores(made, said).items()}
+    pair = [e.label for e in made], values
+    if name == "regression":
+        return {"pearson": pearsonr(*pair)[0], "spearman": spearmanr(*pair)[0]}
+    scores = {
+        "accuracy": float(np.equal(*pair).mean()),
+        "macro_f1": f1_score(*pair, average="macro"),
+        "matthews": matthews_corrcoef(*pair),
+    }
+    if {*pair[0], *values} <= {0, 1}:
+        scores["binary_f1"] = f1_score(*pair)
+    return scores
+
+
+@kinds
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.filterwarnings("ignore")
+def test_outcomes_of_any_part_score_as_the_library_scores_it(name: str, seed: int) -> None:
+    rng, kind = random.Random(seed), make_kind(name)
+    made, found = judged(name, rng)
+    outcomes = kind.outcomes(made, found)
+    assert outcomes.shape == (len(made), len(kind.columns))
+    if kind.columns[1:] == ("found",):  # every measure here forgives a swap
+        assert outcomes.T.tolist() == [[e.label for e in made], [a.value for a in found]]
+    for part in (range(len(made)), range(3), range(1), rng.choices(range(len(made)), k=20)):
+        some = [made[i] for i in part]
+        if name == "span":
+            some = [dataclasses.replace(e, name=str(n)) for n, e in enumerate(some)]
+        if name == "regression" and len(part) == 1:
+            expected = {"pearson": 0.0, "spearman": 0.0}
+        else:
+            expected = expected_scores(name, some, [found[i] for i in part])
+        scores = kind.metrics(outcomes[list(part)])
+        assert scores == pytest.approx({m: np.nan_to_num(v) for m, v in expected.items()})
     with pytest.raises(ValueError, match="shorter"):
-        kind.outcomes(examples, answers[:-1])
+        kind.outcomes(made, found[:-1])
 
 
-def test_most_kinds_have_nothing_to_calibrate() -> None:
-    nothing: list[Item] = []
-    scores: list[Tensor] = []
-    for name in KINDS:
-        kind = make_kind(name)
-        before = dataclasses.asdict(kind)  # type: ignore[call-overload]
-        kind.calibrate([], nothing, scores)
-        assert dataclasses.asdict(kind) == before  # type: ignore[call-overload]
+def scores_of(kind: Kind, *columns: list[float]) -> dict[str, float]:
+    return kind.metrics(np.array(columns, float).T)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_where_all_is_the_same_a_score_is_a_number() -> None:
+    for found in ([5, 5, 5], [1, 2, 3]):
+        same = scores_of(Regression(), [3, 3, 3], found)
+        assert same == scores_of(Regression(), found, [3, 3, 3]) == {"pearson": 0, "spearman": 0}
+    assert scores_of(Classification(()), [1, 1], [1, 1])["matthews"] == 0
+    assert scores_of(Tagging(TAGS), [0], [0], [0]) == {"f1": 0, "precision": 0, "recall": 0}
+    always = scores_of(Classification(()), [0] * 9 + [1], [0] * 10)
+    assert always["accuracy"] == 0.9
+    assert always["macro_f1"] < 0.5, "always the same class must not look good"

@@ -20,9 +20,9 @@ from bertedu.model.attention import (
     attention_mask,
 )
 from bertedu.model.bert import Bert
+from bertedu.model.checkpoints import hugging_face_name
 from bertedu.model.config import BertConfig
 from bertedu.model.encoder import EncoderLayer
-from bertedu.model.hugging_face import hugging_face_name
 from bertedu.model.variants.bigbird import sparse_mask
 from bertedu.model.variants.distillation import distillation_loss
 from bertedu.model.variants.electra import replaced

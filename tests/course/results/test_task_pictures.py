@@ -1,228 +1,206 @@
 """Committed results as notebooks show them: means, intervals, claims."""
 
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from bertedu.analysis.views import Picture
 from bertedu.files import write_csv
 from bertedu.finetuning.examples import TaskError
+from course.results import pictures
 from course.results import task_pictures as scores
-from course.results.record import RunRecord
+from course.results.record import RunRecord, pack
 from course.results.summary import summarize
-from course.results.task_pictures import (
-    best_with_all,
-    confusion,
-    difference_from,
-    grid_map,
-    labels_to_reach,
-    learning_curves,
-    live_rows,
-    runs_of,
-    score_lines,
-    score_plot,
-    summary,
-    task_difference,
-)
 from course.results.verdicts import say
 
 TUNED, RAW = ("bert-L4H128", "fine-tuned"), ("bert-L4H128", "untrained")
 WORDS = ("word counts", "baseline")
+RUNS = [  # model, method, examples, seed, share of right answers
+    (*TUNED, "all", 0, 0.8),
+    (*TUNED, "all", 1, 0.8),
+    (*RAW, "all", 0, 0.6),
+    (*RAW, "all", 1, 0.6),
+    (*WORDS, "all", "", 0.79),
+    (*TUNED, "100", 0, 0.7),
+]
 TEXTS = 300
 
 
-def answers(right: float, seed: int) -> str:
-    """300 answers of two classes, about so many of them right."""
-    dice = np.random.default_rng(seed)
-    labels = np.arange(TEXTS) % 2
-    found = np.where(dice.random(TEXTS) < right, labels, 1 - labels)
-    return " ".join(f"{a}/{b}" for a, b in zip(labels, found, strict=True))
-
-
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two tuned runs at 80 %, two untrained at 60 %, a word-count baseline at 79 %; a grid."""
+    """A record of made-up answers, and a grid."""
     monkeypatch.setenv("BERTEDU_DATA", str(tmp_path))
-    folder = tmp_path / "results"
-    runs = [
-        (*TUNED, "all", 0, 0.8),
-        (*TUNED, "all", 1, 0.8),
-        (*RAW, "all", 0, 0.6),
-        (*RAW, "all", 1, 0.6),
-        (*WORDS, "all", "", 0.79),
-        (*TUNED, "100", 0, 0.7),
-    ]
-    outcomes: list[dict[str, object]] = [
-        {"model": "(source)", "columns": "source", "outcomes": " ".join(map(str, range(TEXTS)))}
-    ]
-    table: list[dict[str, object]] = []
-    for number, (model, method, count, seed, right) in enumerate(runs):
+    folder, labels = tmp_path / "results", np.arange(TEXTS) % 2
+    sources = " ".join(map(str, range(TEXTS)))
+    outcomes = [{"model": "(source)", "columns": "source", "outcomes": sources}]
+    table: list[dict[str, Any]] = []
+    for number, (model, method, count, seed, right) in enumerate(RUNS):
         names = {"model": model, "method": method, "train_examples": count, "seed": seed}
-        outcomes.append(names | {"columns": "label/found", "outcomes": answers(right, number)})
+        found = np.where(np.random.default_rng(number).random(TEXTS) < right, labels, 1 - labels)
+        packed = pack(np.stack([labels, found], axis=1).astype(float))
+        outcomes.append(names | {"columns": "label/found", "outcomes": packed})
         more = {"purpose": "score", "metric": "accuracy", "dev": right, "test": right, "epochs": 3}
         table.append({"task": "play"} | names | more)
-    one = {"task": "play", "model": TUNED[0], "method": TUNED[1], "train_examples": "all"}
     for batch, epochs, rate in product((16, 32), (2, 3), (1e-4, 3e-4)):
-        grid = {"seed": 0, "purpose": "grid", "metric": "accuracy", "dev": 0.7 + epochs / 100}
+        grid = {"purpose": "grid", "dev": 0.7 + epochs / 100 + (batch == 32 and rate == 1e-4) / 50}
         recipe = {"batch_size": batch, "epochs": epochs, "learning_rate": rate}
-        table.append(one | grid | recipe)
+        table.append(table[0] | grid | recipe)
     write_csv(folder / "finetuning.csv", table)
     write_csv(folder / "outcomes" / "play.csv", outcomes)
     summarize(folder, TUNED[0])
     return folder
 
 
-def test_a_line_has_mean_interval_and_seeds(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = summary("play")
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
+    """The figures of pictures that are made."""
+    figures: list[Figure] = []
+    monkeypatch.setattr(scores, "Picture", lambda figure, alt: figures.append(figure))
+    return figures
+
+
+def written(axes: Axes) -> list[str]:
+    return [text.get_text() for text in axes.texts]
+
+
+def test_a_line_has_mean_interval_and_seeds(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = scores.summary("play")
     assert set(rows) == {TUNED, RAW, WORDS}, "runs on a part of the data are no final results"
-    score_lines("play")
+    scores.score_lines("play")
     lines = capsys.readouterr().out.splitlines()
-    assert [line[:22].strip() for line in lines] == [
-        "word-count baseline",
-        "not pre-trained",
-        "pre-trained, fine-tune",
-    ]
-    by_hand = np.mean(
-        [
-            np.mean([a == b for a, b in (pair.split("/") for pair in answers(0.8, seed).split())])
-            for seed in (0, 1)
-        ]
-    )
-    assert f"{100 * by_hand:.1f} (" in lines[2]
-    assert lines[2].endswith("2 seeds")
-    assert "seed" not in lines[0], "counting words has no chance in it"
+    for line, system in zip(lines, (WORDS, RAW, TUNED), strict=True):
+        mean, low, high = (100 * float(rows[system][name]) for name in ("mean", "low", "high"))
+        runs = "2 seeds" if system[1] != "baseline" else ""  # counting words has no chance in it
+        said = f"{scores.NAMES[system]:<25}{mean:5.1f} ({low:.1f} to {high:.1f})  {runs}"
+        assert line == said.rstrip()
 
 
-def test_claims_follow_the_interval(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    say("one", *task_difference("play", TUNED, RAW))
-    say("two", *task_difference("play", RAW, TUNED))
-    say("three", *task_difference("play", TUNED, WORDS))
+def test_claims_follow_the_interval(capsys: pytest.CaptureFixture[str]) -> None:
+    say("one", *scores.task_difference("play", TUNED, RAW))
+    say("two", *scores.task_difference("play", RAW, TUNED))
+    say("three", *scores.task_difference("play", TUNED, WORDS))
     said = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()]
     assert said == ["supported", "contradicted", "undecided"]
-    with pytest.raises(TaskError, match=r"untrained, 100"):
-        task_difference("play", TUNED, RAW, 100)
+    with pytest.raises(TaskError, match="untrained, 100"):
+        scores.task_difference("play", TUNED, RAW, 100)
 
 
 def test_confusion_counts_all_seeds(folder: Path) -> None:
-    table = confusion("play", TUNED, 2)
-    assert table.sum() == 2 * TEXTS
-    assert table.diag().sum() / table.sum() == pytest.approx(
-        float(summary("play")[TUNED]["mean"]), abs=1e-3
-    )
+    table = scores.confusion("play", TUNED, 2)
     assert table.sum(1).tolist() == [TEXTS, TEXTS], "rows are the truth"
+    mean = float(scores.summary("play")[TUNED]["mean"])
+    assert table.diag().sum() / table.sum() == pytest.approx(mean, abs=1e-3)
 
 
-def test_how_many_labels_reach_a_rival(folder: Path) -> None:
-    assert best_with_all("play", RAW) == pytest.approx(60, abs=8)
-    assert labels_to_reach("play", TUNED, RAW) == "100", "70 % with 100 is above 60 %"
-    assert labels_to_reach("play", TUNED, WORDS) in ("all", "none of the numbers tried")
-    assert labels_to_reach("play", RAW, TUNED) == "none of the numbers tried"
-    assert labels_to_reach("play", TUNED, TUNED) == "all"
+def test_how_many_labels_reach_a_rival() -> None:
+    assert scores.best_with_all("play", RAW) == pytest.approx(60, abs=8)
+    for system, rival, count in (
+        (TUNED, RAW, "100"),  # 70 % with 100 is above 60 %
+        (TUNED, TUNED, "all"),
+        (RAW, TUNED, "none of the numbers tried"),
+    ):
+        assert scores.labels_to_reach("play", system, rival) == count
 
 
-def test_runs_by_purpose(folder: Path) -> None:
-    assert len(runs_of("play", TUNED)) == 2
-    assert len(runs_of("play", TUNED, "grid")) == 8
-    assert {row["seed"] for row in live_rows("play", 100, 3)} == {"0"}
-    with pytest.raises(ValueError, match=r"play --from bert-L4H128 --examples 50 --epochs 3"):
-        live_rows("play", 50, 3)
-    with pytest.raises(ValueError, match=r"play --from minilm"):
-        live_rows("play", 100, 3, "minilm")
-
-
-def test_what_is_missing_is_named(folder: Path) -> None:
-    with pytest.raises(ValueError, match="no results of task 'chess'"):
-        summary("chess")
-    with pytest.raises(ValueError, match="--grid full"):
-        grid_map("play", "minilm", "title", "alt")
-
-
-def test_pictures_are_drawn_of_what_is_there(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plot = score_plot({"play": "heading"}, "title", "what one sees")
-    grid = grid_map("play", TUNED[0], "title", "a grid")
-    monkeypatch.setitem(scores.NAMES, TUNED, "ours")
-    curves = learning_curves("play", [WORDS, RAW, TUNED], "title", "curves", 900)
-    assert (plot.alt, grid.alt, curves.alt) == ("what one sees", "a grid", "curves")
-    assert all(picture.png.startswith(b"\x89PNG") for picture in (plot, grid, curves))
-
-
-def test_a_system_that_was_never_run_has_no_row(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[list[str]] = []
-
-    def keep(figure: Figure, alt: str) -> Picture:
-        seen.append([label.get_text() for label in figure.axes[0].get_yticklabels()])
-        return Picture(figure, alt)
-
-    monkeypatch.setattr(scores, "Picture", keep)
-    score_plot({"play": ""}, "title", "alt")
-    assert seen == [["word-count baseline", "not pre-trained", "pre-trained, fine-tuned"]]
-
-
-def test_a_reader_without_a_record_has_a_row_and_a_line(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    figures: list[Figure] = []
-
-    def keep(figure: Figure, alt: str) -> Picture:
-        figures.append(figure)
-        return Picture(figure, alt)
-
-    monkeypatch.setattr(scores, "Picture", keep)
-    score_plot({"play": ""}, "title", "alt", [TUNED], readers={"a list": {"play": (40, 30, 45)}})
-    axes = figures[0].axes[0]
-    assert axes.get_yticklabels()[0].get_text() == "a list"
-    assert "40.0" in [text.get_text() for text in axes.texts]
-    bars = [collection.get_paths()[0].vertices for collection in axes.collections]
-    assert bars[0].tolist() == [[30, 0], [45, 0]]
-    assert bars[1][:, 1].tolist() == [1, 1], "the system has the next row"
-    monkeypatch.setitem(scores.NAMES, TUNED, "ours")
-    learning_curves("play", [TUNED], "title", "alt", 900, limits={"a list": 40})
-    axes = figures[1].axes[0]
-    assert [40, 40] in [list(line.get_ydata()) for line in axes.lines]
-    assert "a list: 40" in [text.get_text() for text in axes.texts]
+def test_runs_by_purpose_and_what_is_missing_is_named() -> None:
+    assert len(scores.runs_of("play", TUNED)) == 2
+    assert len(scores.runs_of("play", TUNED, "grid")) == 8
+    assert {row["seed"] for row in scores.live_rows("play", 100, 3)} == {"0"}
+    missing: list[tuple[Callable[[], Any], str]] = [
+        (lambda: scores.live_rows("play", 50, 3, "minilm"), "play --from minilm --examples 50 --e"),
+        (lambda: scores.summary("chess"), "no results of task 'chess'"),
+        (lambda: scores.grid_map("play", "minilm", "title", "alt"), "--grid full"),
+    ]
+    for call, message in missing:
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
 def test_a_reader_of_known_scores_meets_a_system_on_the_same_texts(folder: Path) -> None:
     rows = RunRecord(folder).outcomes("play")[1]
-    wanted = (*TUNED, "all")
-    runs = [o for r, o in rows if (r["model"], r["method"], r["train_examples"]) == wanted]
-    right = np.mean([o[:, 0] == o[:, 1] for o in runs], axis=0)
-    low, high = difference_from("play", TUNED, right - 0.1)
+    right = np.mean([outcomes[:, 0] == outcomes[:, 1] for _, outcomes in rows[:2]], axis=0)
+    low, high = scores.difference_from("play", TUNED, right - 0.1)
     assert low < 10 < high
-    few, _ = difference_from("play", TUNED, right - 0.1, 100)
+    few, _ = scores.difference_from("play", TUNED, right - 0.1, 100)
     assert few < low, "with 100 examples it is worse"
     with pytest.raises(TaskError, match="test examples; scores"):
-        difference_from("play", TUNED, right[1:])
+        scores.difference_from("play", TUNED, right[1:])
 
 
-def upright_lines(axes: Axes) -> list[float]:
-    """Where a line runs from the bottom of a panel to its top."""
-    ends = [(np.asarray(line.get_xdata()), np.asarray(line.get_ydata())) for line in axes.lines]
-    return [float(x[0]) for x, y in ends if list(y) == [0, 1]]
-
-
-def test_chance_is_a_line_where_it_is_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_plot_has_a_row_for_each_reader_and_each_system_that_was_run(
+    drawn: list[Figure],
 ) -> None:
-    monkeypatch.setenv("BERTEDU_DATA", str(tmp_path))
-    both = {"description": "one", "next": "other"}
-    names = {"model": TUNED[0], "method": TUNED[1], "train_examples": "all"}
-    runs = {"metric": "accuracy", "purpose": "score"}
-    means = {"seeds": 1, "mean": 0.7, "low": 0.65, "high": 0.75}
-    for name, more in (("finetuning", runs), ("finetuning_summary", means)):
-        rows = [{"task": task} | names | more for task in both]
-        write_csv(tmp_path / "results" / f"{name}.csv", rows)
-    drawn: list[Figure] = []
-    monkeypatch.setattr(scores, "Picture", lambda figure, alt: drawn.append(figure))
-    for chance in (None, {"next": 0.25}, {"description": 0.5, "next": 0.25}):
-        score_plot(both, "title", "alt", [TUNED], chance)
-    lines = [[upright_lines(axes) for axes in figure.axes] for figure in drawn]
-    assert lines == [[[], []], [[], [25.0]], [[50.0], [25.0]]]
+    readers = {"a list": {"play": (40.0, 30.0, 45.0)}}
+    scores.score_plot({"play": "heading"}, "title", "alt", readers=readers, chance={"play": 0.5})
+    scores.score_plot({"play": "heading"}, "title", "alt", [TUNED])
+    axes = drawn[0].axes[0]
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    known = [scores.NAMES[system] for system in (WORDS, RAW, TUNED)]
+    assert names == ["a list", *known]
+    rows = scores.summary("play")
+    ends = [(30.0, 45.0)]
+    ends += [
+        (100 * float(rows[s]["low"]), 100 * float(rows[s]["high"])) for s in (WORDS, RAW, TUNED)
+    ]
+    bars = [np.asarray(bar.get_paths()[0].vertices) for bar in axes.collections]
+    for place, (bar, (low, high)) in enumerate(zip(bars, ends, strict=True)):
+        assert bar == pytest.approx(np.array([[low, place], [high, place]]))
+    assert {"40.0", "chance"} <= set(written(axes))
+    assert axes.get_xlabel() == "right, %"
+    lines = [[float(x) for x in line.get_xdata()] for line in axes.lines]  # type: ignore[union-attr]
+    assert [50.0, 50.0] in lines
+    assert "chance" not in written(drawn[1].axes[0])
+
+
+def test_curves_have_a_point_for_each_number_of_examples_and_a_line_for_a_limit(
+    drawn: list[Figure], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores.learning_curves("play", [WORDS, TUNED], "title", "alt", 900, limits={"a list": 40})
+    axes = drawn[0].axes[0]
+    curves = {str(line.get_label()): list(np.asarray(line.get_xdata())) for line in axes.lines}
+    assert curves[scores.NAMES[TUNED]] == [100, 900]
+    assert curves[scores.NAMES[WORDS]] == [900]
+    assert [40, 40] in [list(np.asarray(line.get_ydata())) for line in axes.lines]
+    assert "a list: 40" in written(axes)
+
+
+def test_a_grid_writes_each_score_in_its_place_and_marks_the_best(drawn: list[Figure]) -> None:
+    scores.grid_map("play", TUNED[0], "title", "alt")
+    small, large = drawn[0].axes
+    assert written(small) == ["72.0", "72.0", "73.0", "73.0"]
+    assert written(large) == ["74.0", "72.0", "75.0", "73.0"]
+    assert [len(axes.patches) for axes in (small, large)] == [0, 1]
+    assert large.patches[0].get_xy() == pytest.approx((-0.47, 0.53))  # type: ignore[attr-defined]
+    assert [label.get_text() for label in large.get_xticklabels()] == ["0.0001", "0.0003"]
+
+
+# -- what all pictures of results share
+
+
+def test_every_panel_stands_under_its_heading_and_all_under_one_title() -> None:
+    headings = {"a": "first", "b": "second", "c": "third"}
+    figure, panels = pictures.headed_panels(headings, "all three", (4, 4), columns=2)
+    assert {key: axes.get_title() for key, axes in panels.items()} == headings
+    assert figure.get_suptitle() == "all three"
+    assert list(panels.values()) == figure.axes[:3], "in reading order"
+    assert [axes.axison for axes in figure.axes] == [True, True, True, False], "a place is empty"
+    plt.close(figure)
+
+
+def test_a_value_outside_its_interval_is_refused() -> None:
+    figure, axes = plt.subplots()
+    with pytest.raises(ValueError, match="outside its interval"):
+        pictures.score_curve(axes, [(1, (5.0, 6.0, 7.0))], "some", "black")
+    plt.close(figure)
+
+
+def test_a_table_of_the_paper_is_read_by_row_and_column() -> None:
+    no_nsp = pictures.paper_table("table_5")["No NSP"]
+    assert no_nsp == {"MNLI-m": 83.9, "QNLI": 84.9, "MRPC": 86.5, "SST-2": 92.6, "SQuAD": 87.9}
+    assert pictures.paper_table("table_8")["0/0/100"]["NER, frozen"] == 94.6

@@ -1,54 +1,41 @@
 """Three words for an interval, and tables that say what they are about."""
 
 import re
-from html.parser import HTMLParser
 
 import pytest
 from scipy.stats import t
 
 from course.results.bootstrap import verdict_of
-from course.results.verdicts import VerdictTable, decided_together, say
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "word"),
-    [
-        (0.1, 2, "supported"),
-        (-2, -0.1, "contradicted"),
-        (-1, 1, "undecided"),
-        (0, 1, "undecided"),
-        (-1, 0, "undecided"),
-        (0, 0, "undecided"),
-    ],
-)
-def test_the_whole_interval_decides(low: float, high: float, word: str) -> None:
-    assert verdict_of(low, high) == word
-    assert verdict_of(low + 50, high + 50, than=50) == word
-
-
-def test_a_verdict_is_said_with_its_interval(capsys: pytest.CaptureFixture[str]) -> None:
-    say("it is so", -3, -1.25)
-    assert capsys.readouterr().out == "contradicted   it is so: -3.0 to -1.2\n"
-    say("and so", 0.126, 0.2, digits=2)
-    assert capsys.readouterr().out == "supported      and so: +0.13 to +0.20\n"
-
+from course.results.verdicts import CEILING, VerdictTable, decided_together, say
 
 ROWS = {
     "one <b> two": {"topic": (1.0, 2.0), "next": (-2.0, -1.0)},
-    "longer": {"topic": (-1.0, 2.0), "next": (0.5, 1.0)},
+    "longer": {"topic": (-1.0, 2.0), "next": (0.0, 0.0)},
 }
 
 
-def test_a_table_has_its_words_and_intervals_in_place() -> None:
-    lines = repr(VerdictTable(ROWS, "These checkpoints only.")).splitlines()
-    assert lines[0] == "These checkpoints only."
-    assert lines[1].split() == ["topic", "next"]
-    assert lines[2].split("  ")[0] == "one <b> two"
-    assert "supported +1.0 to +2.0" in lines[2]
-    assert lines[2].endswith("contradicted -2.0 to -1.0")
-    assert lines[2].index("supported") == lines[3].index("undecided") == lines[1].index("topic")
-    beside = repr(VerdictTable(ROWS, "c", {"the paper": {"longer": "yes"}}))
-    assert beside.splitlines()[3].split()[:3] == ["longer", "yes", "undecided"]
+@pytest.mark.parametrize(
+    ("low", "high", "word", "near"),  # near: that it is less than 1 away from 0
+    [
+        (0.25, 2, "supported", "undecided"),
+        (-2, -0.25, "contradicted", "undecided"),
+        (-0.75, 0.5, "undecided", "supported"),
+        (0, 1, "undecided", "undecided"),
+        (-1, 0, "undecided", "undecided"),
+        (1.5, 2, "supported", "contradicted"),
+        (-2, -1.5, "contradicted", "contradicted"),
+    ],
+)
+def test_the_whole_interval_decides_and_is_said_with_the_verdict(
+    capsys: pytest.CaptureFixture[str], low: float, high: float, word: str, near: str
+) -> None:
+    assert verdict_of(low, high) == word
+    assert verdict_of(low + 50, high + 50, than=50) == word
+    say("so it is", low, high, digits=2)
+    say("so it is", low, high, within=1)
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == f"{word:<15}so it is: {low:+.2f} to {high:+.2f}"
+    assert second.split()[0] == near
 
 
 @pytest.mark.parametrize(
@@ -71,21 +58,21 @@ def test_many_claims_at_once_need_clearer_intervals(chances: tuple[float, ...], 
     assert decided_together(rows, 6) == [(claim, "task") for claim in clearest[:kept]]
 
 
+def test_a_table_has_its_words_and_intervals_in_place() -> None:
+    lines = repr(VerdictTable(ROWS, "These only.", {"paper": {"longer": "yes"}})).splitlines()
+    assert lines[0] == "These only."
+    assert lines[1].split() == ["paper", "topic", "next"]
+    assert re.split("  +", lines[2])[0::2] == ["one <b> two", "contradicted -2.0 to -1.0"]
+    assert lines[3].split()[:3] == ["longer", "yes", "undecided"]
+    assert lines[3].endswith(f"undecided {CEILING}")
+    assert lines[2].index("supported") == lines[3].index("undecided") == lines[1].index("topic")
+
+
 def test_a_table_is_read_aloud_with_its_caption_and_headings() -> None:
-    table = VerdictTable(ROWS, "These <only>.", {"paper": {"longer": "a <i> & b"}})
-    shown = table._repr_html_()
-    parts: list[str] = []
-
-    class Reader(HTMLParser):
-        def handle_data(self, data: str) -> None:
-            parts.append(data)
-
-    Reader().feed(shown)
-    assert parts[0] == "These <only>."
-    assert {"one <b> two", "a <i> & b", "contradicted", "-2.0 to -1.0"} <= set(parts)
-    assert shown.count('scope="row"') == 2
-    assert shown.count('scope="col"') == 4
-    assert shown.count("<tr>") == 3
+    shown = VerdictTable(ROWS, "These <only>.", {"paper": {"longer": "a & b"}})._repr_html_()
+    for text in ("These &lt;only&gt;.", ">one &lt;b&gt; two<", ">a &amp; b<", ">-2.0 to -1.0<"):
+        assert text in shown
+    assert [shown.count(tag) for tag in ('scope="row"', 'scope="col"', "<tr>")] == [2, 4, 3]
 
 
 @pytest.mark.parametrize(
@@ -112,10 +99,16 @@ def test_verdicts_can_be_read_in_both_themes(ink: int, papers: list[str]) -> Non
             assert (bright + 0.05) / (dark + 0.05) >= 4.5, (found[color], paper)
 
 
-def test_a_table_without_a_caption_or_with_gaps_is_refused() -> None:
-    with pytest.raises(ValueError, match="say in the caption"):
-        VerdictTable(ROWS, " ")
-    with pytest.raises(ValueError, match="the same tasks"):
-        VerdictTable({**ROWS, "third": {"topic": (0.0, 1.0)}}, "c")
-    with pytest.raises(ValueError, match="needs claims"):
-        VerdictTable({}, "c")
+@pytest.mark.parametrize(
+    ("rows", "caption", "message"),
+    [
+        (ROWS, " ", "say in the caption"),
+        (ROWS | {"third": {"topic": (0.0, 1.0)}}, "c", "the same tasks"),
+        ({}, "c", "needs claims"),
+    ],
+)
+def test_a_table_without_a_caption_or_with_gaps_is_refused(
+    rows: dict[str, dict[str, tuple[float, float]]], caption: str, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        VerdictTable(rows, caption)

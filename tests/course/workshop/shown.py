@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from bertedu.analysis.fill import Guess
-from bertedu.finetuning.encoders import load_encoder
 from bertedu.finetuning.examples import Question
+from bertedu.finetuning.finetune import load_encoder
 from bertedu.finetuning.kinds import Classification
 from bertedu.finetuning.saving import FineTuned
 from bertedu.finetuning.training import TaskModel

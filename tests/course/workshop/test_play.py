@@ -16,7 +16,7 @@ import torch
 from shown import FRESH, HUGS, TOYS, saved, tuned
 from torch import Tensor
 
-from bertedu.model.loading import load_named
+from bertedu.model.checkpoints import load_named
 from bertedu.pretraining.recipe import scheduled_rate
 from bertedu.text.fast_tokenizer import load_vocabulary
 from bertedu.text.tokenization import WordPiece, train_wordpiece
