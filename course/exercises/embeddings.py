@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bertedu.model.config import count_parameters
-from bertedu.model.embeddings import Embeddings, sinusoidal_positions
+from bertedu.model.embeddings import Embeddings
 from bertedu.text.tokenization import WordPiece
 from course.exercises.by_hand import ByHand
 from course.exercises.judge import Exercise, Inputs, whole
@@ -202,31 +202,6 @@ INPUT_SUM = Exercise(
       position[ids] looks up which word it is once more. Row 0 belongs to the first token, row 1 to
       the next, whatever the words: position[:S], with S = ids.shape[1].
     | position[torch.arange(length)] => position[ids]
-    """,
-)
-
-
-SINUSOIDS = Exercise(
-    name="sinusoids",
-    asks="(length, size) -> (length, size) for an even size, sine and cosine in turn",
-    right=sinusoidal_positions,
-    cases=lambda: [(1, 2), (2, 2), (2, 4), (3, 4), (4, 4), (4, 6), (8, 8), (12, 8), (6, 12)],
-    tensors="your table",
-    tried="9 tables, up to 12 positions and 12 columns.",
-    start="torch.zeros(length, size), and two loops: over positions p and over even columns 2k.",
-    mistakes="""
-    ✗ all sines come first, then all cosines.
-      torch.cat instead of torch.stack. Both orders exist: tensor2tensor and fairseq concatenate,
-      the paper (Vaswani et al., 2017, section 3.5) and we interleave. A model does not care, for it
-      learns which column is which; a comparison does.
-    | torch.stack => torch.cat
-    ✗ each column has a rate of its own.
-      a sine and its cosine share an angle: columns 2k and 2k + 1 both use 2k / H.
-    | angle.cos() => (angle / 10000 ** (1 / size)).cos()
-    ✗ the rates fall half as fast as they should: the exponent is k / H.
-      for pair k it is 2k / H, so that the last one comes close to 1. (A base of 100 does the same;
-      the base is 10,000.)
-    | torch.arange(0, size, 2) / size => torch.arange(size // 2) / size
     """,
 )
 

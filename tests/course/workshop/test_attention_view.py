@@ -279,7 +279,7 @@ AB = attention("a", "b")
         *((lambda t, n=n: attend(tiny_bert(), t, TEXT, layers=n), "layers 1 to 3")
           for n in ([0], [4], [], [1, 9])),
         (lambda t: attend(tiny_bert(), t, "word " * 130), "position embeddings for 128"),
-        (lambda t: attend_all({"x": ElmoForPreTraining(CONFIG)}, t, TEXT), "has no attention"),
+        (lambda t: attend_all({"x": ElmoForPreTraining(CONFIG)}, t, TEXT), "has no attention"),  # type: ignore[dict-item]
         (lambda t: AttentionView(), "nothing to show"),
         (lambda t: AttentionView(AB, layer=3), "not layer 3, head 1"),
         (lambda t: AttentionView(AB, head=4), "not layer 1, head 4"),
