@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from functools import partial
 
 import torch
-from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from bertedu.model.attention import SelfAttention
@@ -123,33 +122,6 @@ def rollout(weights: Tensor) -> Tensor:
     for step in steps[1:]:
         flow = step @ flow  # the later layer asks the earlier one
     return flow
-
-
-def gradient_times_attention(
-    model: BertForPreTraining, tokenizer: Tokenizer, text: str, word: str
-) -> tuple[list[str], Tensor]:
-    """Weigh each attention weight by how much the score of ``word`` at the `[MASK]` hangs on it.
-
-    Returns tokens and (L, A, S, S): weight × gradient of the log probability. To first order, it is
-    what would be lost if the weight were 0. Raises ValueError if the text has not exactly one
-    `[MASK]`, or the word is no single word piece.
-    """
-    encoding = tokenizer.encode(text)
-    if encoding.tokens.count("[MASK]") != 1:
-        raise ValueError(f"the text needs exactly one [MASK], it has {text.count('[MASK]')}")
-    target = tokenizer.token_to_id(word)
-    if target is None:
-        raise ValueError(f"{word!r} is no word piece of this vocabulary: take a more usual word")
-    kept: list[Tensor] = []
-
-    def keep(_: int, weights: Tensor) -> Tensor:
-        kept.append(weights)
-        return weights
-
-    with torch.enable_grad(), changed_attention(model, keep):
-        scores = model(torch.tensor([encoding.ids]))[0][0, encoding.tokens.index("[MASK]")]
-        gradients = torch.autograd.grad(scores.log_softmax(-1)[target], kept)
-    return encoding.tokens, torch.cat(kept).detach() * torch.cat(gradients)
 
 
 def another_attention(

@@ -6,7 +6,6 @@ import math
 
 import pytest
 import torch
-from tokenizers import Tokenizer
 from torch import Tensor
 
 from bertedu.analysis.attention_heads import (
@@ -15,7 +14,6 @@ from bertedu.analysis.attention_heads import (
     another_attention,
     changed_attention,
     encoder_of,
-    gradient_times_attention,
     measure,
     rollout,
     shuffle_keys,
@@ -132,42 +130,7 @@ def test_shuffled_weights_are_the_same_numbers_elsewhere() -> None:
 # -- gradient, and another attention with the same answer
 
 
-def test_gradient_times_attention_foretells_a_small_change(
-    model: BertForPreTraining, tokenizer: Tokenizer
-) -> None:
-    """A weight 1 % smaller moves the log probability by 1 % of the product."""
-    text, word = "the [MASK] sank .", "ship"
-    tokens, products = gradient_times_attention(model, tokenizer, text, word)
-    assert products.shape == (3, 2, len(tokens), len(tokens))
-    ids, place = torch.tensor(tokenizer.encode(text).ids), tokens.index("[MASK]")
-    target = tokenizer.token_to_id(word)
-    layer, head, query, key = (
-        int(i) for i in torch.unravel_index(products.abs().argmax(), products.shape)
-    )
-    double = BertForPreTraining(model.config).double().eval()
-    double.load_state_dict(model.state_dict())
-
-    def score(share: float) -> float:
-        def change(here: int, weights: Tensor) -> Tensor:
-            scale = torch.ones_like(weights)
-            if here == layer + 1:
-                scale[0, head, query, key] = share
-            return weights * scale
-
-        with changed_attention(double, change):
-            return float(word_shares(double, ids, place)[target].log())
-
-    slope = (score(1.01) - score(0.99)) / 0.02
-    assert float(products[layer, head, query, key]) == pytest.approx(slope, rel=1e-2)
-
-
-def test_gradient_times_attention_wants_one_blank_and_a_known_word(
-    model: BertForPreTraining, tokenizer: Tokenizer
-) -> None:
-    with pytest.raises(ValueError, match="exactly one"):
-        gradient_times_attention(model, tokenizer, "the ship sank", "ship")
-    with pytest.raises(ValueError, match="no word piece"):
-        gradient_times_attention(model, tokenizer, "the [MASK] sank", "shipwreckage")
+def test_elmo_has_no_attention(model: BertForPreTraining) -> None:
     elmo = ElmoForPreTraining(dataclasses.replace(model.config, vocab_size=20))
     with pytest.raises(ValueError, match="a ElmoForPreTraining has no attention"):
         encoder_of(elmo)
