@@ -77,7 +77,7 @@ def add_model(folder: Path, variant: str) -> Path:
     config = BertConfig(SIZE, 8, 1, 2, 16, 128, initializer_range=0.5, direction=direction)
     model = ElmoForPreTraining(config) if variant == "elmo" else BertForPreTraining(config)
     save_checkpoint(model, folder / variant)
-    record = {"variant": variant, "config": asdict(config), "commit": "abc"}
+    record: dict[str, Any] = {"variant": variant, "config": asdict(config), "commit": "abc"}
     record |= {"steps": 7, "tokens": 700, "seconds": 1.5}
     recipe = {"seed": 3, "next_sentence": next_sentence, "masked": question == "masked"}
     curve = [{"step": 2, "mlm_loss": 5.0}, {"step": 4, "mlm_loss": 4.0, "dev_mlm_loss": 4.5}]
