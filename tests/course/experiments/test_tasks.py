@@ -184,8 +184,8 @@ def test_the_right_ending_is_the_next_sentence_and_no_place_in_an_article_tells(
         for i, sentence in enumerate(d.sentences()):
             place.setdefault(sentence, i)
     for example in splits["test"]:
-        right = [i for i, ending in enumerate(example.endings) if (example.text, ending) in follows]
-        assert right == [example.label]
+        fits = [i for i, ending in enumerate(example.endings) if (example.text, ending) in follows]
+        assert fits == [example.label]
         assert len({topic[ending] for ending in example.endings}) == 1
         assert len(set(example.endings)) == 4
     fits: Counter[int] = Counter()
