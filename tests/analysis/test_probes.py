@@ -63,7 +63,7 @@ def test_a_long_text_is_cut_at_a_sentence(tokenizer: Tokenizer) -> None:
     assert tight.tokens[-1] == "[SEP]"
 
 
-def test_relations_on_a_line_of_our_own(text: Text) -> None:
+def test_relations_on_a_line_of_our_own(text: Text, tokenizer: Tokenizer) -> None:
     pairs = relations_in(text)
     found = words(text, pairs["determiner → noun"])
     assert [(query, keys[0]) for query, keys in found] == [
@@ -72,6 +72,9 @@ def test_relations_on_a_line_of_our_own(text: Text) -> None:
         ("the", "ship"),
         ("the", "men"),
     ]
+    longest = "He saw the big old ship of Hull and the very big old ship of Dover."  # three words
+    (more,) = read_texts(tokenizer, [Document("x", "ours", longest)])
+    assert words(more, relations_in(more)["determiner → noun"]) == [("the", ["ship"])]
     back = pairs["noun → determiner"]
     assert {keys[0]: query for query, keys in back} == {
         query: keys[0] for query, keys in pairs["determiner → noun"]
