@@ -304,6 +304,7 @@ def test_each_vector_is_that_of_its_text_alone_whatever_is_beside_it() -> None:
     shapes.clear()
     encode(bert, TOKENIZER, ["Rain.", LONG] * 4, batch_size=4)
     assert shapes == [(4, 4), (4, 20)], "like lengths meet"
+    assert not bert.training, "left as it was"
     assert encode(bert, TOKENIZER, []).shape == (0, 16)
 
 
