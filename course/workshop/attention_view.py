@@ -3,17 +3,30 @@
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from bertedu.analysis.views import Picture, attention_maps, head_grid
-from bertedu.model.bert import Bert
+from bertedu.analysis.attention_heads import encoder_of
+from bertedu.analysis.views import (
+    ORANGE,
+    Picture,
+    attention_maps,
+    head_grid,
+    heat_map,
+    style,
+    write_in_cell,
+)
+from bertedu.model.attention import attention_mask
+from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.config import Direction
 from bertedu.model.inference import evaluating
 
@@ -37,7 +50,7 @@ class Attention:
 
 
 def attend(
-    bert: Bert,
+    model: Bert | BertForPreTraining,
     tokenizer: Tokenizer,
     text: str,
     name: str = "bert-mini",
@@ -46,9 +59,9 @@ def attend(
     """Run a model on a text, and keep its attention weights.
 
     ``layers`` are counted from 1, as in the paper; all of them if left out. Raises ValueError if
-    there is no such layer, or the text is longer than the model's positions.
+    the model has no attention, there is no such layer, or the text is longer than its positions.
     """
-    encoding = tokenizer.encode(text)
+    bert, encoding = encoder_of(model), tokenizer.encode(text)
     depth = bert.config.num_hidden_layers
     chosen = list(range(1, depth + 1)) if layers is None else list(layers)
     if not chosen or any(not 1 <= layer <= depth for layer in chosen):
@@ -59,6 +72,64 @@ def attend(
         weights = bert(ids, segments, return_attention=True).attention
     kept = torch.stack([weights[layer - 1][0] for layer in chosen]).float().cpu()
     return Attention(name, encoding.tokens, chosen, kept, bert.config.direction)
+
+
+def attend_all(
+    models: Mapping[str, Bert | BertForPreTraining], tokenizer: Tokenizer, text: str
+) -> list[Attention]:
+    """Run every model on the same text and keep its weights, under its name. Raises as `attend`."""
+    return [attend(model, tokenizer, text, name) for name, model in models.items()]
+
+
+def strongest_head(shown: Attention, query: int, keys: Sequence[int]) -> tuple[int, int]:
+    """Return the layer and head, from 1, in which ``query`` gives most to ``keys`` (from 0)."""
+    given = shown.weights[:, :, query, list(keys)].sum(-1)  # (layers, heads)
+    row, head = divmod(int(given.argmax()), given.shape[1])
+    return shown.layers[row], head + 1
+
+
+def sides(weights: Tensor, query: int) -> Tensor:
+    """Split what ``query`` gives away: (…, S, S) -> (…, 3), left, itself, right; the sum is 1."""
+    row = weights[..., query, :]
+    parts = (row[..., :query], row[..., query : query + 1], row[..., query + 1 :])
+    return torch.stack([part.sum(-1) for part in parts], dim=-1)
+
+
+@style()
+def direction_maps(
+    shown: Sequence[Attention], heads: Sequence[tuple[int, int]], query: int, title: str, alt: str
+) -> Picture:
+    """Draw one head of each model, (layer, head) from 1, as a map beside the others.
+
+    What the mask of a model hides is hatched, so that it differs from a weight that is merely
+    small. The row of token ``query`` is framed, and says its weights in %. One scale for all: the
+    darkness is the square root of the weight, so that an even fan can be seen.
+    """
+    maps = [one.head(*place) for one, place in zip(shown, heads, strict=True)]
+    top = max(float(weights.max()) for weights in maps)
+    figure, panels = plt.subplots(1, len(shown), figsize=(6.1 * len(shown), 7.2), squeeze=False)
+    for axes, one, weights, (layer, head) in zip(panels[0], shown, maps, heads, strict=True):
+        size = len(one.tokens)
+        heat_map(axes, weights.sqrt(), one.tokens, top=top**0.5)
+        mask = attention_mask(torch.ones(1, size, dtype=torch.bool), one.direction)
+        hidden = [] if mask is None else (~mask[0, 0]).nonzero().tolist()
+        for row, column in hidden:
+            _box(axes, row, column, fc="#EEEEEE", ec="#AAAAAA", hatch="///", linewidth=0)
+        _box(axes, query, 0, size, fill=False, edgecolor=ORANGE, linewidth=3, zorder=3)
+        for column, weight in enumerate(weights[query].tolist()):
+            if weight >= 0.005:
+                dark = weight > 0.3 * top
+                write_in_cell(axes, query, column, f"{100 * weight:.0f}", dark, fontsize=11)
+        axes.set_title(f"{one.name}: layer {layer}, head {head}", fontsize=17)
+        axes.set_xlabel("is attended to (key)")
+        axes.tick_params(labelsize=14)
+    panels[0, 0].set_ylabel("attends (query)")
+    figure.suptitle(title, fontsize=21)
+    return Picture(figure, alt)
+
+
+def _box(axes: Axes, row: int, column: int, width: int = 1, **looks: Any) -> None:
+    axes.add_patch(Rectangle((column - 0.5, row - 0.5), width, 1, **looks))
 
 
 class AttentionView:

@@ -250,7 +250,7 @@ def _attend(
         )
     if count <= 2:
         raise ValueError("the text has no words: there is nothing to show")
-    return attend(encoder_of(model), tokenizer, text, name, layers)
+    return attend(model, tokenizer, text, name, layers)
 
 
 def _check_size(shown: Attention, what: str, count: int, most: int) -> None:

@@ -7,12 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
 import torch
-from nbconvert import HTMLExporter
-from test_notebooks_in_lab import open_and_run
-from test_view_in_browser import PYTHON
+from acts import walk as do
 from torch import Tensor
 
 from bertedu.analysis.fill import fill_blanks
@@ -154,15 +151,6 @@ def title(page: Any, which: int = 0) -> str:
     return str(page.locator(".bertedu-machine h3").nth(which).inner_text())
 
 
-def place(page: Any) -> str:
-    return str(page.locator(".walk span").inner_text())
-
-
-def press(page: Any, *keys: str) -> None:
-    for key in keys:
-        page.keyboard.press(key)
-
-
 def go(page: Any, step: int, **state: int) -> None:
     """Walk to a step, from 0; ``state`` is what the reader chose: token, head, from 0."""
     page.evaluate(
@@ -191,7 +179,6 @@ def test_the_machine_takes_the_place_of_the_picture(walk: Any) -> None:
     assert walk.locator(".bertedu-machine img").count() == 0
     assert walk.locator(".tokens [aria-pressed=true]").inner_text() == "[MASK]"
     assert "congress 89 %" in walk.locator(".guess").inner_text()
-    assert place(walk) == "step 1 of 38: ids"
 
 
 @torch.no_grad()
@@ -238,77 +225,66 @@ def test_each_step_prints_the_packages_numbers(walk: Any) -> None:
     assert bars(walk)["congress"] == "89 %"
 
 
-def test_all_of_it_works_from_the_keyboard(walk: Any) -> None:
-    walk.keyboard.press("Tab")  # the sentence: arrow keys move in the text
-    press(walk, "ArrowLeft", "ArrowRight", "l", "Backspace")
-    assert place(walk).startswith("step 1 of 38")
-    press(walk, "Enter")
-    assert walk.evaluate("document.activeElement.className") == "stage"
-    press(walk, "ArrowLeft")  # stays at the first
-    assert place(walk) == "step 1 of 38: ids"
-    seen = []
-    for _ in range(38):
-        press(walk, "ArrowRight")
-        seen.append(place(walk))
-    assert seen[2] == "step 4 of 38: layer 1, head 1, query, key, value"
-    assert seen[10] == "step 12 of 38: layer 2, head 1, query, key, value"
-    assert seen[-1] == seen[-2] == "step 38 of 38: guess"
-    press(walk, *["ArrowLeft"] * 6)
-    assert place(walk) == "step 32 of 38: layer 4, join heads"
-    press(walk, "ArrowLeft", "ArrowLeft", "h")
-    assert place(walk) == "step 30 of 38: layer 4, head 2, weights (softmax)"
-    before = bars(walk)
-    press(walk, "l")
-    assert place(walk) == "step 6 of 38: layer 1, head 2, weights (softmax)"
-    assert bars(walk) != before
-    press(walk, "ArrowDown", "ArrowDown")
-    assert walk.locator(".tokens [aria-pressed=true]").inner_text() == "pass"
-    assert title(walk).startswith("“pass” gives")
-    assert walk.evaluate("document.activeElement.className") == "stage"
-    press(walk, "Shift+ArrowRight", "Shift+ArrowRight")
-    assert "number 2 of 128" in walk.locator(".own", has_text="Framed").inner_text()
-    # Tab stops once in each group, at what is chosen; a key moves the focus along
-    walk.locator(".tokens [tabindex='0']").focus()
-    press(walk, "ArrowDown")
-    assert walk.evaluate("document.activeElement.textContent") == "this"
+IN = ("is", ":focus", "class", "stage")
+WALKS: list[list[tuple[Any, ...]]] = [
+    [  # by key
+        ("press", "Tab"),  # the sentence: arrow keys move in the text
+        ("press", "ArrowLeft", "ArrowRight", "l", "Backspace"),
+        ("at", "1 of 38: ids"), ("press", "Enter"), IN,
+        ("press", "ArrowLeft"), ("at", "1 of 38: ids"),  # stays at the first
+        ("press", *["ArrowRight"] * 3), ("at", "4 of 38: layer 1, head 1, query, key, value"),
+        ("press", *["ArrowRight"] * 8), ("at", "12 of 38: layer 2, head 1, query, key, value"),
+        ("press", *["ArrowRight"] * 28), ("at", "38 of 38: guess"),
+        ("press", *["ArrowLeft"] * 6), ("at", "32 of 38: layer 4, join heads"),
+        ("press", "ArrowLeft", "ArrowLeft", "h"),
+        ("at", "30 of 38: layer 4, head 2, weights (softmax)"),
+        ("press", "l"), ("at", "6 of 38: layer 1, head 2, weights (softmax)"),
+        ("press", "ArrowDown", "ArrowDown"),
+        ("shows", ".tokens [aria-pressed=true]", ["pass"]), ("title", "“pass” gives"), IN,
+        ("press", "Shift+ArrowRight", "Shift+ArrowRight"),
+        ("shows", ".framed", ["Framed: number 2 of 128."]),
+        # Tab stops once in each group, at what is chosen; a key moves the focus along
+        ("focus", ".tokens [tabindex='0']"), ("press", "ArrowDown"), ("shows", ":focus", ["this"]),
+    ],
+    [  # by click
+        ("click", ".rail >> text=weights"), ("click", "[aria-label='layer 3']"),
+        ("click", "[aria-label='head 2']"), ("at", "22 of 38: layer 3, head 2, weights (softmax)"),
+        ("click", ".tokens >> text=bill"), ("title", "“bill” gives"),
+        ("click", "text=next"), ("at", "23 of 38: layer 3, head 2, mixture"),
+        ("hover", ".strips canvas >> nth=2"), ("shows", ".framed", ["Framed: number 33 of 64."]),
+    ],
+    [  # another sentence
+        ("fill", "input", "She lives in the city of New ___."), ("click", ".rail >> text=guess"),
+        ("title", "What stands at “[MASK]”: “york”, 78 %"),
+        ("fill", "input", "word " * 40), ("trouble", "42 tokens: the walk shows 32 at most"),
+        ("title", "What stands at “[MASK]”: “york”"),  # nothing was lost
+        ("fill", "input", '<img src=x onerror=alert(1)> </script> & " ___'),
+        ("trouble", "The model cannot read “<”, “>”:"), ("shows", ".bertedu-machine img", []),
+        ("fill", "input", "I live in ☃☃ or ___."),
+        ("trouble", "The model cannot read “☃☃”: it sees"),
+        ("fill", "input", ""), ("shows", ".tokens button", ["[CLS]", "[SEP]"]),
+    ],
+]  # fmt: skip
+WHERE = {"at": ".walk span", "title": ".bertedu-machine h3", "trouble": ".trouble"}
 
 
-def test_click_chooses_token_layer_head_and_step(walk: Any) -> None:
-    walk.click(".rail >> text=shares")
-    walk.click("[aria-label='layer 3']")
-    walk.click("[aria-label='head 2']")
-    assert place(walk) == "step 22 of 38: layer 3, head 2, weights (softmax)"
-    walk.click(".tokens >> text=bill")
-    assert title(walk).startswith("“bill” gives")
+@pytest.mark.parametrize("steps", WALKS, ids=["keys", "clicks", "sentences"])
+def test_every_act_is_answered(walk: Any, steps: list[tuple[Any, ...]]) -> None:
+    for step in steps:
+        if step[0] in WHERE:
+            said = walk.locator(WHERE[step[0]]).inner_text().removeprefix("step ")
+            assert said == step[1] if step[0] == "at" else said.startswith(step[1]), step
+        else:
+            do(walk, step)
+    for number in range(38):  # every step of what is there now can be drawn
+        go(walk, number)
+
+
+def test_a_click_on_the_map_chooses_its_row(walk: Any) -> None:
+    go(walk, 5)
     canvas = walk.locator("canvas.map")
-    box = canvas.bounding_box()
-    canvas.click(position={"x": box["width"] / 2, "y": 90})  # the first row of the map
+    canvas.click(position={"x": canvas.bounding_box()["width"] / 2, "y": 90})
     assert title(walk).startswith("“[CLS]” gives")
-    walk.click("text=next")
-    assert place(walk) == "step 23 of 38: layer 3, head 2, mixture"
-    walk.hover(".strips canvas >> nth=2")
-    assert "Framed: number 33 of 64" in walk.locator("main, body").inner_text()
-
-
-def test_another_sentence_changes_every_number(walk: Any) -> None:
-    go(walk, 37)
-    before = bars(walk)
-    walk.fill("input", "She lives in the city of New ___.")
-    assert title(walk) == "What stands at “[MASK]”: “york”, 78 %"
-    assert not set(before) & set(bars(walk))
-    walk.fill("input", "word " * 40)
-    assert "42 tokens: the walk shows 32 at most" in walk.locator(".trouble").inner_text()
-    assert "york" in title(walk)  # nothing was lost
-    hostile = '<img src=x onerror=alert(1)> </script> & " ___'
-    walk.fill("input", hostile)
-    assert walk.locator(".trouble").inner_text().startswith("The model cannot read “<”, “>”:")
-    assert walk.locator(".bertedu-machine img").count() == 0
-    walk.fill("input", "I live in ☃☃ or ___.")
-    assert walk.locator(".trouble").inner_text().startswith("The model cannot read “☃☃”: it sees")
-    walk.fill("input", "")
-    assert walk.locator(".tokens button").all_inner_texts() == ["[CLS]", "[SEP]"]
-    for step in range(38):
-        go(walk, step)
 
 
 def test_a_left_to_right_model_hides_what_follows(show: Callable[..., Any], tmp_path: Path) -> None:
@@ -319,32 +295,6 @@ def test_a_left_to_right_model_hides_what_follows(show: Callable[..., Any], tmp_
     shown = list(bars(page).items())
     assert [says for _, says in shown[4:]] == ["hidden"] * 7
     assert "hidden" not in [says for _, says in shown[:4]]
-
-
-def test_two_machines_on_a_page_do_not_mix(show: Callable[..., Any], tmp_path: Path) -> None:
-    one, two = Machine(folder=tmp_path), Machine(text="The cat sat.", folder=tmp_path)
-    page = show(one, one, two)
-    page.wait_for_function("document.querySelectorAll('.bertedu-machine h3').length === 3")
-    page.locator(".rail >> text=guess >> nth=1").click()
-    assert title(page, 0) == "The network never sees “[MASK]”, only the number 4"
-    assert title(page, 1) == "What stands at “[MASK]”: “congress”, 89 %"
-    assert "“the”" in title(page, 2)
-    assert page.evaluate("Object.keys(globalThis.bertOpened)") == ["bert-L4H128"]
-
-
-def test_a_page_of_its_own_needs_the_weights_beside_it(browser: Any, tmp_path: Path) -> None:
-    path = tmp_path / "page.html"
-    body = Machine(folder=tmp_path)._repr_html_()
-    path.write_text(f"<!doctype html><meta charset=utf-8>{body}", encoding="utf-8")
-    context = browser.new_context(offline=True)
-    page = context.new_page()
-    page.goto(path.as_uri())
-    page.wait_for_selector(".bertedu-machine h3")
-    path.with_name("bert-L4H128.weights.js").unlink()
-    page.reload()
-    page.wait_for_selector("text=No machine here: the page has no model")
-    assert page.locator(".bertedu-machine img").is_visible()
-    context.close()
 
 
 def test_the_colors_follow_the_theme_and_can_be_read(walk: Any) -> None:
@@ -382,44 +332,3 @@ def test_the_colors_follow_the_theme_and_can_be_read(walk: Any) -> None:
     walk.emulate_media(color_scheme="light")
     walk.evaluate("document.body.dataset.jpThemeLight = 'false'")
     check(dark=True)
-
-
-@pytest.mark.parametrize("width", [900, 1400])
-def test_no_step_is_wider_than_the_page(walk: Any, width: int) -> None:
-    walk.set_viewport_size({"width": width, "height": 900})
-    walk.fill("input", "A very long sentence of representatives, " * 3 + "with a ___.")
-    for step in (*range(11), 35, 36, 37):
-        go(walk, step)
-        assert walk.evaluate("document.documentElement.scrollWidth") <= width, step
-        assert walk.locator(".bertedu-machine").evaluate("(one) => one.scrollWidth") <= width
-
-
-def test_in_jupyterlab_and_in_its_exported_page(browser: Any, lab: Any) -> None:
-    cell = nbformat.v4.new_code_cell("from course.workshop.machine import Machine\nMachine()")
-    path = lab.root / "machine.ipynb"
-    nbformat.write(nbformat.v4.new_notebook(cells=[cell], metadata=PYTHON), path)
-    page, asked, errors = open_and_run(browser, lab, path.name)
-    page.wait_for_selector(".bertedu-machine h3")
-    page.locator(".stage").focus()
-    press(page, *["ArrowRight"] * 5, "ArrowDown", *"xjddba")
-    assert place(page) == "step 6 of 38: layer 1, head 1, weights (softmax)"
-    page.wait_for_timeout(300)
-    state = "[w.widgets.length, w.activeCellIndex]"
-    found = page.evaluate(
-        f"() => {{ const w = window.jupyterapp.shell.currentWidget.content; return {state}; }}"
-    )
-    assert found == [1, 0]  # no key reached the notebook
-    assert (asked, errors) == ([], [])
-    page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
-    page.wait_for_timeout(1000)
-    page.context.close()
-    assert path.stat().st_size < 300_000  # the weights are not in it
-    exported = path.with_suffix(".html")
-    exported.write_text(HTMLExporter().from_filename(str(path))[0], encoding="utf-8")
-    context = browser.new_context(offline=True)
-    page = context.new_page()
-    page.goto(exported.as_uri())
-    page.wait_for_selector(".bertedu-machine h3")
-    page.fill(".bertedu-machine input", "She lives in the city of New ___.")
-    assert "york 78 %" in page.locator(".guess").inner_text()
-    context.close()

@@ -22,9 +22,16 @@ from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.config import DIRECTIONS, Direction
 from bertedu.model.elmo import ElmoForPreTraining
 from course.workshop import attention_view, bertviz
-from course.workshop.attention_view import Attention, AttentionView, attend
+from course.workshop.attention_view import (
+    Attention,
+    AttentionView,
+    attend,
+    attend_all,
+    direction_maps,
+    sides,
+    strongest_head,
+)
 from course.workshop.bertviz import head_view, model_view, neuron_view
-from course.workshop.compare import attend_all, direction_maps, sides, strongest_head
 
 BERTVIZ: dict[str, Callable[..., Any]] = {
     "head": head_view,

@@ -1,0 +1,73 @@
+"""What a reader does with a page, and what a page then shows; tables of the two."""
+
+from pathlib import Path
+from typing import Any
+
+HEAD = "<!doctype html><meta charset=utf-8>"
+SLIDE = "(s, v) => { s.value = v; s.dispatchEvent(new Event('input')); }"
+
+
+def written(path: Path, *views: Any) -> str:
+    """Write a page with some views, as `nbconvert --to html` does; return its address."""
+    path.write_text(HEAD + "".join(view._repr_html_() for view in views), encoding="utf-8")
+    return path.as_uri()
+
+
+def texts(page: Any, selector: str) -> list[str]:
+    """What stands there; of an svg, too, which has no inner text."""
+    return [
+        one.evaluate("(n) => (n.innerText ?? n.textContent).trim()")
+        for one in page.locator(selector).all()
+    ]
+
+
+def says(page: Any, which: int = 0) -> str:
+    """What a toy or a view tells about what is chosen."""
+    return str(page.locator(".says").nth(which).inner_text())
+
+
+def ask(page: Any, call: str, argument: Any = None) -> Any:
+    """Call a function of the first toy."""
+    code = f"(x) => document.querySelector('.bertedu-play').toy.{call}"
+    return page.evaluate(code, argument)
+
+
+def press(page: Any, *keys: str) -> None:
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def slide(page: Any, name: str, value: float) -> None:
+    """Move a slider as a pointer does."""
+    page.locator(f"input[aria-label='{name}']").first.evaluate(SLIDE, value)
+
+
+def drag(page: Any, handle: Any, across: float, down: float) -> None:
+    box = handle.bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.move(x + across, y + down, steps=4)
+    page.mouse.up()
+
+
+def walk(page: Any, *steps: tuple[Any, ...]) -> None:
+    """Do one thing after another: (act, where, with what), and see what is expected.
+
+    ("says", words), ("shows", selector, texts) and ("is", selector, attribute, value) expect; all
+    else is done: ("press", keys …), ("slide", name, value), or an act of playwright's own.
+    """
+    for step in steps:
+        act, *given = step
+        if act == "says":
+            assert given[0] in says(page), step
+        elif act == "shows":
+            assert texts(page, given[0]) == given[1], step
+        elif act == "is":
+            assert page.locator(given[0]).first.get_attribute(given[1]) == given[2], step
+        elif act in ("press", "slide"):
+            {"press": press, "slide": slide}[act](page, *given)
+        elif act == "choose":
+            page.select_option(given[0], label=given[1])
+        else:
+            getattr(page, act)(*given)
