@@ -754,7 +754,7 @@ PATH = (
     "model/bert",
     "pretraining/masking",
     "pretraining/next_sentence",
-    "pretraining/loop",
+    "pretraining/trainer",
 )
 
 
@@ -787,8 +787,8 @@ def test_no_function_is_longer_than_a_page_or_takes_more_than_ten_things() -> No
         ("text.corpus", "from ..model import bert"),
         ("text.corpus", "from .. import model"),
         ("text.__init__", "from ..model import bert"),
-        ("model.bert", "def f():\n    from bertedu.pretraining import loop"),
-        ("pretraining.loop", "from bertedu.finetuning.training import x"),
+        ("model.bert", "def f():\n    from bertedu.pretraining import trainer"),
+        ("pretraining.trainer", "from bertedu.finetuning.training import x"),
         ("finetuning.training", "from bertedu.analysis import views"),
         ("results.files", "from bertedu.text import corpus"),
         ("analysis.views", "from bertedu.cli import app"),

@@ -25,8 +25,8 @@ from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import load_checkpoint
 from bertedu.model.loading import find_checkpoint
 from bertedu.model.weight_files import CheckpointError
+from bertedu.pretraining.batches import load_splits
 from bertedu.pretraining.next_sentence import EncodedDocument
-from bertedu.pretraining.texts import load_splits
 from bertedu.text.fast_tokenizer import load_vocabulary
 from bertedu.text.tokenization import CLS_ID, MASK_ID, SEP_ID
 from course.experiments.counting import UnigramModel

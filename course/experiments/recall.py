@@ -23,8 +23,7 @@ from bertedu.finetuning.encoders import with_bilstm
 from bertedu.model.bert import Bert
 from bertedu.model.config import BertConfig, Direction
 from bertedu.model.features import BertFeatures, Encoder, PairFeatures
-from bertedu.pretraining.loop import make_optimizer
-from bertedu.pretraining.recipe import scheduled_rate
+from bertedu.model.optimization import make_optimizer, scheduled_rate
 from bertedu.text.tokenization import CLS_ID, MASK_ID, SEP_ID, SPECIAL_TOKENS
 from course.results.origin import origin
 

@@ -19,11 +19,10 @@ from bertedu.files import Row
 from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.config import BertConfig
 from bertedu.model.evaluating import evaluating
+from bertedu.model.optimization import make_optimizer, scheduled_rate
 from bertedu.model.variants.ernie import mask_phrases
 from bertedu.model.variants.mtdnn import MultiTask
-from bertedu.pretraining.loop import make_optimizer
 from bertedu.pretraining.masking import mask_tokens
-from bertedu.pretraining.recipe import scheduled_rate
 from bertedu.text.tokenization import MASK_ID, PAD_ID, SPECIAL_TOKENS
 from course.experiments import toy_blanks
 from course.experiments.toy import toy_ids

@@ -15,9 +15,8 @@ from bertedu.model.checkpoints import load_checkpoint, load_elmo, save_checkpoin
 from bertedu.model.config import ONE_WAY, BertConfig, count_parameters
 from bertedu.model.elmo import Elmo, ElmoForPreTraining, ElmoSizes, ScalarMix, turn_around
 from bertedu.model.weight_files import CheckpointError
-from bertedu.pretraining.batches import Batch
+from bertedu.pretraining.batches import Batch, next_words
 from bertedu.pretraining.evaluation import evaluate
-from bertedu.pretraining.next_word import next_words
 from bertedu.pretraining.objective import pretraining_loss
 from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID
 

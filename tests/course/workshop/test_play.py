@@ -15,7 +15,7 @@ from bertedu.finetuning.encoders import load_encoder
 from bertedu.finetuning.kinds import Classification
 from bertedu.finetuning.saving import FineTuned
 from bertedu.finetuning.training import TaskModel
-from bertedu.pretraining.recipe import scheduled_rate
+from bertedu.model.optimization import scheduled_rate
 from bertedu.text.fast_tokenizer import load_vocabulary
 from bertedu.text.tokenization import WordPiece, train_wordpiece
 from course.experiments.toy_language import ToyLanguage
