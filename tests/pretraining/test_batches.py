@@ -1,6 +1,6 @@
 """Packing, masks, labels, next words, and batches that depend on (seed, epoch, index) alone."""
 
-from collections import Counter
+import hashlib
 from collections.abc import Iterator
 from itertools import combinations, islice
 from typing import Any
@@ -20,11 +20,20 @@ from bertedu.pretraining.batches import (
     pack_pairs,
 )
 from bertedu.pretraining.next_sentence import EncodedDocument, Pair, make_pairs
-from bertedu.pretraining.recipe import Phase, Recipe
-from bertedu.text.tokenization import CLS_ID, MASK_ID, PAD_ID, SEP_ID, SPECIAL_TOKENS
+from bertedu.pretraining.recipe import VARIANTS, Phase, Recipe
+from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID, SPECIAL_TOKENS
 
 VOCAB, WORDS = 500, len(SPECIAL_TOKENS)
 ONE_WAY: Any = {"left-to-right": 1, "right-to-left": -1}  # where the answer stands
+
+
+GOLDEN = {
+    "bert": "160154508210",
+    "mlm-ltr": "160154508210",
+    "ltr": "8e7d4218fe4e",
+    "rtl": "c9a1a60e6789",
+    "ltr-some": "0761037e1315",
+}
 
 
 def collection(documents: int = 30, seed: int = 0) -> list[EncodedDocument]:
@@ -79,6 +88,19 @@ def assert_masks_differ(*drawn: Batch) -> None:
         assert both.sum() < 0.5 * one.selected.sum()
 
 
+@pytest.mark.parametrize("variant", GOLDEN)
+def test_batches_are_those_of_runs_in_progress(variant: str) -> None:
+    """Every number of some batches: whoever changes one on purpose ends all runs in progress."""
+    direction, _, question = VARIANTS[variant]
+    digest = hashlib.sha256()
+    for epoch in (0, 1):
+        options: Any = {"direction": direction, "question": question, "masking": (0.7, 0.2)}
+        for batch, _ in islice(stream(start=Position(epoch, 2), rate=0.2, seed=7, **options), 3):
+            for tensor in vars(batch).values():
+                digest.update(tensor.long().numpy().tobytes())
+    assert digest.hexdigest()[:12] == GOLDEN[variant]
+
+
 def test_a_pair_becomes_cls_a_sep_b_sep_padding() -> None:
     packed = pack_pairs([Pair([11, 12], [13], 0), Pair([21], [22, 23, 24], 1)], 9)
     assert packed.ids.tolist() == [
@@ -95,17 +117,6 @@ def test_a_pair_becomes_cls_a_sep_b_sep_padding() -> None:
     assert batch.segment_ids.tolist() == packed.segments[:, :7].tolist()
     assert batch.next_labels.tolist() == packed.labels.tolist()
     assert {t.dtype for t in (batch.ids, batch.labels, batch.next_labels)} == {torch.int64}
-
-
-def test_pairs_are_shuffled_with_their_labels() -> None:
-    packed = pack_pairs(
-        [Pair([i], [i], i % 2) for i in range(10, 110)], 5, np.random.default_rng(0)
-    )
-    order = packed.ids[:, 1].tolist()
-    assert order != sorted(order)
-    assert sorted(order) == list(range(10, 110))
-    assert packed.ids[:, 3].tolist() == order
-    assert (packed.labels == packed.ids[:, 1] % 2).all()
 
 
 @pytest.mark.parametrize("epoch", [0, 1])
@@ -125,20 +136,6 @@ def test_an_epoch_is_its_pairs_shuffled_and_cut_with_words_masked(epoch: int) ->
         assert position == Position(epoch, i + 1)
 
 
-@pytest.mark.parametrize("rate", [0.15, 0.4])
-@pytest.mark.parametrize("masking", [(0.8, 0.1), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0), (0.5, 0.0)])
-def test_rate_and_procedure_of_masking_are_those_asked_for(
-    rate: float, masking: tuple[float, float]
-) -> None:
-    drawn = first(30, rate=rate, masking=masking)
-    chosen = torch.cat([batch.ids[batch.selected] for batch in drawn])
-    labels = torch.cat([batch.labels for batch in drawn])
-    words = sum(int((original(batch) >= WORDS).sum()) for batch in drawn)
-    assert abs(len(labels) / words - rate) < 5 * (rate * (1 - rate) / words) ** 0.5
-    assert abs((chosen == MASK_ID).double().mean() - masking[0]) < 0.02
-    assert abs((chosen == labels).double().mean() - (1 - sum(masking))) < 0.02
-
-
 def test_any_batch_can_be_made_again_from_its_position() -> None:
     walked = list(islice(stream(seed=9), 130))
     epochs = [position.epoch for _, position in walked]
@@ -153,23 +150,6 @@ def test_any_batch_can_be_made_again_from_its_position() -> None:
     assert not torch.equal(original(other), original(walked[0][0]))
     # the second batch, the first of the next epoch, the first of the next seed: sums are equal
     assert_masks_differ(walked[0][0], walked[1][0], walked[ends[0]][0], other)
-
-
-def test_every_pair_of_an_epoch_is_used_once_and_rows_are_well_filled() -> None:
-    documents = collection(6, seed=2)
-    rng = np.random.default_rng([4, 0])
-    pairs = Counter((CLS_ID, *p.a, SEP_ID, *p.b, SEP_ID) for p in make_pairs(documents, 64, rng))
-    used: Counter[tuple[int, ...]] = Counter()
-    places = 0
-    for batch, position in stream(documents, 8, seed=4):
-        if position.epoch > 0:
-            break
-        places += batch.ids.numel()
-        for row, real in zip(original(batch), batch.padding_mask, strict=True):
-            used[tuple(row[real].tolist())] += 1
-    assert not used - pairs
-    assert sum((pairs - used).values()) == sum(pairs.values()) % 8
-    assert sum(len(row) * count for row, count in used.items()) / places > 0.9
 
 
 def test_each_epoch_is_read_from_its_own_window() -> None:
@@ -257,22 +237,6 @@ def test_one_way_models_read_the_same_pairs_unmasked_or_masked_alike(direction: 
         selected, labels = next_words(three.ids, direction)
         assert torch.equal(three.selected, selected)
         assert torch.equal(three.labels, labels)
-
-
-def test_some_next_words_are_a_part_of_all_of_them() -> None:
-    """The same text, the same answers; asked at about three places of ten, others in each epoch."""
-    every, some = (
-        first(60, rate=0.3, direction="left-to-right", question=question)
-        for question in ("next", "some next")
-    )
-    for one, two in zip(every, some, strict=True):
-        assert torch.equal(one.ids, two.ids)
-        assert not (two.selected & ~one.selected).any()
-        assert torch.equal(two.labels, one.labels[two.selected[one.selected]])
-    share = sum(len(batch.labels) for batch in some) / sum(len(batch.labels) for batch in every)
-    assert share == pytest.approx(0.3, abs=0.02)
-    places = {tuple(batch.selected.nonzero().flatten().tolist()) for batch in some}
-    assert len(places) == len(some)
 
 
 # -- what is done with a batch
