@@ -11,11 +11,10 @@ from bertedu.files import read_csv, write_csv
 from bertedu.machine import default_device
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
-from bertedu.pretraining.batches import fixed_batches
+from bertedu.pretraining.batches import fixed_batches, load_splits
 from bertedu.pretraining.evaluation import evaluate
-from bertedu.pretraining.loop import initialize, train
 from bertedu.pretraining.recipe import Phase, Recipe
-from bertedu.pretraining.texts import load_splits
+from bertedu.pretraining.trainer import Trainer, initialize
 from course.results.origin import origin
 
 OUT, SEED = Path("data/results/recipes.csv"), 0
@@ -64,7 +63,7 @@ def main(
                 model.bert.embeddings.position.weight.copy_(positions)
             if "bias" in left_out:
                 model.mlm.decoder.bias.zero_()
-        state = train(model, splits["train"], [], recipe)
+        state = Trainer(model, recipe).train(splits["train"])
         # held out at the length that this recipe was trained at: positions beyond are unlearned
         held_out = fixed_batches(splits["dev"], recipe.phases[0].length, 32, config.vocab_size)
         scores = evaluate(model, held_out)

@@ -13,8 +13,8 @@ from transformers import BertForPreTraining as TheirModel
 from bertedu.model import checkpoints
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
+from bertedu.model.optimization import make_optimizer
 from bertedu.pretraining.batches import Batch
-from bertedu.pretraining.loop import make_optimizer
 from bertedu.pretraining.objective import pretraining_loss
 
 TOLERANCE = 1e-4  # nats of loss; for gradients, relative to their length

@@ -131,57 +131,70 @@ def vocabulary(
     echo(f"written: {out}")
 
 
-# the longer options of `pretrain`
+# the options of `pretrain`
+PreOut = Annotated[Path, Option(help="Folder for the checkpoint.")]
 PreConfig = Annotated[str | None, Option(help="tiny, mini, small, medium, base, large, L4H128…")]
+PreSteps = Annotated[int | None, Option(help="How many steps to train.", min=1)]
+PreMinutes = Annotated[float | None, Option(help="Or: about how many minutes.")]
 PreCorpus = Annotated[
     list[str] | None,
     Option(help="A corpus, a folder of texts, or a file with blank lines between texts."),
 ]
+PreResume = Annotated[bool, Option("--resume", help="Go on where a run stopped.")]
+PreSeed = Annotated[int | None, Option(help="Source of all chance; none: 0.")]
 PreLearningRate = Annotated[float | None, Option(help="Highest learning rate; none: 0.001.")]
+PreDropout = Annotated[float, Option(help="The paper's 0.1 pays in long runs only.")]
+PreBfloat16 = Annotated[
+    bool | None, Option(help="16-bit products; none: 32 bits, or as the run began.")
+]
+PreThreads = Annotated[int | None, Option(help="CPU threads; none: 1, or as the run began.", min=1)]
+PreSaveEvery = Annotated[int, Option(help="Steps between two saves.", min=1)]
+PreInit = Annotated[
+    Path | None, Option(help="Train this checkpoint further, in place of a new model.")
+]
+PreLength = Annotated[int | None, Option(help="Tokens a sequence; none: 64, later 128.")]
+PreVariant = Annotated[
+    str,
+    Option(help="bert, no-nsp, ltr (left to right), rtl, elmo, mlm-ltr, mlm-rtl or ltr-some."),
+]
 PreKeepEvery = Annotated[int | None, Option(help="Keep the weights of every so many steps.", min=1)]
+PreStream = Annotated[
+    str | None, Option(help="Text too big for memory: files, a glob, or a dataset of the Hub.")
+]
 PreStopAt = Annotated[int | None, Option(help="Stop after this step; --resume goes on.", min=1)]
+PreMaskRate = Annotated[
+    float | None,
+    Option(help="Share of tokens that is selected; none: 0.3, later 0.15; with --length 0.15."),
+]
+PreMasking = Annotated[
+    str | None, Option(help="MASK/SAME/RND in per cent (table 8); none: 80/10/10.")
+]
 PreCompiled = Annotated[bool, Option("--compile", help="torch.compile: for long runs on a GPU.")]
 
 
 @app.command()
 def pretrain(
-    out: Annotated[Path, Option(help="Folder for the checkpoint.")],
+    out: PreOut,
     config: PreConfig = None,
-    steps: Annotated[int | None, Option(help="How many steps to train.", min=1)] = None,
-    minutes: Annotated[float | None, Option(help="Or: about how many minutes.")] = None,
+    steps: PreSteps = None,
+    minutes: PreMinutes = None,
     corpus: PreCorpus = None,
-    resume: Annotated[bool, Option("--resume", help="Go on where a run stopped.")] = False,
-    seed: Annotated[int | None, Option(help="Source of all chance; none: 0.")] = None,
+    resume: PreResume = False,
+    seed: PreSeed = None,
     learning_rate: PreLearningRate = None,
-    dropout: Annotated[float, Option(help="The paper's 0.1 pays in long runs only.")] = 0.0,
+    dropout: PreDropout = 0.0,
     device: Device = None,
-    bfloat16: Annotated[
-        bool | None, Option(help="16-bit products; none: 32 bits, or as the run began.")
-    ] = None,
-    threads: Annotated[
-        int | None, Option(help="CPU threads; none: 1, or as the run began.", min=1)
-    ] = None,
-    save_every: Annotated[int, Option(help="Steps between two saves.", min=1)] = 200,
-    init: Annotated[
-        Path | None, Option(help="Train this checkpoint further, in place of a new model.")
-    ] = None,
-    length: Annotated[int | None, Option(help="Tokens a sequence; none: 64, later 128.")] = None,
-    variant: Annotated[
-        str,
-        Option(help="bert, no-nsp, ltr (left to right), rtl, elmo, mlm-ltr, mlm-rtl or ltr-some."),
-    ] = "bert",
+    bfloat16: PreBfloat16 = None,
+    threads: PreThreads = None,
+    save_every: PreSaveEvery = 200,
+    init: PreInit = None,
+    length: PreLength = None,
+    variant: PreVariant = "bert",
     keep_every: PreKeepEvery = None,
-    stream: Annotated[
-        str | None, Option(help="Text too big for memory: files, a glob, or a dataset of the Hub.")
-    ] = None,
+    stream: PreStream = None,
     stop_at: PreStopAt = None,
-    mask_rate: Annotated[
-        float | None,
-        Option(help="Share of tokens that is selected; none: 0.3, later 0.15; with --length 0.15."),
-    ] = None,
-    masking: Annotated[
-        str | None, Option(help="MASK/SAME/RND in per cent (table 8); none: 80/10/10.")
-    ] = None,
+    mask_rate: PreMaskRate = None,
+    masking: PreMasking = None,
     compiled: PreCompiled = False,
 ) -> None:
     """Pre-train BERT on real text: masked words and next sentences.
@@ -189,15 +202,36 @@ def pretrain(
     Stop it as you like, even with kill -9: the same command with --resume goes on. Ctrl-C saves
     first. Several GPUs or processes: torchrun --nproc_per_node N -m bertedu pretrain ...
     """
-    given = dict(locals())
-    from bertedu.pretraining.masking import read_procedure
-    from bertedu.pretraining.options import PreTrainingOptions
+    from bertedu.pretraining.recipe import PreTrainingOptions
     from bertedu.pretraining.run import pretrain as run
 
     if stream and corpus:
         raise BadParameter("choose either --stream or --corpus")
-    given["masking"] = None if masking is None else read_procedure(masking)
-    run(PreTrainingOptions(**given), echo)
+    options = PreTrainingOptions(
+        out=out,
+        config=config,
+        steps=steps,
+        minutes=minutes,
+        corpus=corpus,
+        resume=resume,
+        seed=seed,
+        learning_rate=learning_rate,
+        dropout=dropout,
+        device=device,
+        bfloat16=bfloat16,
+        threads=threads,
+        save_every=save_every,
+        init=init,
+        length=length,
+        variant=variant,
+        keep_every=keep_every,
+        stream=stream,
+        stop_at=stop_at,
+        mask_rate=mask_rate,
+        masking=masking,
+        compiled=compiled,
+    )
+    run(options, echo)
 
 
 # the longer options of `finetune`
@@ -243,7 +277,7 @@ def finetune(
     from bertedu.files import check_writable
     from bertedu.finetuning.own_data import Columns, read_data
     from bertedu.finetuning.own_model import fit
-    from bertedu.pretraining.options import check_number
+    from bertedu.pretraining.recipe import check_number
 
     if (data is None) == (csv is None):
         raise BadParameter("name a file, or a benchmark: bertedu finetune tickets.csv")

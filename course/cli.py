@@ -109,7 +109,7 @@ def finetune(
     from bertedu.finetuning.finetune import Setup
     from bertedu.finetuning.saving import save_finetuned
     from bertedu.finetuning.training import Hyperparameters
-    from bertedu.pretraining.options import check_number
+    from bertedu.pretraining.recipe import check_number
     from course.experiments.tasks import load_task
     from course.results.record import RunRecord, run_task
 

@@ -16,8 +16,7 @@ from bertedu.finetuning.examples import Examples, TaskError
 from bertedu.finetuning.kinds import Kind
 from bertedu.model.features import BiLSTMFeatures, Encoder, Features, LayerFeatures
 from bertedu.model.inference import evaluating
-from bertedu.pretraining.loop import make_optimizer
-from bertedu.pretraining.recipe import scheduled_rate
+from bertedu.model.optimization import make_optimizer, scheduled_rate
 
 ADAM_EPS = 1e-6  # as in the code that the paper's authors published; torch's own is 1e-8
 

@@ -1,4 +1,4 @@
-"""From pairs to padded batches. All chance comes from (seed, epoch, index), so any step can be
+"""From documents to padded batches. All chance comes from (seed, epoch, index), so any step can be
 made again without a memory of the steps before it: that is what makes `--resume` exact."""
 
 from collections.abc import Callable, Iterator, Sequence
@@ -8,16 +8,41 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bertedu.model.config import Direction
+from bertedu.model.config import BertConfig, Direction
 from bertedu.pretraining.masking import PAPER, mask_tokens
-from bertedu.pretraining.next_sentence import EncodedDocument, Pair, make_pairs
-from bertedu.pretraining.next_word import next_words
-from bertedu.pretraining.recipe import Question
-from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID
+from bertedu.pretraining.next_sentence import EncodedDocument, Pair, encode_documents, make_pairs
+from bertedu.pretraining.recipe import Phase, Question, Recipe
+from bertedu.text.corpus import DEFAULT_CORPORA, SPLITS, Document, by_split, load_documents
+from bertedu.text.fast_tokenizer import load_tokenizer
+from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID, SPECIAL_TOKENS
 
 # All documents, read again in every epoch; or a function that gives those of an epoch, when there
 # are too many to hold.
 Text = Sequence[EncodedDocument] | Callable[[int], Sequence[EncodedDocument]]
+Say = Callable[[str], None]  # print, or what is quieter
+FEWEST = 40  # documents of a corpus before some are held out: of fewer, training may be left none
+
+
+def load_splits(
+    corpora: Sequence[str] = DEFAULT_CORPORA, say: Say = print
+) -> dict[str, list[EncodedDocument]]:
+    """Read corpora, cut them into sentences and word pieces: documents by split.
+
+    A corpus of fewer than `FEWEST` documents is for training as a whole.
+    """
+    tokenizer = load_tokenizer()
+    parts = {split: list[Document]() for split in SPLITS}
+    for corpus in corpora:
+        documents = load_documents(corpus)
+        if few := len(documents) < FEWEST:
+            say(f"{corpus} has fewer than {FEWEST} documents: none is held out, all are trained on")
+        for split, members in ({"train": documents} if few else by_split(documents)).items():
+            parts[split] += members
+    splits = {}
+    for split, members in parts.items():
+        say(f"encoding {len(members):,} {split} documents")
+        splits[split] = encode_documents(members, tokenizer)
+    return splits
 
 
 @dataclass(frozen=True)
@@ -81,43 +106,39 @@ def pack_pairs(
 
 
 def batches(
-    documents: Text,
-    length: int,
-    batch_size: int,
-    vocab_size: int,
-    seed: int,
-    mask_rate: float = 0.15,
-    start: Position | None = None,
-    direction: Direction = "bidirectional",
-    masking: tuple[float, float] = PAPER,
-    question: Question | None = None,
+    documents: Text, config: BertConfig, recipe: Recipe, phase: Phase, start: Position | None = None
 ) -> Iterator[tuple[Batch, Position]]:
-    """Yield batches without end, and after each the position of the next one.
+    """Yield the batches of a phase without end, and after each the position of the next one.
 
     For a bidirectional model words are masked; a one-way model reads the text as it is, and
-    predicts the next word everywhere. The pairs are the same. A ``question`` says otherwise: asked
-    for "masked" words, a one-way model has the batches of the bidirectional model; asked for "some
-    next", it predicts at ``mask_rate`` of the places. Every epoch draws its pairs and masks anew
-    (dynamic masking). ``masking``: of the selected tokens, the share of
-    `[MASK]` and that of random words. Raises ValueError if the documents do not fill one batch.
+    predicts the next word everywhere. The pairs are the same. A ``question`` of the recipe says
+    otherwise: asked for "masked" words, a one-way model has the batches of the bidirectional model;
+    asked for "some next", it predicts at ``mask_rate`` of the places. Every epoch draws its pairs
+    and masks anew (dynamic masking). Raises ValueError if the documents do not fill one batch.
     """
     epoch, index = (start.epoch, start.index) if start else (0, 0)
     while True:
-        rng = np.random.default_rng([seed, epoch])
+        rng = np.random.default_rng([recipe.seed, epoch])
         here = documents(epoch) if callable(documents) else documents
-        packed = pack_pairs(list(make_pairs(here, length, rng)), length, rng)
-        count = len(packed.sizes) // batch_size
+        packed = pack_pairs(list(make_pairs(here, phase.length, rng)), phase.length, rng)
+        count = len(packed.sizes) // phase.batch_size
         if not count:
             raise ValueError(
-                f"{len(packed.sizes)} pairs do not fill one batch of {batch_size}: "
+                f"{len(packed.sizes)} pairs do not fill one batch of {phase.batch_size}: "
                 "use a smaller batch, or more text (a document of one sentence makes no pair)"
             )
         while index < count:
-            rows = slice(index * batch_size, (index + 1) * batch_size)
+            rows = slice(index * phase.batch_size, (index + 1) * phase.batch_size)
             index += 1
-            chance = [seed, epoch, index]
             batch = make_batch(
-                packed, rows, vocab_size, chance, mask_rate, direction, masking, question
+                packed,
+                rows,
+                config.vocab_size,
+                [recipe.seed, epoch, index],
+                phase.mask_rate,
+                config.direction,
+                recipe.masking,
+                recipe.question,
             )
             yield batch, Position(epoch, index)
         epoch, index = epoch + 1, 0
@@ -133,7 +154,10 @@ def make_batch(
     masking: tuple[float, float] = PAPER,
     question: Question | None = None,
 ) -> Batch:
-    """Mask some rows of an epoch, or ask for next words; no wider than the longest of them."""
+    """Mask some rows of an epoch, or ask for next words; no wider than the longest of them.
+
+    ``masking``: of the selected tokens, the share of `[MASK]` and that of random words.
+    """
     size = int(packed.sizes[rows].max())
     original = torch.from_numpy(packed.ids[rows, :size].astype(np.int64))
     number = int(np.random.SeedSequence(seed).generate_state(1)[0])
@@ -154,6 +178,28 @@ def make_batch(
         labels=labels,
         next_labels=torch.from_numpy(packed.labels[rows]),
     )
+
+
+def next_words(
+    ids: Tensor, direction: Direction, share: float = 1.0, generator: torch.Generator | None = None
+) -> tuple[Tensor, Tensor]:
+    """Say which position is to predict which word, when nothing is masked.
+
+    Left to right, position t predicts token t + 1; right to left, token t - 1. Every word is a
+    target; special tokens and padding are not, as in masking. Of (B, S) token ids, unchanged,
+    returns bool (B, S), true at the n positions that predict something, and the n words they
+    should; of these a ``share``, drawn by ``generator``. A bidirectional model sees the word
+    that it would have to predict: ValueError.
+    """
+    if direction == "bidirectional":
+        raise ValueError("a bidirectional model sees the next word: mask words instead")
+    to_left = direction == "right-to-left"
+    targets = ids.roll(1 if to_left else -1, dims=1)
+    predicts = targets >= len(SPECIAL_TOKENS)
+    predicts[:, 0 if to_left else -1] = False  # there, the roll has brought in the other end
+    if share < 1:
+        predicts &= torch.rand(ids.shape, generator=generator) < share
+    return predicts, targets[predicts]
 
 
 def fixed_batches(

@@ -12,8 +12,7 @@ from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import ONE_WAY
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.model.inference import evaluating
-from bertedu.pretraining.batches import Batch
-from bertedu.pretraining.next_word import next_words
+from bertedu.pretraining.batches import Batch, next_words
 
 PreTrainingModel = BertForPreTraining | ElmoForPreTraining
 

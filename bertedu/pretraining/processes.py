@@ -6,8 +6,11 @@ every function here is what it would be without this file.
 """
 
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, distributed
@@ -53,3 +56,19 @@ def mean(values: Tensor) -> Tensor:
 def any_of(here: bool, device: torch.device) -> bool:
     """Whether it is true in any process: all of them stop, or none."""
     return bool(mean(torch.tensor(float(here), device=device)) > 0)
+
+
+@contextmanager
+def interrupt_between_steps() -> Iterator[threading.Event]:
+    """Let Ctrl-C set a flag, so that no step is left half done; a second Ctrl-C stops at once."""
+    asked = threading.Event()
+
+    def ask(signum: int, frame: Any) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        asked.set()
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)

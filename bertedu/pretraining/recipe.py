@@ -1,12 +1,49 @@
-"""What decides a pre-training run: steps, phases, rates, masking. All of it is in its record."""
+"""What a pre-training run is: what is asked for, and the recipe that decides its weights."""
 
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
-from bertedu.pretraining.masking import PAPER
+from bertedu.model.config import BertConfig, Direction
+from bertedu.model.optimization import scheduled_rate
+from bertedu.pretraining.masking import PAPER, read_procedure
 
 # which words a model is asked for: hidden ones; the next one everywhere; or at some places only
 Question = Literal["masked", "next", "some next"]
+
+# name -> what a token may see; whether the loss has a next-sentence part; the words asked for (5.1)
+VARIANTS: dict[str, tuple[Direction, bool, Question]] = {
+    "bert": ("bidirectional", True, "masked"),
+    "no-nsp": ("bidirectional", False, "masked"),
+    "ltr": ("left-to-right", False, "next"),
+    "rtl": ("right-to-left", False, "next"),
+    "elmo": ("left-to-right", False, "next"),  # it reads its text from both ends
+    # the question of no-nsp under another attention mask: same batches, same blanks, same loss
+    "mlm-ltr": ("left-to-right", False, "masked"),
+    "mlm-rtl": ("right-to-left", False, "masked"),
+    "ltr-some": ("left-to-right", False, "some next"),  # as many questions as no-nsp is asked
+}
+TOKENS_A_STEP = 2048  # of the default recipe
+
+# option -> what it may be, and in words
+NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
+    "--learning-rate": (lambda rate: 0 < rate < math.inf, "a number above zero, such as 0.001"),
+    "--dropout": (lambda share: 0 <= share < 1, "a share from 0 to below 1: 0.1 is 10 %"),
+    "--steps": (lambda steps: steps >= 1, "a number above zero"),
+    "--minutes": (lambda time: 0 < time < math.inf, "a number above zero"),
+    "--seed": (lambda seed: 0 <= seed < 2**32, f"a whole number from 0 to {2**32 - 1}"),
+    "--mask-rate": (lambda rate: 0 < rate <= 1, "above 0 and at most 1: 0.15 is 15 %"),
+}
+
+
+def check_number(option: str, value: float | None) -> None:
+    """Raise ValueError if a number is not what `NUMBERS` says of its option; None: not given."""
+    fits, wanted = NUMBERS[option]
+    if value is not None and not fits(value):
+        raise ValueError(f"{option} {value} should be {wanted}")
 
 
 @dataclass(frozen=True)
@@ -52,19 +89,91 @@ class Recipe:
         return scheduled_rate(step, self.steps, self.learning_rate, self.warmup_share)
 
 
-def scheduled_rate(step: int, steps: int, peak: float, warmup_share: float) -> float:
-    """Return the learning rate of a step: a linear rise from 0 to ``peak``, a linear fall to 0."""
-    warmup = max(1, round(warmup_share * steps))
-    rise = (step + 1) / warmup
-    fall = (steps - step) / max(1, steps - warmup)
-    return peak * min(rise, fall, 1.0)
-
-
 def recipe_from(values: dict[str, Any]) -> Recipe:
     """Make a recipe of what a state or `training.json` holds; what it lacks has its default."""
     phases = tuple(Phase(**phase) for phase in values["phases"])
-    masking = tuple(values.get("masking", PAPER))
-    values = {**values, "phases": phases, "masking": masking}
-    if "masked" in values:  # a record of before there was a third question
-        values["question"] = {True: "masked", False: "next", None: None}[values.pop("masked")]
-    return Recipe(**values)
+    return Recipe(**{**values, "phases": phases, "masking": tuple(values.get("masking", PAPER))})
+
+
+@dataclass(frozen=True)
+class PreTrainingOptions:
+    """What `pretrain` is asked for. None: as a resumed run began, else the recipe's own.
+
+    A new model has the size ``config`` (a preset); or the run starts from the weights of the
+    finished checkpoint ``init``, with a fresh optimizer and learning rate.
+    """
+
+    out: Path  # receives the checkpoint; while the run lasts, its state
+    config: str | None = None
+    init: Path | None = None
+    steps: int | None = None  # or
+    minutes: float | None = None
+    corpus: Sequence[str] | None = None
+    stream: str | None = None  # text too big for memory (`DocumentStream`), in place of corpora
+    variant: str = "bert"  # one of `VARIANTS`: what a token may see, and the loss
+    seed: int | None = None
+    learning_rate: float | None = None
+    dropout: float = 0.0
+    length: int | None = None  # tokens a sequence all the time, in place of the recipe's phases
+    mask_rate: float | None = None  # share of tokens that is selected, all the time
+    masking: str | None = None  # of these, MASK/SAME/RND in per cent (table 8)
+    device: str | None = None
+    bfloat16: bool | None = None
+    compiled: bool = False  # `torch.compile`: the first step of each phase then takes a minute
+    threads: int | None = None
+    save_every: int = 200
+    keep_every: int | None = None  # keep the weights of every so many steps in `steps/NNNNNN`
+    stop_at: int | None = None  # stop after this step; ``resume`` goes on
+    resume: bool = False
+
+    def check(self) -> None:
+        """Refuse what makes no sense, before any work is done, by a ValueError that says why."""
+        for option in NUMBERS:
+            check_number(option, getattr(self, option.strip("-").replace("-", "_")))
+        if self.masking is not None:
+            read_procedure(self.masking)
+        if self.config and self.init:
+            raise ValueError(
+                "choose either --config, for a new model, or --init, to train one further"
+            )
+        if self.variant not in VARIANTS:
+            raise ValueError(f"no variant {self.variant!r}: choose one of {', '.join(VARIANTS)}")
+        for option, given, questions in (
+            ("--masking", self.masking, {"masked"}),
+            ("--mask-rate", self.mask_rate, {"masked", "some next"}),
+        ):
+            if given is not None and VARIANTS[self.variant][2] not in questions:
+                raise ValueError(
+                    f"the variant {self.variant} reads its text unmasked: leave out {option}"
+                )
+        if self.variant == "elmo" and self.init is not None:
+            raise ValueError("--init trains a BERT further; an ELMo starts from scratch")
+        if self.variant == "elmo" and self.compiled:
+            raise ValueError("an LSTM is one fused operation already: leave out --compile")
+
+    def recipe(self, config: BertConfig) -> Recipe:
+        """Return the recipe of a new run; without ``steps`` it has one, until a step is timed.
+
+        Raises ValueError if the sequences are too long for a model of that size.
+        """
+        phases = Recipe.phases
+        if self.length is not None:
+            phases = (Phase(1.0, self.length, max(1, TOKENS_A_STEP // self.length)),)
+        if self.mask_rate is not None:
+            phases = tuple(dataclasses.replace(phase, mask_rate=self.mask_rate) for phase in phases)
+        longest = max(phase.length for phase in phases)
+        if not 16 <= longest <= config.max_position_embeddings:
+            raise ValueError(
+                f"sequences of {longest} tokens do not fit: choose a --length from 16 to "
+                f"{config.max_position_embeddings}, the positions that the model has"
+            )
+        _, next_sentence, question = VARIANTS[self.variant]
+        return Recipe(
+            self.steps or 1,
+            Recipe.learning_rate if self.learning_rate is None else self.learning_rate,
+            seed=self.seed or 0,
+            next_sentence=next_sentence,
+            masking=PAPER if self.masking is None else read_procedure(self.masking),
+            question=question,
+            phases=phases,
+        )

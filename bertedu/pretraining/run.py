@@ -1,12 +1,13 @@
 """One pre-training run from corpus names to a finished checkpoint folder."""
 
-import dataclasses
 import hashlib
 import json
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -17,23 +18,23 @@ from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import CheckpointError, load_checkpoint, read_config, save_checkpoint
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining
+from bertedu.model.optimization import make_optimizer
 from bertedu.pretraining import processes, run_folder
-from bertedu.pretraining.batches import Text, fixed_batches
+from bertedu.pretraining.batches import Batch, Say, Text, fixed_batches, load_splits
 from bertedu.pretraining.evaluation import PreTrainingModel
-from bertedu.pretraining.loop import Every, initialize, make_optimizer, stream_of, train
-from bertedu.pretraining.next_sentence import EncodedDocument
+from bertedu.pretraining.next_sentence import EncodedDocument, encode_documents
 from bertedu.pretraining.objective import pretraining_loss
-from bertedu.pretraining.options import VARIANTS, PreTrainingOptions
-from bertedu.pretraining.recipe import Recipe
-from bertedu.pretraining.run_folder import RUN_FILE, STATE_FILE
-from bertedu.pretraining.state import State, read_recipe
-from bertedu.pretraining.texts import Say, halved, load_splits, stream_windows, with_company
-from bertedu.text.corpus import DEFAULT_CORPORA
-from bertedu.text.fast_tokenizer import load_vocabulary, save_tokenizer
+from bertedu.pretraining.recipe import VARIANTS, PreTrainingOptions, Recipe
+from bertedu.pretraining.run_folder import RUN_FILE, STATE_FILE, State
+from bertedu.pretraining.trainer import Trainer, initialize, stream_of
+from bertedu.text.corpus import DEFAULT_CORPORA, by_split
+from bertedu.text.fast_tokenizer import load_tokenizer, load_vocabulary, save_tokenizer
 from bertedu.text.sources import sources
+from bertedu.text.streaming import DocumentStream
 
 LOG_EVERY = 50
 EVALUATION_LENGTH, EVALUATION_BATCH = 128, 32
+Splits = dict[str, list[EncodedDocument]]
 
 
 def pretrain(options: PreTrainingOptions, say: Say = print) -> State:
@@ -50,63 +51,45 @@ def pretrain(options: PreTrainingOptions, say: Say = print) -> State:
     TrainingDiverged if the loss became NaN, KeyboardInterrupt at Ctrl-C; each says what to do.
     """
     with processes.joined(options.device) as device, run_folder.alone_in(options.out):
-        options = dataclasses.replace(options, device=device)
-        return _pretrain(options, say if processes.rank() == 0 else lambda _: None)
+        say = say if processes.rank() == 0 else lambda _: None
+        return _pretrain(replace(options, device=device), say)
 
 
 def _pretrain(options: PreTrainingOptions, say: Say) -> State:
     options.check()
-    out, state_path = options.out, options.out / STATE_FILE
-    resuming = _is_resumed(options)
-    path = out / RUN_FILE  # what an unfinished run wrote down when it began
-    started = json.loads(path.read_text(encoding="utf-8")) if resuming and path.exists() else {}
-    device, bfloat16 = device_named(options.device), options.bfloat16
-    if bfloat16 is None:  # a resumed run goes on as it began
-        bfloat16 = bool(started.get("bfloat16"))
+    out, resuming = options.out, _is_resumed(options)
+    started = run_folder.read_started(out) if resuming else {}
+    options = replace(  # a resumed run goes on as it began
+        options,
+        bfloat16=bool(started.get("bfloat16") if options.bfloat16 is None else options.bfloat16),
+        threads=options.threads or started.get("threads"),
+    )
+    device = device_named(options.device)
     before = None if options.init is None else run_folder.record_before(options.init)
     config = _config(options)
     recipe = options.recipe(config)  # before the text is read: it may not fit
     corpora, splits, text = _texts(options, say)
-    run = {
-        "config": asdict(config),
-        "corpora": corpora,
-        "vocabulary": hashlib.sha256("\n".join(load_vocabulary()).encode()).hexdigest(),
-        "init": None if before is None else before["sha256"],
-        "length": options.length,
-        "mask_rate": options.mask_rate,
-        "variant": options.variant,
-        "bfloat16": bfloat16,
-    }
+    run = _described(options, config, corpora, before)
     if resuming:
-        recipe = read_recipe(state_path)
+        recipe = run_folder.read_recipe(out / STATE_FILE)
         run_folder.check_same_run(options, run, started, recipe)
-        # safetensors writes to a .tmpXXXXXX of its own first, and a kill may leave that, too
-        for part in (*out.glob(f".{STATE_FILE}.*.part"), *out.glob(".tmp??????")):
-            part.unlink(missing_ok=True)
-    if threads := options.threads or started.get("threads"):
-        torch.set_num_threads(threads)
+        run_folder.remove_leftovers(out)
+    if options.threads:
+        torch.set_num_threads(options.threads)
     model = _model(options, config, splits["train"]).to(device)
     if not resuming:
         if options.minutes is not None:  # the number of steps stays: the learning rate needs it
-            fit = int(options.minutes * 60 / step_seconds(model, text, recipe, bfloat16))
-            recipe = dataclasses.replace(recipe, steps=max(20, fit))
+            seconds = step_seconds(model, text, recipe, bool(options.bfloat16))
+            recipe = replace(recipe, steps=max(20, int(options.minutes * 60 / seconds)))
         if processes.rank() == 0:
             run["threads"] = torch.get_num_threads()
-            write_atomically(path, json.dumps(run, indent=1) + "\n")
-    direction, _, question = VARIANTS[options.variant]
-    held_out = fixed_batches(
-        with_company(splits["dev"]),
-        min(EVALUATION_LENGTH, max(phase.length for phase in recipe.phases)),  # none is unknown
-        EVALUATION_BATCH,
-        config.vocab_size,
-        direction=direction,
-        question="masked" if question == "masked" else "next",
-    )
+            write_atomically(out / RUN_FILE, json.dumps(run, indent=1) + "\n")
+    held_out = _held_out(options, config, recipe, splits["dev"])
     if not held_out:
         say("too few held-out documents to score on (about 40 documents are needed): going without")
     say(
         f"{sum(p.numel() for p in model.parameters()):,} parameters, {recipe.steps:,} steps on "
-        f"{device.type}, {'bfloat16' if bfloat16 else 'float32'}"
+        f"{device.type}, {'bfloat16' if options.bfloat16 else 'float32'}"
     )
     if options.compiled and isinstance(model, BertForPreTraining):
         model.bert.encoder.compile()  # in place: the names of the weights stay
@@ -116,18 +99,14 @@ def _pretrain(options: PreTrainingOptions, say: Say) -> State:
         "config": run["config"],
         "recipe": asdict(recipe),
         "corpora": {n: known[n].sha256 if n in known else None for n in corpora},
-        "bfloat16": bfloat16,
+        "bfloat16": options.bfloat16,
         "compiled": options.compiled,
         **describe_machine(device),
         "processes": processes.count(),
         "commit": current_commit(),  # of the code that runs, not of what is edited meanwhile
         "init": before,
     }
-    save, last = options.save_every, options.stop_at
-    every = Every(math.gcd(LOG_EVERY, save), save=save, keep=options.keep_every)
-    state = train(
-        model, text, held_out, recipe, state_path, resuming, bfloat16, every, stop_at=last
-    )
+    state = _trainer(options, model, recipe).train(text, held_out, resuming, options.stop_at)
     if state.step < recipe.steps:
         say(f"stopped after step {state.step} of {recipe.steps}, as asked: go on with --resume")
     elif processes.rank() == 0:
@@ -165,7 +144,7 @@ def _config(options: PreTrainingOptions) -> BertConfig:
             )
     # No dropout: a short run sees each text a few times only, so there is little to overfit.
     size, dropout = len(load_vocabulary()), options.dropout
-    return dataclasses.replace(config, vocab_size=size, dropout=dropout, direction=direction)
+    return replace(config, vocab_size=size, dropout=dropout, direction=direction)
 
 
 def _texts(
@@ -182,6 +161,35 @@ def _texts(
     return [f"stream:{options.stream}"], windows(0), lambda epoch: windows(epoch)["train"]
 
 
+def stream_windows(where: str) -> Callable[[int], dict[str, list[EncodedDocument]]]:
+    """Return a function from the number of a window of a stream to its documents by split."""
+    stream, tokenizer = DocumentStream(where), load_tokenizer()
+
+    @lru_cache(maxsize=1)  # the first is asked for three times: to start, to score, to train
+    def window(number: int) -> dict[str, list[EncodedDocument]]:
+        splits = by_split(d for d in stream.window(number) if d.text.strip())
+        return {split: encode_documents(some, tokenizer) for split, some in splits.items()}
+
+    return window
+
+
+def with_company(documents: Sequence[EncodedDocument]) -> list[EncodedDocument]:
+    """Leave out a document that is the only one of its source: no pair can be drawn for it."""
+    count = Counter(document.source for document in documents if document.sentences)
+    return [document for document in documents if count[document.source] > 1]
+
+
+def halved(documents: Sequence[EncodedDocument]) -> list[EncodedDocument]:
+    """Cut a document that is the only one of its source in two, where no loss asks what follows."""
+    company = {document.source for document in with_company(documents)}
+    parts = []
+    for document in documents:
+        half = 0 if document.source in company else len(document.sentences) // 2
+        cut = document.sentences[:half], document.sentences[half:]
+        parts += [EncodedDocument(document.source, some) for some in cut if some]
+    return parts
+
+
 def _model(
     options: PreTrainingOptions, config: BertConfig, documents: Sequence[EncodedDocument]
 ) -> PreTrainingModel:
@@ -195,6 +203,49 @@ def _model(
     return model
 
 
+def _described(
+    options: PreTrainingOptions, config: BertConfig, corpora: list[str], before: Row | None
+) -> Row:
+    """Return what `--resume` must find unchanged."""
+    return {
+        "config": asdict(config),
+        "corpora": corpora,
+        "vocabulary": hashlib.sha256("\n".join(load_vocabulary()).encode()).hexdigest(),
+        "init": None if before is None else before["sha256"],
+        "length": options.length,
+        "mask_rate": options.mask_rate,
+        "variant": options.variant,
+        "bfloat16": options.bfloat16,
+    }
+
+
+def _held_out(
+    options: PreTrainingOptions, config: BertConfig, recipe: Recipe, dev: Sequence[EncodedDocument]
+) -> list[Batch]:
+    """Return what the model is scored on: the question that it learns to answer, on dev."""
+    direction, _, question = VARIANTS[options.variant]
+    return fixed_batches(
+        with_company(dev),
+        min(EVALUATION_LENGTH, max(phase.length for phase in recipe.phases)),  # none is unknown
+        EVALUATION_BATCH,
+        config.vocab_size,
+        direction=direction,
+        question="masked" if question == "masked" else "next",
+    )
+
+
+def _trainer(options: PreTrainingOptions, model: PreTrainingModel, recipe: Recipe) -> Trainer:
+    return Trainer(
+        model,
+        recipe,
+        options.out / STATE_FILE,
+        bool(options.bfloat16),
+        log_every=math.gcd(LOG_EVERY, options.save_every),
+        save_every=options.save_every,
+        keep_every=options.keep_every,
+    )
+
+
 def step_seconds(
     model: PreTrainingModel, documents: Text, recipe: Recipe, bfloat16: bool, tries: int = 8
 ) -> float:
@@ -203,7 +254,7 @@ def step_seconds(
     optimizer = make_optimizer(model, recipe.weight_decay)  # at learning rate 0: nothing moves
     mean = 0.0
     for phase in recipe.phases:
-        alone = dataclasses.replace(recipe, phases=(phase,))
+        alone = replace(recipe, phases=(phase,))
         stream = stream_of(documents, model.config, alone, State())
         times = []
         for _ in range(tries):

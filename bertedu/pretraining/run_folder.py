@@ -1,24 +1,96 @@
-"""The folder of a run: one writer at a time, what it was started as, and its finished record."""
+"""The folder of a run: where it stands, what it was started as, its record; and one writer only."""
 
 import hashlib
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from filelock import FileLock, Timeout
+from torch import nn
 
 from bertedu.files import check_writable
-from bertedu.model.checkpoints import CheckpointError, load_checkpoint
+from bertedu.model.checkpoints import CheckpointError, load_checkpoint, load_tensors, save_tensors
 from bertedu.pretraining import processes
-from bertedu.pretraining.options import PreTrainingOptions
-from bertedu.pretraining.recipe import Recipe
+from bertedu.pretraining.batches import Position
+from bertedu.pretraining.masking import read_procedure
+from bertedu.pretraining.recipe import PreTrainingOptions, Recipe, recipe_from
 from bertedu.text.fast_tokenizer import load_vocabulary
 
 STATE_FILE = "training_state.safetensors"
 RUN_FILE = "training_run.json"  # what --resume must find unchanged
 LOCK_FILE = ".pretraining.lock"  # held while a run lasts; the system lets it go, even at kill -9
+
+
+@dataclass
+class State:
+    """Where training stands: everything that `--resume` needs besides the weights."""
+
+    step: int = 0
+    position: Position = field(default_factory=Position)
+    tokens: int = 0
+    seconds: float = 0.0
+    curve: list[dict[str, float]] = field(default_factory=list)
+
+
+def save_state(
+    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: State, recipe: Recipe
+) -> None:
+    """Write weights, both Adam averages and the state into one file, in one rename."""
+    tensors = {}
+    for name, parameter in model.named_parameters():
+        tensors[f"weight/{name}"] = parameter.detach().cpu().contiguous()
+        for key, value in optimizer.state.get(parameter, {}).items():
+            tensors[f"{key}/{name}"] = value.cpu().contiguous()
+    described = {"state": asdict(state), "recipe": asdict(recipe)}
+    save_tensors(tensors, path, {"training": json.dumps(described)})
+
+
+def load_state(
+    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, recipe: Recipe
+) -> State:
+    """Take up a run where `save_state` left it, if it is of this model and recipe."""
+    tensors, metadata = load_tensors(path)
+    try:
+        described = json.loads(metadata["training"])
+        if recipe_from(described["recipe"]) != recipe:
+            raise CheckpointError(
+                f"{path} was trained by another recipe: {described['recipe']}. Resume with the "
+                "same options, or choose another --out."
+            )
+        parameters = dict(model.named_parameters())
+        if other := {name.partition("/")[2] for name in tensors} ^ parameters.keys():
+            raise KeyError(min(other))
+        for name, parameter in parameters.items():
+            with torch.no_grad():
+                parameter.copy_(tensors[f"weight/{name}"])
+            if not recipe.next_sentence and f"step/{name}" not in tensors:
+                continue  # the pooler and the head of the sentence pairs: no loss has moved them
+            optimizer.state[parameter] = {
+                # the fused optimizer counts steps on the device of the weights
+                "step": tensors[f"step/{name}"].to(parameter.device),
+                "exp_avg": tensors[f"exp_avg/{name}"].to(parameter),
+                "exp_avg_sq": tensors[f"exp_avg_sq/{name}"].to(parameter),
+            }
+    except (KeyError, RuntimeError) as error:
+        raise CheckpointError(
+            f"{path} belongs to another model ({error}). Resume with the config it was started "
+            "with, or choose another --out."
+        ) from None
+    values = described["state"]
+    return State(**{**values, "position": Position(**values["position"])})
+
+
+def read_recipe(state_path: Path) -> Recipe:
+    """Read back the recipe of an unfinished run; raise CheckpointError if that is none."""
+    _, metadata = load_tensors(state_path)
+    try:
+        return recipe_from(json.loads(metadata["training"])["recipe"])
+    except (KeyError, TypeError, ValueError):
+        raise CheckpointError(f"{state_path} is not the state of a training run") from None
 
 
 @contextmanager
@@ -66,6 +138,18 @@ def read_record(folder: Path) -> dict[str, Any]:
     return record
 
 
+def read_started(out: Path) -> dict[str, Any]:
+    """Return what an unfinished run wrote down when it began."""
+    return dict(json.loads((out / RUN_FILE).read_text(encoding="utf-8")))
+
+
+def remove_leftovers(out: Path) -> None:
+    """Remove what a kill may have left of a state that was being written."""
+    # safetensors writes to a .tmpXXXXXX of its own first
+    for part in (*out.glob(f".{STATE_FILE}.*.part"), *out.glob(".tmp??????")):
+        part.unlink(missing_ok=True)
+
+
 def record_before(checkpoint: Path) -> dict[str, Any]:
     """What is known of the run that made a checkpoint; refuse one with other word pieces."""
     load_checkpoint(checkpoint)  # a broken one is found before any work is done
@@ -84,9 +168,10 @@ def check_same_run(
     options: PreTrainingOptions, run: dict[str, Any], started: dict[str, Any], recipe: Recipe
 ) -> None:
     """Refuse to go on with other options than the run was started with."""
-    asked = {name: getattr(options, name) for name in ("steps", "seed", "learning_rate", "masking")}
+    asked = {name: getattr(options, name) for name in ("steps", "seed", "learning_rate")}
+    asked["masking"] = options.masking and read_procedure(options.masking)
     pairs = {n: (getattr(recipe, n), value) for n, value in asked.items() if value is not None}
-    pairs |= {n: (started[n], run[n]) for n in run if n in started}  # an older run says less
+    pairs |= {name: (started[name], now) for name, now in run.items()}
     for name, (was, now) in pairs.items():
         if was != now:
             raise CheckpointError(

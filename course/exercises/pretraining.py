@@ -9,9 +9,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from bertedu.pretraining.loop import make_optimizer
+from bertedu.model.optimization import make_optimizer
 from bertedu.pretraining.recipe import Recipe
-from bertedu.pretraining.state import load_state, save_state
+from bertedu.pretraining.run_folder import load_state, save_state
 from course.exercises import judge
 from course.exercises.judge import Exercise, Inputs, UnreadableError, differing, number, parts
 from course.exercises.museum import TestExercise

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from bertedu.pretraining.loop import make_optimizer
-from bertedu.pretraining.recipe import scheduled_rate
+from bertedu.model.optimization import make_optimizer, scheduled_rate
 
 PEAK = 3e-3  # learning rate
 Loss = Callable[[torch.Generator], Tensor]  # dice -> (), the loss of what they draw

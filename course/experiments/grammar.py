@@ -23,8 +23,8 @@ from tqdm.auto import tqdm
 from bertedu.files import Row, read_csv, write_csv
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import CheckpointError, find_checkpoint, load_checkpoint
+from bertedu.pretraining.batches import load_splits
 from bertedu.pretraining.next_sentence import EncodedDocument
-from bertedu.pretraining.texts import load_splits
 from bertedu.text.fast_tokenizer import load_vocabulary
 from course.experiments.counting import UnigramModel
 from course.experiments.same_question import (

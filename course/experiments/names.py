@@ -29,7 +29,7 @@ from bertedu.model.features import BertFeatures
 from bertedu.model.heads import TaggingHead
 from bertedu.model.inference import evaluating
 from bertedu.model.variants.ernie import mask_phrases
-from bertedu.pretraining.word_loss import word_loss
+from bertedu.pretraining.objective import word_loss
 from bertedu.text.corpus import Document, by_split, load_documents
 from bertedu.text.fast_tokenizer import load_tokenizer
 from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID

@@ -24,8 +24,8 @@ from tqdm.auto import tqdm
 from bertedu.files import Row, read_csv, write_csv
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import find_checkpoint, load_checkpoint
+from bertedu.pretraining.batches import load_splits
 from bertedu.pretraining.next_sentence import EncodedDocument
-from bertedu.pretraining.texts import load_splits
 from bertedu.text.fast_tokenizer import load_vocabulary
 from bertedu.text.tokenization import CLS_ID, MASK_ID, SEP_ID, SPECIAL_TOKENS
 from course.experiments.ablations import LONG_BOTH, LONG_LEFT, pretrained_with

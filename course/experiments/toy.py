@@ -20,9 +20,8 @@ from bertedu.files import Row
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import DIRECTIONS, BertConfig, Direction
 from bertedu.model.inference import evaluating
-from bertedu.pretraining.batches import Batch
+from bertedu.pretraining.batches import Batch, next_words
 from bertedu.pretraining.masking import mask_tokens
-from bertedu.pretraining.next_word import next_words
 from bertedu.pretraining.objective import pretraining_loss
 from bertedu.text.tokenization import CLS_ID, MASK_ID, PAD_ID, SEP_ID, SPECIAL_TOKENS
 from course.experiments.fitting import fit

@@ -18,9 +18,9 @@ from bertedu.model.checkpoints import load_named
 from bertedu.model.config import ONE_WAY
 from bertedu.model.features import BertFeatures
 from bertedu.model.inference import evaluating
+from bertedu.model.optimization import scheduled_rate
 from bertedu.pretraining.masking import PAPER
 from bertedu.pretraining.next_sentence import IS_NEXT
-from bertedu.pretraining.recipe import scheduled_rate
 from bertedu.text.fast_tokenizer import load_tokenizer, load_vocabulary
 from bertedu.text.tokenization import WordPiece, piece_name, train_wordpiece
 from course.experiments.toy_language import ToyLanguage

@@ -20,7 +20,7 @@ from bertedu.finetuning.saving import FineTuned
 from bertedu.finetuning.tagging import split_words
 from bertedu.finetuning.training import TaskModel, score_items
 from bertedu.model.checkpoints import load_named
-from bertedu.pretraining.recipe import scheduled_rate
+from bertedu.model.optimization import scheduled_rate
 from bertedu.text.fast_tokenizer import load_tokenizer, load_vocabulary
 from bertedu.text.tokenization import Merge, WordPiece, apply_merge, train_wordpiece
 from course.experiments.toy_language import ToyLanguage

@@ -6,7 +6,6 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -17,10 +16,11 @@ from bertedu.model.checkpoints import load_tensors
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining, ElmoSizes
 from bertedu.pretraining import processes
-from bertedu.pretraining.batches import Batch
+from bertedu.pretraining.batches import Batch, next_words
 from bertedu.pretraining.evaluation import PreTrainingModel
-from bertedu.pretraining.next_word import next_words
 from bertedu.pretraining.objective import StepLoss, pretraining_loss
+from bertedu.pretraining.recipe import Phase, Recipe
+from bertedu.pretraining.trainer import Trainer
 
 CONFIG = BertConfig(60, 16, 2, 4, 32, 24, dropout=0.0, initializer_range=0.3)
 
@@ -36,19 +36,6 @@ def uneven_batch() -> Batch:
     labels = torch.randint(5, 60, (int(selected.sum()),), generator=generator)
     follows = torch.randint(0, 2, (7,), generator=generator)
     return Batch(ids, torch.zeros_like(ids), torch.ones_like(selected), selected, labels, follows)
-
-
-def test_the_parts_of_a_batch_are_the_batch() -> None:
-    batch = uneven_batch()
-    parts = [batch.part(number, 3) for number in range(3)]
-    assert sum(len(part.ids) for part in parts) == 7
-    for number, part in enumerate(parts):
-        rows = list(range(number, 7, 3))
-        assert torch.equal(part.ids, batch.ids[rows])
-        assert torch.equal(part.next_labels, batch.next_labels[rows])
-        full = torch.full(batch.ids.shape, -1)
-        full[batch.selected] = batch.labels
-        assert torch.equal(part.labels, full[rows][batch.selected[rows]])
 
 
 @pytest.mark.parametrize("kind", ["bert", "no-nsp", "elmo"])
@@ -118,39 +105,39 @@ def write_corpus(folder: Path) -> None:
         (folder / f"text {number}.txt").write_text(" ".join(sentences))
 
 
-def record(out: Path) -> dict[str, Any]:
-    return dict(json.loads((out / "training.json").read_text()))
-
-
 @pytest.mark.parametrize(
     ("variant", "launcher"),
     [("no-nsp", False), pytest.param("bert", True, marks=pytest.mark.nightly)],
 )
-def test_two_gloo_processes_give_the_curve_of_one(
+def test_two_gloo_processes_go_on_as_one_would(
     tmp_path: Path, variant: str, launcher: bool
 ) -> None:
-    """By night as `torchrun` starts them."""
+    """One process begins, two resume what it left; by night as `torchrun` starts them."""
     write_corpus(tmp_path / "text")
     options = ("--steps", 8, "--save-every", 2, "--variant", variant)
-    for many in (1, 2):
-        said = run(tmp_path / "text", tmp_path / f"by {many}", many, launcher, *options)
+    sittings: dict[str, list[tuple[int, tuple[object, ...]]]] = {
+        "alone": [(1, ())],
+        "together": [(1, ("--stop-at", 4)), (2, ("--resume",))],
+    }
+    found, weights = [], []
+    for name, parts in sittings.items():
+        for many, more in parts:
+            said = run(tmp_path / "text", tmp_path / name, many, launcher, *options, *more)
         assert said.count("written") == 1, "one process speaks"
-    alone, together = record(tmp_path / "by 1"), record(tmp_path / "by 2")
+        found.append(json.loads((tmp_path / name / "training.json").read_text()))
+        weights.append(load_tensors(tmp_path / name / "model.safetensors")[0])
+    alone, together = found
     assert (alone["processes"], together["processes"]) == (1, 2)
     assert alone["tokens"] == together["tokens"]
     for one, two in zip(alone["curve"], together["curve"], strict=True):
         assert set(one) == set(two)
         for name in set(one) - {"seconds"}:
             assert two[name] == pytest.approx(one[name], rel=2e-3, abs=2e-4), name
-    weights = [load_tensors(tmp_path / f"by {n}" / "model.safetensors")[0] for n in (1, 2)]
     for name, tensor in weights[0].items():
         torch.testing.assert_close(weights[1][name], tensor, atol=2e-3, rtol=0)
 
 
 def test_more_processes_than_rows_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from bertedu.pretraining.loop import train
-    from bertedu.pretraining.recipe import Phase, Recipe
-
     monkeypatch.setattr(processes, "count", lambda: 9)
     with pytest.raises(ValueError, match="9 processes cannot share batches of 4 rows"):
-        train(BertForPreTraining(CONFIG), [], [], Recipe(2, phases=(Phase(1.0, 16, 4),)))
+        Trainer(BertForPreTraining(CONFIG), Recipe(2, phases=(Phase(1.0, 16, 4),)))

@@ -15,33 +15,31 @@ from bertedu.text.streaming import DocumentStream
 datasets = pytest.importorskip("datasets")
 
 
-def write(folder: Path, count: int, name: str = "part", title: bool = True) -> str:
+def write(folder: Path, count: int, name: str = "part", title: bool = True) -> Path:
     path = folder / f"{name}.jsonl"
     rows = [
         {"text": f"Text {i}. It is short."} | ({"title": f"t{i}"} if title else {})
         for i in range(count)
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
+    return path
 
 
-def titles(stream: DocumentStream, number: int) -> list[str]:
-    return [document.title for document in stream.window(number)]
-
-
+@pytest.mark.parametrize("size", [1, 2, 3, 6, 7, 8, 100])
 @pytest.mark.parametrize("title", [True, False])
-@pytest.mark.parametrize("size", [1, 2, 3, 6, 7, 100])
-def test_a_window_is_the_same_whenever_it_is_asked_for(
+def test_any_window_in_any_order_is_its_part_of_the_rows(
     tmp_path: Path, size: int, title: bool
 ) -> None:
-    """In order, back, twice, beyond the end, and first of all as by a run that is resumed."""
-    path, dice = write(tmp_path, 6, title=title), random.Random(size)
-    every = [f"t{i}" if title else f"{path} {i}" for i in range(6)]
-    windows = [every[begin : begin + size] for begin in range(0, 6, size)]
-    for asked in (range(8), [9], *(dice.choices(range(9), k=7) for _ in range(4))):
-        stream = DocumentStream(path, size)
-        for number in asked:
-            assert titles(stream, number) == windows[number % len(windows)], [*asked]
+    """In order, as a run that is resumed, twice, backwards, around the end and again."""
+    path = write(tmp_path, 7, title=title)
+    names = [f"t{i}" if title else f"{path} {i}" for i in range(7)]
+    parts = [names[i : i + size] for i in range(0, 7, size)]
+    chance = random.Random(size)
+    for order in ([*range(9)], [5, 6], [2, 2, 0, 1, 1, 0, 2], chance.choices(range(20), k=12)):
+        stream = DocumentStream(str(path), size)
+        for number in order:
+            found = [document.title for document in stream.window(number)]
+            assert found == parts[number % len(parts)], number
 
 
 def test_no_more_is_read_than_a_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +51,7 @@ def test_no_more_is_read_than_a_window(tmp_path: Path, monkeypatch: pytest.Monke
         return original(self, number, row)
 
     monkeypatch.setattr(DocumentStream, "_document", count)
-    stream = DocumentStream(write(tmp_path, 1000), size=10)
+    stream = DocumentStream(str(write(tmp_path, 1000)), size=10)
     stream.window(0)
     stream.window(1)
     assert max(read) < 20
@@ -61,59 +59,66 @@ def test_no_more_is_read_than_a_window(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_glob_reads_its_files_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, count in (("b", 1), ("a", 3)):
-        write(tmp_path, count, name, title=False)
-    where = str(tmp_path / "*.jsonl")
-    of_the_disk = sorted(glob.glob(where), reverse=True)
+        write(tmp_path, count, name)
+    of_the_disk = sorted(glob.glob(str(tmp_path / "*.jsonl")), reverse=True)
     monkeypatch.setattr("glob.glob", lambda *_, **__: of_the_disk)  # in any order
-    found = DocumentStream(where, size=10).window(0)
-    assert [document.text[:6] for document in found] == ["Text 0", "Text 1", "Text 2", "Text 0"]
-    assert [document.title for document in found] == [f"{where} {i}" for i in range(4)]
+    found = DocumentStream(str(tmp_path / "*.jsonl"), size=10).window(0)
+    assert [document.title for document in found] == ["t0", "t1", "t2", "t0"]
 
 
-@pytest.mark.parametrize("kind", ["txt", "csv", "parquet"])
-def test_every_kind_of_file_gives_its_documents(tmp_path: Path, kind: str) -> None:
-    path = tmp_path / f"t.{kind}"
-    table = datasets.Dataset.from_dict(
-        {"text": ["One. Two.\nThree.", "Four."], "title": ["x", "y"]}
-    )
-    if kind == "txt":  # an empty line ends a document
-        path.write_text("One. Two.\nThree.\n\nFour.\n")
-    else:
-        table.to_csv(path) if kind == "csv" else table.to_parquet(path)
-    found = DocumentStream(str(path)).window(0)
-    assert [d.sentences() for d in found] == [["One.", "Two.", "Three."], ["Four."]]
-    assert [d.title for d in found] == (
-        [f"{path} {i}" for i in (0, 1)] if kind == "txt" else ["x", "y"]
-    )
+def test_every_kind_of_file_gives_its_documents(tmp_path: Path) -> None:
+    table = datasets.Dataset.from_dict({"text": ["One. Two.", "Three."], "title": ["x", "y"]})
+    table.to_csv(tmp_path / "t.csv")
+    table.to_parquet(tmp_path / "t.parquet")
+    for kind in ("csv", "parquet"):
+        found = DocumentStream(str(tmp_path / f"t.{kind}")).window(0)
+        assert [(d.title, d.text) for d in found] == [("x", "One. Two."), ("y", "Three.")]
+    (tmp_path / "books.txt").write_text("One. Two.\nThree.\n\nFour.\nFive.\n")
+    found = DocumentStream(str(tmp_path / "books.txt")).window(0)
+    sentences = [document.sentences() for document in found]
+    assert sentences == [["One.", "Two.", "Three."], ["Four.", "Five."]]
+
+
+def test_what_cannot_be_streamed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "picture.png").write_bytes(b"x")
+    (tmp_path / "columns.jsonl").write_text('{"body": "x"}\n')
+    (tmp_path / "empty.txt").write_text("")
+    with write(tmp_path, 5).open("a") as file:
+        file.write('{"body": "x"}\n')
+    for where, words in (
+        ("picture.png", "several kinds, or of none"),
+        ("*", "several kinds"),
+        ("missing.jsonl", "neither an existing file nor a dataset"),
+        ("columns.jsonl", "row 0 has no text; its columns are body"),
+        ("empty.txt", "is empty|cannot stream"),
+    ):
+        with pytest.raises(CorpusError, match=words):
+            DocumentStream(str(tmp_path / where), size=5)
+    with pytest.raises(CorpusError, match="row 5 has no text"):
+        DocumentStream(str(tmp_path / "part.jsonl"), size=2).window(2)
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(CorpusError, match=r"pip install 'bertedu\[stream\]'"):
+        DocumentStream(str(tmp_path / "part.jsonl"))
 
 
 @pytest.mark.parametrize(
-    ("where", "content", "words"),
+    "where",
     [
-        ("picture.png", "x", "several kinds, or of none"),
-        ("*", "x", "several kinds"),
-        ("rows.jsonl", '{"text": "a"}\n{"body": "x"}\n', "row 1 has no text; its columns .*body"),
-        ("empty.txt", "", "is empty|cannot stream"),
-        *((name, None, "neither an existing file nor a dataset") for name in
-          ("nosuch.txt", "nosuch.jsonl", "NOSUCH.TXT", "book.txt.gz", "owner/nosuch.txt",
-           "no/*.txt", "./nosuch", "/no/such", "~/texts", "a/b/c", "texts\\nosuch", "here/nosuch")),
-        ("here", None, r"neither .* it is a folder: give its files, 'here/\*\.txt'"),
+        *("nosuch.txt", "nosuch.jsonl", "NOSUCH.TXT", "book.txt.gz", "owner/nosuch.txt", "*.txt"),
+        *("./nosuch", "/no/such", "~/texts", "a/b/c", "texts\\nosuch", "here", "here/nosuch"),
     ],
-)  # fmt: skip
-def test_what_cannot_be_streamed_is_named_without_asking_the_hub(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, content: str | None, words: str
+)
+def test_a_file_that_is_not_there_is_not_looked_for_on_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("here").mkdir()
-    write(tmp_path, 2)
-    if content is None:
-        monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: pytest.fail("asked the Hub"))
-    else:
-        Path(where.replace("*", "b.txt")).write_text(content)
-    with pytest.raises(CorpusError, match=words) as caught:
-        DocumentStream(where, size=5)
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: pytest.fail("asked the Hub"))
+    with pytest.raises(CorpusError, match="neither an existing file nor a dataset") as caught:
+        DocumentStream(where)
     assert where in str(caught.value)
-    assert ("it is a folder" in str(caught.value)) == (where == "here")
+    hint = "it is a folder: give its files, 'here/*.txt'"
+    assert (hint in str(caught.value)) == (where == "here")
 
 
 @pytest.mark.parametrize("where", ["squad", "owner/name", "owner/name-1.5:20231101.en"])
@@ -122,23 +127,13 @@ def test_a_name_of_the_hub_is_asked_for_there(monkeypatch: pytest.MonkeyPatch, w
 
     def load(*names: Any, **_: Any) -> Any:
         asked.append(names)
-        if where == "squad":
+        if len(asked) == 2:
             raise ConnectionError("no network\nat all")
         return datasets.Dataset.from_dict({"text": ["One.", "Two."]}).to_iterable_dataset()
 
     monkeypatch.setattr(datasets, "load_dataset", load)
-    if where == "squad":
-        with pytest.raises(CorpusError, match=r"nor a dataset that can be reached \(no network\)"):
-            DocumentStream(where)
-    else:
-        assert len(DocumentStream(where).window(0)) == 2
+    assert len(DocumentStream(where).window(0)) == 2
     name, _, config = where.partition(":")
     assert asked == [(name, config or None)]
-
-
-def test_without_datasets_the_error_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(CorpusError, match=r"pip install 'bertedu\[stream\]'"):
-        DocumentStream(write(tmp_path, 3))
+    with pytest.raises(CorpusError, match=r"a dataset that can be reached \(no network\)"):
+        DocumentStream(where)

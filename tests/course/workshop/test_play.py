@@ -17,7 +17,7 @@ from shown import FRESH, HUGS, TOYS, saved, tuned
 from torch import Tensor
 
 from bertedu.model.checkpoints import load_named
-from bertedu.pretraining.recipe import scheduled_rate
+from bertedu.model.optimization import scheduled_rate
 from bertedu.text.fast_tokenizer import load_vocabulary
 from bertedu.text.tokenization import WordPiece, train_wordpiece
 from course.experiments.toy_language import ToyLanguage

@@ -1,0 +1,236 @@
+"""The pre-training loop: one step after another, a curve, and a state to go on from."""
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from tqdm.auto import tqdm
+
+from bertedu.model.bert import BertForPreTraining
+from bertedu.model.checkpoints import save_checkpoint
+from bertedu.model.config import BertConfig
+from bertedu.model.embeddings import sinusoidal_positions
+from bertedu.model.optimization import descend, make_optimizer
+from bertedu.pretraining import processes
+from bertedu.pretraining.batches import Batch, Position, Text, batches
+from bertedu.pretraining.evaluation import PreTrainingModel, evaluate
+from bertedu.pretraining.next_sentence import EncodedDocument
+from bertedu.pretraining.objective import StepLoss, shared_by_processes
+from bertedu.pretraining.recipe import Recipe
+from bertedu.pretraining.run_folder import State, load_state, save_state
+from bertedu.text.fast_tokenizer import load_vocabulary, save_tokenizer
+
+_FAR = 1_000_000_007  # further apart than any two steps of a run: dropout differs by process
+
+
+class TrainingDiverged(FloatingPointError):
+    """The loss is no longer a number."""
+
+
+def initialize(model: PreTrainingModel, documents: Sequence[EncodedDocument]) -> None:
+    """Give two head starts that shorten the early shoulder; both values remain free to learn.
+
+    Positions start as small sinusoids, so that neighbors look alike; the output bias starts at the
+    log frequency of each word, so that the model need not spend steps on learning it.
+    """
+    config = model.config
+    counts = torch.ones(config.vocab_size)
+    for document in documents:
+        for sentence in document.sentences:
+            counts += torch.bincount(torch.tensor(sentence), minlength=config.vocab_size)
+    share = (counts / counts.sum()).log()
+    with torch.no_grad():
+        model.decoder.bias.copy_(share)
+        if isinstance(model, BertForPreTraining):  # an ELMo has no positions: an LSTM counts
+            sines = sinusoidal_positions(config.max_position_embeddings, config.hidden_size)
+            model.bert.embeddings.position.weight.copy_(config.initializer_range * sines)
+
+
+def stream_of(
+    documents: Text, config: BertConfig, recipe: Recipe, state: State
+) -> Iterator[tuple[Batch, Position]]:
+    """Yield the batches from where a run is; a new phase starts an epoch of its own length."""
+    while True:
+        index = recipe.phase_at(state.step)
+        if state.step and recipe.phase_at(state.step - 1) != index:
+            state.position = Position(state.position.epoch + 1, 0)
+        for batch in batches(documents, config, recipe, recipe.phases[index], state.position):
+            yield batch
+            if recipe.phase_at(state.step) != index:
+                break
+
+
+@dataclass
+class Trainer:
+    """Pre-trains a model in place by a recipe. Its state lies at ``path``, if there is one.
+
+    After so many steps each: a row of the curve with the means since the last row, scores on
+    held-out batches, a saved state (where a row ends), weights kept in `steps/NNNNNN` beside it.
+    Raises ValueError if a state would be saved where no row ends, or if there are more processes
+    than rows in a batch.
+    """
+
+    model: PreTrainingModel
+    recipe: Recipe
+    path: Path | None = None
+    bfloat16: bool = False  # products in 16 bits
+    log_every: int = 50
+    evaluate_every: int = 2000
+    save_every: int = 200
+    keep_every: int | None = None
+    progress: bool = True
+
+    def __post_init__(self) -> None:
+        """Make what the first step needs."""
+        if self.save_every % self.log_every:
+            raise ValueError(f"save {self.save_every} is not a multiple of log {self.log_every}")
+        self.device = next(self.model.parameters()).device
+        self.first = processes.rank() == 0  # the process that writes and speaks
+        self.optimizer = make_optimizer(self.model, self.recipe.weight_decay)
+        loss = StepLoss(self.model, self.recipe.next_sentence)
+        self.step_loss = shared_by_processes(loss, self.recipe, self.device)
+        self.state = State()
+
+    def train(
+        self,
+        documents: Text,
+        held_out: Sequence[Batch] = (),
+        resume: bool = False,
+        stop_at: int | None = None,
+    ) -> State:
+        """Train to the last step, and return the state with its curve.
+
+        All chance comes from the recipe's seed and the step, so a run that is killed and resumed
+        ends with the same weights, bit for bit, on one CPU thread. With ``stop_at`` it ends after
+        that step, its state saved as for Ctrl-C, while the schedule remains that of all steps.
+
+        Raises TrainingDiverged if the loss or its gradient became NaN or infinite (the last good
+        state stays on disk), CheckpointError or FileError if a state cannot be read or written,
+        KeyboardInterrupt at Ctrl-C, with the last step saved.
+        """
+        if resume and self.path is not None and self.path.exists():
+            self.state = load_state(self.path, self.model, self.optimizer, self.recipe)
+        state, steps = self.state, self.recipe.steps
+        last = steps if stop_at is None else min(stop_at, steps)
+        self.model.train()
+        self._began = time.perf_counter() - state.seconds  # earlier sittings included
+        self._begin_row()
+        stream = stream_of(documents, self.model.config, self.recipe, state)
+        hidden = not (self.progress and self.first)
+        bar = tqdm(total=last, initial=state.step, desc="pre-training", disable=hidden, unit="step")
+        with processes.interrupt_between_steps() as asked_to_stop, bar:
+            while state.step < last:
+                self._step(*next(stream))
+                bar.update()
+                at_end = state.step == steps
+                if state.step % self.log_every == 0 or at_end:
+                    bar.set_postfix_str(self._log())
+                    if state.step % self.evaluate_every == 0 or at_end:
+                        self._score_on_dev(held_out)
+                    if state.step % self.save_every == 0 or at_end:
+                        self._save()
+                if self.keep_every and state.step % self.keep_every == 0:
+                    self._keep()
+                if processes.any_of(asked_to_stop.is_set(), self.device):
+                    self._stop()
+        if last < steps:
+            state.seconds = self._seconds()
+            self._save()
+        self.model.eval()
+        return state
+
+    def _step(self, batch: Batch, position: Position) -> None:
+        """Learn from a batch; ``position`` is that of the next one."""
+        state, recipe = self.state, self.recipe
+        batch, tokens = batch.to(self.device), int(batch.padding_mask.sum())
+        # dropout, too, knows only the step
+        torch.manual_seed(recipe.seed * 1_000_003 + state.step + _FAR * processes.rank())
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16):
+            loss, scores = self.step_loss(batch)
+        rate = recipe.learning_rate_at(state.step)
+        norm = descend(self.model, self.optimizer, loss, rate, recipe.clip_norm)
+        state.step, state.position, state.tokens = state.step + 1, position, state.tokens + tokens
+        # The gradient is watched, too: this step's loss may be fine and its update NaN.
+        self._sums += torch.cat([scores, norm.detach()[None]])
+        self._steps += 1
+        self._tokens += tokens
+
+    def _begin_row(self) -> None:
+        self._sums = torch.zeros(5, device=self.device)
+        self._steps = self._tokens = 0
+
+    def _seconds(self) -> float:
+        return time.perf_counter() - self._began
+
+    def _means(self) -> list[float]:
+        """Return the averages over steps and processes; refuse a loss that is no number."""
+        means: list[float] = processes.mean(self._sums / max(1, self._steps)).tolist()
+        if all(map(math.isfinite, means)):
+            return means
+        kept, step = "No state was saved yet.", self.state.step
+        if self.path is not None and self.path.exists():
+            kept = f"The last good state is kept in {self.path}."
+        raise TrainingDiverged(
+            "the loss or its gradient became NaN or infinite between steps "
+            f"{step - self._steps + 1} and {step}, at learning rate "
+            f"{self.recipe.learning_rate_at(step - 1):.2g}. {kept} The same random numbers "
+            "lead there again: start in another folder, at half the learning rate or another seed."
+        )
+
+    def _log(self) -> str:
+        """Write a row of the curve; return it in words."""
+        means, seconds, state = self._means(), self._seconds(), self.state
+        said = f"loss {means[0]:.2f}, words {means[1]:.1%}, "
+        row: dict[str, float] = {
+            "step": state.step,
+            "tokens": state.tokens,
+            "seconds": round(seconds, 1),
+            "mlm_loss": means[0],
+            "mlm_accuracy": means[1],
+        }
+        if self.recipe.next_sentence:
+            said += f"order {means[3]:.1%}, "
+            row |= {"nsp_loss": means[2], "nsp_accuracy": means[3]}
+        said += f"{self._tokens / max(seconds - state.seconds, 1e-9):,.0f} tokens/s"
+        state.seconds = seconds
+        state.curve.append(row)
+        self._begin_row()
+        return said
+
+    def _score_on_dev(self, held_out: Sequence[Batch]) -> None:
+        """Put scores on held-out batches into the last row of the curve."""
+        if not held_out or not self.first:
+            return
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16):
+            dev = evaluate(self.model, held_out)
+        self.state.curve[-1] |= {
+            f"dev_{name}": value
+            for name, value in asdict(dev).items()
+            if self.recipe.next_sentence or not name.startswith("nsp")
+        }
+
+    def _save(self) -> None:
+        if self.path is not None and self.first:
+            save_state(self.path, self.model, self.optimizer, self.state, self.recipe)
+
+    def _keep(self) -> None:
+        """Keep the weights of the middle of a run, as a checkpoint of its own."""
+        if self.path is not None and self.first:
+            folder = self.path.parent / "steps" / f"{self.state.step:06d}"
+            save_checkpoint(self.model, folder, torch.float16)
+            save_tokenizer(load_vocabulary(), folder)
+
+    def _stop(self) -> None:
+        """Save what Ctrl-C found, if it is worth saving, and raise KeyboardInterrupt."""
+        step = self.state.step
+        if self.path is None:
+            raise KeyboardInterrupt(f"stopped after step {step}; nothing was saved")
+        self._means()
+        self.state.seconds = self._seconds()
+        self._save()
+        raise KeyboardInterrupt(
+            f"stopped after step {step}; the state is in {self.path}: go on with --resume"
+        )

@@ -1,0 +1,55 @@
+"""AdamW, its schedule, and one step of it."""
+
+import pytest
+import torch
+from torch import nn
+
+from bertedu.model.bert import BertForPreTraining
+from bertedu.model.optimization import descend, make_optimizer, scheduled_rate
+
+
+def test_the_rate_rises_and_falls_in_straight_lines() -> None:
+    rates = {0: 0.05, 4: 0.25, 9: 0.5, 10: 0.5, 55: 0.25, 99: 0.5 / 90, 100: 0}
+    for step, rate in rates.items():  # the first step moves, too
+        assert scheduled_rate(step, 100, 0.5, 0.1) == pytest.approx(rate)
+    for step in (4_999, 505_000):  # the paper's
+        assert scheduled_rate(step, 1_000_000, 1e-4, 0.01) == pytest.approx(5e-5)
+    assert scheduled_rate(0, 1, 1e-3, 0.02) > 0
+
+
+def test_only_matrices_decay_and_nothing_is_left_out(model: BertForPreTraining) -> None:
+    model = BertForPreTraining(model.config)
+    model.nsp.classifier.weight.requires_grad = False
+    optimizer = make_optimizer(model, 0.1, eps=1e-6)
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    for group in optimizer.param_groups:
+        group["lr"] = 0.5
+        assert (group["betas"], group["eps"]) == ((0.9, 0.999), 1e-6)
+    for p in model.parameters():
+        p.grad = torch.zeros_like(p)
+    optimizer.step()
+    for name, value in model.named_parameters():
+        still = name.endswith("bias") or "norm" in name or name == "nsp.classifier.weight"
+        assert torch.allclose(value, (1.0 if still else 1 - 0.5 * 0.1) * before[name]), name
+
+
+def test_a_step_is_that_of_torch_with_a_gradient_no_longer_than_asked() -> None:
+    torch.manual_seed(0)
+    layer, twin = nn.Linear(3, 2), nn.Linear(3, 2)
+    twin.load_state_dict(layer.state_dict())
+    ours, theirs = make_optimizer(layer, 0.1), make_optimizer(twin, 0.1)
+    for step, clip in enumerate((0.5, 100.0)):
+        x = torch.randn(4, 3)
+        norm = descend(layer, ours, 10 * layer(x).square().mean(), 0.01 * (step + 1), clip)
+        twin.zero_grad()
+        (10 * twin(x).square().mean()).backward()
+        whole = torch.cat([p.grad.flatten() for p in twin.parameters() if p.grad is not None])
+        assert norm.item() == pytest.approx(whole.norm().item(), rel=1e-5)
+        for p in twin.parameters():
+            assert p.grad is not None
+            p.grad *= min(1.0, clip / whole.norm().item())
+        for group in theirs.param_groups:
+            group["lr"] = 0.01 * (step + 1)
+        theirs.step()
+        for mine, right in zip(layer.parameters(), twin.parameters(), strict=True):
+            torch.testing.assert_close(mine, right)
