@@ -188,13 +188,13 @@ def test_the_right_ending_is_the_next_sentence_and_no_place_in_an_article_tells(
         assert fits == [example.label]
         assert len({topic[ending] for ending in example.endings}) == 1
         assert len(set(example.endings)) == 4
-    fits: Counter[int] = Counter()
-    fails: Counter[int] = Counter()
+    near: Counter[int] = Counter()
+    far: Counter[int] = Counter()
     for example in splits["train"]:
         for i, ending in enumerate(example.endings):
-            (fits if i == example.label else fails)[min(place[ending], 4)] += 1
-    assert max(fits[at] + fails[at] for at in (0, 1)) < 0.005 * fails.total()
-    assert abs(fits[2] / fits.total() - fails[2] / fails.total()) < 0.1
+            (near if i == example.label else far)[min(place[ending], 4)] += 1
+    assert max(near[at] + far[at] for at in (0, 1)) < 0.005 * far.total()
+    assert abs(near[2] / near.total() - far[2] / far.total()) < 0.1
 
 
 @of("answer", "answer-or-none")
