@@ -184,13 +184,8 @@ class Trainer:
         """Write a row of the curve; return it in words."""
         means, seconds, state = self._means(), self._seconds(), self.state
         said = f"loss {means[0]:.2f}, words {means[1]:.1%}, "
-        row: dict[str, float] = {
-            "step": state.step,
-            "tokens": state.tokens,
-            "seconds": round(seconds, 1),
-            "mlm_loss": means[0],
-            "mlm_accuracy": means[1],
-        }
+        row: dict[str, float] = {"step": state.step, "tokens": state.tokens}
+        row |= {"seconds": round(seconds, 1), "mlm_loss": means[0], "mlm_accuracy": means[1]}
         if self.recipe.next_sentence:
             said += f"order {means[3]:.1%}, "
             row |= {"nsp_loss": means[2], "nsp_accuracy": means[3]}
