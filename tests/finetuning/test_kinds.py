@@ -373,6 +373,7 @@ def test_where_all_is_the_same_a_score_is_a_number() -> None:
         same = scores_of(Regression(), [3, 3, 3], found)
         assert same == scores_of(Regression(), found, [3, 3, 3]) == {"pearson": 0, "spearman": 0}
     assert scores_of(Classification(()), [1, 1], [1, 1])["matthews"] == 0
+    assert scores_of(Classification(()), [0, 0], [0, 0])["binary_f1"] == 0
     assert scores_of(Tagging(TAGS), [0], [0], [0]) == {"f1": 0, "precision": 0, "recall": 0}
     always = scores_of(Classification(()), [0] * 9 + [1], [0] * 10)
     assert always["accuracy"] == 0.9

@@ -234,9 +234,8 @@ def test_a_misplaced_answer_is_left_out(serve: Serve, text: str, start: int) -> 
 
 def test_rows_without_text_or_label_are_left_out_and_counted(serve: Serve) -> None:
     good, *bad = glue("glue/mnli", "", 4).values()
-    changes: list[dict[str, Any]] = [{"label": -1}, {"premise": " "}, {"premise": None}]
-    for row, change in zip(bad, changes, strict=True):
-        row.update(change)
+    changes: list[Row] = [{"label": -1}, {"premise": " "}, {"premise": None}]
+    bad = [row | change for row, change in zip(bad, changes, strict=True)]
     with pytest.warns(UserWarning, match=r"glue mnli train: 3 of 4 rows are left out"):
         splits = serve("glue/mnli", train=[good, *bad])
     assert len([*splits["train"], *splits["dev"]]) == 1

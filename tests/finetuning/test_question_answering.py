@@ -100,7 +100,7 @@ def test_the_first_of_several_answers_is_the_target() -> None:
 
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("length", [9, 16, 33, 64, 128])
-@pytest.mark.parametrize("words", [1, 12, 60, 200])
+@pytest.mark.parametrize("words", [1, 12, 93, 94])
 def test_windows_cover_the_text_and_overlap_by_the_stride(
     first: bool, length: int, words: int
 ) -> None:

@@ -55,10 +55,6 @@ def table(tmp_path: Path) -> Any:
     return make
 
 
-def width(row: dict[str, Any]) -> float:
-    return float(row["high"]) - float(row["low"])
-
-
 def minus(row: dict[str, Any]) -> tuple[float, ...]:
     return tuple(float(row[name]) for name in ("minus_reference", "minus_low", "minus_high"))
 
@@ -101,36 +97,6 @@ def test_an_interval_is_the_middle_95_percent_and_over_seeds_students() -> None:
         expected = stats.t.interval(0.95, size - 1, values.mean(), stats.sem(values))
         assert seed_interval(values.tolist()) == pytest.approx(expected)
     assert all(np.isnan(seed_interval([0.7])))
-
-
-# -- intervals
-
-
-def test_examples_that_share_a_source_make_the_interval_wider(table: Any) -> None:
-    """200 answers, right or wrong by source: they say no more than 20 would."""
-    right = np.repeat(np.random.default_rng(0).integers(0, 2, 20), 10).tolist()
-    clustered = table(np.repeat(np.arange(20), 10).tolist(), {"a": [right]})["a"]
-    independent = table(range(200), {"a": [right]})["a"]
-    assert clustered["mean"] == independent["mean"]
-    assert width(clustered) > 2 * width(independent)
-    assert width(independent) == pytest.approx(4 * (0.25 / 200) ** 0.5, rel=0.2)
-
-
-def test_seeds_that_differ_make_the_interval_wider(table: Any) -> None:
-    """Every text is alike here: what varies is the seeds."""
-    same = table(range(50), {"a": [[1] * 50] * 4})["a"]
-    assert (same["low"], same["high"]) == ("1.0000", "1.0000")
-    other = table(range(50), {"a": [[1] * 50, [0] * 50] * 2})["a"]
-    assert float(other["mean"]) == 0.5
-    assert width(other) > 0.7
-
-
-def test_one_seed_has_no_interval_over_seeds_and_several_have(table: Any) -> None:
-    found = table(range(4), {"a": [[1, 1, 0, 0]], "b": [[1, 1, 1, 0], [1, 0, 0, 0]]})
-    assert [found["a"][n] for n in ("seeds", "seeds_low", "seeds_high")] == [1, "", ""]
-    ends = [f"{value:.4f}" for value in seed_interval([0.75, 0.25])]
-    assert [found["b"][n] for n in ("seeds", "seeds_low", "seeds_high")] == [2, *ends]
-    assert found["b"]["mean"] == "0.5000"
 
 
 # -- differences
