@@ -36,7 +36,8 @@ def one_way(size: int, name: str = "left-to-right") -> Attention:
 
 
 def percent(share: float) -> str:
-    return f"{int(100 * round(255 * share) / 255 + 0.5)} %" if share > 0.005 else ""
+    sent = round(255 * share) / 255  # a byte each
+    return f"{int(100 * sent + 0.5)} %" if sent >= 0.005 else ""
 
 
 def told(page: Any, side: str, figure: int = 0) -> list[str]:
