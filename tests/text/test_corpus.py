@@ -123,7 +123,7 @@ def test_a_folder_is_read_in_a_fixed_order_one_document_a_file(tmp_path: Path) -
 
 def test_in_one_file_a_blank_line_ends_a_document(tmp_path: Path) -> None:
     file = tmp_path / "three.txt"
-    file.write_bytes(b"\xef\xbb\xbf\n\nOne.\nTwo.\n\nThree.\r\n \t\r\n\r\nFour.\n")
+    file.write_bytes(b"\xef\xbb\xbf \n\nOne.\nTwo.\n\nThree.\r\n \t\r\n\r\nFour.\n")
     documents = load_documents(str(file))
     assert [d.sentences() for d in documents] == [["One.", "Two."], ["Three."], ["Four."]]
     assert [d.title for d in documents] == ["three 1", "three 2", "three 3"]

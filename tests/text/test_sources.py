@@ -75,6 +75,7 @@ class World:
         self.patch.delenv("PIP_FIND_LINKS")
         self.patch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{port}/simple")
         self.patch.setenv("PIP_RETRIES", str(retries))
+        self.patch.setenv("PIP_TIMEOUT", "120")  # longer than a test waits: pip must be stopped
 
     def is_whole(self) -> bool:
         return self.left() == [WHEEL] and read("story", False) == {STORY: CONTENT[STORY]}
@@ -331,7 +332,7 @@ def stalling_index(world: World) -> Iterator[threading.Event]:
                 self.end_headers()
                 self.wfile.write(halved(content))
                 self.wfile.flush()
-                go_on.wait(30)
+                go_on.wait(120)
             else:
                 self.send_header("Content-Type", "text/html")
                 self.end_headers()
