@@ -136,8 +136,7 @@ def finetune(
         )
         if out:
             best = max(made, key=lambda run: max(run.history.dev))
-            dev = best.history.dev
-            about = {"task": task.name, "from": model, "method": method, "dev": dev}
+            about = {"task": task.name, "from": model, "method": method, "dev": best.history.dev}
             save_finetuned(best.model, best.tokenizer, task, out, about)
             echo(f"written: {out}")
     echo(f"written: {book.table}")

@@ -138,7 +138,7 @@ def same_weights(one: Path, two: Path) -> bool:
 # The half of a state file is written, then the process is gone.
 DIE_WHILE_WRITING = """
 import os, signal
-import bertedu.model.weight_files as weight_files
+import bertedu.model.checkpoints as weight_files
 whole, count = weight_files.save_file, []
 def save_file(tensors, part, metadata):
     whole(tensors, part, metadata)

@@ -63,7 +63,7 @@ def test_an_encoder_without_a_head_is_refused_before_it_is_fetched(
     for name in PUBLISHED:  # these are the encoders without a head
         if find(name).path.is_file():
             assert isinstance(find_model(name).model, Bert) == (name in ENCODERS_ALONE), name
-    monkeypatch.setattr("bertedu.model.loading.read", fail)
+    monkeypatch.setattr("bertedu.model.checkpoints.read", fail)
     message = one_line_error(run("fill", "the ___ barked", "--checkpoint", "minilm"))
     assert "minilm is an encoder alone" in message
     assert "such as bert-mini" in message

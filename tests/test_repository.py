@@ -600,12 +600,12 @@ SITTING = (
 SITTING += " model/bert pretraining/masking pretraining/next_sentence pretraining/loop"
 # More lines are a decision, made here and explained. Where code falls, its bound falls with it.
 BOUNDS = {
-    "bertedu/*.py": 9_000,
+    "bertedu/*.py": 9_500,
     "course/*.py": 18_000,
     "course/*.js": 3_300,
     "benchmarks/*.py": 600,
-    "tests/*.py": 36_500,
-    " ".join(f"bertedu/{name}.py" for name in SITTING.split()): 1_300,  # what a learner reads
+    "tests/*.py": 27_500,
+    " ".join(f"bertedu/{name}.py" for name in SITTING.split()): 1_150,  # what a learner reads
 }
 
 
@@ -618,7 +618,7 @@ def test_the_house_does_not_grow_and_its_bounds_are_near(files: str) -> None:
 
 LONGEST, MOST = 60, 8  # lines of a function, and things that it takes
 # these do not keep to it yet
-STILL = {"train", "_pretrain", "batches", "finetune", "report", "box", "run_task"}
+STILL = {"box"}
 
 
 def test_no_function_is_longer_than_a_page_or_takes_more_than_eight_things() -> None:

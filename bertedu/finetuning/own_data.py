@@ -102,6 +102,31 @@ def read_data(
         return OwnData(task, task.load(), [f"{path}: {task.about}"])
     path, columns = Path(path), columns or Columns()
     notes: list[str] = []
+    kind, found = _read(path, columns, kind, encoding, rows, notes)
+    kind = kind or _guess(found, columns.label, notes)
+    labels = _labels(found, kind)
+    found = [_labeled(one, kind, labels, path) for one in found]
+    splits = _split(found, kind, seed, notes)
+    name, metric = KINDS[kind]
+    task = Task(
+        *(path.stem, name, f"out of {path.name}", labels, metric, lambda: splits),
+        pairs=columns.text_b is not None and kind in ("class", "score"),
+    )
+    check_examples(task, splits)
+    sizes = ", ".join(f"{len(splits[split])} {split}" for split in SPLITS)
+    what = f"{len(labels)} {kind}es, {', '.join(labels)}" if kind == "class" else f"kind {kind}"
+    return OwnData(task, splits, [f"{path.name}: {what}; {sizes}", *notes])
+
+
+def _read(
+    path: Path,
+    columns: Columns,
+    kind: str | None,
+    encoding: str,
+    rows: int | None,
+    notes: list[str],
+) -> tuple[str | None, list[_Found]]:
+    """Read the examples of a file, of the kind that its name or its first example says."""
     limit = MAX_ROWS + 1 if rows is None else rows
     if kind is not None and kind not in KINDS:
         raise TaskError(f"no kind {kind!r}: choose one of {', '.join(KINDS)}")
@@ -127,19 +152,7 @@ def read_data(
     if kind in ("tags", "answer") and len({one.example.source for one in found}) < len(SPLITS):
         found = [replace(one, example=replace(one.example, source=_text(one))) for one in found]
         notes.append("all of it is of one or two documents: their parts are split, not they")
-    kind = kind or _guess(found, columns.label, notes)
-    labels = _labels(found, kind)
-    found = [_labeled(one, kind, labels, path) for one in found]
-    splits = _split(found, kind, seed, notes)
-    name, metric = KINDS[kind]
-    task = Task(
-        *(path.stem, name, f"out of {path.name}", labels, metric, lambda: splits),
-        pairs=columns.text_b is not None and kind in ("class", "score"),
-    )
-    check_examples(task, splits)
-    sizes = ", ".join(f"{len(splits[split])} {split}" for split in SPLITS)
-    what = f"{len(labels)} {kind}es, {', '.join(labels)}" if kind == "class" else f"kind {kind}"
-    return OwnData(task, splits, [f"{path.name}: {what}; {sizes}", *notes])
+    return kind, found
 
 
 # -- bytes to lines

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bertedu.model.config import count_parameters
-from bertedu.model.embeddings import Embeddings
+from bertedu.model.embeddings import Embeddings, sinusoidal_positions  # noqa: F401  # in an exhibit
 from bertedu.text.tokenization import WordPiece
 from course.exercises.by_hand import ByHand
 from course.exercises.judge import Exercise, Inputs, whole

@@ -49,6 +49,7 @@ def draw() -> Figure:
 
 def test_a_picture_is_a_png_and_its_words_and_is_shown_once(tmp_path: Path) -> None:
     alt = 'a "falling" line, 3 < 4'
+    plt.close("all")  # those of other tests
     figure = draw()
     assert plt.get_fignums() == [figure.number]
     picture = Picture(figure, alt)
