@@ -300,7 +300,9 @@ def finetune(
         from bertedu.analysis.confusion import confusion_map
 
         right, said = mine.outcomes(model).T.tolist()
-        picture = confusion_map(right, said, own.task.labels, "Which class is taken for which")
+        picture = confusion_map(
+            right, said, own.task.labels, f"What is taken for what, on {len(right)} of test"
+        )
         picture.save(out / "confusion.png")
         echo(f"written: {out / 'confusion.png'}")
     echo(f"try it: {mine.try_it(out)}")

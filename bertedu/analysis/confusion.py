@@ -23,12 +23,13 @@ def confusion_map(
     np.add.at(counts.numpy(), tuple(pairs), 1)
     shares = counts / counts.sum(dim=1, keepdim=True).clamp(min=1)
     size = max(3.5, 0.55 * len(labels))
-    figure, axes = plt.subplots(figsize=(size + 1.5, size + 1))
+    figure, axes = plt.subplots(figsize=(size + 2.5, size + 1))
     heat_map(axes, shares, labels)
     for row, column in np.argwhere(counts.numpy() > 0).tolist():
         dark = float(shares[row, column]) > 0.5
         write_in_cell(axes, row, column, f"{int(counts[row, column])}", dark, fontsize=11)
-    axes.set(title=title, xlabel="said", ylabel="right")
+    axes.set(xlabel="said", ylabel="right")
+    axes.set_title(title, fontsize=15)
     wrong = [(int(n), i, j) for (i, j), n in np.ndenumerate(counts.numpy()) if i != j and n]
     alt = f"{title}: {int(counts.trace())} of {pairs.shape[1]} on the diagonal."
     if wrong:
