@@ -54,12 +54,16 @@ def write_table(out: Path, rows: Sequence[Row], line: str, said: Sequence[Row] =
 
 
 @app.command()
-def tasks(names: Annotated[list[str] | None, Argument(help="Tasks; none: all.")] = None) -> None:
-    """List the tasks for fine-tuning: sizes, and what needs no model."""
+def tasks(names: Annotated[list[str] | None, Argument(help="Tasks to load.")] = None) -> None:
+    """List the tasks for fine-tuning; of those named, also sizes and what needs no model."""
     from course.experiments.tasks import TASKS, describe_task, load_task
 
+    if not names:
+        for task in TASKS.values():
+            echo(f"{task.name:<15}{task.kind:<15}{task.about}")
+        return
     echo(f"{'':<15}{'train':>7}{'dev':>6}{'test':>6}  chance  majority")
-    for name in names or TASKS:
+    for name in names:
         task, splits = load_task(name)
         about = describe_task(task, splits)
         sizes = f"{about['train']:>7,}{about['dev']:>6,}{about['test']:>6,}"

@@ -301,6 +301,10 @@ def test_the_list_names_a_task_and_refuses_an_unknown_one(
     with pytest.raises(TaskError, match="no task 'topics': choose one of sentiment, topic"):
         load_task("topics")
     assert CliRunner().invoke(app, ["tasks", "topics"]).exit_code == 1
+    with monkeypatch.context() as nothing_is_fetched:
+        nothing_is_fetched.setattr(module, "load_task", None)
+        listed = CliRunner().invoke(app, ["tasks"]).stdout
+    assert [line.split()[0] for line in listed.splitlines()] == [*TASKS]
     monkeypatch.setattr(module, "load_task", lambda name, *_: (TASKS[name], splits))
     result = CliRunner().invoke(app, ["tasks", "topic"])
     assert result.exit_code == 0, result.output
