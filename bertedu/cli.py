@@ -264,6 +264,7 @@ def finetune(
     model: Annotated[
         str, Option("--from", help="A checkpoint, minilm, bert-tiny, or a name of the Hub.")
     ] = "bert-mini",
+    lora: Annotated[int | None, Option(help="Rank: only thin products learn.", min=1)] = None,
     learning_rate: Annotated[float | None, Option(help="None: by model.")] = None,
     seed: Annotated[int, Option(help="Of the split, the new layer and the batches.")] = 0,
     out: FineOut = Path("my-model"),
@@ -287,7 +288,7 @@ def finetune(
     for note in own.notes:
         echo(note)
     check_writable(out)
-    mine = fit(own, model, learning_rate, seed, device)
+    mine = fit(own, model, learning_rate, seed, device, lora=lora)
     for line in (*mine.notes, mine.table()):
         echo(line)
     if worst := mine.worst():

@@ -26,6 +26,7 @@ from bertedu.model.features import (
     MeanFeatures,
     PairFeatures,
 )
+from bertedu.model.variants.lora import add_lora, merge_lora
 
 # "features:last" reads the last layer of the frozen model; "untrained features:last" is its control
 FEATURES = tuple(f"features:{reads}" for reads in READS)
@@ -39,6 +40,7 @@ RATES: dict[str, Rates] = {
     "fine-tuned": (1e-4, 3e-4, 1e-3),
     "frozen": (1e-3, 3e-3, 1e-2),
     "published": (3e-5, 1e-4, 3e-4),
+    "LoRA": (3e-4, 1e-3, 3e-3),
 }
 LSTM_SIZE = 128  # cells in each direction, on frozen features; the paper has 768, its BERT's width
 
@@ -138,6 +140,7 @@ class Setup:
     method: str = "fine-tuned"
     train_examples: int | None = None  # none: all
     device: str | None = None  # none: the best
+    lora: int | None = None  # the rank of LoRA; none: every weight learns
 
     def __post_init__(self) -> None:
         """Refuse a method that is none, and a device that is not here."""
@@ -146,6 +149,8 @@ class Setup:
             raise TaskError(f"no method {self.method!r}: choose one of {', '.join(METHODS)}")
         if self.train_examples is not None and self.train_examples < 1:
             raise TaskError(f"{self.train_examples} training examples: at least one is needed")
+        if self.lora is not None and self.method != "fine-tuned":
+            raise TaskError(f"LoRA is a way to fine-tune, and the method is {self.method!r}")
 
     @property
     def untrained(self) -> bool:
@@ -165,6 +170,8 @@ class Setup:
     @property
     def rates(self) -> Rates:
         """Learning rates worth trying."""
+        if self.lora is not None:
+            return RATES["LoRA"]
         if self.reads or self.frozen:
             return RATES["frozen"]
         return RATES["published" if is_published(self.model) else "fine-tuned"]
@@ -205,6 +212,8 @@ def run_once(
         encoder = with_bilstm(encoder)
     if setup.method.endswith(MEAN):
         encoder = MeanFeatures(encoder)
+    if setup.lora is not None:
+        add_lora(encoder, setup.lora)
     model = TaskModel(encoder, kind, recipe.dropout, setup.frozen).to(device)
     needed = {"train", "dev", *score}
     items = {split: kind.encode(splits[split], tokenizer, MAX_LENGTH) for split in needed}
@@ -215,4 +224,5 @@ def run_once(
         split: kind.answers(splits[split], items[split], score_items(model, items[split]))
         for split in score
     }
+    merge_lora(model)  # what is returned is a plain model again
     return Run(model, tokenizer, history, answers)

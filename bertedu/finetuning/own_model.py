@@ -124,12 +124,15 @@ def fit(
     seed: int = 0,
     device: str | None = None,
     progress: bool = True,
+    lora: int | None = None,
 ) -> OwnModel:
     """Fine-tune a model on your data until dev stops rising, and test it beside the baselines.
 
-    ``learning_rate``: none is the middle of those that suit the model. Raises what `run_once` does.
+    ``learning_rate``: none is the middle of those that suit the model. ``lora``: the rank of the
+    thin products that learn in place of the encoder (Hu et al. 2021); none: all of it learns.
+    Raises what `run_once` does.
     """
-    task, splits, setup = data.task, data.splits, Setup(model, device=device)
+    task, splits, setup = data.task, data.splits, Setup(model, device=device, lora=lora)
     rate = setup.rates[1] if learning_rate is None else learning_rate
     few = len(splits["train"]) < 1000  # then smaller batches: more steps in an epoch
     recipe = replace(UNTIL_DEV_STOPS, learning_rate=rate, seed=seed, batch_size=16 if few else 32)

@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 import tiny_finetuning as tiny
+import torch
 from typer.testing import CliRunner, Result
 
 from bertedu.cli import app
 from bertedu.finetuning import own_model
+from bertedu.finetuning.examples import TaskError
+from bertedu.finetuning.finetune import Setup
 from bertedu.finetuning.own_data import Columns, read_data
 from bertedu.finetuning.saving import load_finetuned
+from bertedu.model.checkpoints import load_pretrained
 
 WORDS = "the old man went to a house by river".split()
 
@@ -144,3 +148,22 @@ def test_long_texts_are_counted(checkpoint: Path, tmp_path: Path) -> None:
     data = read_data(path, Columns("message", "class"))
     (note,) = own_model.fit(data, str(checkpoint), progress=False).notes
     assert note.startswith("1 of 41 texts are longer than 128 word pieces")
+
+
+def test_lora_moves_queries_values_and_the_new_layer_alone(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    write("class", tmp_path)
+    data = read_data(tmp_path / "own.csv", Columns("message", "class"))
+    mine = own_model.fit(data, str(checkpoint), 0.05, progress=False, lora=2)
+    before = load_pretrained(checkpoint).bert.state_dict()
+    after = mine.run.model.encoder.bert.state_dict()
+    moved = {name for name, weight in after.items() if not torch.equal(weight, before[name])}
+    assert moved == {f"encoder.layers.0.attention.{name}.weight" for name in ("query", "value")}
+    mine.save(tmp_path / "mine")
+    loaded, texts = load_finetuned(tmp_path / "mine"), [e.text for e in data.splits["test"]]
+    said = [loaded.ask(text).shares for text in texts]
+    trained = [answer.shares for answer in mine.answers[mine.model]]
+    torch.testing.assert_close(torch.tensor(said), torch.tensor(trained), atol=1e-4, rtol=1e-4)
+    with pytest.raises(TaskError, match="LoRA is a way to fine-tune"):
+        Setup(str(checkpoint), "frozen", lora=2)
