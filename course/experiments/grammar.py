@@ -67,7 +67,7 @@ TELLS = {
 
 
 @dataclass(frozen=True)
-class Places:
+class Positions:
     """Where one of two words stood, one place at a time, without `[CLS]`; `which` is 0 or 1."""
 
     sentences: list[Sequence[int]]
@@ -76,9 +76,9 @@ class Places:
     documents: Ints
 
 
-def find_places(
+def find_positions(
     documents: Sequence[EncodedDocument], words: tuple[int, int], per_word: int = PER_WORD
-) -> Places:
+) -> Positions:
     """Draw as many places of the first word as of the second, at most ``per_word`` of each.
 
     Every document gives one before any gives two: places of one document are not independent.
@@ -98,11 +98,11 @@ def find_places(
         chosen += [some[i] for i in sorted(drawn, key=turns.__getitem__)[:count]]
     sentences, places, numbers = zip(*chosen, strict=True)
     which = np.repeat([0, 1], count)
-    return Places(list(sentences), np.array(places), which, np.array(numbers))
+    return Positions(list(sentences), np.array(places), which, np.array(numbers))
 
 
 @torch.inference_mode()
-def odds_at(model: BertForPreTraining, found: Places, words: tuple[int, int]) -> Floats:
+def odds_at(model: BertForPreTraining, found: Positions, words: tuple[int, int]) -> Floats:
     """Return how much likelier the second word is than the first at each place: log odds (n,)."""
     odds = np.zeros(len(found.sentences))
     for group, ids, blank, _ in hide(found.sentences, found.places):
@@ -135,7 +135,7 @@ def ask(odds_file: Path, held_out: Sequence[EncodedDocument], prior: torch.Tenso
     models = {(reader, seed): folder for reader, seed, folder in _runs()}
     for pair in tqdm(TELLS, desc="pairs"):
         one, other = (vocabulary[word] for word in pair.split("/"))
-        found = find_places(held_out, (one, other))
+        found = find_positions(held_out, (one, other))
         if (pair, "(which)", "") not in known:
             prior_odds = float(prior[other] - prior[one])
             about: Row = {"pair": pair, "seed": "", "commit": made["commit"]}
@@ -220,7 +220,7 @@ def main(
 ) -> None:
     """Ask every reader at every place; a minute for each reader."""
     splits = load_splits(say=lambda _: None)
-    prior = UnigramModel(splits["train"], len(load_vocabulary())).log_share
+    prior = UnigramModel(splits["train"], len(load_vocabulary())).log_probabilities
     rows = ask(out / "grammar_odds.csv", [*splits["dev"], *splits["test"]], prior)
     write_csv(out / "grammar.csv", score_rows(rows))
     write_csv(out / "grammar_differences.csv", difference_rows(rows))
