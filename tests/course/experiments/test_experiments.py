@@ -10,7 +10,6 @@ from bertedu.files import Row
 from course.experiments import (
     fitting,
     machines,
-    names,
     objectives,
     recall,
     recurrence,
@@ -24,10 +23,9 @@ from course.results.study import Run
 # table: the runs, and what tells the rows of one run from each other
 STUDIES: dict[str, tuple[list[Run], tuple[str, ...]]] = {
     "machines": (machines.PLAN, ("measure",)),
-    "names": (names.PLAN, ("measure",)),
     "objectives": (objectives.PLAN, ("reader", "measure", "operations")),
     "recall": (recall.PLAN, ("length",)),
-    "recurrence": (recurrence.PLAN, ("length", "at_test", "segment", "pair")),
+    "recurrence": (recurrence.PLAN, ("length", "pair")),
     "sentence_order": (sentence_order.PLAN, ("kind",)),
     "writing": (writing.WRITERS, ("writer",)),
     "zero_shot": (writing.ASKED_TASKS, ("examples", "way")),
