@@ -5,9 +5,8 @@ some 10 minutes on one core. Each seed draws weights, batches and blanks; held-o
 """
 
 from collections.abc import Iterator
-from functools import cache, partial
-from itertools import combinations, product
-from pathlib import Path
+from functools import cache
+from itertools import combinations
 from statistics import mean
 from timeit import repeat
 
@@ -26,7 +25,7 @@ from course.experiments import toy_readers as toy
 from course.experiments.fitting import fit, train
 from course.experiments.toy_language import mutual_information, pair_posterior
 from course.experiments.toy_readers import CONFIG, RATE, excess, few, row, text
-from course.results.study import Run, study
+from course.results.study import grid, study
 
 PASSED, NO_HEAD = toy.weights(CONFIG, RATE), toy.weights(CONFIG, 0)  # weights a token goes through
 
@@ -169,11 +168,8 @@ def seconds(model: BertForPreTraining) -> float:
         return min(repeat(lambda: model.bert(ids, padding_mask=ids != PAD_ID), number=1, repeat=10))
 
 
-IDEAS = (roberta, distilbert, xlnet, electra)
-PLAN: list[Run] = [
-    ({"idea": idea.__name__, "seed": seed}, partial(idea, seed))
-    for seed, idea in product(range(3), IDEAS)
-]
+IDEAS = {idea.__name__: idea for idea in (roberta, distilbert, xlnet, electra)}
+PLAN = grid(lambda idea, seed: IDEAS[idea](seed), idea=IDEAS, seed=range(3))
 
 if __name__ == "__main__":
-    study(Path("data/results/objectives.csv"), PLAN)
+    study(objectives=PLAN)
