@@ -93,8 +93,8 @@ def measure(weights: Tensor, tokens: Sequence[str]) -> Tensor:
     The first are mean shares over queries, from 0 to 1. "same word" is the same token elsewhere;
     entropy is in nats; distance is the mean number of tokens between query and key.
     """
-    place = torch.arange(len(tokens))
-    apart = place[None, :] - place[:, None]  # row a query, column a key
+    position = torch.arange(len(tokens))
+    apart = position[None, :] - position[:, None]  # row a query, column a key
     alike = torch.tensor([[a == b for b in tokens] for a in tokens])
     keys = {
         "[CLS]": torch.tensor([t == "[CLS]" for t in tokens]),
@@ -125,13 +125,13 @@ def rollout(weights: Tensor) -> Tensor:
 
 
 def another_attention(
-    model: BertForPreTraining, ids: Tensor, place: int, layer: int, steps: int = 60
+    model: BertForPreTraining, ids: Tensor, position: int, layer: int, steps: int = 60
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Look for weights of one layer that are far from the model's own and change no answer.
 
-    For one sequence ``ids`` (S,) and the blank at ``place``, all heads of ``layer`` get new scores,
-    found by gradient descent: away from the own weights, with the answer held where it was (after
-    Jain and Wallace, 2019, section 4.2.2, who search for one layer of an LSTM).
+    For one sequence ``ids`` (S,) and the blank at ``position``, all heads of ``layer`` get new
+    scores, found by gradient descent: away from the own weights, with the answer held where it was
+    (after Jain and Wallace, 2019, section 4.2.2, who search for one layer of an LSTM).
 
     Returns own and new weights, each (A, S, S); own and new probabilities of all words, each (V,).
     """
@@ -146,29 +146,29 @@ def another_attention(
         return scores.masked_fill(own == 0, -1e9).softmax(-1)
 
     with torch.no_grad(), changed_attention(model, _only_in(layer, keep)):
-        before = _logits(model, ids, place).log_softmax(-1)
+        before = _logits(model, ids, position).log_softmax(-1)
     scores = own.clamp(min=1e-6).log().requires_grad_()
     optimizer = torch.optim.Adam([scores], lr=0.2)
     with changed_attention(model, _only_in(layer, lambda _: searched())):
         with torch.enable_grad():
             for _ in range(steps):
-                after = _logits(model, ids, place).log_softmax(-1)
+                after = _logits(model, ids, position).log_softmax(-1)
                 moved = (before.exp() * (before - after)).sum()  # KL divergence of the answers
                 share = total_variation(own, searched())  # (1, A, S)
                 # in the last layer only the blank's own row counts, so it is weighed by itself, too
-                apart = 0.5 * (share.mean() + share[..., place].mean())
+                apart = 0.5 * (share.mean() + share[..., position].mean())
                 (2 * moved - apart).backward(inputs=[scores])  # type: ignore[no-untyped-call]
                 optimizer.step()
                 optimizer.zero_grad()
         with torch.no_grad():
-            after, new = _logits(model, ids, place).log_softmax(-1), searched()
+            after, new = _logits(model, ids, position).log_softmax(-1), searched()
     return own[0], new[0], before.exp(), after.exp()
 
 
 @torch.no_grad()
-def word_shares(model: BertForPreTraining, ids: Tensor, place: int) -> Tensor:
+def word_probabilities(model: BertForPreTraining, ids: Tensor, position: int) -> Tensor:
     """Return the probability of every word at one place of a sequence (S,): (V,)."""
-    return _logits(model, ids, place).softmax(-1)
+    return _logits(model, ids, position).softmax(-1)
 
 
 def total_variation(one: Tensor, other: Tensor) -> Tensor:
@@ -176,6 +176,6 @@ def total_variation(one: Tensor, other: Tensor) -> Tensor:
     return 0.5 * (one - other).abs().sum(dim=-1)
 
 
-def _logits(model: BertForPreTraining, ids: Tensor, place: int) -> Tensor:
-    only = torch.arange(len(ids)) == place
-    return model(ids[None], selected=only[None])[0][0]  # type: ignore[no-any-return]
+def _logits(model: BertForPreTraining, ids: Tensor, position: int) -> Tensor:
+    only = torch.arange(len(ids)) == position
+    return model(ids[None], selected=only[None])[0][0]

@@ -138,14 +138,14 @@ def score_blanks(
     ``ids`` and bool ``blank`` are (B, S); ``unknown`` is the id of `[UNK]`.
     """
     if isinstance(model, BertForPreTraining) and model.config.direction == "bidirectional":
-        return model(ids, selected=blank)[0]  # type: ignore[no-any-return]
+        return model(ids, selected=blank)[0]
     ids = ids.masked_fill(blank, unknown)
     # Nothing rolls around an end: [CLS] and [SEP] stand there.
     before, behind = blank.roll(-1, dims=1), blank.roll(1, dims=1)
     if isinstance(model, BertForPreTraining):
         to_right = model.config.direction == "left-to-right"
-        return model(ids, selected=before if to_right else behind)[0]  # type: ignore[no-any-return]
+        return model(ids, selected=before if to_right else behind)[0]
     left, right = map(model.decoder, model.before_decoder(ids, None, before, behind))
     if side != "both":
-        return left if side == "left" else right  # type: ignore[no-any-return]
-    return left + right - model.decoder.bias  # type: ignore[no-any-return]
+        return left if side == "left" else right
+    return left + right - model.decoder.bias

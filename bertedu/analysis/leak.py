@@ -24,7 +24,7 @@ def states_of(encoder: Encoder) -> States:
     @torch.inference_mode()
     def states(ids: Tensor) -> Tensor:
         real = torch.ones_like(ids, dtype=torch.bool)
-        return encoder(ids, torch.zeros_like(ids), real).tokens  # type: ignore[no-any-return]
+        return encoder(ids, torch.zeros_like(ids), real).tokens
 
     return states
 
@@ -46,7 +46,7 @@ def movement(states: States, ids: Tensor, new_id: int) -> Tensor:
     changed = ids.repeat(len(ids), 1)
     changed.fill_diagonal_(new_id)  # row j: token j is another
     moved = (states(changed) - before).norm(dim=-1)  # (changed, state)
-    return (moved / before.norm(dim=-1)).T  # type: ignore[no-any-return]
+    return (moved / before.norm(dim=-1)).T
 
 
 def beyond_sum(states: States, ids: Tensor, at: int, new_id: int) -> Tensor:
@@ -69,7 +69,7 @@ def beyond_sum(states: States, ids: Tensor, at: int, new_id: int) -> Tensor:
     alone = changed.diagonal().T  # (S, D): j and k are the same token
     more = changed - alone[:, None] - alone[None] + before
     more[range(size), range(size)] = 0
-    return more.norm(dim=-1) / before.norm()  # type: ignore[no-any-return]
+    return more.norm(dim=-1) / before.norm()
 
 
 def movement_maps(

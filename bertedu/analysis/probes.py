@@ -71,8 +71,8 @@ def read_texts(tokenizer: Tokenizer, documents: Sequence[Document], length: int 
 def _capitals(encoding: Encoding, line: str, starts: set[int]) -> dict[int, bool]:
     pieces = zip(encoding.offsets, encoding.word_ids, encoding.tokens, strict=True)
     return {
-        place: line[begin].isupper()
-        for place, ((begin, _), word, token) in enumerate(pieces)
+        position: line[begin].isupper()
+        for position, ((begin, _), word, token) in enumerate(pieces)
         if word is not None
         and begin not in starts
         and not token.startswith("##")
@@ -91,26 +91,26 @@ def relations_in(text: Text) -> dict[str, Pairs]:
     - "determiner → noun": from a, an, the to the last word before the noun phrase ends, and back.
     """
     pieces: dict[int, list[int]] = defaultdict(list)
-    for place, word in enumerate(text.words):
+    for position, word in enumerate(text.words):
         if word is not None:
-            pieces[word].append(place)
+            pieces[word].append(position)
     order = list(pieces.values())
-    names = ["".join(text.tokens[p].removeprefix("##") for p in places) for places in order]
+    names = ["".join(text.tokens[p].removeprefix("##") for p in positions) for positions in order]
     title = {word for word in text.title.lower().split() if len(word) > 3}
     seen: dict[str, list[int]] = defaultdict(list)
     pairs: dict[str, Pairs] = {relation: [] for relation in RELATIONS}
     pairs["previous word"] = [(after[0], before) for before, after in pairwise(order)]
-    for i, (name, places) in enumerate(zip(names, order, strict=True)):
+    for i, (name, positions) in enumerate(zip(names, order, strict=True)):
         if name in title:
             if name in seen:
-                pairs["title again"].append((places[0], list(seen[name])))
-            seen[name] += places
+                pairs["title again"].append((positions[0], list(seen[name])))
+            seen[name] += positions
         if name in ("a", "an", "the"):
             end = next((j for j in range(i + 1, len(names)) if names[j] in ENDS), i)
             if 2 <= end - i <= 4:  # one to three words
                 noun = order[end - 1]
-                pairs["determiner → noun"].append((places[0], noun))
-                pairs["noun → determiner"].append((noun[0], places))
+                pairs["determiner → noun"].append((positions[0], noun))
+                pairs["noun → determiner"].append((noun[0], positions))
     return pairs
 
 
@@ -159,7 +159,7 @@ def probe(
     """
     pairs = list(zip(states, texts, strict=True))
     rows = np.concatenate([state[list(text.capital)].numpy() for state, text in pairs])
-    tokens = np.array([text.tokens[place] for text in texts for place in text.capital])
+    tokens = np.array([text.tokens[position] for text in texts for position in text.capital])
     labels = np.array([capital for text in texts for capital in text.capital.values()])
     numbers = np.repeat(range(len(texts)), [len(text.capital) for text in texts])
     known = numbers < train

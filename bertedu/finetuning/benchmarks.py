@@ -106,7 +106,7 @@ def _from_hub(spec: Benchmark) -> Mapping[str, Any]:
     # Without a network, datasets would try again for half a minute before it looks into its cache.
     datasets.config.HF_HUB_OFFLINE = before or not online
     try:
-        return datasets.load_dataset(*spec.hub)  # type: ignore[no-any-return]
+        return datasets.load_dataset(*spec.hub)
     except Exception as error:  # datasets and its back ends raise a dozen kinds
         reason = next(iter(str(error).strip().splitlines()), repr(error))
         missing = "the Hub does not give" if online else "no network, and no cached copy of"

@@ -76,13 +76,13 @@ def training_batches(
     Rows of like length meet in a batch, so that little is padded: items are shuffled, sorted
     within chunks of 16 batches, and the batches are shuffled again.
     """
-    dice = np.random.default_rng([seed, epoch])
-    shuffled = [items[i] for i in dice.permutation(len(items))]
+    generator = np.random.default_rng([seed, epoch])
+    shuffled = [items[i] for i in generator.permutation(len(items))]
     batches: list[list[Item]] = []
     for begin in range(0, len(items), size * _CHUNK):
         chunk = sorted(shuffled[begin : begin + size * _CHUNK], key=lambda item: item.length)
         batches += [chunk[i : i + size] for i in range(0, len(chunk), size)]
-    for i in dice.permutation(len(batches)):
+    for i in generator.permutation(len(batches)):
         yield collate(batches[i])
 
 

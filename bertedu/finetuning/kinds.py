@@ -28,7 +28,7 @@ class Answer:
     """What a model says of one example, and what stands behind it."""
 
     value: Any  # the number of a class or choice, a number, a tuple of tags, or a text
-    shares: tuple[float, ...] = ()  # a probability for each class or choice
+    probabilities: tuple[float, ...] = ()  # a probability for each class or choice
     start: int = 0  # where a text stands
     no_answer: float = 0.0  # how much "none" is above a text
 
@@ -96,7 +96,7 @@ class Classification(Kind):
 
     def scores(self, head: nn.Module, features: Features, batch: TaskBatch) -> Tensor:
         """Return a score for each class, (B, K); of a regression, the value, (B, 1)."""
-        return head(features.whole)  # type: ignore[no-any-return]
+        return head(features.whole)
 
     def loss(self, scores: Tensor, batch: TaskBatch) -> Tensor:
         """Cross entropy."""
@@ -181,4 +181,4 @@ class MultipleChoice(Classification):
     def scores(self, head: nn.Module, features: Features, batch: TaskBatch) -> Tensor:
         """Return a score for each ending, (B, choices)."""
         per_choice = features.whole.view(len(batch.items), -1, features.whole.shape[-1])
-        return head(per_choice)  # type: ignore[no-any-return]
+        return head(per_choice)

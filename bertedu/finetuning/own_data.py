@@ -489,12 +489,12 @@ def _drawn(
     strata: dict[str, list[list[_Found]]] = defaultdict(list)
     for some in sources.values():
         strata[some[0].label if kind == "class" else ""].append(some)
-    dice = np.random.default_rng(seed)
+    generator = np.random.default_rng(seed)
     stay: list[_Found] = []
     out: list[_Found] = []
     for label in sorted(strata):
-        groups = [strata[label][i] for i in dice.permutation(len(strata[label]))]
+        groups = [strata[label][i] for i in generator.permutation(len(strata[label]))]
         count = min(max(1, round(share * len(groups))), len(groups) - 1)
-        for place, some in enumerate(groups):
-            (out if place < count else stay).extend(some)
-    return [stay[i] for i in dice.permutation(len(stay))], out
+        for position, some in enumerate(groups):
+            (out if position < count else stay).extend(some)
+    return [stay[i] for i in generator.permutation(len(stay))], out

@@ -59,10 +59,10 @@ class OwnModel:
         examples, outcomes = self.data.splits["test"], self.outcomes(name)
         sources = np.unique([e.source for e in examples], return_inverse=True)[1]
         members = [np.flatnonzero(sources == source) for source in range(sources.max() + 1)]
-        dice = np.random.default_rng(0)  # the same draws for every system
+        generator = np.random.default_rng(0)  # the same draws for every system
         some = [np.arange(len(examples))]
         for _ in range(DRAWS):
-            picked = dice.integers(len(members), size=len(members))
+            picked = generator.integers(len(members), size=len(members))
             some.append(np.concatenate([members[i] for i in picked]))
         metrics = self.run.model.kind.metrics
         return np.array([metrics(outcomes[chosen])[self.data.task.metric] for chosen in some])
@@ -170,6 +170,6 @@ def _cost(example: Any, answer: Answer) -> float:
         return float(answer.value not in right) * (1 + abs(answer.no_answer))
     if isinstance(example, Tagged):
         return float(sum(t != a for t, a in zip(example.tags, answer.value, strict=True)))
-    if answer.shares:  # the less it gave the truth, the worse
-        return float(answer.value != example.label) * (2 - answer.shares[int(example.label)])
+    if answer.probabilities:  # the less it gave the truth, the worse
+        return float(answer.value != example.label) * (2 - answer.probabilities[int(example.label)])
     return float(abs(answer.value - example.label))

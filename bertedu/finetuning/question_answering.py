@@ -22,33 +22,33 @@ ROOM = 32  # tokens of context that a question must leave room for, or it is cut
 LONGEST_ANSWER = 30  # tokens
 
 
-def context_places(row: Encoding, segment: int = 1) -> list[int]:
+def context_positions(row: Encoding, segment: int = 1) -> list[int]:
     """Return the places of the context's tokens: its segment, B, without [SEP]."""
-    return [place for place, part in enumerate(row.sequence_ids) if part == segment]
+    return [position for position, part in enumerate(row.sequence_ids) if part == segment]
 
 
-def answer_place(row: Encoding, start: int, end: int, segment: int = 1) -> tuple[int, int]:
+def answer_position(row: Encoding, start: int, end: int, segment: int = 1) -> tuple[int, int]:
     """Return the first and last token of characters start to end; (0, 0), `[CLS]`, if not there."""
-    places = context_places(row, segment)
+    positions = context_positions(row, segment)
     # a token belongs to it if they share a character; the space before it, or an accent of its own
     # behind it, may belong to no token
-    inside = [p for p in places if row.offsets[p][0] < end and row.offsets[p][1] > start]
-    if not inside or row.offsets[places[0]][0] > start or row.offsets[places[-1]][1] < end:
+    inside = [p for p in positions if row.offsets[p][0] < end and row.offsets[p][1] > start]
+    if not inside or row.offsets[positions[0]][0] > start or row.offsets[positions[-1]][1] < end:
         return 0, 0  # the answer is in another window, or cut in two by the end of this one
     return inside[0], inside[-1]
 
 
-def best_span(start: Tensor, end: Tensor, places: Sequence[int]) -> tuple[float, int, int]:
+def best_span(start: Tensor, end: Tensor, positions: Sequence[int]) -> tuple[float, int, int]:
     """Return the highest start + end score, and its two places; the end is not before the start.
 
-    ``start`` and ``end`` are (S,); ``places`` are the tokens that may be marked.
+    ``start`` and ``end`` are (S,); ``positions`` are the tokens that may be marked.
     """
-    allowed = torch.tensor(places)
+    allowed = torch.tensor(positions)
     sums = start[allowed][:, None] + end[allowed][None, :]  # (P, P)
     window = torch.ones_like(sums, dtype=torch.bool).triu().tril(LONGEST_ANSWER - 1)
     sums = sums.masked_fill(~window, -math.inf)
-    first, last = divmod(int(sums.argmax()), len(places))
-    return float(sums[first, last]), places[first], places[last]
+    first, last = divmod(int(sums.argmax()), len(positions))
+    return float(sums[first, last]), positions[first], positions[last]
 
 
 @dataclass
@@ -86,7 +86,7 @@ class QuestionAnswering(Kind):
                 target = (0, 0)
                 if example.answers:
                     text, start = example.answers[0]
-                    target = answer_place(window, start, start + len(text), part)
+                    target = answer_position(window, start, start + len(text), part)
                 items.append(Item(number, (window,), target))
         return items
 
@@ -97,7 +97,7 @@ class QuestionAnswering(Kind):
     def scores(self, head: nn.Module, features: Features, batch: TaskBatch) -> Tensor:
         """Return start and end scores, (B, 2, S); at padding the lowest number there is."""
         scores = head(features.tokens).movedim(0, 1)
-        return scores.masked_fill(~batch.padding_mask[:, None], torch.finfo(scores.dtype).min)  # type: ignore[no-any-return]
+        return scores.masked_fill(~batch.padding_mask[:, None], torch.finfo(scores.dtype).min)
 
     def loss(self, scores: Tensor, batch: TaskBatch) -> Tensor:
         """Mean of the cross entropies of start and end, each over the tokens of its window."""
@@ -111,8 +111,8 @@ class QuestionAnswering(Kind):
             (row,), number = item.rows, item.example
             # "none" must be likely in every window: one that holds the answer speaks against it
             none[number] = min(none[number], float(start[0] + end[0]))
-            if places := context_places(row, int(self.question_first)):
-                score, first, last = best_span(start, end, places)
+            if positions := context_positions(row, int(self.question_first)):
+                score, first, last = best_span(start, end, positions)
                 if score > best[number][0]:
                     best[number] = score, row.offsets[first][0], row.offsets[last][1]
         answers = []

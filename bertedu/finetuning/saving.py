@@ -200,4 +200,4 @@ def say_answer(tuned: FineTuned, texts: Sequence[str], answer: Answer) -> str:
         pairs = zip(split_words(texts[0]), answer.value, strict=True)
         return " ".join(word if tag == tuned.labels[0] else f"{word}/{tag}" for word, tag in pairs)
     names = texts[1:] if tuned.kind == "choice" else tuned.labels
-    return f"{names[answer.value]} ({answer.shares[answer.value]:.0%})"
+    return f"{names[answer.value]} ({answer.probabilities[answer.value]:.0%})"

@@ -26,11 +26,11 @@ def split_words(text: str) -> tuple[str, ...]:
 
 def first_pieces(encoding: Encoding) -> dict[int, int]:
     """Return word number -> place of its first word piece; words that were cut off are left out."""
-    places: dict[int, int] = {}
-    for place, word in enumerate(encoding.word_ids):
+    positions: dict[int, int] = {}
+    for position, word in enumerate(encoding.word_ids):
         if word is not None:
-            places.setdefault(word, place)
-    return places
+            positions.setdefault(word, position)
+    return positions
 
 
 @dataclass
@@ -48,8 +48,8 @@ class Tagging(Kind):
             for number, example in enumerate(examples):
                 row = tokenizer.encode(list(example.words), is_pretokenized=True)
                 target = [NO_TARGET] * len(row.ids)
-                for word, place in first_pieces(row).items():
-                    target[place] = number_of[example.tags[word]]
+                for word, position in first_pieces(row).items():
+                    target[position] = number_of[example.tags[word]]
                 items.append(Item(number, (row,), target))
         return items
 
@@ -59,7 +59,7 @@ class Tagging(Kind):
 
     def scores(self, head: nn.Module, features: Features, batch: TaskBatch) -> Tensor:
         """Return a score for each tag of each token, (B, S, K)."""
-        return head(features.tokens)  # type: ignore[no-any-return]
+        return head(features.tokens)
 
     def loss(self, scores: Tensor, batch: TaskBatch) -> Tensor:
         """Mean cross entropy over the words of the batch; 0 if none of them has a piece."""
@@ -72,8 +72,8 @@ class Tagging(Kind):
         answers = []
         for example, item, score in zip(examples, items, scores, strict=True):
             best, tags = score.argmax(-1).tolist(), [self.labels[0]] * len(example.words)
-            for word, place in first_pieces(item.rows[0]).items():
-                tags[word] = self.labels[best[place]]
+            for word, position in first_pieces(item.rows[0]).items():
+                tags[word] = self.labels[best[position]]
             answers.append(Answer(tuple(tags)))
         return answers
 

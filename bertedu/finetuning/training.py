@@ -133,9 +133,9 @@ def score_items(model: TaskModel, items: Sequence[Item]) -> list[Tensor]:
     device = next(model.parameters()).device
     scores: dict[int, Tensor] = {}
     with evaluating(model):
-        for places, batch in scoring_batches(items):
-            scores |= zip(places, model(batch.to(device)).cpu(), strict=True)
-    return [scores[place] for place in range(len(items))]
+        for positions, batch in scoring_batches(items):
+            scores |= zip(positions, model(batch.to(device)).cpu(), strict=True)
+    return [scores[position] for position in range(len(items))]
 
 
 def dev_metric(model: TaskModel, metric: str, examples: Examples, items: Sequence[Item]) -> float:

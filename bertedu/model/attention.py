@@ -86,8 +86,8 @@ class SelfAttention(nn.Module):
     def split_heads(self, x: Tensor) -> Tensor:
         """Cut H numbers into A pieces of d, one for each head: (B, S, H) -> (B, A, S, d)."""
         heads = (self.num_heads, x.shape[-1] // self.num_heads)
-        return x.unflatten(-1, heads).transpose(1, 2)  # type: ignore[no-untyped-call,no-any-return]
+        return x.unflatten(-1, heads).transpose(1, 2)  # type: ignore[no-untyped-call]
 
     def join_heads(self, x: Tensor) -> Tensor:
         """Put the heads side by side and let them mix: (B, A, S, d) -> (B, S, H)."""
-        return self.output(x.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+        return self.output(x.transpose(1, 2).flatten(2))

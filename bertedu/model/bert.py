@@ -59,8 +59,8 @@ class Bert(nn.Module):
         mask = attention_mask(padding_mask, self.config.direction)
         x = self.embeddings(ids, segment_ids)
         states, weights = self.encoder(x, mask, return_attention, keep)
-        place = reads_all(padding_mask, self.config.direction)
-        whole = states[-1][place if keep is None else place[keep]]  # (B, H)
+        position = reads_all(padding_mask, self.config.direction)
+        whole = states[-1][position if keep is None else position[keep]]  # (B, H)
         return BertOutput(states, self.pooler(whole), weights if return_attention else [])
 
 
@@ -130,8 +130,8 @@ def reads_all(padding_mask: Tensor, direction: Direction) -> Tensor:
     if direction != "left-to-right":
         mask[:, 0] = True
         return mask
-    place = torch.arange(padding_mask.shape[1], device=padding_mask.device)
-    last = (padding_mask * place).amax(dim=1, keepdim=True)  # (B, 1)
+    position = torch.arange(padding_mask.shape[1], device=padding_mask.device)
+    last = (padding_mask * position).amax(dim=1, keepdim=True)  # (B, 1)
     return mask.scatter(1, last, True)
 
 

@@ -89,9 +89,9 @@ class Elmo(nn.Module):
 
 def turn_around(padding_mask: Tensor) -> Tensor:
     """Return the order (B, S) that reverses the real tokens of each row and leaves padding last."""
-    place = torch.arange(padding_mask.shape[1], device=padding_mask.device)
+    position = torch.arange(padding_mask.shape[1], device=padding_mask.device)
     length = padding_mask.sum(dim=1, keepdim=True)
-    return torch.where(place < length, length - 1 - place, place)
+    return torch.where(position < length, length - 1 - position, position)
 
 
 class ScalarMix(nn.Module):

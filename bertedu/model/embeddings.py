@@ -22,7 +22,7 @@ class Embeddings(nn.Module):
         x = self.token(ids)  # (B, S, H)
         x = x + self.segment(segment_ids)  # (B, S, H)
         x = x + self.position.weight[: ids.shape[1]]  # (B, S, H) + (S, H)
-        return self.dropout(self.norm(x))  # type: ignore[no-any-return]
+        return self.dropout(self.norm(x))
 
 
 def sinusoidal_positions(length: int, size: int) -> Tensor:

@@ -17,7 +17,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, S, H) -> (B, S, H)."""
-        return self.output(F.gelu(self.intermediate(x)))  # type: ignore[no-any-return]
+        return self.output(F.gelu(self.intermediate(x)))
 
 
 class EncoderLayer(nn.Module):

@@ -34,11 +34,11 @@ class MLMHead(nn.Module):
 
     def before_decoder(self, hidden: Tensor) -> Tensor:
         """(..., H) -> (..., H), to be compared with every row of the token table."""
-        return self.norm(F.gelu(self.transform(hidden)))  # type: ignore[no-any-return]
+        return self.norm(F.gelu(self.transform(hidden)))
 
     def forward(self, hidden: Tensor) -> Tensor:
         """(..., H) -> (..., V)."""
-        return self.decoder(self.before_decoder(hidden))  # type: ignore[no-any-return]
+        return self.decoder(self.before_decoder(hidden))
 
 
 class ClassificationHead(nn.Module):
@@ -51,7 +51,7 @@ class ClassificationHead(nn.Module):
 
     def forward(self, pooled: Tensor) -> Tensor:
         """(B, H) -> (B, K)."""
-        return self.classifier(self.dropout(pooled))  # type: ignore[no-any-return]
+        return self.classifier(self.dropout(pooled))
 
 
 class TaggingHead(ClassificationHead):

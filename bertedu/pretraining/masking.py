@@ -40,7 +40,7 @@ def mask_tokens(
     if not (0 < rate <= 1 and 0 <= mask_share <= 1 and 0 <= random_share <= 1 - mask_share + 1e-9):
         raise ValueError(
             f"rate {rate}, mask_share {mask_share}, random_share {random_share}: "
-            "each must lie between 0 and 1, and the two shares must not add up to more than 1"
+            "each must lie between 0 and 1, and the last two must not add up to more than 1"
         )
     maskable = ids >= len(SPECIAL_TOKENS)  # the specials have the first ids
     if not maskable.any():

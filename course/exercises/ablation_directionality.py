@@ -54,7 +54,7 @@ def _rounded(states: States) -> States:
         return found + 3e-6 * torch.cos(0.7 * (place + ids.sum()) + len(ids))
 
     name = f"{judge.plain(states)} that rounds differently each time"
-    return named(name, noisy)  # type: ignore[no-any-return]
+    return named(name, noisy)
 
 
 def _by_hand(see: Callable[[Tensor], Tensor]) -> States:
@@ -329,7 +329,7 @@ def _embed(ids: Tensor, places: Tensor) -> Tensor:
     _check(ids)
     table = _bert("left-to-right", 13).embeddings
     x = table.token(ids) + table.segment.weight[0] + table.position(places)
-    return table.norm(x)  # type: ignore[no-any-return]
+    return table.norm(x)
 
 
 def right_reader(ids: Tensor) -> Tensor:
@@ -353,7 +353,7 @@ def _lstm() -> nn.LSTM:
 
 
 def _by_lstm(ids: Tensor) -> Tensor:
-    return 3 * _lstm()(_embedding(ids))[0]  # type: ignore[no-any-return]
+    return 3 * _lstm()(_embedding(ids))[0]
 
 
 def right_look_ahead_test(states: States) -> bool:

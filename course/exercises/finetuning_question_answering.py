@@ -17,7 +17,7 @@ from bertedu.finetuning import metrics
 from bertedu.finetuning.collation import truncating
 from bertedu.finetuning.examples import Question
 from bertedu.finetuning.metrics import normalize_answer
-from bertedu.finetuning.question_answering import answer_place, best_span, context_places
+from bertedu.finetuning.question_answering import answer_position, best_span, context_positions
 from bertedu.text.fast_tokenizer import load_tokenizer
 from course.exercises.judge import Exercise, Inputs, read_parts, read_whole, read_wholes
 from course.exercises.museum import TestExercise
@@ -46,7 +46,7 @@ def _span_cases() -> Iterator[Inputs]:
         yield start, end, list(range(begins, begins + size)), dice.randint(2, size)
 
 
-def _read_places(answer: Any, *_: Any) -> Span:
+def _read_positions(answer: Any, *_: Any) -> Span:
     answer = answer.tolist() if hasattr(answer, "tolist") else answer
     first, last = read_parts(answer, "first, last")
     read = partial(read_whole, wanted="the number of a token")
@@ -58,7 +58,7 @@ BEST_SPAN = Exercise(
     "highest start[first] + end[last]; at most longest tokens",
     right=right_best_span,
     cases=_span_cases,
-    read=_read_places,
+    read=_read_positions,
     tried="120 random cases, texts of 2 to 8 tokens, a question in front and [SEP] at the end.",
     start="two loops over places, with an if for first <= last < first + longest.",
     solution=(best_span, right_best_span),
@@ -194,8 +194,8 @@ def _mark_pieces(context: str, answer: str, start: int, room: int, stride: int) 
         row = _tokenizer().encode("?", context)
     found: list[Window] = []
     for window in (row, *row.overflowing):
-        places = context_places(window)
-        first, last = answer_place(window, start, start + len(answer))
+        places = context_positions(window)
+        first, last = answer_position(window, start, start + len(answer))
         place = (first - places[0], last - places[0]) if first else None
         found.append(([window.offsets[p] for p in places], place))
     return found

@@ -164,8 +164,8 @@ CHOICE_HEAD = Exercise(
 
 def right_choice_loss(scores: Tensor, labels: Tensor) -> Tensor:
     """Mean of -ln of the share of the right choice: (B, N), (B,) -> ()."""
-    log_shares = scores.log_softmax(dim=-1)
-    return -log_shares[torch.arange(len(labels)), labels].mean()
+    log_probabilities = scores.log_softmax(dim=-1)
+    return -log_probabilities[torch.arange(len(labels)), labels].mean()
 
 
 def _loss_cases() -> Iterator[Inputs]:
@@ -189,7 +189,7 @@ CHOICE_LOSS = Exercise(
     | dim=-1 => dim=0
     ✗ the labels do not pick one score for each example.
       [:, labels] takes these columns of every example. One by one:
-      log_shares[torch.arange(len(labels)), labels].
+      log_probabilities[torch.arange(len(labels)), labels].
     | torch.arange(len(labels)), labels => :, labels
     ✗ softmax is applied twice.
       F.cross_entropy does its own softmax: give it the scores as they are.

@@ -89,7 +89,7 @@ ALIGN = Exercise(
 )
 
 
-def right_tag_shares(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def right_tag_probabilities(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """(S, H), (K, H), (K,) -> (S, K): a softmax over the tags at each token."""
     return (hidden @ weight.T + bias).softmax(-1)
 
@@ -100,14 +100,14 @@ def _share_cases() -> list[Inputs]:
     return [(draw(tokens, h), draw(tags, h), draw(tags)) for tokens, h, tags in sizes]
 
 
-TAG_SHARES = Exercise(
+TAG_PROBABILITIES = Exercise(
     asks="(hidden (S, H), weight (K, H), bias (K,)) -> (S, K), a softmax at each token",
-    right=right_tag_shares,
+    right=right_tag_probabilities,
     cases=_share_cases,
     tensors="your answer",
     tried="100 random cases, from 2 tokens to 6 and from 2 tags to 7.",
     start="scores = hidden @ weight.T + bias, which is (S, K); then softmax along one axis.",
-    solution=(TaggingHead, ClassificationHead, right_tag_shares),
+    solution=(TaggingHead, ClassificationHead, right_tag_probabilities),
     mistakes="""
     ✗ softmax runs over the tokens.
       dim=0 are the words of the sentence. Each token shares out one unit over its K tags: dim=-1.

@@ -77,8 +77,8 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 def right_nsp_loss(scores: Tensor, labels: Tensor) -> Tensor:
     """Mean cross-entropy (B, 2), (B,) -> (); label 0 is IsNext."""
-    log_share = scores.log_softmax(dim=-1)
-    return -log_share[torch.arange(len(labels)), labels].mean()
+    log_probabilities = scores.log_softmax(dim=-1)
+    return -log_probabilities[torch.arange(len(labels)), labels].mean()
 
 
 def _nsp_cases() -> Iterator[Inputs]:
@@ -100,11 +100,11 @@ NSP_LOSS = Exercise(
       ignore_index=0 belongs to MLM, where 0 is [PAD]; here it is IsNext. With one loss for both
       tasks codertimo/BERT-pytorch never scored its label 0: the loss fell fast, the accuracy stayed
       at 50 % (issue 32).
-    | -log_share[torch.arange(len(labels)), labels].mean() =>
-      F.nll_loss(log_share, labels, ignore_index=0)
+    | -log_probabilities[torch.arange(len(labels)), labels].mean() =>
+      F.nll_loss(log_probabilities, labels, ignore_index=0)
     ✗ the labels do not pick one score for each pair.
       [:, labels] takes these columns of every pair, [labels] takes whole rows. Pair by pair:
-      log_share[torch.arange(len(labels)), labels].
+      log_probabilities[torch.arange(len(labels)), labels].
     | torch.arange(len(labels)), labels] => :, labels]
     ✗ the logarithm is missing.
       this is a mean of probabilities. The loss is the mean of -ln P(label).
@@ -144,8 +144,8 @@ NSP_LOSS_TEST = TestExercise(
     ✗ codertimo/BERT-pytorch, NLLLoss(ignore_index=0): shares the loss of MLM, so label 0 is never
     counted (there it is NotNext, here IsNext; issue 98).
       score a real pair alone, or move its scores. A batch of NotNext alone looks fine.
-    | -log_share[torch.arange(len(labels)), labels].mean() =>
-      F.nll_loss(log_share, labels, ignore_index=0)
+    | -log_probabilities[torch.arange(len(labels)), labels].mean() =>
+      F.nll_loss(log_probabilities, labels, ignore_index=0)
     ✗ labels ignored: scores every pair as if it were IsNext.
       change one label: the loss must move.
     | , labels] => , IS_NEXT]

@@ -23,11 +23,11 @@ class UnigramModel:
         """Count; every word piece gets one count for free, so that none is impossible."""
         counts = torch.bincount(_running_text(documents), minlength=vocab_size).double() + 1
         share = counts / counts.sum()
-        self.share, self.log_share = share.float(), share.log().float()  # (V,)
+        self.share, self.log_probabilities = share.float(), share.log().float()  # (V,)
 
     def scores(self, batch: Batch, direction: Direction = "bidirectional") -> Tensor:
         """Log probabilities (n, V) of the n words that a batch asks for."""
-        return self.log_share.expand(len(batch.labels), -1)
+        return self.log_probabilities.expand(len(batch.labels), -1)
 
 
 class NeighborModel(UnigramModel):

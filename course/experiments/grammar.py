@@ -65,7 +65,7 @@ TELLS = {
 
 
 @dataclass(frozen=True)
-class Places:
+class Positions:
     """Where one of two words stood, one place at a time, without `[CLS]`; `which` is 0 or 1."""
 
     sentences: list[Sequence[int]]
@@ -74,9 +74,9 @@ class Places:
     documents: Ints
 
 
-def find_places(
+def find_positions(
     documents: Sequence[EncodedDocument], words: tuple[int, int], per_word: int = PER_WORD
-) -> Places:
+) -> Positions:
     """Draw as many places of the first word as of the second, at most ``per_word`` of each.
 
     Every document gives one before any gives two: places of one document are not independent.
@@ -96,11 +96,11 @@ def find_places(
         chosen += [some[i] for i in sorted(drawn, key=turns.__getitem__)[:count]]
     sentences, places, numbers = zip(*chosen, strict=True)
     which = np.repeat([0, 1], count)
-    return Places(list(sentences), np.array(places), which, np.array(numbers))
+    return Positions(list(sentences), np.array(places), which, np.array(numbers))
 
 
 @torch.inference_mode()
-def odds_at(model: BertForPreTraining, found: Places, words: tuple[int, int]) -> Floats:
+def odds_at(model: BertForPreTraining, found: Positions, words: tuple[int, int]) -> Floats:
     """Return how much likelier the second word is than the first at each place: log odds (n,)."""
     odds = np.zeros(len(found.sentences))
     for group, ids, blank, _ in hide(found.sentences, found.places):
@@ -117,14 +117,14 @@ def _packed(values: Floats | Ints) -> str:
 def _texts() -> tuple[list[EncodedDocument], torch.Tensor]:
     """Held-out documents, and the log share of each word in training, (V,)."""
     splits = load_splits(say=lambda _: None)
-    prior = UnigramModel(splits["train"], len(load_vocabulary())).log_share
+    prior = UnigramModel(splits["train"], len(load_vocabulary())).log_probabilities
     return [*splits["dev"], *splits["test"]], prior
 
 
 @cache
-def _places(pair: str) -> tuple[tuple[int, int], Places]:
+def _places(pair: str) -> tuple[tuple[int, int], Positions]:
     one, other = (load_vocabulary().index(word) for word in pair.split("/"))
-    return (one, other), find_places(_texts()[0], (one, other))
+    return (one, other), find_positions(_texts()[0], (one, other))
 
 
 def about(pair: str, reader: str, seed: str) -> list[Row]:

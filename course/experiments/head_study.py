@@ -32,7 +32,7 @@ from bertedu.analysis.attention_heads import (
     spread_evenly,
     switch_off,
     total_variation,
-    word_shares,
+    word_probabilities,
 )
 from bertedu.files import Row
 from bertedu.model.bert import Bert, BertForPreTraining
@@ -172,7 +172,7 @@ def answers_kept(model: BertForPreTraining, blanks: Sequence[tuple[Tensor, int]]
             own, new, before, after = another_attention(model, ids, place, layer, steps=40)
             shuffle = shuffle_keys(layer)
             with changed_attention(model, shuffle):
-                dealt = word_shares(model, ids, place)
+                dealt = word_probabilities(model, ids, place)
             for name, weights, answer in (
                 ("searched", new, after),
                 ("shuffled", shuffle(layer, own[None])[0], dealt),

@@ -90,7 +90,7 @@ def _small(words: int, layers: int = LAYERS) -> BertConfig:
     return BertConfig(FIRST + words, 64, layers, 4, 256, max(TIMES) * LENGTH, 1, 0.0, 1e-12, 0.1)
 
 
-_PLACES: dict[str, Callable[..., BertForPreTraining]] = {
+_POSITIONS: dict[str, Callable[..., BertForPreTraining]] = {
     "learned": BertForPreTraining,
     "rotary": modern_bert,
     "rotary, local and global": partial(modern_bert, window=4, every=2),
@@ -113,8 +113,8 @@ ARMS: dict[str, dict[str, tuple[Callable[..., BertForPreTraining], BertConfig]]]
         name: (lambda config, keys=keys: bigbird(config, **keys), _small(NAMES + WORDS))
         for name, keys in FAR_MASKS.items()
     },
-    "echo": {name: (make, _small(WORDS)) for name, make in _PLACES.items()},
-    "name": {name: (make, _small(NAMES + WORDS)) for name, make in _PLACES.items()},
+    "echo": {name: (make, _small(WORDS)) for name, make in _POSITIONS.items()},
+    "name": {name: (make, _small(NAMES + WORDS)) for name, make in _POSITIONS.items()},
 }
 HOW: dict[str, tuple[int, Callable[..., Texts], Callable[..., dict[str, float]]]] = {
     "depth": (400, toy_texts, score_depth),

@@ -25,7 +25,7 @@ from course.results.study import grid, study
 
 WORDS, LONGEST = 16, 8  # words that a list is drawn from, and the longest list
 FIRST_WORD = len(SPECIAL_TOKENS)
-FIRST_PLACE = FIRST_WORD + WORDS  # ids of "first", "second", …
+FIRST_POSITION = FIRST_WORD + WORDS  # ids of "first", "second", …
 XOR = "bit, blank, bit"
 LAYOUTS = ("list, blank, place", "place, blank, list", "list, place, blank", XOR)
 READERS: dict[str, Direction | None] = {
@@ -53,7 +53,7 @@ def recall_texts(
     place = torch.randint(length, (count, 1), generator=generator)
     parts = {
         "list": words + FIRST_WORD,
-        "place": place + FIRST_PLACE,
+        "place": place + FIRST_POSITION,
         "blank": _column(count, MASK_ID),
     }
     return _between_ends([parts[name] for name in layout.split(", ")]), words.gather(1, place)[:, 0]
@@ -107,11 +107,11 @@ class RecallReader(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         """(B, S) with one blank each -> the scores of all words in it, (B, WORDS)."""
         tokens = self.encoder(ids, torch.zeros_like(ids), torch.ones_like(ids).bool()).tokens
-        return self.scores(tokens[ids == MASK_ID])  # type: ignore[no-any-return]
+        return self.scores(tokens[ids == MASK_ID])
 
 
 def _small_bert(direction: Direction) -> Bert:
-    vocabulary = FIRST_PLACE + LONGEST
+    vocabulary = FIRST_POSITION + LONGEST
     # weights of 0.02, BERT's, are small beside 1/√64 and cost so small a model some hundred steps
     return Bert(
         BertConfig(

@@ -319,7 +319,7 @@ def main(
     made = origin()  # before it runs: the code may be edited meanwhile
     size = len(load_vocabulary())
     splits = load_splits(say=lambda _: None)
-    prior = UnigramModel(splits["train"], size).log_share
+    prior = UnigramModel(splits["train"], size).log_probabilities
     blanks = find_blanks(splits["test"], Neighbors(*neighbors_of(splits["train"]), size), per_kind)
     if longer:
         rows = score_longer(blanks.of(ALL), prior, shorter)

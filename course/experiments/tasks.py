@@ -181,7 +181,7 @@ def _next(article: Document, articles: Articles, draw: int, dice: Dice) -> Choic
     return Choice(sentences[t], tuple(endings[i] for i in order), label, article.title)
 
 
-def title_places(title: str, text: str) -> list[int]:
+def title_positions(title: str, text: str) -> list[int]:
     """Return the characters at which a title begins in a text, as words of their own."""
     return [m.start() for m in re.finditer(rf"(?<!\w){re.escape(title)}(?!\w)", text)]
 
@@ -189,7 +189,7 @@ def title_places(title: str, text: str) -> list[int]:
 def _opening(article: Document, sentences: int) -> str:
     """Return the first sentences of an article, or "" if its title does not stand in them."""
     opening = " ".join(article.sentences()[:sentences])
-    return opening if title_places(article.title, opening) else ""
+    return opening if title_positions(article.title, opening) else ""
 
 
 def _answer(
@@ -222,9 +222,9 @@ def _answer(
         own = int(dice.integers(3))
         titles = [*titles[:own], article.title, *titles[own:2]]
         begins = sum(len(texts[t]) + 1 for t in titles[:own])
-        answers = [(article.title, begins + s) for s in title_places(article.title, opening)]
+        answers = [(article.title, begins + s) for s in title_positions(article.title, opening)]
     context = " ".join(texts[t] for t in titles)
-    if not answers and title_places(article.title, context):
+    if not answers and title_positions(article.title, context):
         return None  # mentioned by another article after all
     return Question(name, article.description, context, tuple(answers), article.title)
 

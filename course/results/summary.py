@@ -23,11 +23,11 @@ Metric = Callable[[Floats, Outcomes], Floats]
 
 
 def _accuracy(often: Floats, outcomes: Outcomes) -> Floats:
-    return often @ (outcomes[:, 0] == outcomes[:, 1]) / often.sum(axis=1)  # type: ignore[no-any-return]
+    return often @ (outcomes[:, 0] == outcomes[:, 1]) / often.sum(axis=1)
 
 
 def _span_f1(often: Floats, outcomes: Outcomes) -> Floats:
-    return often @ outcomes[:, 1] / often.sum(axis=1)  # type: ignore[no-any-return]
+    return often @ outcomes[:, 1] / often.sum(axis=1)
 
 
 def _entity_f1(often: Floats, outcomes: Outcomes) -> Floats:

@@ -13,7 +13,7 @@ from bertedu.analysis.views import BLUE, ORANGE
 from bertedu.finetuning.collation import MAX_LENGTH
 from bertedu.finetuning.examples import Question
 from bertedu.finetuning.kinds import Answer
-from bertedu.finetuning.question_answering import QuestionAnswering, context_places
+from bertedu.finetuning.question_answering import QuestionAnswering, context_positions
 from bertedu.finetuning.training import TaskModel, score_items
 from course.workshop.widgets import Playable, show_one
 
@@ -117,7 +117,7 @@ def span_view(model: TaskModel, tokenizer: Tokenizer, question: str, context: st
         (row,) = item.rows
         both: list[tuple[float, float]] = list(zip(*window.softmax(-1).tolist(), strict=True))
         nones.append(both[0])
-        for place in context_places(row):
+        for place in context_positions(row):
             shares[row.offsets[place]].append(both[place])
     pieces = tuple(
         TextPiece(*span, *map(max, zip(*shares[span], strict=True))) for span in sorted(shares)

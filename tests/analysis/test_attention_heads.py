@@ -20,7 +20,7 @@ from bertedu.analysis.attention_heads import (
     spread_evenly,
     switch_off,
     total_variation,
-    word_shares,
+    word_probabilities,
 )
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.elmo import ElmoForPreTraining
@@ -150,7 +150,7 @@ def test_another_attention_is_far_away_and_says_the_same(
     expected = model.bert(ids[None], return_attention=True).attention[layer - 1]
     assert expected is not None
     torch.testing.assert_close(own, expected[0])
-    torch.testing.assert_close(before, word_shares(model, ids, 2))
+    torch.testing.assert_close(before, word_probabilities(model, ids, 2))
     with changed_attention(model, lambda here, w: new[None] if here == layer else w):
-        torch.testing.assert_close(word_shares(model, ids, 2), after)
+        torch.testing.assert_close(word_probabilities(model, ids, 2), after)
     assert all(parameter.grad is None for parameter in model.parameters())

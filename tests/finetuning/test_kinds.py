@@ -34,7 +34,7 @@ from bertedu.finetuning.collation import NO_TARGET, Item, collate
 from bertedu.finetuning.examples import AnyExample, Choice, Example, Question, Tagged, TaskError
 from bertedu.finetuning.kinds import Answer, Classification, Kind, Regression
 from bertedu.finetuning.metrics import squad_scores
-from bertedu.finetuning.question_answering import LONGEST_ANSWER, context_places
+from bertedu.finetuning.question_answering import LONGEST_ANSWER, context_positions
 from bertedu.finetuning.tagging import Tagging, first_pieces
 from bertedu.finetuning.training import TaskModel, score_items
 
@@ -255,7 +255,7 @@ def best_span(context: str, windows: Sequence[tuple[Item, Tensor]]) -> tuple[str
     tried = []
     for item, (start, end) in windows:
         (row,) = item.rows
-        places = context_places(row)
+        places = context_positions(row)
         for a, b in itertools.product(places, places):
             if a <= b < a + LONGEST_ANSWER:
                 tried.append((float(start[a] + end[b]), row.offsets[a][0], row.offsets[b][1]))
@@ -282,8 +282,8 @@ def test_an_answer_is_what_the_scores_of_its_own_items_say(name: str, seed: int)
             assert answer == Answer(float(score))
         else:
             expected = np.exp(score.numpy()) / np.exp(score.numpy()).sum()
-            assert answer.shares == pytest.approx(tuple(expected))
-            assert answer.value == max(range(3), key=answer.shares.__getitem__)
+            assert answer.probabilities == pytest.approx(tuple(expected))
+            assert answer.value == max(range(3), key=answer.probabilities.__getitem__)
     assert len({repr(answer) for answer in found}) > 1
 
 

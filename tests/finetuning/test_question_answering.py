@@ -16,7 +16,7 @@ from bertedu.finetuning.question_answering import (
     STRIDE,
     QuestionAnswering,
     best_span,
-    context_places,
+    context_positions,
 )
 from bertedu.finetuning.training import score_items
 
@@ -111,7 +111,7 @@ def test_windows_cover_the_text_and_overlap_by_the_stride(
     begin, segment = 0, int(first)
     for item in items:
         (row,) = item.rows
-        places = context_places(row, segment)
+        places = context_positions(row, segment)
         asked = [t for t, s in zip(row.tokens, row.sequence_ids, strict=True) if s == 1 - segment]
         assert asked == (["tree"] * (words - 1) + ["house"])[: len(asked)]
         assert len(asked) == (words if words + 3 + 32 <= length else min(words, length // 2 - 2))
@@ -135,7 +135,7 @@ def test_an_answer_is_the_target_of_the_windows_that_hold_all_of_it(length: int)
         items = KIND.encode([question], TOKENIZER, length)
         for window, item in enumerate(items):
             (row,) = item.rows
-            read = [row.offsets[place] for place in context_places(row)]
+            read = [row.offsets[place] for place in context_positions(row)]
             whole = read[0][0] <= start and end <= read[-1][1]
             assert (item.target != (0, 0)) == whole
             if whole:

@@ -189,7 +189,7 @@ def test_their_pipeline_gives_the_same_label_and_what_they_save_we_open(moods: P
         for text in [*SENTENCES, "ZOË's  naïve\u200b café in 我们村 had 👋 [MASK] don't!"]:
             theirs = pipe([text])[0]
             assert {each["label"]: each["score"] for each in theirs} == pytest.approx(
-                dict(zip(CLASSES, found.ask(text).shares, strict=True)), rel=1e-4
+                dict(zip(CLASSES, found.ask(text).probabilities, strict=True)), rel=1e-4
             )
             assert theirs[0]["label"] == CLASSES[found.ask(text).value]
         (pair,) = [pipe({"text": SENTENCES[0], "text_pair": SENTENCES[1]})]

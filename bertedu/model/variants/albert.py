@@ -20,7 +20,7 @@ class NarrowEmbeddings(Embeddings):
 
     def forward(self, ids: Tensor, segment_ids: Tensor) -> Tensor:
         """(B, S), (B, S) -> (B, S, H)."""
-        return self.widen(super().forward(ids, segment_ids))  # type: ignore[no-any-return]
+        return self.widen(super().forward(ids, segment_ids))
 
 
 class SameLayer(nn.Module):
@@ -35,7 +35,7 @@ class SameLayer(nn.Module):
 
     def forward(self, *inputs: Any) -> tuple[Tensor, Tensor | None]:
         """Do what the layer does."""
-        return self.layer(*inputs)  # type: ignore[no-any-return]
+        return self.layer(*inputs)
 
 
 def albert(

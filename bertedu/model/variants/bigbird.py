@@ -28,14 +28,14 @@ def sparse_mask(
     """
     if min(window, global_tokens, random_keys) < 0 or global_tokens > length:
         raise ValueError(f"{window}, {global_tokens}, {random_keys}: 0 or more, and {length} keys")
-    place = torch.arange(length)
-    mask = (place[:, None] - place).abs() <= window  # (S, S)
+    position = torch.arange(length)
+    mask = (position[:, None] - position).abs() <= window  # (S, S)
     mask[:global_tokens] = mask[:, :global_tokens] = True
     left = int((length - mask[global_tokens:].sum(dim=1)).min()) if global_tokens < length else 0
     if random_keys > left:
         raise ValueError(f"random_keys is {random_keys}; some token has {left} others left to see")
-    dice = torch.rand(length, length, generator=torch.Generator().manual_seed(seed))
-    drawn = dice.masked_fill(mask, -1).topk(random_keys).indices  # (S, random_keys)
+    generator = torch.rand(length, length, generator=torch.Generator().manual_seed(seed))
+    drawn = generator.masked_fill(mask, -1).topk(random_keys).indices  # (S, random_keys)
     mask[global_tokens:] = mask.scatter(1, drawn, True)[global_tokens:]
     return mask
 

@@ -47,7 +47,7 @@ class Electra(nn.Module):
         original: Tensor,
         masked: Tensor,
         selected: Tensor,
-        dice: torch.Generator,
+        generator: torch.Generator,
         padding_mask: Tensor | None = None,
         everywhere: bool = True,
     ) -> tuple[Tensor, Tensor]:
@@ -59,7 +59,7 @@ class Electra(nn.Module):
         scores, _ = self.generator(masked, None, padding_mask, selected)  # (n, V)
         guess = F.cross_entropy(scores, original[selected])
         # A drawn word is a number without a gradient: the detector cannot teach the generator.
-        drawn = torch.multinomial(scores.detach().softmax(-1), 1, generator=dice)[:, 0]
+        drawn = torch.multinomial(scores.detach().softmax(-1), 1, generator=generator)[:, 0]
         sampled = original.masked_scatter(selected, drawn)
         ids, labels = replaced(original, sampled, selected)
         says = self.head(self.detector(ids, None, padding_mask).last)[..., 0]  # (B, S)

@@ -75,13 +75,13 @@ def fill_and_resample(
     ids, real = ids.clone(), ids != PAD_ID
     with evaluating(model):
         for _ in range(rounds):
-            for place in torch.randperm(ids.shape[1], generator=generator).tolist():
-                if (rows := blank[:, place]).any():
-                    ids[rows, place] = MASK_ID  # what stood there must not be read
-                    scores = model(ids[rows], padding_mask=real[rows])[0][:, place]
+            for position in torch.randperm(ids.shape[1], generator=generator).tolist():
+                if (rows := blank[:, position]).any():
+                    ids[rows, position] = MASK_ID  # what stood there must not be read
+                    scores = model(ids[rows], padding_mask=real[rows])[0][:, position]
                     scores[:, : len(SPECIAL_TOKENS)] = -torch.inf
                     chances = next_token(scores, temperature, top_k)
-                    ids[rows, place] = torch.multinomial(chances, 1, generator=generator)[:, 0]
+                    ids[rows, position] = torch.multinomial(chances, 1, generator=generator)[:, 0]
     return ids
 
 

@@ -81,7 +81,7 @@ class Transformer(nn.Module):
     def _embed(self, ids: Tensor, segment: int) -> Tensor:
         segments = torch.full_like(ids, segment)  # 0 is read, 1 is written
         check_input(self.config, ids, segments, ids != PAD_ID)
-        return self.embeddings(ids, segments)  # type: ignore[no-any-return]
+        return self.embeddings(ids, segments)
 
     def forward(self, source: Tensor, target: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Read a source (B, S), and score the word after each of a target (B, T)."""
@@ -90,7 +90,7 @@ class Transformer(nn.Module):
     def encode(self, source: Tensor) -> Tensor:
         """(B, S) -> states (B, S, H). Raises ValueError as `Bert` does."""
         mask = attention_mask(source != PAD_ID, "bidirectional")
-        return self.encoder(self._embed(source, 0), mask)[0][-1]  # type: ignore[no-any-return]
+        return self.encoder(self._embed(source, 0), mask)[0][-1]
 
     def decode(self, target: Tensor, source: Tensor, read: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Score the word after each of a target (B, T): (B, T, V), and each layer's weights."""
@@ -120,7 +120,7 @@ class Recurrent(nn.Module):
         """(B, S) -> the state after the last real token, (1, B, H)."""
         lengths = (source != PAD_ID).sum(dim=1).cpu()
         real: Any = pack_padded_sequence(self.words(source), lengths, True, enforce_sorted=False)
-        return self.encoder(real)[1]  # type: ignore[no-any-return]
+        return self.encoder(real)[1]
 
     def decode(self, target: Tensor, source: Tensor, read: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Write from that one vector; it never looks back at the source."""

@@ -72,10 +72,10 @@ class TransformerXL(nn.Module):
 
     def scores_by_distance(self, length: int) -> Tensor:
         """Return what is added to the scores, (A, length, length): minus infinity at what comes."""
-        place = torch.arange(length, device=self.distance.weight.device)
-        back = place[:, None] - place  # (query, key)
+        position = torch.arange(length, device=self.distance.weight.device)
+        back = position[:, None] - position  # (query, key)
         added = self.distance(back.clamp(0, self.config.max_position_embeddings - 1))
-        return added.movedim(-1, 0).masked_fill(back < 0, -torch.inf)  # type: ignore[no-any-return]
+        return added.movedim(-1, 0).masked_fill(back < 0, -torch.inf)
 
     def read(self, ids: Tensor, segment: int) -> Tensor:
         """Read texts (B, S) in segments of that length, one after the other: states (B, S, H)."""

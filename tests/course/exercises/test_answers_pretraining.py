@@ -85,7 +85,7 @@ def test_the_unigram_reference_does_what_the_package_does() -> None:
     document = EncodedDocument("a source", [[5, 6, 6], [7, 5, 5]])
     counts = torch.tensor([0, 0, 1, 1, 0, 3, 2, 1, 0])  # [CLS] and [SEP] once each
     labels = torch.tensor([5, 7, 8])
-    theirs = -UnigramModel([document], 9).log_share[labels].mean()
+    theirs = -UnigramModel([document], 9).log_probabilities[labels].mean()
     assert float(right_unigram_loss(counts, labels)) == pytest.approx(float(theirs))
 
 

@@ -11,7 +11,13 @@ from bertedu.files import Row, read_csv
 from bertedu.model.bert import BertForPreTraining
 from bertedu.pretraining.next_sentence import EncodedDocument
 from course.experiments import grammar
-from course.experiments.grammar import Places, answers_of, difference_rows, find_places, odds_at
+from course.experiments.grammar import (
+    Positions,
+    answers_of,
+    difference_rows,
+    find_positions,
+    odds_at,
+)
 from course.experiments.same_question import BOTH, LEFT, PAIR, RIGHT
 from course.results.study import add_missing
 
@@ -21,13 +27,13 @@ WORDS = (50, 60)
 def test_places_are_as_many_of_each_and_from_as_many_documents_as_can_be() -> None:
     short = [EncodedDocument("s", [[7 + i, 50, 9], [8, 60, 7 + i]]) for i in range(10)]
     documents = [*short, EncodedDocument("s", [[50, 9]] * 50)]
-    found = find_places(documents, WORDS, per_word=8)
+    found = find_positions(documents, WORDS, per_word=8)
     there = [s[place] for s, place in zip(found.sentences, found.places, strict=True)]
     assert there == [WORDS[which] for which in found.which]
     assert found.which.tolist() == [0] * 8 + [1] * 8
     for which in (0, 1):
         assert len(set(found.documents[found.which == which])) == 8
-    rarer = find_places(documents, WORDS).which.tolist()
+    rarer = find_positions(documents, WORDS).which.tolist()
     assert rarer == [0] * 10 + [1] * 10, "the rarer decides"
 
 
@@ -41,7 +47,7 @@ def test_the_hidden_word_is_not_seen_and_the_others_are_as_the_mask_allows(
     model = BertForPreTraining(tiny.config(direction)).eval()  # type: ignore[arg-type]
 
     def odds(*sentence: int, words: tuple[int, int] = WORDS) -> float:
-        found = Places([sentence, [9, 50]], np.array([1, 1]), np.array([0, 0]), np.array([0, 1]))
+        found = Positions([sentence, [9, 50]], np.array([1, 1]), np.array([0, 0]), np.array([0, 1]))
         return float(odds_at(model, found, words)[0])
 
     first = odds(70, 50, 71)

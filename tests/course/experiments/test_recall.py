@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from bertedu.text.tokenization import CLS_ID, MASK_ID, SEP_ID
 from course.experiments.recall import (
-    FIRST_PLACE,
+    FIRST_POSITION,
     FIRST_WORD,
     LAYOUTS,
     READERS,
@@ -33,11 +33,11 @@ def test_an_answer_is_the_word_at_the_place(layout: str) -> None:
     ids, answers = recall_texts(layout, 5, 50, dice())
     for row, answer in zip(ids.tolist(), answers.tolist(), strict=True):
         assert (row[0], row[-1]) == (CLS_ID, SEP_ID)
-        words = [token for token in row if FIRST_WORD <= token < FIRST_PLACE]
-        (place,) = [token - FIRST_PLACE for token in row if token >= FIRST_PLACE]
+        words = [token for token in row if FIRST_WORD <= token < FIRST_POSITION]
+        (place,) = [token - FIRST_POSITION for token in row if token >= FIRST_POSITION]
         assert len(set(words)) == 5
         assert words[place] == answer + FIRST_WORD
-        parts = {"list": words[0], "blank": MASK_ID, "place": place + FIRST_PLACE}
+        parts = {"list": words[0], "blank": MASK_ID, "place": place + FIRST_POSITION}
         assert ", ".join(sorted(parts, key=lambda name: row.index(parts[name]))) == layout
 
 
@@ -86,7 +86,7 @@ def test_no_sum_of_two_bits_is_their_xor() -> None:
 def test_a_reader_of_one_side_does_not_move_with_the_other() -> None:
     ids, _ = recall_texts("list, blank, place", 4, 8, dice(1))
     other_place, other_list = ids.clone(), ids.clone()
-    other_place[:, -2] = FIRST_PLACE + (ids[:, -2] - FIRST_PLACE + 1) % 4
+    other_place[:, -2] = FIRST_POSITION + (ids[:, -2] - FIRST_POSITION + 1) % 4
     other_list[:, 1:5] = ids[:, 1:5].flip(1)
     both = other_place.clone()
     both[:, 1:5] = other_list[:, 1:5]

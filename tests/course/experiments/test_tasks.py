@@ -204,7 +204,7 @@ def test_answers_are_titles_and_questions_do_not_contain_them(splits: Any, name:
         assert example.source.lower() not in example.question.lower()
         assert {text for text, _ in example.answers} <= {example.source}
         without += not example.answers
-        assert example.answers or not module.title_places(example.source, example.context)
+        assert example.answers or not module.title_positions(example.source, example.context)
     share = without / len(splits["test"])
     assert share == 0 if name == "answer" else 0.25 < share < 0.42
     begins = [e.answers[0][1] / len(e.context) for e in splits["train"] if e.answers]
@@ -225,7 +225,7 @@ def test_without_the_question_nothing_tells_one_title_from_the_others(
         assert len(found) == 3
         assert question.source in [title for *_, title in found]
         for _, opening, title in found:
-            assert module.title_places(title, opening), f"{title} could be left out unread"
+            assert module.title_positions(title, opening), f"{title} could be left out unread"
             if title != question.source:
                 same.append(heading[title] == heading[question.source])
     assert 0.02 < sum(same) / len(same) < 0.4, "most are under another heading"
