@@ -1,4 +1,4 @@
-"""Six objectives on the toy language: who hides what, exact readers, and what was paid for."""
+"""Four objectives on the toy language: who hides what, exact readers, and what was paid for."""
 
 from typing import Any
 
@@ -7,16 +7,14 @@ import torch
 from torch import Tensor, nn
 
 from bertedu.text.tokenization import MASK_ID
-from course.experiments import objectives, toy_readers
+from course.experiments import objectives
 from course.experiments.objectives import pairs, two_blanks
 from course.experiments.toy_language import blank_posteriors
 from course.experiments.toy_readers import (
     FIRST,
     HELD_OUT,
     LANGUAGE,
-    TASKS,
     blanks,
-    phrases,
     singles,
     text,
     topics,
@@ -55,41 +53,6 @@ def test_the_limit_of_blanks_is_that_of_an_exact_reader() -> None:
     hidden = masked[:100] == MASK_ID
     paid = torch.nn.functional.cross_entropy(scores[hidden], ids[:100][hidden])
     assert paid.item() == pytest.approx(limit, abs=0.2)  # a tenth of the sentences
-
-
-def test_phrases_are_hidden_whole_and_single_words_are_not() -> None:
-    sentences, ids = text(10_000, HELD_OUT)
-    hidden = phrases(ids, torch.Generator().manual_seed(0)) == MASK_ID
-    alone = singles(ids, torch.Generator().manual_seed(0)) == MASK_ID
-    assert hidden.sum() / alone.sum() == pytest.approx(1, abs=0.1)
-    split = 0
-    for sentence, whole, single in zip(sentences, hidden[:, 1:], alone[:, 1:], strict=True):
-        for start, size, openers in ((1, 2, "old shy famous"), (len(sentence) - 3, 3, "in near")):
-            if sentence[start] in openers.split():
-                phrase = slice(start, start + size)
-                assert len(set(whole[phrase].tolist())) == 1
-                split += len(set(single[phrase].tolist())) > 1
-    assert split > 50
-
-
-class Oracle(nn.Module):
-    """Knows the topic, and answers one task."""
-
-    def __init__(self, answers: tuple[int, ...]) -> None:
-        super().__init__()
-        self.answers = torch.tensor(answers)
-
-    def forward(self, _: str, ids: Tensor, __: Tensor) -> Tensor:
-        return nn.functional.one_hot(self.answers[topics(10_001, len(ids))[1]]).float()
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_a_task_is_scored_by_its_own_answers(monkeypatch: pytest.MonkeyPatch, task: str) -> None:
-    monkeypatch.setattr(toy_readers, "train", lambda *_: None)
-    bert = toy_readers.new_mlm(0).bert
-    for other, answers in TASKS.items():
-        monkeypatch.setattr(toy_readers, "MultiTask", lambda *_, a=answers: Oracle(a))
-        assert (toy_readers.few(bert, 0, task) == 1) == (other == task)
 
 
 def test_topics_are_those_of_their_sentences() -> None:
