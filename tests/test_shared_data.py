@@ -2,9 +2,7 @@
 
 import json
 import os
-import re
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -76,19 +74,10 @@ def printed(client: Any, asked: str) -> Any:
             return json.loads(text)
 
 
-def memory(pid: int) -> tuple[float, float]:
-    """MB of a process: its share of what several have open (PSS), and the most it ever held."""
-    share = re.search(r"^Pss:\s+(\d+)", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.M)
-    most = re.search(r"^VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text(), re.M)
-    assert share
-    assert most
-    return int(share[1]) / 1000, int(most[1]) / 1000
-
-
 @pytest.mark.nightly
 @pytest.mark.skipif(os.name != "posix", reason="file modes are those of POSIX")
 def test_a_room_of_kernels_shares_one_folder_and_writes_nothing_there(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
 ) -> None:
     shared, home = tmp_path / "shared", tmp_path / "home"
     home.mkdir()
@@ -106,21 +95,9 @@ def test_a_room_of_kernels_shares_one_folder_and_writes_nothing_there(
 
     fit = int(psutil.virtual_memory().available / KERNEL_BYTES)
     count = min(SEATS, max(FEWEST, fit))
-    begin = time.perf_counter()
     with kernels(count, home, {**os.environ, "BERTEDU_DATA": str(shared)}) as started:
-        ready = time.perf_counter() - begin
         asked = [client.execute(WORK) for _, client in started]
         answers = [printed(client, one) for (_, client), one in zip(started, asked, strict=True)]
-        done = time.perf_counter() - begin
-        if Path("/proc/self/smaps_rollup").exists():
-            used = [memory(manager.provisioner.pid) for manager, _ in started]
-            shares, most = zip(*used, strict=True)
-            with capsys.disabled():
-                print(
-                    f"\n{count} kernels: ready after {ready:.0f} s, done after {done:.0f} s; "
-                    f"{sum(shares) / count:.0f} MB each (PSS), "
-                    f"{max(most):.0f} MB at most at any time (RSS), {sum(shares):.0f} MB together"
-                )
     assert listing(shared) == before
     assert answers == answers[:1] * count
     assert answers[0]["documents"][0] > 1000

@@ -86,19 +86,6 @@ def test_weights_are_the_models_own_and_a_mask_hides_exactly(
     assert all_or_none(shown.weights[..., key, query] > 0) == (direction != "left-to-right")
 
 
-@directions
-def test_a_word_moves_only_rows_that_may_read_it(
-    direction: Direction, tokenizer: Tokenizer
-) -> None:
-    one, other = (attend(tiny_bert(direction), tokenizer, text).weights for text in (
-        TEXT, TEXT.replace("bay", "lake")))  # fmt: skip
-    at = tokenizer.encode(TEXT).tokens.index("bay")
-    moved = (one - other).abs().amax(-1) > 1e-6  # (layers, heads, S)
-    assert all_or_none(moved[..., :at]) == (direction != "left-to-right")
-    assert moved[..., at].all()
-    assert all_or_none(moved[..., at + 1 :]) == (direction != "right-to-left")
-
-
 def test_dropout_is_off_the_mode_left_alone_and_an_encoder_taken_out(tokenizer: Tokenizer) -> None:
     torch.manual_seed(0)
     noisy = BertForPreTraining(dataclasses.replace(CONFIG, dropout=0.5)).train()
