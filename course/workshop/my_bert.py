@@ -11,7 +11,6 @@ import html
 import importlib
 import inspect
 import math
-import os
 import re
 import textwrap
 import zlib
@@ -32,6 +31,7 @@ from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.config import BertConfig
 from bertedu.pretraining import next_sentence
 from bertedu.text import tokenization
+from course.exercises.hints import folder
 from course.exercises.judge import (
     KEEPERS,
     KNOWN,
@@ -84,11 +84,6 @@ class Part(NamedTuple):
 
 
 _passed: dict[str, Part] = {}  # checked, or loaded, in this session
-
-
-def folder() -> Path:
-    """Return where parts are kept."""
-    return Path(os.environ.get("BERTEDU_MY_BERT") or Path(__file__).parents[2] / "my_bert")
 
 
 def _file(name: str) -> Path:

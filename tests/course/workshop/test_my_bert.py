@@ -98,7 +98,7 @@ def solved() -> None:
 def test_each_part_that_passes_is_kept_and_counted_and_found_in_a_new_kernel(place: Path) -> None:
     for name, exercise in EXERCISES.items():  # nothing of a stub
         stub = cell(f"def my_{name}({', '.join(exercise.arguments)}):\n    ...\n")
-        assert "still a stub" in verdict(getattr(check, name), stub)
+        assert "not written yet" in verdict(getattr(check, name), stub)
     assert loaded() == f"0 of {ALL} parts of your BERT are yours."
     assert not place.exists()
     assert repr(my_bert.board()).count("·") == ALL + 1  # and once where it is explained
