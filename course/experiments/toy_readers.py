@@ -109,8 +109,9 @@ class ExactReader(nn.Module):
         for row, (words, real) in enumerate(zip(ids.tolist(), padding_mask.sum(1), strict=True)):
             inside = words[1 : int(real) - 1]
             known = [None if i == MASK_ID else LANGUAGE.words[i - FIRST] for i in inside]
-            chances = blank_posteriors(LANGUAGE, known).log().float()
-            scores[row, 1 : len(known) + 1, FIRST:] = chances.clamp(min=-1e9)
+            chances = blank_posteriors(LANGUAGE, known)
+            chances = chances.nan_to_num(1 / len(LANGUAGE.words))  # no sentence any more
+            scores[row, 1 : len(known) + 1, FIRST:] = chances.log().float().clamp(min=-1e9)
         return scores if selected is None else scores[selected], None
 
 
