@@ -127,7 +127,7 @@ def electra(seed: int) -> Iterator[Row]:
             masked = toy.half_as_many(batch := toy.drawn(ids, dice), dice)
             everywhere, real = where == "every word", batch != PAD_ID
             guess, found = pair(batch, masked, masked == MASK_ID, dice, real, everywhere)
-            return guess + DETECTOR_WEIGHT * found  # type: ignore[no-any-return]
+            return guess + DETECTOR_WEIGHT * found
 
         for step in fit(pair, loss, seed, 400):
             if step in (200, 400):

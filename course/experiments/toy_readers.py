@@ -155,7 +155,7 @@ def _few(bert: Bert, seed: int) -> float:
     ids, topic = topics(20_000 + 10 * seed, FEW)
 
     def answer(ids: Tensor) -> Tensor:
-        return head(model(ids, padding_mask=ids != PAD_ID).pooled)  # type: ignore[no-any-return]
+        return head(model(ids, padding_mask=ids != PAD_ID).pooled)
 
     def loss(dice: torch.Generator) -> Tensor:
         rows, _ = drawn(torch.arange(FEW), dice), torch.randint(1, (), generator=dice)

@@ -23,8 +23,8 @@ def diffusion_loss(model: BertForPreTraining, ids: Tensor, generator: Generator)
     The rates of the B texts lie evenly between 0 and 1, from a place that is drawn: one estimate
     varies less so. With exact chances the mean over many draws is -log P itself.
     """
-    place = torch.arange(len(ids)) / len(ids)
-    rate = (torch.rand((), generator=generator) + place).remainder(1)[:, None].clamp(min=1e-6)
+    position = torch.arange(len(ids)) / len(ids)
+    rate = (torch.rand((), generator=generator) + position).remainder(1)[:, None].clamp(min=1e-6)
     hidden = (torch.rand(ids.shape, generator=generator) < rate) & (ids >= len(SPECIAL_TOKENS))
     masked, real = ids.masked_fill(hidden, MASK_ID), ids != PAD_ID
     scores, _ = model(masked, padding_mask=real, selected=hidden)  # (n, V)
@@ -54,7 +54,7 @@ def unmask(
         drawn = torch.multinomial(chances.flatten(0, 1), 1, generator=generator).view(ids.shape)
         sure = chances.gather(-1, drawn[..., None])[..., 0]
         sure = sure if confident else torch.rand(ids.shape, generator=generator)
-        place = sure.masked_fill(ids != MASK_ID, -1).argsort(1, descending=True).argsort(1)
+        position = sure.masked_fill(ids != MASK_ID, -1).argsort(1, descending=True).argsort(1)
         due = (ids == MASK_ID).sum(dim=1, keepdim=True) - total * later // passes
-        ids = torch.where((ids == MASK_ID) & (place < due), drawn, ids)
+        ids = torch.where((ids == MASK_ID) & (position < due), drawn, ids)
         yield ids
