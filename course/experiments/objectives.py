@@ -1,4 +1,4 @@
-"""After BERT, another question: four ideas on the toy language, where the best answer is known.
+"""After BERT, another question: five ideas on the toy language, where the best answer is known.
 
 ``python -m course.experiments.objectives`` adds to `data/results/objectives.csv` what it lacks;
 some 10 minutes on one core. Each seed draws weights, batches and blanks; held-out texts stay.
@@ -168,7 +168,24 @@ def seconds(model: BertForPreTraining) -> float:
         return min(repeat(lambda: model.bert(ids, padding_mask=ids != PAD_ID), number=1, repeat=10))
 
 
-IDEAS = {idea.__name__: idea for idea in (roberta, distilbert, xlnet, electra)}
+def mmbert(seed: int) -> Iterator[Row]:
+    """Blanks at 15 % or at 30 %, or falling, for as large shares of the steps as in the paper."""
+    for reader, phases in (
+        ("15 %", [0.15] * 600),
+        ("30 %", [0.30] * 600),
+        ("30, 15, 5 %", [0.30] * 460 + [0.15] * 120 + [0.05] * 20),  # of 2.3, 0.6, 0.1 T tokens
+    ):
+        model, rates = toy.new_mlm(seed), iter(phases)
+
+        def masking(ids: Tensor, dice: torch.Generator, rates: Iterator[float] = rates) -> Tensor:
+            return toy.singles(ids, dice, next(rates))
+
+        train(model, toy.mlm(model, masking, text(seed)[1]), seed, 600)
+        yield row(reader, "excess at 15 %", excess(model, toy.half_as_many), 600, PASSED)
+        yield row(reader, "topic from few", few(model.bert, seed), 600, PASSED)
+
+
+IDEAS = {idea.__name__: idea for idea in (roberta, distilbert, xlnet, electra, mmbert)}
 PLAN = grid(lambda idea, seed: IDEAS[idea](seed), idea=IDEAS, seed=range(3))
 
 if __name__ == "__main__":

@@ -96,6 +96,25 @@ def row(reader: str, measure: str, value: float, steps: int, passed: float) -> R
     return {"reader": reader, "measure": measure, "value": round(value, 5)} | work
 
 
+class ExactReader(nn.Module):
+    """Answers every blank with its exact chances, as a BERT of `CONFIG`: none can do better."""
+
+    config = CONFIG
+
+    def forward(
+        self, ids: Tensor, padding_mask: Tensor, selected: Tensor | None = None
+    ) -> tuple[Tensor, None]:
+        """Return scores (B, S, V), or (n, V) of the places ``selected``."""
+        scores = torch.full((*ids.shape, CONFIG.vocab_size), -1e9)
+        for row, (words, real) in enumerate(zip(ids.tolist(), padding_mask.sum(1), strict=True)):
+            inside = words[1 : int(real) - 1]
+            known = [None if i == MASK_ID else LANGUAGE.words[i - FIRST] for i in inside]
+            chances = blank_posteriors(LANGUAGE, known)
+            chances = chances.nan_to_num(1 / len(LANGUAGE.words))  # no sentence any more
+            scores[row, 1 : len(known) + 1, FIRST:] = chances.log().float().clamp(min=-1e9)
+        return scores if selected is None else scores[selected], None
+
+
 @cache
 def blanks(masking: Masking) -> tuple[Tensor, Tensor, float]:
     """Return held-out ids, the same with blanks, and the exact limit in nats a blank."""

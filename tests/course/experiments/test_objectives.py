@@ -4,16 +4,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
 
 from bertedu.text.tokenization import MASK_ID
 from course.experiments import objectives
 from course.experiments.objectives import pairs, two_blanks
-from course.experiments.toy_language import blank_posteriors
 from course.experiments.toy_readers import (
-    FIRST,
     HELD_OUT,
-    LANGUAGE,
+    ExactReader,
     blanks,
     singles,
     text,
@@ -22,26 +19,13 @@ from course.experiments.toy_readers import (
 from course.results.pictures import committed
 
 
-class Exact(nn.Module):
-    """Answers every blank with its exact chances: what no trained model can beat."""
-
-    def forward(self, ids: Tensor, padding_mask: Tensor) -> tuple[Tensor, None]:
-        scores = torch.full((*ids.shape, FIRST + len(LANGUAGE.words)), -1e9)
-        for row, (words, real) in enumerate(zip(ids.tolist(), padding_mask.sum(1), strict=True)):
-            inside = words[1 : int(real) - 1]
-            known = [None if i == MASK_ID else LANGUAGE.words[i - FIRST] for i in inside]
-            chances = blank_posteriors(LANGUAGE, known).log().float()
-            scores[row, 1 : len(known) + 1, FIRST:] = chances
-        return scores, None
-
-
 def test_the_gap_of_an_exact_reader_is_the_mutual_information(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Asked at once or in turn: the difference of the two, over pairs, is what they tell."""
     chosen, exact = pairs(0.3, 150)
     monkeypatch.setattr(objectives, "pairs", lambda: (chosen, exact))
-    reader: Any = Exact()
+    reader: Any = ExactReader()
     apart, in_turn = (two_blanks(reader, ask) for ask in (False, True))
     assert apart - in_turn == pytest.approx(exact, abs=0.2)  # some hundred pairs are a sample
     assert exact > 0.5
@@ -49,7 +33,7 @@ def test_the_gap_of_an_exact_reader_is_the_mutual_information(
 
 def test_the_limit_of_blanks_is_that_of_an_exact_reader() -> None:
     ids, masked, limit = blanks(singles)
-    scores, _ = Exact()(masked[:100], ids[:100] != 0)
+    scores, _ = ExactReader()(masked[:100], ids[:100] != 0)
     hidden = masked[:100] == MASK_ID
     paid = torch.nn.functional.cross_entropy(scores[hidden], ids[:100][hidden])
     assert paid.item() == pytest.approx(limit, abs=0.2)  # a tenth of the sentences
