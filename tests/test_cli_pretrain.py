@@ -96,6 +96,7 @@ def finished(corpus: Path, out: Path, *more: object) -> dict[str, Any]:
     result = invoke(corpus, out, *more)
     assert result.exit_code == 0, result.output
     assert f"written: {out}" in result.output
+    assert "pre-training: " in result.stderr, "a bar is seen"
     return dict(json.loads((out / "training.json").read_text()))
 
 

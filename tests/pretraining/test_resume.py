@@ -90,7 +90,8 @@ def test_resumed_it_ends_bit_identical(end: str, step: int, whole: Any, tmp_path
     assert path.exists() == (saved > 0)
     if error is TrainingDiverged:
         first, last = saved + 1, step + 1 if "ctrl-c" in end else saved + SAVE
-        assert f"between steps {first} and {last}, at learning rate 0.0" in str(raised.value)
+        rate = f"{RECIPE.learning_rate_at(last - 1):.2g}"
+        assert f"between steps {first} and {last}, at learning rate {rate}." in str(raised.value)
         assert (str(path) if saved else "No state was saved yet") in str(raised.value)
     if saved:
         assert state_on_disk(path)["step"] == saved
