@@ -524,12 +524,12 @@ def test_a_fine_tuned_model_answers_in_the_page_as_in_the_package(
     page = show(own(kind, *asked[0]))
     for given in asked:
         expected, found = model.ask(*given), ask(page, "answer(x)", given)
-        if expected.shares:
-            assert found["shares"] == pytest.approx(list(expected.shares), abs=2e-3)
+        if expected.probabilities:
+            assert found["shares"] == pytest.approx(list(expected.probabilities), abs=2e-3)
         else:
             assert found["value"] == pytest.approx(expected.value, abs=2e-3)
     if kind == "classification":
-        shares = model.ask(*asked[0]).shares
+        shares = model.ask(*asked[0]).probabilities
         best = LABELS[kind][shares.index(max(shares))]
         walk(page, *(("fill", f"textarea >> nth={i}", text) for i, text in enumerate(asked[0])))
         walk(page, ("shows", ".bars > span >> nth=0", [best]))

@@ -183,8 +183,8 @@ def test_lora_moves_queries_values_and_the_new_layer_alone(
     assert moved == {f"encoder.layers.0.attention.{name}.weight" for name in ("query", "value")}
     mine.save(tmp_path / "mine")
     loaded, texts = load_finetuned(tmp_path / "mine"), [e.text for e in data.splits["test"]]
-    said = [loaded.ask(text).shares for text in texts]
-    trained = [answer.shares for answer in mine.answers[mine.model]]
+    said = [loaded.ask(text).probabilities for text in texts]
+    trained = [answer.probabilities for answer in mine.answers[mine.model]]
     torch.testing.assert_close(torch.tensor(said), torch.tensor(trained), atol=1e-4, rtol=1e-4)
     with pytest.raises(TaskError, match="LoRA is a way to fine-tune"):
         Setup(str(checkpoint), "frozen", lora=2)

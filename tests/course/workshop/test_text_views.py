@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from bertedu.finetuning.examples import Question, Tagged
 from bertedu.finetuning.kinds import Answer, Classification
-from bertedu.finetuning.question_answering import QuestionAnswering, context_places
+from bertedu.finetuning.question_answering import QuestionAnswering, context_positions
 from bertedu.finetuning.training import TaskModel, score_items
 from bertedu.model.bert import Bert
 from bertedu.model.features import BertFeatures
@@ -62,7 +62,7 @@ def test_every_token_is_shown_with_the_likelier_of_its_values(
     scores = score_items(model(kind), items)
     seen: dict[tuple[int, int], list[list[float]]] = {}
     for item, some in zip(items, scores, strict=True):
-        for place in context_places(item.rows[0]):
+        for place in context_positions(item.rows[0]):
             both = some.softmax(-1)[:, place].tolist()
             seen.setdefault(item.rows[0].offsets[place], []).append(both)
     asked = span_view(model(kind), tokenizer, "Who <i>?", text)
