@@ -38,7 +38,6 @@ from bertedu.pretraining.run_folder import LOCK_FILE, RUN_FILE, STATE_FILE
 from bertedu.pretraining.trainer import initialize
 from bertedu.text.fast_tokenizer import save_tokenizer, train_vocabulary
 from bertedu.text.streaming import DocumentStream
-from bertedu.text.tokenization import MASK_ID
 
 STEPS = 40  # of the default recipe: 28 at length 64, then 12 at 128
 OPTIONS = "--config tiny --device cpu --dropout 0.1 --seed 5".split()
@@ -96,6 +95,7 @@ def finished(corpus: Path, out: Path, *more: object) -> dict[str, Any]:
     result = invoke(corpus, out, *more)
     assert result.exit_code == 0, result.output
     assert f"written: {out}" in result.output
+    assert "pre-training: " in result.stderr, "a bar is seen"
     return dict(json.loads((out / "training.json").read_text()))
 
 
@@ -307,6 +307,7 @@ def test_a_disk_that_is_full_loses_nothing(
     assert steps_on_disk(out) == kept
     assert finished(corpus, out, "--resume")["steps"] == 4
     assert not (out / STATE_FILE).exists()
+    assert not (out / RUN_FILE).exists()
     finished(corpus, tmp_path / "whole", "--steps", 4, "--save-every", 2)
     assert same_weights(out, tmp_path / "whole")
 
@@ -351,57 +352,45 @@ def test_a_finished_run_has_its_record_and_is_not_touched(
     assert load_checkpoint(out).config.dropout == 0.1
 
 
+PHASES = [(0.7, 64, 32, 0.3), (0.3, 128, 16, 0.15)]  # the recipe's own
+SCORED = (128, "bidirectional", "masked")
+# options: what the recipe says, its phases, and how the held-out text is asked: length, direction
+REACHED: dict[str, tuple[dict[str, Any], list[tuple[float, ...]], tuple[int, str, str]]] = {
+    "": ({"seed": 5, "learning_rate": 1e-3, "masking": [0.8, 0.1]}, PHASES, SCORED),
+    "--masking 0/100/0 --seed 6": ({"seed": 6, "masking": [0.0, 0.0]}, PHASES, SCORED),
+    "--mask-rate 0.6": ({}, [(*phase[:3], 0.6) for phase in PHASES], SCORED),
+    "--length 32 --learning-rate 0.5": (
+        {"learning_rate": 0.5}, [(1.0, 32, 64, 0.15)], (32, *SCORED[1:])
+    ),
+    **{
+        f"--variant {name}": (
+            {"next_sentence": pairs, "question": question}, PHASES,
+            (128, direction, "masked" if question == "masked" else "next"),
+        )
+        for name, (direction, pairs, question) in VARIANTS.items()
+    },
+}  # fmt: skip
+
+
 @pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("options", REACHED)
 def test_options_reach_the_recipe_and_what_is_scored(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, splits: Any
+    options: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, splits: Any
 ) -> None:
     cut, asked = running.fixed_batches, []
+    said, phases, scored = REACHED[options]
 
-    def spy(documents: Any, length: int, *more: Any, **named: Any) -> Any:
-        asked.append(length)
+    def spy(documents: Any, length: int, *more: Any, **how: Any) -> Any:
+        asked.append((length, how["direction"], how["question"]))
         assert all(any(document is one for one in splits["dev"]) for document in documents)
-        return cut(documents, length, *more, **named)
+        return cut(documents, length, *more, **how)
 
     monkeypatch.setattr(running, "fixed_batches", spy)
-    phases = [(0.7, 64, 32, 0.3), (0.3, 128, 16, 0.15)]  # the recipe's own
-    for options, expected, shown in (
-        ([], {"seed": 5, "learning_rate": 1e-3, "masking": [0.8, 0.1]}, phases),
-        (["--masking", "0/100/0", "--seed", 6], {"seed": 6, "masking": [0.0, 0.0]}, phases),
-        (["--mask-rate", 0.6], {}, [(*phase[:3], 0.6) for phase in phases]),
-        (["--length", 32, "--learning-rate", 0.5], {"learning_rate": 0.5}, [(1.0, 32, 64, 0.15)]),
-    ):
-        recipe = finished(corpus, tmp_path / str(options), "--steps", 1, *options)["recipe"]
-        assert expected.items() <= recipe.items()
-        assert [tuple(phase.values()) for phase in recipe["phases"]] == shown
-    assert asked == [128, 128, 128, 32], "at no position that it has never seen"
-
-
-@pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_a_variant_is_one_switch(
-    corpus: Path, tmp_path: Path, variant: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out, held_out = tmp_path / "run", []
-    train = running.Trainer.train
-
-    def watch(trainer: Any, text: Any, scored_on: Any, *more: Any) -> Any:
-        held_out.extend(scored_on)
-        return train(trainer, text, scored_on, *more)
-
-    monkeypatch.setattr(running.Trainer, "train", watch)
-    record = finished(corpus, out, "--steps", 2, "--variant", variant)
-    direction, next_sentence, question = VARIANTS[variant]
-    assert (record["variant"], record["config"]["direction"]) == (variant, direction)
-    recipe = record["recipe"]
-    assert (recipe["next_sentence"], recipe["question"]) == (next_sentence, question)
-    loaded = load_pretrained(out) if variant == "elmo" else load_checkpoint(out)
-    assert loaded.config.direction == direction
-    # it is scored by the question that it learns to answer
-    batch, masked = held_out[0], question == "masked"
-    assert bool((batch.ids == MASK_ID).any()) == masked
-    if not masked:
-        asked = batch.selected.roll(-1 if variant == "rtl" else 1, dims=1)
-        assert torch.equal(batch.labels, batch.ids[asked])
+    record = finished(corpus, tmp_path / "run", "--steps", 1, *options.split())
+    assert said.items() <= record["recipe"].items()
+    assert [tuple(phase.values()) for phase in record["recipe"]["phases"]] == phases
+    assert asked == [scored]
+    assert load_pretrained(tmp_path / "run").config.direction == scored[1]
 
 
 @pytest.mark.usefixtures("small")

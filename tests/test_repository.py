@@ -53,12 +53,9 @@ def make_targets() -> list[str]:
 
 @needs_make
 def test_make_help_lists_every_target() -> None:
-    shown = subprocess.run(
-        ["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
-    promised = "help env data lab test lint types unit notebooks bench html slides clean"
-    for target in {*make_targets(), *promised.split()}:
-        assert re.search(rf"^  make {target} +\w", shown, re.MULTILINE), f"make help omits {target}"
+    command = ["make", "--no-print-directory"]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert set(make_targets()) <= set(re.findall(r"^  make (\w+) +\w", shown, re.MULTILINE))
 
 
 # Plays Python for `make env`: it writes down what it is asked to install instead of installing.
@@ -133,7 +130,6 @@ STEPS: dict[str, list[tuple[str, str, bool, int, str]]] = {
     "again when a list changes": [
         ("", "env", True, 1, "done"),
         ("pyproject.toml", "env", True, 2, "done"),
-        ("constraints.txt", "env", True, 3, "done"),
     ],
     "again when it failed": [
         ("fail", "env", False, 1, "did not finish"),
@@ -276,21 +272,16 @@ def test_what_runs_here_is_what_is_pinned() -> None:
     pinned = pins()
     for requirement in asked_for(["course", "classroom", "dev"]):  # what `make env` installs
         name = canonicalize_name(requirement.name)
-        here = Version(Version(metadata.version(name)).public)
-        assert here == pinned[name], f"{name} {here} is installed, {pinned[name]} is pinned"
+        assert Version(Version(metadata.version(name)).public) == pinned[name], name
 
 
 def test_environment_yml_installs_what_both_commands_need_with_the_pins() -> None:
     environment = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
-    assert environment["name"] == PROJECT["name"]
-    *conda, pip = environment["dependencies"]
-    # pyproject.toml is the one list: conda brings Python and pip, pip brings the rest.
-    assert [re.split("[=<>]", spec)[0] for spec in conda] == ["python", "pip"]
-    python = re.fullmatch(r"python=([\d.]+)", conda[0])
-    assert python
-    assert python[1] in Requirement(f"python{PROJECT['requires-python']}").specifier
-    assert pip == {"pip": ["-c constraints.txt", "-e .[dev]"]}
-    assert {"jupyterlab", "nbval"} <= {one.name for one in asked_for(["course", "dev"])}
+    # pyproject.toml is the one list: conda brings Python and pip, pip brings the rest
+    python, pip, rest = environment["dependencies"]
+    assert (environment["name"], pip) == (PROJECT["name"], "pip")
+    assert python.removeprefix("python=") in Requirement(f"x{PROJECT['requires-python']}").specifier
+    assert rest == {"pip": ["-c constraints.txt", "-e .[dev]"]}
 
 
 def test_dev_includes_the_classroom_and_that_the_course() -> None:
@@ -346,8 +337,7 @@ def test_readme_lists_all_nineteen_notebooks_and_the_appendix_and_links_those_th
 
 def test_readme_pictures_have_alt_text() -> None:
     pictures = re.findall(r"!\[([^\]]*)\]\(", (ROOT / "README.md").read_text(encoding="utf-8"))
-    assert pictures
-    # A few words name a picture; its message takes a sentence.
+    assert pictures  # a few words name a picture; its message takes a sentence
     assert all(len(alt.split()) >= 8 for alt in pictures)
 
 
@@ -522,7 +512,7 @@ BOUNDS = {
     "course/*.py": 18_000,
     "course/*.js": 3_300,
     "benchmarks/*.py": 600,
-    "tests/*.py": 27_500,
+    "tests/*.py": 25_500,
     " ".join(f"bertedu/{name}.py" for name in SITTING.split()): 1_150,  # what a learner reads
 }
 
@@ -534,23 +524,17 @@ def test_the_house_does_not_grow_and_its_bounds_are_near(files: str) -> None:
     assert lines > 0.9 * bound, f"{files}: {lines} lines; now lower the bound of {bound}"
 
 
-LONGEST, MOST = 60, 8  # lines of a function, and things that it takes
-# these do not keep to it yet
-STILL = {"box"}
-
-
-def test_no_function_is_longer_than_a_page_or_takes_more_than_eight_things() -> None:
-    over = set()
-    for module, source in [one for name in house.ROOMS for one in house.modules(name)]:
-        for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                lines = (node.end_lineno or 0) - node.lineno + 1
-                taken = {a.arg for a in (*node.args.args, *node.args.kwonlyargs)}
-                many = len(taken - {"self", "cls"}) > MOST
-                is_command = module.split(".")[1] in house.ABOVE  # what it takes is its help page
-                if lines > LONGEST or (many and not is_command):
-                    over.add(node.name)
-    assert over == STILL, "what keeps to it now leaves the list"
+def test_no_function_is_longer_than_a_page() -> None:
+    """How many things one takes, ruff holds (PLR0913)."""
+    over = [
+        node.name
+        for house_name in house.ROOMS
+        for _, source in house.modules(house_name)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno >= 60
+    ]
+    assert over == []
 
 
 def lines_of_code(path: Path) -> int:

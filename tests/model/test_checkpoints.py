@@ -474,12 +474,6 @@ def test_a_write_that_fails_leaves_the_old_files(
     assert contents(folder) != before
 
 
-def test_a_place_where_nothing_can_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way", encoding="utf-8")
-    with pytest.raises(FileError, match=r"cannot write .*file.model.*another folder"):
-        save_checkpoint(ours(), tmp_path / "file" / "model")
-
-
 def test_the_tokenizer_is_asked_for_and_must_fit(tmp_path: Path) -> None:
     write_vocabulary(tmp_path)
     tokenizer, out = read_tokenizer(tmp_path, len(VOCABULARY)), tmp_path / "out"

@@ -58,6 +58,8 @@ def test_the_right_half_reads_backwards(elmo: Elmo) -> None:
     left, _ = elmo(some_ids().flip(1))
     _, right = elmo(some_ids())
     torch.testing.assert_close(right, left.flip(2))
+    added = elmo.forwards.layers[0](left[0])[0]
+    torch.testing.assert_close(left[1], left[0] + added)
     real = torch.tensor([[True] * 5, [True] * 3 + [False] * 2])
     assert turn_around(real).tolist() == [[4, 3, 2, 1, 0], [2, 1, 0, 3, 4]]
 

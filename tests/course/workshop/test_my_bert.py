@@ -31,7 +31,6 @@ from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.text.tokenization import SEP_ID, SPECIAL_TOKENS
 from course.exercises import check
 from course.exercises.judge import mistakes_of
-from course.exercises.patch import read_mistakes
 from course.experiments.toy import toy_ids, toy_losses, toy_questions
 from course.experiments.toy_language import ToyLanguage
 from course.workshop import my_bert
@@ -214,10 +213,8 @@ def test_it_learns_pairs_of_real_documents_and_resumes_exactly(
     weights_only.averages = whole.__class__(start, vocab, OURS).averages
     assert weights_only.pretrain(rows, 12, 1e-3, batch_size=8) != losses[5:]
     other = my_bert.build(BertForPreTraining(BertConfig(60, 8, 1, 2, 16, 32)), vocab)
-    before = {name: weight.clone() for name, weight in other.w.items()}
     with pytest.raises(CheckpointError, match="not of a run of this model"):
         other.resume(tmp_path / "state")
-    assert all(torch.equal(weight, before[name]) for name, weight in other.w.items())
     with pytest.raises(ValueError, match="one document alone is of source 'b'"):
         whole.make_pairs([*documents, EncodedDocument("b", text[0])], 32, 1000)
 
@@ -307,15 +304,11 @@ def test_it_writes_what_the_package_writes() -> None:
     mine = my_bert.build("ltr-L4H128")
     written = mine.write("The river flows through", 12, 0.8, 20, seed=4)
     assert written == " ".join(map(tokenizer.id_to_token, ids[0, 1:].tolist())).replace(" ##", "")
-    the = tokenizer.token_to_id("the")
-    mine.part.next_token = lambda scores, *_: torch.eye(len(scores))[the]  # it is the part's turn
-    assert mine.write("The river", 2) == "the river the the"
     offered: list[Tensor] = []
-    mine.part.next_token = lambda scores, *_: offered.append(scores) or torch.eye(len(scores))[the]
-    mine.write("The river", 1)
+    mine.part.next_token = lambda scores, *_: offered.append(scores) or torch.eye(len(scores))[9]
+    assert mine.write("The river", 2).split()[2:] == [tokenizer.id_to_token(9)] * 2
     # Of the special tokens only [SEP], the end, may be drawn; that is not for the part to see to.
     assert offered[0][:5].isfinite().tolist() == [i == SEP_ID for i in range(5)]
-    assert offered[0][5:].isfinite().all()
     with pytest.raises(ValueError, match="only a left-to-right model writes"):
         my_bert.build("bert-L2H128").write("the", 1)
 
@@ -327,19 +320,14 @@ def test_it_writes_what_the_package_writes() -> None:
 def test_a_mistake_is_neither_kept_nor_used_and_the_board_says_which_part_has_one(
     name: str, place: Path, solved: None
 ) -> None:
-    exercise, right, parts = EXERCISES[name], solution(name), dict(my_bert._passed)
+    exercise, parts = EXERCISES[name], dict(my_bert._passed)
     assert verdict(getattr(check, name), mistakes_of(exercise)[0].wrong[0]).startswith("✗")
     assert not place.exists()
     solve(name)
     kept = (place / f"{name}.py").read_text(encoding="utf-8")
-    planted = (
-        [one.partition(" =>")[::2] for one in patches[0].split(" && ")]
-        for _, _, patches in read_mistakes(exercise.mistakes)
-        if not patches[0].startswith("= ")
-    )
-    for old, new in next(some for some in planted if all(old in right for old, _ in some)):
-        kept = kept.replace(old, new.removeprefix(" "))
-    (place / f"{name}.py").write_text(kept, encoding="utf-8")
+    head, _ = kept.split("\n", 1)
+    wrong = f"def my_{name}({', '.join(exercise.arguments)}):\n    return None\n"
+    (place / f"{name}.py").write_text(f"{head}\n{wrong}", encoding="utf-8")
     new_kernel()
     my_bert._passed.update(parts)
     said = words(verdict(lambda _: my_bert.load(), None))

@@ -6,8 +6,6 @@ from typing import Any
 
 import ipywidgets as widgets
 import pytest
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from bertedu.analysis.fill import Guess, ask_readers, blank_logits
 from bertedu.model.bert import BertForPreTraining
@@ -23,7 +21,6 @@ from course.workshop.widgets import (
     columns_html,
     fill_box,
     make_puzzles,
-    reader_bars,
 )
 
 NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "00_start_here.ipynb"
@@ -108,39 +105,6 @@ def test_bars_are_as_long_as_the_guess_is_likely_and_the_truth_is_marked() -> No
     assert re.findall(r"width:(\d+)px", shown) == ["30", "15", "60"]
 
 
-def test_the_picture_has_a_row_a_sentence_and_a_column_a_reader(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    figures: list[Figure] = []
-
-    def keep(figure: Figure, alt: str) -> str:
-        figure.draw_without_rendering()  # lays it out
-        figures.append(figure)
-        return alt
-
-    monkeypatch.setattr(own, "Picture", keep)
-    one, two = [Guess("bird", 0.5), Guess("cat", 0.2)], [Guess("a", 0.1)]
-    three, four = [Guess("dog", 1.0)], [Guess("##s", 0.25), Guess("big", 0.2)]
-    answers = {
-        "the ___ sang": {"one": one, "two, right half": two},
-        "___ barked": {"one": three, "two, right half": four},
-    }
-    assert reader_bars(answers, "Two readers.") == (  # type: ignore[comparison-overlap]
-        "Two readers. Best guesses. the ___ sang one: bird; two, right half: a. "
-        "___ barked one: dog; two, right half: ##s."
-    )
-    (figure,) = figures
-    panels = [axes for axes in figure.axes if axes.axison]
-    assert [axes.get_title(loc="left") for axes in panels] == ["one", "two,\nright half"] * 2
-    for axes, guesses in zip(panels, (one, two, three, four), strict=True):
-        words = [label.get_text() for label in axes.get_yticklabels()]
-        assert words == [guess.word for guess in guesses]
-        widths = [bar.get_width() for bar in axes.patches if isinstance(bar, Rectangle)]
-        assert widths == pytest.approx([100 * guess.probability for guess in guesses])
-        assert axes.yaxis_inverted()  # the best guess on top
-        assert axes.get_xlim() == panels[0].get_xlim()
-
-
 # -- the puzzles
 
 
@@ -159,12 +123,9 @@ def test_a_puzzle_hides_one_whole_word_of_letters_that_stood_there() -> None:
     assert blank_logits(MODEL, TOKENIZER, puzzles[0][0])[1].count("[MASK]") == 1
 
 
-def test_the_same_seed_makes_the_same_puzzles_and_none_is_an_error() -> None:
-    documents = [ARTICLE] * 5
-    first = make_puzzles(TOKENIZER, documents, seed=1)
-    assert make_puzzles(TOKENIZER, documents, seed=1) == first
-    assert make_puzzles(TOKENIZER, documents, seed=2) != first
-    assert make_puzzles(TOKENIZER, documents, seed=1, count=2) == first[:2]
+def test_the_seed_decides_and_no_puzzle_is_an_error() -> None:
+    first, other = (make_puzzles(TOKENIZER, [ARTICLE] * 5, seed=seed) for seed in (1, 2))
+    assert make_puzzles(TOKENIZER, [ARTICLE] * 5, seed=1, count=2) == first[:2] != other[:2]
     with pytest.raises(ValueError, match="8 to 40 words to play with: give more"):
         beat_bert(MODEL, TOKENIZER, [Document("Bird", "made up", "The bird sang.")])
 
