@@ -111,7 +111,7 @@ class MyBert(nn.Module):
     def norm(self, name: str, x: Tensor) -> Tensor:
         """(..., H) -> (..., H)."""
         w = self.w[f"{name}.weight"], self.w[f"{name}.bias"]
-        return self.in_rows("layer_norm")(x, *w, self.config.layer_norm_eps)
+        return in_rows(self.part.layer_norm)(x, *w, self.config.layer_norm_eps)
 
     def multi_head(self, x: Tensor, sees: Tensor, w: Mapping[str, Tensor], heads: int) -> Tensor:
         """(B, S, H), bool (B, S, S): your attention; with places as angles, that of PyTorch."""
@@ -124,11 +124,6 @@ class MyBert(nn.Module):
         query, key = (each_head(self.part.rotate, one).view(shape) for one in turned)
         mixed = F.scaled_dot_product_attention(query, key, value, sees[:, None])
         return F.linear(mixed.transpose(1, 2).flatten(2), w["output.weight"], w["output.bias"])
-
-    def in_rows(self, name: str) -> Callable[..., Tensor]:
-        """Return your function of rows (N, H) for batches (B, S, H), too."""
-        function = getattr(self.part, name)
-        return lambda x, *more: function(x.flatten(0, -2), *more).view_as(x)
 
     def states(
         self, ids: Tensor, segment_ids: Tensor | None = None, padding_mask: Tensor | None = None
@@ -152,8 +147,8 @@ class MyBert(nn.Module):
             sees = sees & near | itself
         part, heads = copy.copy(self.part), self.config.num_attention_heads
         part.multi_head = self.multi_head
-        part.layer_norm = self.in_rows("layer_norm")
-        part.feed_forward = self.in_rows("feed_forward")
+        part.layer_norm = in_rows(self.part.layer_norm)
+        part.feed_forward = in_rows(self.part.feed_forward)
 
         def layer(x: Tensor, own: dict[str, Tensor]) -> Tensor:
             made: Tensor = self.part.encoder_layer(x, sees, own, heads, part)
@@ -332,6 +327,11 @@ class MyBert(nn.Module):
             weight.copy_(tensors[f"{name}/0"])
             self.averages[name] = tensors[f"{name}/1"], tensors[f"{name}/2"]
         self.step = int(metadata["step"])
+
+
+def in_rows(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Make a function of rows (N, H) one of batches (B, S, H), too."""
+    return lambda x, *more: function(x.flatten(0, -2), *more).view_as(x)
 
 
 def each_head(function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:

@@ -32,6 +32,7 @@ from bertedu.model.checkpoints import hugging_face_name
 from bertedu.model.config import BertConfig
 from bertedu.pretraining import next_sentence
 from bertedu.text import tokenization
+from course.exercises.encoder import Parts
 from course.exercises.hints import folder
 from course.exercises.judge import (
     KEEPERS,
@@ -44,9 +45,9 @@ from course.exercises.judge import (
     undisturbed,
     whose,
 )
-from course.workshop.assembly import Ideas, MyBert, Rows
+from course.workshop.assembly import Ideas, MyBert, Rows, in_rows
 
-__all__ = ["IDEAS", "PARTS", "Ideas", "Rows", "board", "build", "folder", "load", "part"]
+__all__ = ["IDEAS", "PARTS", "Ideas", "Rows", "board", "build", "folder", "load", "part", "parts"]
 
 PARTS = {  # by notebook, which is also the name of the file of its exercises
     "01 tokenization": "cut_word encode_pair",
@@ -291,6 +292,13 @@ def part(name: str) -> Function:
     yours = _usable()
     print(whose(name, name in yours))
     return yours.get(name, OURS[name])
+
+
+def parts(*names: str) -> Parts:
+    """Return your parts of these names, as functions of rows and of batches; say which they are."""
+    rows = {"layer_norm", "feed_forward"}
+    found = {name: part(name) for name in names}
+    return Parts(**{name: in_rows(f) if name in rows else f for name, f in found.items()})
 
 
 def build(
