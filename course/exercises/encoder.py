@@ -174,16 +174,16 @@ def right_encoder_layer(x: Tensor, mask: Tensor, w: Weights, heads: int, part: P
     inner = [w[f"feed_forward.{name}"] for name in INNER]
 
     def attention(x: Tensor) -> Tensor:
-        return part.multi_head(x, mask, maps, heads)  # type: ignore[no-any-return]
+        return part.multi_head(x, mask, maps, heads)
 
     def feed_forward(x: Tensor) -> Tensor:
-        return part.feed_forward(x, *inner)  # type: ignore[no-any-return]
+        return part.feed_forward(x, *inner)
 
     def norm(name: str) -> Map:
         return lambda x: part.layer_norm(x, w[f"{name}.weight"], w[f"{name}.bias"], 1e-12)
 
     norms = norm("attention_norm"), norm("feed_forward_norm")
-    return part.post_norm_layer(x, attention, feed_forward, *norms)  # type: ignore[no-any-return]
+    return part.post_norm_layer(x, attention, feed_forward, *norms)
 
 
 @cache
@@ -483,7 +483,7 @@ class RightLayer(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(S, 8) -> (S, 8)."""
         y = self.norm_1(x + self.attention(x, x, x)[0])
-        return self.norm_2(y + self.feed_forward(y))  # type: ignore[no-any-return]
+        return self.norm_2(y + self.feed_forward(y))
 
 
 class _Packaged(nn.Module):
@@ -494,7 +494,7 @@ class _Packaged(nn.Module):
         self.layer = EncoderLayer(BertConfig(1, 8, 1, 2, 32, dropout=0.0))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x[None], None)[0][0]  # type: ignore[no-any-return]
+        return self.layer(x[None], None)[0][0]
 
 
 def right_layer_test(make_layer: Callable[[], nn.Module]) -> bool:

@@ -104,7 +104,7 @@ class Registered:
     @property
     def ours(self) -> Function:
         """Our own answer: of a test, the first piece that is shown."""
-        return self.solution[0]  # type: ignore[no-any-return]
+        return self.solution[0]
 
     @property
     def arguments(self) -> tuple[str, ...]:

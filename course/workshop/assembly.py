@@ -132,8 +132,8 @@ class MyBert(nn.Module):
         segment_ids = torch.zeros_like(ids) if segment_ids is None else segment_ids
         real = torch.ones_like(ids).bool() if padding_mask is None else padding_mask.bool()
         token, segment = (self.w[f"embeddings.{one}.weight"] for one in ("token", "segment"))
-        no_places = torch.zeros(ids.shape[1], token.shape[1])
-        places = no_places if self.ideas.rotary else self.w["embeddings.position.weight"]
+        no_positions = torch.zeros(ids.shape[1], token.shape[1])
+        places = no_positions if self.ideas.rotary else self.w["embeddings.position.weight"]
         x = self.part.input_sum(ids, segment_ids, token, segment, places)
         x = self.norm("embeddings.norm", x)
         sees = real[:, None, :].expand(-1, ids.shape[1], -1)  # (B, S, S)
