@@ -584,6 +584,9 @@ def plain(value: Any) -> str:
         value = value.tolist()
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(plain, value)) + "]"
+    if isinstance(value, dict):
+        few = ", ".join(f"{key!r}: {plain(one)}" for key, one in value.items())
+        return f"{{{few}}}" if len(value) < 4 else f"a dictionary of {len(value)}"
     if isinstance(value, float):
         return str(round(value, 3) + 0.0)  # + 0.0: no "-0.0"
     if isinstance(value, int) and value >= 10**6:
