@@ -17,7 +17,7 @@ from course.exercises.judge import Exercise, Inputs, number, offered, parts, rea
 from course.exercises.museum import TestExercise
 
 
-def right_class_shares(c: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def right_class_probabilities(c: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Return softmax(C Wᵀ + b): (B, H), (K, H), (K,) -> (B, K)."""
     return (c @ weight.T + bias).softmax(dim=-1)
 
@@ -28,14 +28,14 @@ def _shares_cases() -> list[Inputs]:
     return [(draw(b, h), draw(k, h), draw(k)) for b, h, k in sizes + [(4, 5, 3)] * 20]
 
 
-CLASS_SHARES = Exercise(
+CLASS_PROBABILITIES = Exercise(
     asks="(c (B, H), weight (K, H), bias (K,)) -> (B, K), a share for each class",
-    right=right_class_shares,
+    right=right_class_probabilities,
     cases=_shares_cases,
     tensors="shares",
     tried="80 random cases, from one sentence to 4, two classes to 4.",
     start="c @ weight.T, which is (B, K).",
-    solution=(ClassificationHead, right_class_shares),
+    solution=(ClassificationHead, right_class_probabilities),
     mistakes="""
     ✗ these are scores; they do not sum to 1.
       softmax over the last axis turns them into shares.

@@ -19,7 +19,7 @@ from bertedu.finetuning.collation import collate, truncating
 from bertedu.finetuning.examples import Choice, Tagged
 from bertedu.finetuning.kinds import MultipleChoice
 from bertedu.finetuning.metrics import word_f1
-from bertedu.finetuning.question_answering import LONGEST_ANSWER, best_span, context_places
+from bertedu.finetuning.question_answering import LONGEST_ANSWER, best_span, context_positions
 from bertedu.model.elmo import ScalarMix
 from bertedu.model.features import Features
 from bertedu.model.heads import TaggingHead
@@ -76,7 +76,7 @@ def test_the_head_of_a_choice_is_that_of_the_package() -> None:
     scores, shares = right_choice_head(whole, linear.weight[0], linear.bias[0], 4)
     assert torch.allclose(kind.scores(head, Features(whole[:, None], whole), batch), scores)
     answers = kind.answers(examples, (), list(scores))
-    assert np.allclose([a.shares for a in answers], shares.detach(), atol=1e-6)
+    assert np.allclose([a.probabilities for a in answers], shares.detach(), atol=1e-6)
 
 
 def test_the_span_reference_decodes_as_the_package_does() -> None:
@@ -145,7 +145,7 @@ def windows_of_the_tokenizer(length: int, room: int, stride: int) -> Any:
     with truncating(tokenizer, room + 4, stride, "only_second"):
         row = tokenizer.encode("?", " ".join(["a"] * length))
     rows = [row, *row.overflowing]
-    return np.array([r.offsets[context_places(r)[0]][0] // 2 for r in rows])
+    return np.array([r.offsets[context_positions(r)[0]][0] // 2 for r in rows])
 
 
 def align_by_set(word_ids: list[int | None], tags: list[int]) -> Tensor:
@@ -177,8 +177,8 @@ def tuned_by_backward(model: Any, batches: Any, rates: Any, part: slice = slice(
     """Fine-tune with .backward(), and by hand the surprise at the right class."""
     for step, batch in enumerate(batches):
         weight, bias = model.weights[-2:]
-        log_shares = (model.pooled(batch) @ weight.T + bias).log_softmax(-1)
-        loss = -log_shares[range(len(log_shares)), batch.target].mean()
+        log_probabilities = (model.pooled(batch) @ weight.T + bias).log_softmax(-1)
+        loss = -log_probabilities[range(len(log_probabilities)), batch.target].mean()
         for one in model.weights:
             one.grad = None
         loss.backward()
@@ -188,7 +188,7 @@ def tuned_by_backward(model: Any, batches: Any, rates: Any, part: slice = slice(
 
 test_right_in_another_way = right_ones([
     ("tune", lambda *given: torch.stack([*tuned_by_backward(*given)])),
-    ("class_shares", lambda c, w, b: [F.softmax(w @ row + b, 0).tolist() for row in c]),
+    ("class_probabilities", lambda c, w, b: [F.softmax(w @ row + b, 0).tolist() for row in c]),
     ("macro_f1", sk_f1),
     ("choose", lambda dev, test: (dev.index(max(dev)), test[np.argmax(dev)])),
     ("leaked", lambda train, test: set(right_leaked(train, test))),
@@ -201,7 +201,7 @@ test_right_in_another_way = right_ones([
     ("windows", windows_of_the_tokenizer),
     ("windows", lambda n, room, stride: range(0, max(n - stride, 1), room - stride)),
     ("align", align_by_set),
-    ("tag_shares", shares_of_the_package),
+    ("tag_probabilities", shares_of_the_package),
     ("entities", lambda tags: [tagging.entities(tags), tags.append("spoiled")][0]),  # a copy
     ("entities", lambda tags: tuple(map(list, right_entities(tags)[::-1]))),
     ("entity_f1", with_seqeval),
@@ -231,7 +231,7 @@ def shared(scores: Tensor, dim: int = -1) -> tuple[Tensor, Tensor]:
 test_wrong_in_another_way = wrong_ones([
     ("tune", lambda *given: [*tuned_by_backward(*given, slice(-2, None))], "2 gradients for 3"),
     ("tune", lambda *given: sum(tuned_by_backward(*given)), "losses"),
-    ("class_shares", lambda c, w, b: w @ c.T, "has shape"),
+    ("class_probabilities", lambda c, w, b: w @ c.T, "has shape"),
     ("macro_f1", lambda *rows: sk_f1(*rows, labels=None), "neither in true nor in found"),
     ("macro_f1", lambda true, found, classes: [0.5], "one number is wanted"),
     ("choose", lambda dev, test: max(enumerate(test), key=lambda t: (dev[t[0]], t[1])), "no say"),
