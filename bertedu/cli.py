@@ -37,8 +37,17 @@ class PlainErrors(TyperGroup):
             raise typer.Exit(130) from None
 
 
+class Day(PlainErrors):
+    """Commands in the order of a user's day: look, fine-tune, ask, and only then train from none."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names as --help shows them."""
+        day = ("fill", "finetune", "predict", "data", "vocabulary", "pretrain")
+        return sorted(super().list_commands(ctx), key=day.index)
+
+
 app = typer.Typer(
-    cls=PlainErrors,
+    cls=Day,
     help="BERT, taught by building it.",
     no_args_is_help=True,
     add_completion=False,
@@ -311,7 +320,7 @@ def finetune(
 
 @app.command()
 def predict(
-    folder: Annotated[Path, Argument(help="What `python -m course finetune --out` wrote.")],
+    folder: Annotated[Path, Argument(help="What `bertedu finetune` wrote.")],
     texts: Annotated[
         list[str],
         Argument(help="One text, a pair, a question and a text, or a beginning and endings."),

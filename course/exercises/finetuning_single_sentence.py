@@ -1,11 +1,14 @@
-"""The exercises of notebook 08: the new layer, macro F1, choosing on dev, a leak, and a test."""
+"""The exercises of notebook 08: the new layer, the loop, macro F1, choosing, a leak, and a test."""
 
 import math
 import random
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from bertedu.finetuning.kinds import Classification
 from bertedu.model.heads import ClassificationHead
@@ -43,6 +46,107 @@ CLASS_PROBABILITIES = Exercise(
     ✗ the bias is forgotten.
       add bias, (K,), to the scores before softmax.
     | + bias =>
+    """,
+)
+
+
+# -- the loop
+
+
+class PlayBert:
+    """A body of one map and a tanh, with a new layer on it; a step goes straight downhill."""
+
+    def __init__(self, draw: Callable[..., Tensor], size: int, classes: int) -> None:
+        shapes = (size, 2), (classes, 2), (classes,)
+        self.weights = [draw(*shape).requires_grad_() for shape in shapes]
+
+    def pooled(self, batch: Any) -> Tensor:
+        """Return c, (B, 2)."""
+        return (batch.x @ self.weights[0]).tanh()
+
+    @torch.no_grad()
+    def move(self, gradients: Sequence[Tensor], rate: float) -> None:
+        """Move each weight against its gradient; ValueError if there is not one for each."""
+        if len(gradients) != len(self.weights):
+            raise ValueError(f"{len(gradients)} gradients for {len(self.weights)} weights")
+        for weight, gradient in zip(self.weights, gradients, strict=True):
+            weight -= rate * gradient
+
+    def __repr__(self) -> str:
+        """Say what it is made of."""
+        return f"a play BERT, weights {judge.plain([w.detach() for w in self.weights])}"
+
+
+def right_tune(model: Any, batches: Sequence[Any], rates: Sequence[float]) -> list[float]:
+    """Fine-tune: one step for each batch, at its rate. Return the losses, in nats."""
+    losses = []
+    for batch, rate in zip(batches, rates, strict=True):
+        weight, bias = model.weights[-2:]
+        scores = model.pooled(batch) @ weight.T + bias
+        loss = F.cross_entropy(scores, batch.target)
+        gradients = torch.autograd.grad(loss, model.weights)
+        model.move(gradients, rate)
+        losses.append(loss.item())
+    return losses
+
+
+def _tune_cases() -> Iterator[Inputs]:
+    draw, dice = judge.drawer(25), random.Random(25)
+    for rows, classes, steps in [(1, 2, 2)] * 10 + [(2, 2, 3)] * 15 + [(3, 4, 4)] * 15:
+        batches = [
+            SimpleNamespace(
+                x=draw(rows, 3), target=torch.tensor([dice.randrange(classes) for _ in range(rows)])
+            )
+            for _ in range(steps)
+        ]
+        rates = [dice.choice((0.5, 1.0, 2.0)) for _ in range(steps)]
+        yield PlayBert(draw, 3, classes), batches, rates
+
+
+def _read_losses(answer: Any, _: Any, batches: Sequence[Any], __: Any) -> Any:
+    return judge.read_numbers(answer, "losses", (len(batches),))
+
+
+TUNE = Exercise(
+    asks="(model, batches, rates) -> list of losses, one for each batch, before its step",
+    right=right_tune,
+    cases=_tune_cases,
+    read=_read_losses,
+    tried="40 random play models, one sentence to 3 in a batch, 2 to 4 steps.",
+    start="a loop over zip(batches, rates); in it, the scores: model.pooled(batch) @ W.T + b.",
+    mistakes="""
+    ✗ softmax is taken twice.
+      F.cross_entropy wants scores: it takes the softmax itself.
+    | weight.T + bias => weight.T + bias && F.cross_entropy(scores, =>
+      F.cross_entropy(scores.softmax(-1),
+    ✗ only the new layer learns; the body never moves.
+      that is the frozen model. Ask for the gradient of *all* of model.weights.
+    | gradients = torch.autograd.grad(loss, model.weights) =>
+      gradients = torch.autograd.grad(loss, model.weights); gradients = (0 * gradients[0],
+      *gradients[1:])
+    | model.pooled(batch) @ => model.pooled(batch).detach() @ && loss, model.weights) =>
+      loss, model.weights, materialize_grads=True)
+    ✗ the gradients of all steps pile up.
+      backward() adds to w.grad: set it to None before each step, or use torch.autograd.grad.
+    | gradients = torch.autograd.grad(loss, model.weights) => loss.backward(); gradients = [w.grad
+      for w in model.weights]
+    ✗ nothing moves.
+      after the gradients comes the step: model.move(gradients, rate).
+    | model.move(gradients, rate) => pass
+    ✗ every step has the first rate.
+      rates has one for each batch: it rises and falls.
+    | (gradients, rate) => (gradients, rates[0])
+    ✗ the bias is forgotten.
+      add b to the scores: its gradient is missing otherwise.
+    | weight.T + bias => weight.T && loss, model.weights) => loss, model.weights,
+      materialize_grads=True)
+    ✗ the losses of a batch are summed, not averaged.
+      then a larger batch makes larger steps. F.cross_entropy takes the mean if you let it.
+    | batch.target) => batch.target, reduction="sum")
+    ✗ each loss is measured after the step.
+      keep the loss that you took the gradient of.
+    | losses.append(loss.item()) => losses.append(F.cross_entropy(model.pooled(batch) @ weight.T +
+      bias, batch.target).item())
     """,
 )
 

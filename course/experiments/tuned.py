@@ -50,14 +50,16 @@ class Plan:
         return "fine-tuned" if self.rank is None else f"LoRA, rank {self.rank}"
 
 
-_LORA = Hyperparameters(learning_rate=1e-3, epochs=3)
+# As many examples and epochs as all of MiniLM's weights had; half a batch, for more steps
+_LORA = Hyperparameters(learning_rate=1e-3, epochs=2)
+_FEW = replace(_LORA, batch_size=16)
 PLANS = {
     READER: Plan("answer", Hyperparameters(5e-4, epochs=9, patience=9), "bert-L4H128", None),
     "topic": Plan("topic", _LORA),
     "description": Plan("description", _LORA),
-    "answer": Plan("answer", _LORA, examples=3000),
-    "tags": Plan("entities", replace(_LORA, batch_size=16)),
-    "next": Plan("next", _LORA, examples=3000),
+    "answer": Plan("answer", _FEW, examples=1000),
+    "tags": Plan("entities", _FEW),
+    "next": Plan("next", _FEW, examples=1000),
 }
 # What LoRA keeps of our own model, in as many epochs and batches as all of its weights had: these
 # are scored, and not kept (notebook 12)

@@ -173,7 +173,21 @@ def mix_by_the_package(states: Tensor, weights: Tensor, scale: float) -> Tensor:
     return mix(states[:, None])[0]
 
 
+def tuned_by_backward(model: Any, batches: Any, rates: Any, part: slice = slice(None)) -> Any:
+    """Fine-tune with .backward(), and by hand the surprise at the right class."""
+    for step, batch in enumerate(batches):
+        weight, bias = model.weights[-2:]
+        log_probabilities = (model.pooled(batch) @ weight.T + bias).log_softmax(-1)
+        loss = -log_probabilities[range(len(log_probabilities)), batch.target].mean()
+        for one in model.weights:
+            one.grad = None
+        loss.backward()
+        model.move([one.grad for one in model.weights][part], rates[step])
+        yield loss.detach()
+
+
 test_right_in_another_way = right_ones([
+    ("tune", lambda *given: torch.stack([*tuned_by_backward(*given)])),
     ("class_probabilities", lambda c, w, b: [F.softmax(w @ row + b, 0).tolist() for row in c]),
     ("macro_f1", sk_f1),
     ("choose", lambda dev, test: (dev.index(max(dev)), test[np.argmax(dev)])),
@@ -215,6 +229,8 @@ def shared(scores: Tensor, dim: int = -1) -> tuple[Tensor, Tensor]:
 
 
 test_wrong_in_another_way = wrong_ones([
+    ("tune", lambda *given: [*tuned_by_backward(*given, slice(-2, None))], "2 gradients for 3"),
+    ("tune", lambda *given: sum(tuned_by_backward(*given)), "losses"),
     ("class_probabilities", lambda c, w, b: w @ c.T, "has shape"),
     ("macro_f1", lambda *rows: sk_f1(*rows, labels=None), "neither in true nor in found"),
     ("macro_f1", lambda true, found, classes: [0.5], "one number is wanted"),

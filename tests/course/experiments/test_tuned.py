@@ -1,0 +1,112 @@
+"""The fine-tuned models that come with the course: what they answer, and what their record says."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from bertedu.files import read_csv
+from bertedu.finetuning.collation import MAX_LENGTH
+from bertedu.finetuning.examples import Question
+from bertedu.finetuning.metrics import squad_scores
+from bertedu.finetuning.training import Hyperparameters
+from bertedu.model.checkpoints import load_tensors
+from bertedu.model.variants.lora import LoraLinear
+from bertedu.text.sources import shipped
+from course.experiments import tuned
+from course.experiments.tasks import load_task
+
+ROWS = {row["name"]: row for row in read_csv(shipped("results") / "tuned.csv")}
+ADAPTERS = [name for name in tuned.PLANS if name != tuned.READER]
+TEXT = (
+    "Lake Vern is a deep lake in the northern mountains. Its water is cold and clear. "
+    "The violin is a wooden string instrument. It is played with a bow. "
+    "Mira Tolen was a painter and teacher. She lived in a small house by the sea."
+)
+
+
+def test_the_reader_marks_what_is_asked_for() -> None:
+    reader = tuned.load_tuned(tuned.READER)
+    asked = {
+        "string instrument played with a bow": "The violin",
+        "painter and teacher": "Mira Tolen",
+        "deep lake in the mountains": "Lake Vern",
+    }
+    assert {question: reader.ask(question, TEXT).value for question in asked} == asked
+
+
+def test_the_reader_loses_its_lead_when_the_questions_are_exchanged() -> None:
+    """What `question_order` asks of others: here is one who reads the question."""
+    tests = load_task("answer")[1]["test"][:90]
+    moved = [
+        replace(text, question=other.question)
+        for text, other in zip(tests, tests[45:] + tests[:45], strict=True)
+    ]
+    reader = tuned.load_tuned(tuned.READER)
+
+    def f1(questions: list[Question]) -> float:
+        answers = zip(questions, reader.answer(questions), strict=True)
+        return squad_scores(questions, {q.name: answer.value for q, answer in answers})["f1"]
+
+    assert f1(list(tests)) > 60
+    assert f1(moved) < 35
+
+
+@pytest.mark.parametrize("name", tuned.PLANS)
+def test_the_record_is_of_the_model_that_lies_there(name: str) -> None:
+    folder, row = shipped("checkpoints"), ROWS[name]
+    if name == tuned.READER:
+        text = (folder / name / "finetuning.json").read_text(encoding="utf-8")
+        tensors, _ = load_tensors(folder / name / "model.safetensors")
+        moved = sum(tensor.numel() for tensor in tensors.values())
+        assert moved + 128 * 129 == int(row["moved"]), "all but the pooler, which is not read"
+        size = sum(path.stat().st_size for path in (folder / name).iterdir())
+        assert size < 4_100_000
+    else:
+        path = folder / "adapters" / f"{name}.safetensors"
+        tensors, metadata = load_tensors(path)
+        text = metadata["bertedu"]
+        assert sum(tensor.numel() for tensor in tensors.values()) == int(row["moved"])
+        assert path.stat().st_size < 500_000
+    saved = {key: str(value) for key, value in json.loads(text).items()}
+    assert saved == {key: value for key, value in row.items() if value}
+    assert float(row["low"]) < float(row["test"]) < float(row["high"])
+    assert float(row["chance"]) < float(row["low"]), "no better than without reading"
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Make a plan of a task cheap: forty examples, one epoch, our own model."""
+
+    def make_small(name: str) -> None:
+        task, splits = load_task(tuned.PLANS[name].task)
+        few = {split: some[:40] for split, some in splits.items()}
+        monkeypatch.setattr(tuned, "load_task", lambda _: (task, few))
+        recipe = Hyperparameters(learning_rate=1e-2, epochs=1)
+        plan = tuned.Plan(task.name, recipe, "bert-L2H128")
+        monkeypatch.setattr(tuned, "PLANS", {name: plan})
+
+    return make_small
+
+
+@pytest.mark.parametrize("name", ["topic", "next", "tags", "answer"])
+def test_an_adapter_comes_back_as_it_was_trained(
+    name: str, small: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small(name)
+    trained = []
+    train = tuned.train_model
+    monkeypatch.setattr(tuned, "train_model", lambda *of: trained.append(train(*of)) or trained[0])
+    tuned.make(name, tmp_path / "results", tmp_path / "checkpoints")
+    monkeypatch.setattr(tuned, "shipped", lambda _: tmp_path / "checkpoints")
+    again, (run,) = tuned.load_tuned(name), trained
+    examples = tuned.load_task(name)[1]["test"]
+    kind = run.model.kind
+    items = kind.encode(examples, run.tokenizer, MAX_LENGTH)
+    before = torch.cat([s.flatten() for s in tuned.score_items(run.model, items)])
+    after = torch.cat([s.flatten() for s in tuned.score_items(again.model, items)])
+    torch.testing.assert_close(after, before, atol=1e-4, rtol=1e-4)
+    assert not any(isinstance(part, LoraLinear) for part in again.model.modules())
