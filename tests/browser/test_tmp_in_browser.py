@@ -1,0 +1,188 @@
+"""Every deck in Chromium, from the file system, without a network."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import chromium
+from contrast import too_faint
+
+from course.classroom import decks
+from course.classroom.asked import course
+from course.classroom.slides import lecture
+
+NAMES = ["03_self_attention"]
+# From six picture heights away, a capital of 28 px type on 720 px is 16 minutes of arc high, the
+# least that ISO 9241-303 allows; 18 px, for the smallest label, are as much from four.
+LEAST = 18
+
+# For each slide: what goes beyond its edges, its smallest type, and how far down and right it goes.
+MEASURE = """() => {
+  const press = (key) => document.dispatchEvent(new KeyboardEvent("keydown", {key}));
+  press("Home");
+  return [...document.querySelectorAll(".slide")].map((slide) => {
+    const row = {title: slide.querySelector("h1, h2").textContent, over: [], least: 99, small: "",
+                 low: 0, right: 0};
+    const seen = (box, what) => {
+      if (!box.width || !box.height) return;
+      row.low = Math.max(row.low, box.bottom);
+      row.right = Math.max(row.right, box.right);
+      if (box.right > 1281 || box.bottom > 721 || box.left < -1 || box.top < -1) row.over.push(what);
+    };
+    const inside = (node) => node.closest(".stage, .rail"); // these scroll
+    for (const node of slide.querySelectorAll("img, svg, canvas, button, table, pre"))
+      if (node.checkVisibility({visibilityProperty: true}) && !inside(node))
+        seen(node.getBoundingClientRect(), node.tagName);
+    const texts = document.createTreeWalker(slide, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+      const text = texts.currentNode, parent = text.parentElement;
+      if (!text.data.trim() || !parent.checkVisibility({visibilityProperty: true})) continue;
+      if (parent.closest("script, style")) continue;
+      const range = document.createRange();
+      range.selectNodeContents(text);
+      if (!inside(parent)) seen(range.getBoundingClientRect(), text.data.slice(0, 30));
+      if (parent.closest(".MathJax, .MathJax_Display, .MJX_Assistive_MathML")) continue;
+      let size = parseFloat(getComputedStyle(parent).fontSize);
+      const drawn = parent.closest("svg") && parent.getScreenCTM?.();
+      if (drawn) size *= Math.abs(drawn.d);
+      else for (let node = parent; node; node = node.parentElement)
+        size *= parseFloat(node.style.zoom) || 1;
+      if (size < row.least) Object.assign(row, {least: size, small: text.data.slice(0, 30)});
+    }
+    press("ArrowRight");
+    return row;
+  });
+}"""
+
+
+class Opened:
+    """A page from a file, with what went wrong on it."""
+
+    def __init__(self, browser: Any, path: Path, scheme: str = "light") -> None:
+        """Open it offline, at the size of a projector, and wait until all on it is alive."""
+        viewport = {"width": 1280, "height": 720}
+        self.context = browser.new_context(viewport=viewport, offline=True, color_scheme=scheme)
+        self.page = self.context.new_page()
+        self.wrong: list[str] = []
+        self.page.on("pageerror", lambda error: self.wrong.append(f"{path.name}: {error}"))
+        self.context.on("request", lambda request: self.asked(request.url))
+        self.page.goto(path.as_uri())
+        self.page.wait_for_selector("body.ready", timeout=60_000)
+        # alive, or without the weights of a model that its notebook has not trained here
+        self.page.wait_for_function(
+            """[...document.querySelectorAll(".bertedu-play")].every((toy) => toy.matches(".alive")
+            || /has no model .(topic|description|answer|entities|tiny)/.test(toy.textContent))"""
+        )
+        self.page.wait_for_function("MathJax.isReady && !MathJax.Hub.queue.pending")
+
+    def asked(self, url: str) -> None:
+        if not url.startswith(("file:", "data:", "blob:", "about:")):
+            self.wrong.append(f"asks for {url}")
+
+    def go(self, selector: str) -> Any:
+        """Show the slide on which something lies, and return that."""
+        at = "(s) => [...document.querySelectorAll('.slide')].findIndex((n) => n.querySelector(s))"
+        number = self.page.evaluate(at, selector)
+        self.page.evaluate(f"location.hash = '#{number + 1}'")
+        self.page.wait_for_function(f"document.querySelector('.now').querySelector('{selector}')")
+        return self.page.locator(f".now {selector}").first
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder: Path = tmp_path_factory.mktemp("slides")
+    decks.write(folder, NAMES)
+    return folder
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_deck_fits_its_slides_and_can_be_read_from_the_last_row(
+    browser: Any, written: Path, name: str
+) -> None:
+    one = Opened(browser, written / f"{name}.html")
+    rows = one.page.evaluate(MEASURE)
+    assert len(rows) == len(lecture(name))
+    assert [(row["title"], row["over"]) for row in rows if row["over"]] == []
+    small = [(row["title"], row["least"], row["small"]) for row in rows if row["least"] < LEAST]
+    assert small == []
+    empty = [row["title"] for row in rows if row["low"] < 420 or row["right"] < 720]
+    assert empty == [], "the lower or the right half is empty"
+    assert one.page.locator(".MathJax_Error, .merror").count() == 0
+    text = one.page.evaluate("document.querySelector('main').innerText")
+    assert re.findall(r"\$[^$\n]{1,80}\\[a-z]+[^$\n]*\$", text) == []
+    faint = [found for i in range(len(rows)) for found in faint_at(one.page, i)]
+    one.page.keyboard.press("d")
+    faint += [f"dark: {found}" for i in range(len(rows)) for found in faint_at(one.page, i)]
+    assert faint == []
+    one.context.close()
+    assert one.wrong == []
+
+
+def faint_at(page: Any, number: int) -> list[str]:
+    page.keyboard.press("ArrowRight" if number else "Home")
+    return too_faint(page)
+
+
+def test_a_toy_works_on_a_slide_and_every_step_of_the_machine_fits(
+    browser: Any, written: Path
+) -> None:
+    one = Opened(browser, written / "04_encoder.html")
+    toy = one.go(".bertedu-play")
+    before = toy.inner_html()
+    toy.locator("input[type=range]").first.press("ArrowRight")
+    assert toy.inner_html() != before
+    one.page.wait_for_selector(".bertedu-machine h3", state="attached", timeout=60_000)
+    machine = one.go(".bertedu-machine")
+    for step in machine.locator(".box > button").all():
+        step.click()
+        hidden, bottom = machine.evaluate(
+            """(machine) => { const stage = machine.querySelector(".stage");
+            return [stage.scrollHeight - stage.clientHeight, machine.getBoundingClientRect().bottom]; }"""
+        )
+        assert bottom <= 720, step.inner_text()
+        assert hidden <= 0, step.inner_text()
+    one.context.close()
+    assert one.wrong == []
+
+
+def test_the_speakers_window_shows_notes_the_next_slide_and_a_clock(
+    browser: Any, written: Path
+) -> None:
+    one = Opened(browser, written / "03_self_attention.html")
+    first, second, third = lecture("03_self_attention")[:3]
+    with one.context.expect_page() as popup:
+        one.page.keyboard.press("s")
+    notes = popup.value
+    assert first.title in notes.locator("#now").inner_text()
+    assert first.notes.split(".")[0] in notes.locator("#all").inner_text()
+    assert second.title[-20:] in notes.locator("#next").inner_text()
+    following = notes.frame_locator("iframe").locator(".slide.now h2")
+    assert second.title[-20:] in following.inner_text()
+    notes.get_by_text(re.compile(r"^\d\d:\d\d · 0 min$")).wait_for()
+    notes.keyboard.press("ArrowRight")  # and it leads the deck
+    assert one.page.evaluate("location.hash") == "#2"
+    notes.wait_for_function(f"document.body.innerText.includes('begin after {first.minutes:g} min')")
+    assert third.title in notes.locator("#next").inner_text()
+    one.context.close()
+    assert one.wrong == []
+
+
+def test_a_click_starts_the_clock_of_an_exercise(browser: Any, written: Path) -> None:
+    one = Opened(browser, written / "03_self_attention.html")
+    clock = one.go("button.clock")
+    begin = clock.inner_text()
+    clock.click()
+    one.page.wait_for_function(
+        "(begin) => document.querySelector('.now .clock').textContent !== begin", arg=begin
+    )
+    clock.click()
+    assert clock.inner_text() == begin
+    one.context.close()
+
+
+def test_chromium_prints_a_page_for_each_slide(browser: Any, written: Path) -> None:
+    decks.print_pdf(str(chromium()), written / "03_self_attention.html")
+    printed = (written / "03_self_attention.pdf").read_bytes()
+    assert printed.count(b"/Type /Page\n") == len(lecture("03_self_attention"))
+    assert re.findall(rb"/MediaBox \[0 0 (\d+)[\d.]* (\d+)", printed)[0] == (b"960", b"540")
