@@ -77,7 +77,9 @@ def first_with(found: list[str], words: str) -> str:
 
 def printed(cell: Any) -> str:
     """Return what a cell printed, or its result as text."""
-    texts = (o.get("text") or o.get("data", {}).get("text/plain", "") for o in cell.get("outputs", []))
+    texts = (
+        o.get("text") or o.get("data", {}).get("text/plain", "") for o in cell.get("outputs", [])
+    )
     return "\n".join(text.strip("\n") for text in texts)
 
 

@@ -162,7 +162,9 @@ def test_the_speakers_window_shows_notes_the_next_slide_and_a_clock(
     notes.get_by_text(re.compile(r"^\d\d:\d\d · 0 min$")).wait_for()
     notes.keyboard.press("ArrowRight")  # and it leads the deck
     assert one.page.evaluate("location.hash") == "#2"
-    notes.wait_for_function(f"document.body.innerText.includes('begin after {first.minutes:g} min')")
+    notes.wait_for_function(
+        f"document.body.innerText.includes('begin after {first.minutes:g} min')"
+    )
     assert third.title in notes.locator("#next").inner_text()
     one.context.close()
     assert one.wrong == []
