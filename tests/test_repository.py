@@ -66,7 +66,7 @@ top="{top}"
 case "$1 $2" in
   "-m venv") mkdir -p "$4/bin" && cp "$0" "$4/bin/python" && echo venv >> "$top/log" ;;
   "-m pip") echo "pip $*" >> "$top/log"; [ ! -e "$top/slow" ] || sleep 3; [ ! -e "$top/fail" ] ;;
-  "-m jupyterlab"|"-m bertedu"|"-m ruff"|"-m course.classroom.pages") echo "$*" >> "$top/log" ;;
+  "-m jupyterlab"|"-m bertedu"|"-m ruff"|"-m course") echo "$*" >> "$top/log" ;;
   "-c import pip"|"-c import pathlib,"*) exit 0 ;;
   "-c import sys; sys.exit("*)
     version="(3, 11, 0)"; [ ! -e "$top/old" ] || version="(3, 10, 14)"
@@ -362,7 +362,7 @@ def notebook_problems(notebook: dict[str, Any], size: int) -> list[str]:
     if any("execution" in cell["metadata"] for cell in cells):
         problems.append("says when it was run, so that every run changes every cell")
     for cell in cells:
-        # JupyterLab folds by the one, `make html` leaves out by the other
+        # JupyterLab folds by the one, the site by the other
         folded = cell["metadata"].get("jupyter", {}).get("source_hidden", False)
         if folded != ("hide-input" in cell["metadata"].get("tags", [])):
             problems.append(f"cell {cell['execution_count']} is folded in only one of lab and page")
