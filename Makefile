@@ -17,7 +17,7 @@ CHECKS := env data lint types unit notebooks
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env course data weights lab test lint types unit nightly notebooks portable browser bench html slides site clean
+.PHONY: help env course data weights lab test lint types unit nightly notebooks portable browser bench slides site clean
 
 help:  ## show this list
 	@echo "bertedu: BERT, taught by building it. Two commands: make lab, make test."
@@ -151,12 +151,9 @@ browser: env  ## every notebook in a real JupyterLab in Chromium, and the attent
 bench: env  ## speed and memory beside Hugging Face transformers
 	@$(PY) -m benchmarks
 
-html: course  ## the notebooks as web pages in build/html, for a browser without a network
-	@$(PY) -m course.classroom.pages build/html
-
-slides:  ## the notebooks as slides in build/slides, for a browser without a network
+slides:  ## the lectures as slides in build/slides, for a browser without a network
 	$(call install,classroom)
-	@$(PY) -m course.classroom.pages --slides build/slides
+	@$(PY) -m course slides build/slides
 
 site:  ## the course as a website in build/site: search, exercises, the package's documentation
 	$(call install,classroom)

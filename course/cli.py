@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -95,7 +96,9 @@ def finetune(
     examples: Annotated[int | None, Option(help="Train on the first so many only.", min=1)] = None,
     learning_rate: Annotated[float | None, Option(help="None: by method.")] = None,
     batch_size: Annotated[int, Option(help="Examples a step.", min=1)] = 32,
-    epochs: Annotated[int, Option(help="At most; dev may end it.", min=1)] = 3,
+    epochs: Annotated[
+        int | None, Option(help="So many at most; none: until dev stops rising.", min=1)
+    ] = None,
     dropout: Annotated[float, Option(help="While fine-tuning; the paper: 0.1.")] = 0.0,
     out: FineOut = None,
     results: Results = Path("data/results"),
@@ -111,6 +114,7 @@ def finetune(
 
     from bertedu.files import check_writable
     from bertedu.finetuning.finetune import Setup
+    from bertedu.finetuning.own_model import UNTIL_DEV_STOPS
     from bertedu.finetuning.saving import save_finetuned
     from bertedu.finetuning.training import Hyperparameters
     from bertedu.pretraining.recipe import check_number
@@ -129,7 +133,8 @@ def finetune(
     check_number("--dropout", dropout)
     setup = Setup(model, method, examples, device)
     rate = setup.rates[1] if learning_rate is None else learning_rate
-    recipe = Hyperparameters(rate, batch_size, epochs, dropout=dropout)
+    length = Hyperparameters(epochs=epochs) if epochs else UNTIL_DEV_STOPS
+    recipe = replace(length, learning_rate=rate, batch_size=batch_size, dropout=dropout)
     book = RunRecord(results)
     loaded = [load_task(name) for name in tasks]  # a wrong name shows before any work
     for folder in filter(None, (results, out)):  # and so does a folder that takes no model

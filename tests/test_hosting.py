@@ -1,6 +1,5 @@
 """Where else the course runs: each place installs what pyproject.toml lists."""
 
-import json
 import os
 import re
 import subprocess
@@ -84,11 +83,6 @@ def test_a_pipe_that_knows_no_bars_gets_question_marks() -> None:
     assert done.returncode == 0, done.stderr
     assert b"congress" in done.stdout
     assert b"????" in done.stdout
-
-
-def test_a_dev_container_is_made_by_make() -> None:
-    text = (ROOT / ".devcontainer" / "devcontainer.json").read_text(encoding="utf-8")
-    assert json.loads(text)["postCreateCommand"] == "make course data"
 
 
 def test_the_citation_is_of_this_version_and_names_the_paper() -> None:

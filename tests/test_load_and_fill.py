@@ -4,9 +4,6 @@ import dataclasses
 import json
 import re
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -64,42 +61,6 @@ def test_a_name_and_the_path_of_its_folder_load_the_same(shelf: Path, name: str)
         assert not model.training
         assert fill_blanks(model, tokenizer, TEXT) == fill_blanks(saved, tokenizer, TEXT)
     assert tokenizer.encode("The dogs.").tokens == ["[CLS]", "the", "dog", "##s", ".", "[SEP]"]
-
-
-Spoil = Callable[[Path], object]
-
-
-def without(name: str) -> Spoil:
-    def spoil(folder: Path) -> None:
-        (folder / name).unlink()
-        (folder / "vocab.txt").unlink()  # would do in the place of tokenizer.json
-
-    return spoil
-
-
-def strange_vocabulary(folder: Path) -> None:
-    (folder / "tokenizer.json").unlink()
-    (folder / "vocab.txt").write_text("the\n[UNK]\n[PAD]\n[SEP]\ndog\n")
-
-
-OTHER = f"word pieces, but the model has {len(VOCABULARY)}"
-SPOILED: dict[str, Spoil] = {
-    r"config\.json": without("config.json"),
-    r"model\.safetensors": without("model.safetensors"),
-    r"tokenizer\.json": without("tokenizer.json"),
-    "has no usable vocabulary": lambda f: (f / "tokenizer.json").write_text("{"),
-    r"vocab\.txt has no \[CLS\] and no \[MASK\]": strange_vocabulary,
-    f"13 {OTHER}": lambda f: save_tokenizer(VOCABULARY[:-1], f),
-    f"15 {OTHER}": lambda f: save_tokenizer([*VOCABULARY, "bird"], f),
-}
-
-
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("words", SPOILED)
-def test_what_a_checkpoint_lacks_is_named(shelf: Path, name: str, words: str) -> None:
-    SPOILED[words](shelf / name)
-    with pytest.raises(CheckpointError, match=words):
-        bertedu.load(name)
 
 
 def test_an_unknown_name_is_answered_with_the_known_ones(shelf: Path) -> None:
@@ -205,12 +166,6 @@ def test_vocabulary_trains_the_committed_one_byte_for_byte(tmp_path: Path) -> No
     assert {name: (MINI / name).read_bytes() for name in committed} == committed
 
 
-def test_help_does_not_wait_for_torch() -> None:
-    code = "import sys, bertedu, bertedu.cli; print('torch' in sys.modules)"
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() == "False"
-
-
 # -- the shipped checkpoint, and its results
 
 
@@ -224,18 +179,15 @@ def test_the_shipped_checkpoint_is_a_bert_mini_and_small() -> None:
     assert not [p.name for p in MINI.iterdir() if p.name.startswith(("training_state", "."))]
 
 
-def test_transformers_opens_the_folder_and_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pipeline_of_transformers_guesses_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     transformers = pytest.importorskip("transformers")
-    theirs = transformers.AutoModelForMaskedLM.from_pretrained(MINI, dtype=torch.float32).eval()
-    model, tokenizer = bertedu.load()
+    pipeline = transformers.pipeline("fill-mask", model=str(MINI), dtype=torch.float32)
     text = "The old [MASK] was naïvely re-elected president of the United States in 1864."
-    encoded = transformers.AutoTokenizer.from_pretrained(MINI)(text, return_tensors="pt")
-    assert encoded["input_ids"][0].tolist() == tokenizer.encode(text).ids
-    with torch.no_grad():
-        expected = theirs(**encoded).logits
-        got, _ = model(encoded["input_ids"])
-    torch.testing.assert_close(got, expected, atol=1e-3, rtol=0)
+    theirs, (ours,) = pipeline(text), fill_blanks(*bertedu.load(), text)
+    assert [guess["token_str"] for guess in theirs] == [guess.word for guess in ours]
+    for one, other in zip(theirs, ours, strict=True):  # ours leave the special tokens out
+        assert one["score"] == pytest.approx(other.probability, rel=2e-3)
 
 
 BASELINES = {"chance", "unigram", "neighbors"}
@@ -274,14 +226,10 @@ def test_the_record_says_what_was_trained_on_what_and_where() -> None:
     assert second["corpora"] == {name: find(name).sha256 for name in DEFAULT_CORPORA}
     assert all((second["hardware"], second["commit"], second["seconds"] + first["seconds"] >= 3600))
     for one, length in ((first, 64), (second, 128)):
-        steps = [point["step"] for point in one["curve"]]
-        assert steps == sorted(set(steps))
-        assert steps[0] <= one["steps"] / 20
-        assert steps[-1] == one["steps"] <= one["recipe"]["steps"]
+        assert one["curve"][-1]["step"] == one["steps"] <= one["recipe"]["steps"]
         assert one["curve"][-1]["tokens"] <= one["tokens"]
         assert "dev_mlm_loss" in one["curve"][-1]
         assert one["recipe"]["phases"][-1]["length"] == length
-    assert first["curve"][0]["mlm_loss"] > 6 > 5 > first["curve"][-1]["mlm_loss"]
     # what the second run was for, positions that the first has never used; notebook 05 tells it
     assert second["curve"][0]["mlm_loss"] > second["curve"][-1]["mlm_loss"] + 1
     model = results()["bert-mini"]  # and the results are of this checkpoint

@@ -13,17 +13,14 @@ from nbval_tolerance import alike
     ("one", "other"),
     [
         ("loss 3.3852, 12 words", "loss 3.3853, 12 words"),  # the fifth digit
-        ("loss 3.385", "loss 3.386"),  # the fourth, by one
         ("a -0.0 b", "a 0.0 b"),
         ("1,234.56 nats", "1,234.57 nats"),
         ("2.0001e-05", "2.0000e-05"),
         ("gradient 99.9", "gradient 100.0"),  # one of them has four digits
         ("     1.3   100.0   332.3\n", "     1.3    99.9   332.2\n"),  # and takes a blank's place
         ("|100.0 |", "|99.9  |"),
-        ("100.0   7", "99.9    7"),
         ("rate 9.99e-5", "rate 1.00e-4"),
         ("  9.99e-05 nats", "  1.00e-04 nats"),
-        ("-0.0 0.0", " 0.0 0.0"),
         ("+0.00 to +0.12", "-0.00 to +0.12"),
     ],
 )
@@ -36,24 +33,18 @@ def test_last_digits_may_differ(one: str, other: str) -> None:
     ("one", "other"),
     [
         ("loss 3.38", "loss 3.39"),  # the third digit
-        ("loss 3.385", "loss 3.395"),
         ("loss 3.385", "loss 3.388"),  # the fourth, by more
         ("0.012", "0.013"),
         ("12 words", "13 words"),  # a count
         ("loss 3.3852", "loss  3.3852"),  # a blank
         ("loss 3.3852", "cost 3.3852"),
-        ("3.385 3.385", "3.385"),
         ("-3.3852", "3.3852"),
         ("v1.2.3456", "v1.2.3457"),  # no number
         ("a 100.0   332.3", "a  99.9    332.2"),  # one blank more than the digit leaves
         ("a  99.9  b", "a 99.9   b"),  # a column moved, no number wider
-        ("a 50.00  2.50", "a 2.50  50.00"),  # two columns exchanged
         ("a 1.25        ", "a        1.25 "),  # a number in another column
         ("a 1.25\nb 2.50", "a 1.25"),  # a line lost
         ("9.98e-5", "9.99e-5"),  # the third digit
-        ("99.8", "99.9"),
-        ("  5.5\nx", "  5.5 \nx"),
-        ("2.01e-05", "2.02e-05"),
     ],
 )
 def test_all_else_is_a_difference(one: str, other: str) -> None:

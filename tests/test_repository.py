@@ -53,12 +53,9 @@ def make_targets() -> list[str]:
 
 @needs_make
 def test_make_help_lists_every_target() -> None:
-    shown = subprocess.run(
-        ["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
-    promised = "help env data lab test lint types unit notebooks bench html slides clean"
-    for target in {*make_targets(), *promised.split()}:
-        assert re.search(rf"^  make {target} +\w", shown, re.MULTILINE), f"make help omits {target}"
+    command = ["make", "--no-print-directory"]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert set(make_targets()) <= set(re.findall(r"^  make (\w+) +\w", shown, re.MULTILINE))
 
 
 # Plays Python for `make env`: it writes down what it is asked to install instead of installing.
@@ -69,7 +66,7 @@ top="{top}"
 case "$1 $2" in
   "-m venv") mkdir -p "$4/bin" && cp "$0" "$4/bin/python" && echo venv >> "$top/log" ;;
   "-m pip") echo "pip $*" >> "$top/log"; [ ! -e "$top/slow" ] || sleep 3; [ ! -e "$top/fail" ] ;;
-  "-m jupyterlab"|"-m bertedu"|"-m ruff"|"-m course.classroom.pages") echo "$*" >> "$top/log" ;;
+  "-m jupyterlab"|"-m bertedu"|"-m ruff"|"-m course") echo "$*" >> "$top/log" ;;
   "-c import pip"|"-c import pathlib,"*) exit 0 ;;
   "-c import sys; sys.exit("*)
     version="(3, 11, 0)"; [ ! -e "$top/old" ] || version="(3, 10, 14)"
@@ -133,7 +130,6 @@ STEPS: dict[str, list[tuple[str, str, bool, int, str]]] = {
     "again when a list changes": [
         ("", "env", True, 1, "done"),
         ("pyproject.toml", "env", True, 2, "done"),
-        ("constraints.txt", "env", True, 3, "done"),
     ],
     "again when it failed": [
         ("fail", "env", False, 1, "did not finish"),
@@ -226,24 +222,13 @@ def test_bertedu_is_found_from_the_folder_above_the_clone(tmp_path: Path) -> Non
     assert done.stdout == "load\n", done.stderr
 
 
-@pytest.mark.skipif(os.name == "nt", reason="CI runs bash")
-@pytest.mark.parametrize("status", [0, 3])
-def test_ci_runs_make_test_from_the_root_and_nothing_else(tmp_path: Path, status: int) -> None:
-    root = tmp_path / "clone"
-    (root / ".ci").mkdir(parents=True)
-    shutil.copy(ROOT / ".ci" / "run", root / ".ci")
-    fake = tmp_path / "make"
-    fake.write_text(f'#!/bin/sh\necho "$PWD: make $*"\nexit {status}\n', encoding="utf-8")
-    fake.chmod(0o755)
-    done = subprocess.run(
-        ["bash", str(root / ".ci" / "run")],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
-    )
-    assert done.stdout == f"{root.resolve()}: make test\n"
-    assert (done.returncode != 0) == (status != 0)
+def test_ci_runs_make_test_from_the_root() -> None:
+    lines = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    assert lines[-3:] == [
+        "set -euo pipefail",
+        'cd "$(dirname "${BASH_SOURCE[0]}")/.."',
+        "make test",
+    ]
 
 
 # -- dependencies: pyproject.toml asks, constraints.txt pins, environment.yml installs
@@ -287,21 +272,16 @@ def test_what_runs_here_is_what_is_pinned() -> None:
     pinned = pins()
     for requirement in asked_for(["course", "classroom", "dev"]):  # what `make env` installs
         name = canonicalize_name(requirement.name)
-        here = Version(Version(metadata.version(name)).public)
-        assert here == pinned[name], f"{name} {here} is installed, {pinned[name]} is pinned"
+        assert Version(Version(metadata.version(name)).public) == pinned[name], name
 
 
 def test_environment_yml_installs_what_both_commands_need_with_the_pins() -> None:
     environment = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))
-    assert environment["name"] == PROJECT["name"]
-    *conda, pip = environment["dependencies"]
-    # pyproject.toml is the one list: conda brings Python and pip, pip brings the rest.
-    assert [re.split("[=<>]", spec)[0] for spec in conda] == ["python", "pip"]
-    python = re.fullmatch(r"python=([\d.]+)", conda[0])
-    assert python
-    assert python[1] in Requirement(f"python{PROJECT['requires-python']}").specifier
-    assert pip == {"pip": ["-c constraints.txt", "-e .[dev]"]}
-    assert {"jupyterlab", "nbval"} <= {one.name for one in asked_for(["course", "dev"])}
+    # pyproject.toml is the one list: conda brings Python and pip, pip brings the rest
+    python, pip, rest = environment["dependencies"]
+    assert (environment["name"], pip) == (PROJECT["name"], "pip")
+    assert python.removeprefix("python=") in Requirement(f"x{PROJECT['requires-python']}").specifier
+    assert rest == {"pip": ["-c constraints.txt", "-e .[dev]"]}
 
 
 def test_dev_includes_the_classroom_and_that_the_course() -> None:
@@ -347,11 +327,6 @@ def test_what_a_document_names_exists(name: str) -> None:
     assert broken_links(text, ROOT) == []
 
 
-def test_a_broken_link_is_noticed() -> None:
-    text = "[a](LICENSE#part) ![b](gone.png) [c](https://example.org/x) [d](#part)"
-    assert broken_links(text, ROOT) == ["gone.png"]
-
-
 def test_readme_lists_all_nineteen_notebooks_and_the_appendix_and_links_those_that_exist() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\d\d|a\d) \| (.+?) \|", readme, re.MULTILINE)
@@ -362,8 +337,7 @@ def test_readme_lists_all_nineteen_notebooks_and_the_appendix_and_links_those_th
 
 def test_readme_pictures_have_alt_text() -> None:
     pictures = re.findall(r"!\[([^\]]*)\]\(", (ROOT / "README.md").read_text(encoding="utf-8"))
-    assert pictures
-    # A few words name a picture; its message takes a sentence.
+    assert pictures  # a few words name a picture; its message takes a sentence
     assert all(len(alt.split()) >= 8 for alt in pictures)
 
 
@@ -388,7 +362,7 @@ def notebook_problems(notebook: dict[str, Any], size: int) -> list[str]:
     if any("execution" in cell["metadata"] for cell in cells):
         problems.append("says when it was run, so that every run changes every cell")
     for cell in cells:
-        # JupyterLab folds by the one, `make html` leaves out by the other
+        # JupyterLab folds by the one, the site by the other
         folded = cell["metadata"].get("jupyter", {}).get("source_hidden", False)
         if folded != ("hide-input" in cell["metadata"].get("tags", [])):
             problems.append(f"cell {cell['execution_count']} is folded in only one of lab and page")
@@ -407,48 +381,6 @@ def notebook_problems(notebook: dict[str, Any], size: int) -> list[str]:
 def test_notebook_is_committed_with_the_outputs_of_one_clean_run(path: Path) -> None:
     notebook = json.loads(path.read_text(encoding="utf-8"))
     assert notebook_problems(notebook, path.stat().st_size) == []
-
-
-def code_cell(
-    count: int | None, *outputs: dict[str, str], tags: tuple[str, ...] = (), folded: bool = False
-) -> Any:
-    return {
-        "cell_type": "code",
-        "source": ["1 + 1"],
-        "execution_count": count,
-        "outputs": list(outputs),
-        "metadata": {"tags": list(tags), "jupyter": {"source_hidden": folded}},
-    }
-
-
-RESULT = {"output_type": "execute_result"}
-ERROR = {"output_type": "error"}
-PRINTED = {"output_type": "stream", "name": "stdout"}
-PLANNED = code_cell(2, ERROR, tags=("raises-exception", "hide-input"), folded=True)
-
-
-@pytest.mark.parametrize(
-    ("cells", "size", "problem"),
-    [
-        ([code_cell(None)], 10, "top to bottom"),
-        ([code_cell(2, RESULT), code_cell(1, RESULT)], 10, "top to bottom"),
-        ([code_cell(1, RESULT), code_cell(3, RESULT)], 10, "top to bottom"),
-        ([code_cell(1), code_cell(2)], 10, "no outputs"),
-        ([code_cell(1, ERROR)], 10, "error"),
-        ([code_cell(1, PRINTED, PRINTED)], 10, "cut in pieces"),
-        ([code_cell(1, RESULT, folded=True)], 10, "only one of lab and page"),
-        ([code_cell(1, RESULT, tags=("hide-input",))], 10, "only one of lab and page"),
-        ([code_cell(1, RESULT) | {"metadata": {"execution": {}}}], 10, "every run changes"),
-        ([code_cell(1, RESULT)], 2_000_000, "2 MB"),
-        ([code_cell(1, PRINTED, RESULT, PRINTED, RESULT, RESULT), PLANNED], 1_999_999, ""),
-    ],
-)
-def test_a_bad_notebook_is_noticed(cells: list[Any], size: int, problem: str) -> None:
-    found = notebook_problems({"cells": cells}, size)
-    assert problem in " ".join(found)
-    assert bool(found) == bool(problem)
-    with_widgets = notebook_problems({"cells": cells, "metadata": {"widgets": {}}}, size)
-    assert len(with_widgets) == len(found) + 1
 
 
 # -- what may be in the repository
@@ -475,18 +407,6 @@ def test_no_file_names_a_place_of_one_machine() -> None:
         for place in private_places(path.read_text(encoding="utf-8"))
     }
     assert found == set()
-
-
-S = "/"  # put together here, so that this file passes its own test
-PRIVATE = f"{S}work/x '{S}root/.cache' ({S}tmp/abc.txt) {S}home/anna/b {S}Users/anna/b C:\\"
-PRIVATE += f"Users\\anna http:/{S}10.0.0.5/data https:/{S}mirror.example.org/pypi/simple/"
-PUBLIC = f"homework/x https://a.org{S}tmp/x a{S}work/b https://pypi.org/simple/"
-PUBLIC += " http://127.0.0.1:{port}/simple"
-
-
-def test_a_place_of_one_machine_is_noticed_and_others_pass() -> None:
-    assert all(private_places(text) for text in PRIVATE.split())
-    assert private_places(PUBLIC) == []
 
 
 def test_nothing_fetched_or_unfinished_is_in_the_repository() -> None:
@@ -522,31 +442,19 @@ def test_imports_go_only_to_the_left(name: str) -> None:
     assert folders <= set(house.ROOMS[name]), "a folder that is no known room"
 
 
-ARROWS = r"""
+ARROWS = """
 x bertedu.text.corpus: from bertedu.model.bert import Bert
-x bertedu.text.corpus: import bertedu.model.bert
-x bertedu.text.corpus: from bertedu import model
-x bertedu.text.corpus: from ..model import bert
-x bertedu.text.corpus: from .. import model
-x bertedu.text.__init__: from ..model import bert
+x bertedu.text.__init__: from .. import model
 x bertedu.model.bert: def f(): from bertedu.pretraining import loop
-x bertedu.finetuning.training: from bertedu.analysis import views
 x bertedu.analysis.views: from bertedu.cli import app
-x bertedu.analysis.views: from bertedu import load
-x bertedu.analysis.views: import course
 x bertedu.cli: def f(): from course.results import origin
 x bertedu.__init__: from bertedu import model
-x bertedu.__init__: try: import bertedu.text\nfinally: pass
-x bertedu.machine: from bertedu.text import corpus
 x course.results.origin: from course.workshop import play
 x course.workshop.play: import bertedu.cli
 - bertedu.analysis.views: from bertedu.model.bert import Bert; from bertedu import text
 - bertedu.model.bert: from .config import Config; from ..text import tokenization
-- bertedu.model.__init__: from .bert import Bert
 - bertedu.__init__: def load(): from bertedu.model import bert
 - bertedu.__init__: if TYPE_CHECKING: from bertedu.model import bert
-- bertedu.cli: from bertedu.analysis import views
-- course.workshop.play: from bertedu.analysis import views
 - course.cli: import bertedu.cli
 """
 
@@ -554,7 +462,7 @@ x course.workshop.play: import bertedu.cli
 @pytest.mark.parametrize("line", ARROWS.strip().splitlines())
 def test_an_arrow_to_the_right_is_noticed(line: str) -> None:
     mark, module, source = re.split(r"[ :]+", line, maxsplit=2)
-    assert bool(house.forbidden(source.replace("\\n", "\n"), module)) == (mark == "x")
+    assert bool(house.forbidden(source, module)) == (mark == "x")
 
 
 def test_the_drawing_of_the_house_is_true() -> None:
@@ -604,7 +512,7 @@ BOUNDS = {
     "course/*.py": 18_000,
     "course/*.js": 3_300,
     "benchmarks/*.py": 600,
-    "tests/*.py": 27_500,
+    "tests/*.py": 25_500,
     " ".join(f"bertedu/{name}.py" for name in SITTING.split()): 1_150,  # what a learner reads
 }
 
@@ -616,38 +524,28 @@ def test_the_house_does_not_grow_and_its_bounds_are_near(files: str) -> None:
     assert lines > 0.9 * bound, f"{files}: {lines} lines; now lower the bound of {bound}"
 
 
-LONGEST, MOST = 60, 8  # lines of a function, and things that it takes
-# these do not keep to it yet
-STILL = {"box"}
-
-
-def test_no_function_is_longer_than_a_page_or_takes_more_than_eight_things() -> None:
-    over = set()
-    for module, source in [one for name in house.ROOMS for one in house.modules(name)]:
-        for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                lines = (node.end_lineno or 0) - node.lineno + 1
-                taken = {a.arg for a in (*node.args.args, *node.args.kwonlyargs)}
-                many = len(taken - {"self", "cls"}) > MOST
-                is_command = module.split(".")[1] in house.ABOVE  # what it takes is its help page
-                if lines > LONGEST or (many and not is_command):
-                    over.add(node.name)
-    assert over == STILL, "what keeps to it now leaves the list"
+def test_no_function_is_longer_than_a_page() -> None:
+    """How many things one takes, ruff holds (PLR0913)."""
+    over = [
+        node.name
+        for house_name in house.ROOMS
+        for _, source in house.modules(house_name)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno >= 60
+    ]
+    assert over == []
 
 
 def lines_of_code(path: Path) -> int:
     """Count lines that do something: no blank lines, comments or docstrings."""
-    source = path.read_text(encoding="utf-8")
-    told: set[int] = set()
-    for node in ast.walk(ast.parse(source)):
-        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-            continue
-        if ast.get_docstring(node) is not None:
-            told |= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
-    return sum(
-        bool(line.strip()) and not line.strip().startswith("#") and number not in told
-        for number, line in enumerate(source.splitlines(), start=1)
-    )
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
+            node
+        ):
+            node.body = node.body[1:] or [ast.Pass()]
+    return len([line for line in ast.unparse(tree).splitlines() if line.strip()])
 
 
 def test_the_six_files_that_make_bert_stay_under_350_lines_of_code() -> None:

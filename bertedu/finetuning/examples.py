@@ -31,6 +31,11 @@ class Example:
     label: float  # of a classification, a whole number
     source: str = ""
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What a model reads of it, as `FineTuned.ask` takes it."""
+        return (self.text,) if self.pair is None else (self.text, self.pair)
+
 
 @dataclass(frozen=True)
 class Question:
@@ -42,6 +47,11 @@ class Question:
     answers: tuple[tuple[str, int], ...]  # (text, the character of context at which it starts)
     source: str = ""
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The question, and the text that may hold its answer."""
+        return self.question, self.context
+
 
 @dataclass(frozen=True)
 class Tagged:
@@ -50,6 +60,11 @@ class Tagged:
     words: tuple[str, ...]
     tags: tuple[str, ...]
     source: str = ""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The sentence."""
+        return (" ".join(self.words),)
 
 
 @dataclass(frozen=True)
@@ -60,6 +75,11 @@ class Choice:
     endings: tuple[str, ...]
     label: int
     source: str = ""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The beginning, and its endings."""
+        return self.text, *self.endings
 
 
 AnyExample = Example | Question | Tagged | Choice
@@ -116,9 +136,10 @@ def _check(task: Task, example: AnyExample, where: str) -> None:
             f"{where}: it is of type {type(example).__name__}, and a {task.kind} task needs "
             f"examples of type {shape.__name__}"
         )
-    texts: tuple[str, ...]
+    texts = example.words or ("",) if isinstance(example, Tagged) else example.texts
+    if not all(isinstance(text, str) and text.strip() for text in texts):
+        raise TaskError(f"{where}: a text is empty, or is not a text")
     if isinstance(example, Example):
-        texts = (example.text,) if example.pair is None else (example.text, example.pair)
         if task.pairs != (len(texts) == 2):
             wanted = "two texts" if task.pairs else "one text"
             raise TaskError(f"{where}: it has {len(texts)}, and this task is about {wanted}")
@@ -128,7 +149,6 @@ def _check(task: Task, example: AnyExample, where: str) -> None:
                 "are numbered from 0"
             )
     elif isinstance(example, Question):
-        texts = (example.question, example.context)
         for text, start in example.answers:
             there = example.context[start : start + len(text)]
             if there != text or not text:
@@ -137,21 +157,16 @@ def _check(task: Task, example: AnyExample, where: str) -> None:
                     f"context; found there: {there!r}"
                 )
     elif isinstance(example, Tagged):
-        texts = example.words or ("",)
         if len(example.words) != len(example.tags):
             raise TaskError(
                 f"{where}: {len(example.words)} words and {len(example.tags)} tags do not match"
             )
         if unknown := set(example.tags) - set(task.labels):
             raise TaskError(f"{where}: unknown tag {min(unknown)!r}")
-    else:
-        texts = (example.text, *example.endings)
-        if example.label not in range(len(example.endings)):
-            raise TaskError(
-                f"{where}: ending {example.label} is right, but there are {len(example.endings)}"
-            )
-    if not all(isinstance(text, str) and text.strip() for text in texts):
-        raise TaskError(f"{where}: a text is empty, or is not a text")
+    elif example.label not in range(len(example.endings)):
+        raise TaskError(
+            f"{where}: ending {example.label} is right, but there are {len(example.endings)}"
+        )
 
 
 def split_by(name: str) -> str:

@@ -470,13 +470,7 @@ def _split(found: list[_Found], kind: str, seed: int, notes: list[str]) -> Split
 
 def _text(one: _Found) -> str:
     """Return the text of an example, plainly: what a leak is looked for by."""
-    example = one.example
-    if isinstance(example, Tagged):
-        return _plain(" ".join(example.words))
-    if isinstance(example, Question):
-        return _plain(f"{example.question} {example.context}")
-    second = " ".join(example.endings) if isinstance(example, Choice) else example.pair or ""
-    return _plain(f"{example.text} {second}")
+    return _plain(" ".join(one.example.texts))
 
 
 def _drawn(

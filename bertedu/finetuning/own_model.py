@@ -94,15 +94,7 @@ class OwnModel:
 
     def try_it(self, folder: str | Path) -> str:
         """Return a command that asks the saved model about the first test example."""
-        example = self.data.splits["test"][0]
-        if isinstance(example, Question):
-            texts: tuple[str, ...] = (example.question, example.context)
-        elif isinstance(example, Tagged):
-            texts = (" ".join(example.words),)
-        elif isinstance(example, Choice):
-            texts = (example.text, *example.endings)
-        else:
-            texts = (example.text, example.pair) if example.pair else (example.text,)
+        texts = self.data.splits["test"][0].texts
         return shlex.join(["bertedu", "predict", str(folder), *texts])
 
     def save(self, folder: str | Path) -> None:
@@ -147,13 +139,9 @@ def _cut(data: OwnData, run: Run) -> list[str]:
     examples = [e for split in SPLITS for e in data.splits[split] if not isinstance(e, Question)]
     longer = 0
     for example in examples:
-        if isinstance(example, Tagged):
-            pairs: list[tuple[str, str | None]] = [(" ".join(example.words), None)]
-        elif isinstance(example, Choice):
-            pairs = [(example.text, ending) for ending in example.endings]
-        else:
-            pairs = [(example.text, example.pair)]
-        longer += any(len(run.tokenizer.encode(*pair)) > MAX_LENGTH for pair in pairs)
+        first, *others = example.texts  # of a choice: the beginning with each of its endings
+        rows = [run.tokenizer.encode(first, other) for other in others or [None]]
+        longer += any(len(row) > MAX_LENGTH for row in rows)
     some = f"{longer} of {len(examples)} texts are longer than {MAX_LENGTH} word pieces"
     return [f"{some}: what comes after is not read"] if longer else []
 

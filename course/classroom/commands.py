@@ -53,6 +53,20 @@ def grade(
 
 
 @app.command()
+def slides(
+    out: Annotated[Path, Argument(help="Folder for the decks, such as build/slides.")],
+    notebooks: Notebooks = None,
+    pdf: Annotated[bool, Option("--pdf", help="Print each deck to a PDF, too.")] = False,
+) -> None:
+    """Write the lectures as decks for a browser without a network, with notes for the speaker."""
+    from course.classroom.asked import chosen
+    from course.classroom.decks import write
+
+    write(out, chosen(notebooks), pdf)
+    echo(f"Open {out / 'index.html'} in a browser; no network is needed.")
+
+
+@app.command()
 def nbgrader(
     out: Annotated[Path, Argument(help="Folder for the notebooks, such as source/week1.")],
     notebooks: Notebooks = None,

@@ -13,6 +13,7 @@ from typing import Any
 from bertedu.files import write_atomically
 from course.classroom.asked import chosen, course
 from course.classroom.minutes import LINES_A_MINUTE, exercises_of, lines_of, words_of
+from course.classroom.slides import lecture
 
 GUIDE, PLANS = (Path(__file__).with_name(name) for name in ("guide.md", "plans.toml"))
 WORDS_A_MINUTE = 100  # explained, with questions and waiting for answers
@@ -61,12 +62,29 @@ def row_of(step: dict[str, Any]) -> tuple[str, float]:
         f"[{name[:2]}](../../notebooks/{name}.ipynb)",
         "; ".join(named) or ("all but " + "; ".join(skipped) if skipped else "all"),
         ", ".join(f"{span[0][0]}–{span[-1][0]}" for span in spans),
-        str(sum(c.metadata.slideshow.slide_type in ("slide", "subslide") for c in cells)),
+        slides_of(name, cells),
         ", ".join(map(str, asked)) or "–",
         f"{minutes:.0f}",
         str(sum(known.values()) - in_class or "–"),
     ]
     return f"| {' | '.join(columns)} |", minutes
+
+
+def slides_of(name: str, cells: list[Any]) -> str:
+    """Say which slides of a notebook's lecture belong to some of its cells, such as 3–9, 12.
+
+    A slide that takes nothing from the notebook belongs where the one before it does.
+    """
+    ids, numbers, inside = {cell.id for cell in cells}, list[int](), False
+    asked = {str(number) for cell in cells for number in exercises_of(cell)}
+    for number, slide in enumerate(lecture(name), start=1):
+        kind, taken, _ = slide.thing
+        if kind not in ("", "clock"):
+            inside = taken in (asked if kind == "turn" else ids)
+        numbers += [number] * inside
+    starts = [n for n in numbers if n - 1 not in numbers]
+    ends = [n for n in numbers if n + 1 not in numbers]
+    return ", ".join(f"{a}–{b}" if a < b else f"{a}" for a, b in zip(starts, ends, strict=True))
 
 
 def tables_of(plan: dict[str, Any]) -> tuple[str, list[int]]:

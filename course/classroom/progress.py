@@ -49,6 +49,7 @@ def report(folder: Path) -> Iterator[str]:
         )
     yield f"{solved} of {every} solved. ✓ solved, ✗ tried, · open. Only what was saved is seen."
     yield kept_parts()
+    yield from hints_taken()
     yield f"Next: {min(left, key=lambda one: one[0])[1]}" if left else "All that is here is solved."
 
 
@@ -66,3 +67,11 @@ def kept_parts() -> str:
     lacks = [name for name in my_bert.EXERCISES if name not in kept]
     said = f"Your BERT: {len(kept)} of {len(my_bert.EXERCISES)} parts are kept"
     return said + (f"; still ours: {', '.join(lacks)}." if lacks else ".")
+
+
+def hints_taken() -> list[str]:
+    """Say which hints the learner has asked for here; nobody else is told."""
+    from course.exercises.hints import taken
+
+    some = [f"{name} {count}" for name, count in taken().items()]
+    return [f"Hints asked for (only you see this): {', '.join(some)}."] * bool(some)

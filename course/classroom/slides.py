@@ -1,146 +1,189 @@
-"""A notebook cut into the pieces of a deck, each with its notes for the teacher.
+"""Lectures: a script in Markdown for each notebook, and what its slides take from the notebook.
 
-The template `templates/deck` draws them; its script cuts what is too tall for a slide.
+`lectures/03.md` belongs to notebook 03. ``# Title`` opens the first slide, ``## Title`` each other
+one; below it come a few words, one thing taken from the notebook, ``{kind cell-id}`` on a line of
+its own, and as a quotation the notes: ``> 2 min. What to say. **Ask:** a question.`` Kinds:
+
+- ``show``: a picture or a toy, as the cell has drawn it;
+- ``code``, ``print``: lines of the cell, or of what it printed; with ``| words``, the paragraph
+  that holds these words;
+- ``formula``, ``table``: those of a cell of text; with ``| words``, the one that holds them;
+- ``turn``: the exercise of this number, ``{turn 2}``: title, minutes, stub, and a clock;
+- ``clock``: minutes for something smaller, ``{clock 2}``.
 """
 
 import html
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from nbconvert.filters import Highlight2HTML, markdown2html
+from traitlets.config import Config
 
-from course.classroom.asked import LINK
+from course.classroom.asked import LINK, NotebookError, asked_in, chosen, course
 
-WORDS = 45  # of a paragraph that a slide shows; whole sentences, and the rest is in the notes
-FULL = 100  # words of a table or a list, if it has more than one row or item
-LINES = 19  # of code, or of what it prints, on one slide
-# Text up to an empty line; one inside a folded answer or a fenced block ends nothing.
-BLOCK = re.compile(r"(?:<details>.*?</details>|```.*?```|\S|\s(?!\s*\n)|\n(?!\s*\n))+", re.DOTALL)
-ANSWER = re.compile(r"<details><summary>(.*?)</summary>(.*?)</details>", re.DOTALL)
-ITEM = re.compile(r"\n(?=(?:[-*]|\d+\.) )")
-END = r"(?:(?<=[.?!])|(?<=[.?!][)*”\"])|(?<=[.?!]\*\*))(?<!et al\.)(?<!e\.g\.)(?<!i\.e\.)"
-SENTENCE = re.compile(END + r"\s+(?=[^a-z])")
-
-
-def deck(notebook: Any) -> Any:
-    """Return a copy of a notebook in which every cell is one piece of a slide.
-
-    What the template needs stands in the ``deck`` of a piece's metadata: whether it begins a
-    ``page``; its ``step`` among the fragments, 0 if it is there from the start; its ``kind``, a
-    caption (which stays with what is above it) or only a heading; and its ``notes``, as Markdown.
-    """
-    cells: list[Any] = []
-    step, page = 0, ""
-    for cell in notebook.cells:
-        kind = cell.metadata.get("slideshow", {}).get("slide_type", "-")
-        if kind in ("skip", "notes"):
-            continue
-        if kind in ("slide", "subslide"):
-            step, page = 0, "slide" if "slide" in (kind, page) else kind
-        step += kind == "fragment"
-        for piece, notes in pieces(cell):
-            caption = re.match(r"\*[^*]", piece.source) and cells and not cells[-1].source
-            only_heading = re.fullmatch(r"(#.*\s*)+", piece.source) and "only-heading"
-            look = "caption" if caption and not page else only_heading
-            piece.metadata.deck = {"page": page, "step": step, "kind": look or "", "notes": notes}
-            cells, page = [*cells, piece], ""
-    for i, piece in enumerate(cells):
-        after = cells[i + 1].metadata.deck["kind"] if cells[i + 1 :] else ""
-        piece.metadata.deck |= {"later": i > 0, "last": after != "caption"}
-    return new_notebook(cells=cells, metadata=notebook.metadata)
+LECTURES = Path(__file__).with_name("lectures")
+SLIDE = re.compile(r"^#{1,2} (.+)$", re.MULTILINE)
+THING = re.compile(r"^\{(\w+) ([\w.-]+)(?: \| (.+))?\}$", re.MULTILINE)
+NOTES = re.compile(r"(?:^>.*\n?)+", re.MULTILINE)
+MINUTES = re.compile(r"([\d.]+) min\.")
+FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+)\$", re.DOTALL)
+TABLE = re.compile(r"(?:^\|.*\n?)+", re.MULTILINE)
+highlight = Highlight2HTML(config=Config())
 
 
-def pieces(cell: Any) -> Iterator[tuple[Any, str]]:
-    """Yield the pieces of a cell and the notes of each."""
-    if cell.cell_type == "markdown":
-        heading = ""
-        for block in map(str.strip, BLOCK.findall(cell.source)):
-            if block.startswith("#") and "\n" not in block:
-                heading += block + "\n\n"
-                continue
-            for part in parts_of(block):
-                yield new_markdown_cell(heading + shortened(part)), teacher_notes(part)
-                heading = ""
-        if heading:
-            yield new_markdown_cell(heading), ""
-        return
-    rich = [one for one in cell.outputs if "text/html" in one.get("data", {})]
-    if not rich and "hide-input" not in cell.metadata.get("tags", []):
-        for lines in cut_lines(cell.source):
-            yield new_code_cell(lines), ""
-    hidden = {"tags": ["hide-input"]}
-    for output in cell.outputs:
-        if output in rich:
-            said = re.findall(r'<img alt="([^"]*)"', output.data["text/html"])[:1]
-            notes = "".join(f"**To see:** {html.unescape(alt)}" for alt in said)
-            yield new_code_cell(outputs=[output], metadata=hidden), notes
-            continue
-        text = output.get("text") or output.get("data", {}).get("text/plain", "")
-        for lines in cut_lines(text):
-            printed = new_output("stream", name="stdout", text=lines)
-            yield new_code_cell(outputs=[printed], metadata=hidden), ""
+class Slide(NamedTuple):
+    """One slide of a lecture, as its script says it."""
+
+    title: str
+    text: str  # Markdown
+    thing: tuple[str, str, str]  # kind, cell id or number, words to find; "" three times: none
+    minutes: float
+    notes: str  # Markdown
 
 
-def cut_lines(text: str) -> list[str]:
-    """Cut a text of more than LINES lines, at empty lines where there are some."""
-    lines, parts = text.strip("\n").split("\n"), []
-    while len(lines) > LINES:
-        empty = [i for i in range(LINES // 2, LINES) if not lines[i].strip()]
-        at = empty[-1] if empty else -(-len(lines) // -(-len(lines) // LINES))
-        parts.append("\n".join(lines[:at]))
-        lines = lines[at + bool(empty) :]
-    return [*parts, "\n".join(lines)] if any(map(str.strip, lines)) else parts
+def lecture(name: str) -> list[Slide]:
+    """Read the script of a notebook; NotebookError for a slide that is not as it should be."""
+    path = LECTURES / f"{name[:2]}.md"
+    before, *parts = SLIDE.split(path.read_text(encoding="utf-8"))
+    slides = []
+    for title, body in zip(parts[::2], parts[1::2], strict=True):
+        things, notes = THING.findall(body), "".join(NOTES.findall(body))
+        notes = re.sub("^> ?", "", notes, flags=re.MULTILINE).strip()
+        text = THING.sub("", NOTES.sub("", body)).strip()
+        minutes = MINUTES.match(notes)
+        if not minutes or len(things) > 1 or "{" in text or before.strip():
+            raise NotebookError(
+                f"{path.name}, slide {title!r}: it needs notes that begin with minutes (> 2 min.), "
+                "and at most one {kind cell-id}, on a line of its own"
+            )
+        said = notes[minutes.end() :].strip()
+        slides.append(Slide(title, text, (things or [("", "", "")])[0], float(minutes[1]), said))
+    return slides
 
 
-def parts_of(block: str) -> list[str]:
-    """Cut a long list, or a long table into some with the same head; leave other text whole."""
-    if block.startswith("|"):
-        first, second, *items = block.split("\n")
-        head = f"{first}\n{second}\n"
-    else:
-        head, items = "", [block] if "<details" in block else ITEM.split(block)
-    parts: list[list[str]] = [[]]
-    for item in items:
-        if parts[-1] and len(" ".join([*parts[-1], item]).split()) > FULL:
-            parts.append([])
-        parts[-1].append(item)
-    return [head + "\n".join(part) for part in parts]
+def paragraph(text: str, words: str) -> str:
+    """Return the paragraph of a text that holds some words, from their line on; "" if none does."""
+    lines = text.strip("\n").split("\n")
+    start = next((i for i, line in enumerate(lines) if words in line), len(lines))
+    return "\n".join(lines[start:]).split("\n\n")[0].rstrip()
 
 
-def shortened(block: str) -> str:
-    """Return what a slide shows of a block: its first sentences, or the first of each list item."""
-    if re.match(r"\*\*\d+\. |\||```|\$\$|<", block):  # an exercise is shown whole, as tables are
-        return block
-    text, answers = re.match(r"(.*?)((?:<details>.*)?)$", block, re.DOTALL).groups()  # type: ignore[union-attr]
-    return "\n".join(map(lead, ITEM.split(text.strip()))) + "\n" * bool(answers) + answers
+def first_with(found: list[str], words: str) -> str:
+    """Return the first text that holds some words; "" if none does."""
+    return next((one for one in found if words in one), "")
 
 
-def lead(text: str) -> str:
-    """Return the first sentences of a text, WORDS words of them if the first one is not longer."""
-    taken = ""
-    for end in [match.end() for match in SENTENCE.finditer(text)] + [len(text)]:
-        whole = all(text[:end].count(mark) % 2 == 0 for mark in ("$", "`", "**"))
-        if taken and len(text[:end].split()) > WORDS:
-            italics = text.startswith("*") and not text.startswith("**")
-            return f"{taken.rstrip()} …" + "*" * (italics and taken.count("*") % 2)
-        if whole and text[:end].count("[") == text[:end].count("]"):
-            taken = text[:end]
-    return text
+def printed(cell: Any) -> str:
+    """Return what a cell printed, or its result as text."""
+    texts = (
+        o.get("text") or o.get("data", {}).get("text/plain", "") for o in cell.get("outputs", [])
+    )
+    return "\n".join(text.strip("\n") for text in texts)
 
 
-def teacher_notes(block: str) -> str:
-    """Return notes on a block: minutes, questions to ask, and what its slide leaves out."""
-    plain = LINK.sub(r"\1", block)
-    asked = ANSWER.sub("", plain)
-    notes = []
-    if minutes := re.match(r"\*\*\d+\. .*?(\d+ minutes)", plain):
-        notes.append(f"**Exercise:** {minutes[1]}.")
-    if minutes := re.search(r"^\| *(\d+): (.*?) *\|", plain, re.MULTILINE):
-        notes.append(f"**{minutes[1]} minutes:** {minutes[2]}.")
-    sentences = [] if asked.startswith(("|", "```")) else SENTENCE.split(asked.replace("*", ""))
-    if questions := [one.strip() for one in sentences if one.strip().endswith("?")]:
-        notes.append("**Ask:** " + " ".join(questions))
-    if ANSWER.search(plain) or shortened(block) != block:
-        notes.append(ANSWER.sub(r"\n\n**\1:** \2\n", plain))
-    return "\n\n".join(notes).strip()
+def show(cell: Any, words: str) -> str:
+    """Return the picture, toy or table that a cell has drawn: its only one, or one by number."""
+    outputs = cell.get("outputs", [])
+    drawn = [o.data["text/html"] for o in outputs if "text/html" in o.get("data", {})]
+    return "".join(drawn[int(words or 1) - 1 :][:1])
+
+
+def code(cell: Any, words: str) -> str:
+    """Return lines of code, colored."""
+    found = paragraph(cell.source, words) if words else cell.source
+    return str(highlight(found)) if found else ""
+
+
+def output(cell: Any, words: str) -> str:
+    """Return lines that a cell printed."""
+    found = paragraph(printed(cell), words) if words else printed(cell)
+    return f"<pre>{html.escape(found)}</pre>" if found else ""
+
+
+def formula(cell: Any, words: str) -> str:
+    """Return a formula of a cell of text, set on a line of its own."""
+    found = first_with([a or b for a, b in FORMULA.findall(cell.source)], words)
+    return f"<p>$${html.escape(found)}$$</p>" if found else ""
+
+
+def table(cell: Any, words: str) -> str:
+    """Return a table of a cell of text."""
+    found = first_with(TABLE.findall(LINK.sub(r"\1", cell.source)), words)
+    return str(markdown2html(found)) if found else ""
+
+
+KINDS: dict[str, Callable[[Any, str], str]] = {
+    "show": show,
+    "code": code,
+    "print": output,
+    "formula": formula,
+    "table": table,
+}
+
+
+def clock(minutes: float) -> str:
+    """Return a clock that a click starts."""
+    return f'<button class="clock" type="button" data-minutes="{minutes:g}"></button>'
+
+
+def turn(name: str, number: str) -> str:
+    """Return an exercise: its title, its stub without the check, and a clock of its minutes."""
+    cells = course()[name]
+    one = next((one for one in asked_in(cells) if str(one.number) == number), None)
+    if one is None:
+        return ""
+    stub = next((cell.source for cell in cells if cell.id == one.cell), "")
+    lines = re.sub(r"^check\..*", "", stub[stub.find("def my_") :], flags=re.MULTILINE).strip()
+    head = f"<p>Notebook {name[:2]}, exercise {number}: <b>{html.escape(one.title)}</b></p>"
+    return head + (str(highlight(lines)) if one.cell else "") + clock(one.minutes)
+
+
+def thing_of(name: str, slide: Slide) -> str:
+    """Return what a slide takes from its notebook, as HTML; NotebookError if it is not there."""
+    kind, cell_id, words = slide.thing
+    drawn = ""
+    if kind == "turn":
+        drawn = turn(name, cell_id)
+    elif kind == "clock":
+        drawn = clock(float(cell_id))
+    elif kind in KINDS:
+        cells = [cell for cell in course()[name] if cell.id == cell_id]
+        drawn = "".join(KINDS[kind](cell, words) for cell in cells)
+    if kind and not drawn:
+        asked = f"{kind} {cell_id}{words and ' | '}{words}"
+        raise NotebookError(
+            f"lectures/{name[:2]}.md, slide {slide.title!r}: {name} has nothing for {{{asked}}}"
+        )
+    return drawn
+
+
+def slide_html(name: str, slide: Slide, first: bool) -> str:
+    """Return a slide as HTML, with its notes for the speaker."""
+    kind, tag = slide.thing[0] or "words", "h1" if first else "h2"
+    above = "<p class=chip>Your turn</p>" if kind in ("turn", "clock") else ""
+    title, text = (str(markdown2html(part)) for part in (slide.title, slide.text))
+    title = re.sub(r"^<p>|</p>$", "", title.strip())
+    notes = markdown2html(f"**{slide.minutes:g} min.** {slide.notes}")
+    drawn, beside = thing_of(name, slide), ""
+    if kind == "turn":  # its clock stands beside the title
+        drawn, mark, rest = drawn.partition("<button")
+        beside = mark + rest
+    thing = f'<div class="room"><div class="thing">{drawn}</div></div>{beside}'
+    return (
+        f'<section class="slide {kind}{" first" * first}"><header>{above}<{tag}>{title}</{tag}>'
+        f'<div class="text">{text}</div></header>{thing * bool(slide.thing[0])}'
+        f'<aside class="notes tex2jax_ignore">{notes}</aside></section>'
+    )
+
+
+def deck(name: str) -> str:
+    """Return the slides of a notebook's lecture as HTML."""
+    slides = lecture(name)
+    return "\n".join(slide_html(name, one, i == 0) for i, one in enumerate(slides))
+
+
+def lectures(names: list[str] | None = None) -> dict[str, list[Slide]]:
+    """Return the lectures of these notebooks, such as 03; none: all."""
+    return {name: lecture(name) for name in chosen(names)}

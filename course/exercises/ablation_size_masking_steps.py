@@ -1,6 +1,5 @@
-"""The exercises of notebook 14: perplexity, six maskings in one, a crossing, a test and a game."""
+"""The exercises of notebook 14: six maskings in one, a crossing, a test and a game."""
 
-import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bertedu.pretraining.evaluation import evaluate
 from bertedu.pretraining.masking import mask_tokens, read_procedure
 from bertedu.text.tokenization import MASK_ID, SPECIAL_TOKENS
 from course.exercises import judge
@@ -19,48 +17,6 @@ from course.exercises.judge import Exercise, Inputs, anything_moved, offered
 from course.exercises.museum import TestExercise
 
 _MAKE_NEW = "its next user gets others. Make new lists."
-
-
-def right_perplexity(losses: Sequence[float], words: Sequence[int]) -> float:
-    """Mean losses of the batches, in nats, and their numbers of hidden words -> perplexity."""
-    total = sum(loss * count for loss, count in zip(losses, words, strict=True))
-    return math.exp(total / sum(words))
-
-
-def _perplexity_cases() -> Iterator[Inputs]:
-    dice = random.Random(14)
-    yield from (([2.0], [1]), ([2.0], [3]), ([1.0, 3.0], [3, 1]), ([0.5, 2.5], [2, 2]))
-    for batches in [2] * 14 + [3] * 14 + [4] * 14 + [6] * 14:
-        losses = [dice.randrange(5, 61) / 10 for _ in range(batches)]
-        yield losses, [dice.randint(1, 15) for _ in range(batches)]
-
-
-PERPLEXITY = Exercise(
-    moved=anything_moved,
-    asks="(losses, words) -> float: lists of a mean loss and a word count a batch. Right is "
-    "exp(total loss / total words)",
-    right=right_perplexity,
-    cases=_perplexity_cases,
-    tried="60 cases, of one to six batches with 1 to 15 hidden words each.",
-    start="the total loss: a batch of 3 words with mean loss 2.0 has 6.0 in all. Then divide by "
-    "the number of all words; exp comes last.",
-    in_place=_MAKE_NEW,
-    solution=(evaluate, right_perplexity),
-    mistakes="""
-    ✗ every batch counts the same, however many words it hides.
-      a mean of means: a batch of 1 word weighs as much as one of 15. First loss * words for each
-      batch, then the sum of these over sum(words).
-    | total / sum(words) => sum(losses) / len(losses)
-    ✗ exp comes before the mean.
-      this is a mean of perplexities, and one bad batch outweighs all others there. Take the mean of
-      the losses, then exp, once.
-    | loss * count => math.exp(loss) * count && math.exp(total / sum(words)) => total / sum(words)
-    ✗ this is the loss: exp is missing.
-      perplexity is exp(mean loss): among how many words, all equally likely, one would have to
-      guess.
-    | math.exp(total / sum(words)) => total / sum(words)
-    """,
-)
 
 
 WORDS = len(SPECIAL_TOKENS)  # ids below are special

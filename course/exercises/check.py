@@ -1,23 +1,38 @@
 """`check.NAME(my_NAME)` runs the learner's function beside ours and names the mistake.
 
-`check.solution("NAME")` prints the package's own source: the package is the answer book.
+`check.hint("NAME")` gives one more hint at each call, `check.solution("NAME")` the package's own
+source: the package is the answer book.
 """
 
 import importlib
 import pkgutil
+from collections.abc import Callable
 from typing import Any
 
 from course import exercises
-from course.exercises.judge import KNOWN, show_solution
+from course.exercises.hints import next_hint
+from course.exercises.judge import KNOWN, known, show_solution
 
 for _file in pkgutil.iter_modules(exercises.__path__):
     if _file.name != "check":
         importlib.import_module(f"course.exercises.{_file.name}")
 
 
+def hint(name: str) -> None:
+    """Print one more hint at each call; an unknown name prints all names."""
+    _say(lambda: next_hint(known(name)))
+
+
 def solution(name: str) -> None:
     """Print the source of what an exercise asks for; an unknown name prints all names."""
-    print(show_solution(name))
+    _say(lambda: show_solution(name))
+
+
+def _say(what: Callable[[], str]) -> None:
+    try:
+        print(what())
+    except LookupError as error:
+        print(error)
 
 
 def __getattr__(name: str) -> Any:
@@ -27,4 +42,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*KNOWN, "solution"]
+    return [*KNOWN, "hint", "solution"]

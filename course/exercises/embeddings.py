@@ -1,7 +1,6 @@
-"""The exercises of notebook 02: lookup, layer norm, segments, input sum, positions, counting."""
+"""The exercises of notebook 02: layer norm, input sum, counting, a test."""
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import product
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -9,7 +8,6 @@ from torch.nn import functional as F
 
 from bertedu.model.config import count_parameters
 from bertedu.model.embeddings import Embeddings, sinusoidal_positions  # noqa: F401  # in an exhibit
-from bertedu.text.tokenization import WordPiece
 from course.exercises.by_hand import ByHand
 from course.exercises.judge import Exercise, Inputs, whole
 from course.exercises.museum import TestExercise
@@ -19,40 +17,6 @@ def _halves(generator: torch.Generator, *shape: int) -> Tensor:
     """Draw numbers from -3 to 3 in steps of one half, none of them 0: easy to add by hand."""
     whole = torch.randint(1, 7, shape, generator=generator)
     return whole * (torch.randint(0, 2, shape, generator=generator) * 2 - 1) / 2
-
-
-def right_lookup(ids: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
-    """Return one-hot rows (S, V) for ids (S,), and their product with the table (V, H): (S, H)."""
-    one_hot = F.one_hot(ids, len(table)).to(table.dtype)
-    return one_hot, one_hot @ table
-
-
-def _lookup_cases() -> Iterator[Inputs]:
-    generator = torch.Generator().manual_seed(1)
-    sizes = [(1, 2, 1)] * 10 + [(1, 3, 2)] * 20 + [(3, 4, 3)] * 30 + [(7, 9, 5)] * 20
-    for length, vocab, size in sizes:
-        yield torch.randint(vocab, (length,), generator=generator), _halves(generator, vocab, size)
-
-
-LOOKUP = Exercise(
-    asks="(ids (S,), table (V, H)) -> (one_hot (S, V), vectors (S, H))",
-    right=right_lookup,
-    cases=_lookup_cases,
-    tensors="one_hot, vectors",
-    first_part=0,
-    tried="80 random tables, of 2 to 9 words. The product picks the rows table[ids].",
-    start="torch.zeros(len(ids), len(table)), then write a 1 into each row.",
-    solution=(Embeddings, right_lookup),
-    mistakes="""
-    ✗ one_hot and vectors are in the wrong order.
-      return one_hot, vectors.
-    | return one_hot, one_hot @ table => return one_hot @ table, one_hot
-    ✗ one_hot is only as wide as the largest id.
-      F.one_hot(ids) guesses the number of words. State it: F.one_hot(ids, len(table)).
-    | F.one_hot(ids, len(table)) => F.one_hot(ids)
-    | F.one_hot(ids, len(table)) => F.one_hot(ids) && one_hot @ table => table[ids]
-    """,
-)
 
 
 def right_layer_norm(x: Tensor, scale: Tensor, shift: Tensor, eps: float) -> Tensor:
@@ -107,48 +71,6 @@ LAYER_NORM = ByHand(
     | , keepdim=True => && (centered**2).mean(-1) => x.var(-1, correction=0)
     | x.mean(-1, keepdim=True) => x.mean(-1)
     | (centered**2).mean(-1, keepdim=True) => (centered**2).mean(-1)
-    """,
-)
-
-
-def right_segment_ids(tokens: Sequence[str]) -> list[int]:
-    """Return 0 up to the first [SEP] and on padding, 1 from there to the second [SEP]."""
-    segments, current = [], 0
-    for token in tokens:
-        segments.append(0 if token == "[PAD]" else current)
-        if token == "[SEP]":
-            current = 1
-    return segments
-
-
-def _segment_cases() -> list[Inputs]:
-    words = "dogs bark loudly at night and cats sleep all day".split()
-    cases: list[Inputs] = []
-    for first, second, padding in product((1, 2, 4), (0, 1, 3), (0, 2)):
-        a, b = words[:first], words[first : first + second]
-        tokens = ["[CLS]", *a, "[SEP]", *([*b, "[SEP]"] if b else [])]
-        cases.append((tokens + ["[PAD]"] * padding,))
-    return sorted(cases, key=lambda case: len(case[0]))
-
-
-SEGMENT_IDS = Exercise(
-    asks="(tokens) -> list of 0 and 1, 0 for A and for padding, 1 for B",
-    right=right_segment_ids,
-    cases=_segment_cases,
-    tensors="your result",
-    tried="18 inputs: of one sentence or two, with padding and without.",
-    start="a loop over tokens, and a variable that is 0 until the first [SEP] has gone by.",
-    solution=(WordPiece.encode, right_segment_ids),
-    mistakes="""
-    ✗ the first [SEP] is given to segment B.
-      it ends sentence A, so it belongs to A. Write down the segment first, then switch.
-    | else current) => else max(current, int(token == "[SEP]")))
-    ✗ there is a third segment after the second [SEP].
-      counting the [SEP] so far gives padding a 2, and the table has only two rows. Padding gets 0.
-    | 0 if token == "[PAD]" else current => current && current = 1 => current += 1
-    ✗ padding gets segment 1.
-      it belongs to neither sentence; by convention it gets 0.
-    | 0 if token == "[PAD]" else current => current
     """,
 )
 

@@ -1,86 +1,28 @@
-"""The exercises of notebook 04: GELU, feed-forward, two layers, pooler, counting, word vectors."""
+"""The exercises of notebook 04: from one part of a layer to a stack with published weights."""
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+import random
+import re
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertedu.model.bert import BertOutput
+from bertedu.model.bert import Bert
+from bertedu.model.checkpoints import hugging_face_name, load_weights
 from bertedu.model.config import BertConfig
 from bertedu.model.encoder import EncoderLayer, FeedForward
 from bertedu.model.heads import Pooler
 from course.exercises import judge
-from course.exercises.judge import Exercise, Inputs, drawer, named, whole
+from course.exercises.embeddings import right_layer_norm
+from course.exercises.judge import Exercise, Inputs, drawer, named, read_str
 from course.exercises.museum import TestExercise
+from course.exercises.self_attention import right_multi_head
 
 Map = Callable[[Tensor], Tensor]  # (S, H) -> (S, H)
-
-
-def right_gelu(x: Tensor) -> Tensor:
-    """x · Φ(x), where Φ(x) is the probability that a standard normal number is below x."""
-    below = 0.5 * (1 + torch.erf(x / math.sqrt(2)))
-    return x * below
-
-
-def _gelu_cases() -> Iterator[Inputs]:
-    draw = drawer(1)
-    yield from ((torch.tensor([v]),) for v in (1.0, -1.0, 0.0, 2.0, -2.5, 0.5, -0.7))
-    for shape in ((3,), (2, 4), (2, 3, 16)):
-        yield from ((draw(*shape) * 1.5,) for _ in range(20))
-
-
-# GELU and ReLU are close, and the tanh form is closer still: what is compared is the distance
-# to ReLU, magnified, so that a difference of 0.0003 counts and a rounding error does not.
-ZOOM = 20
-
-
-def _read_gelu(answer: Any, x: Tensor) -> Any:
-    tensor = judge.read_tensor(answer, "the result", x.shape)
-    return ((tensor.double() - x.double().relu()) * ZOOM).tolist()
-
-
-def _gelu_difference(inputs: Inputs, mine: Any, right: Any) -> str:
-    x = inputs[0].double()
-    values = [torch.tensor(part).double() / ZOOM + x.relu() for part in (mine, right)]
-    worst = int((values[0] - values[1]).abs().nan_to_num(torch.inf).argmax())
-    at, got, want = (float(part.flatten()[worst]) for part in (x, *values))
-    return f"At x = {at:.3f} yours gives {got:.4f}; it should give {want:.4f}."
-
-
-GELU = Exercise(
-    asks="(x of any shape) -> the same shape: the exact GELU",
-    right=right_gelu,
-    cases=_gelu_cases,
-    read=_read_gelu,
-    differ=_gelu_difference,
-    tried="67 tensors, to four decimals: the exact GELU, not one of its approximations.",
-    start="torch.erf(x / 2 ** 0.5), which runs from -1 to 1. Φ(x) must run from 0 to 1.",
-    solution=(FeedForward, right_gelu),
-    mistakes="""
-    ✗ this is the tanh approximation.
-      it is no bug: Google's code for BERT has it. But it is off by up to 0.0005. The exact GELU is
-      x·Φ(x) with torch.erf.
-    | x * below => F.gelu(x, approximate="tanh")
-    ✗ Φ lacks its 1/2, so the result is twice too large.
-      1 + erf runs from 0 to 2, but a probability from 0 to 1: 0.5 * (1 + torch.erf(…)).
-    | 0.5 * =>
-    ✗ x is not divided by √2 inside erf.
-      erf belongs to a bell curve of variance 1/2. For variance 1, take erf(x / √2).
-    | x / math.sqrt(2) => x
-    | math.sqrt(2) => 2
-    | x / math.sqrt(2) => x * math.sqrt(2)
-    ✗ this is Φ(x) itself, the share that gets through: x is missing.
-      GELU(x) is x · Φ(x). At x = 1 both are 0.84; at x = -1 only the sign tells them apart.
-    | x * below => below
-    ✗ this is the sigmoid form.
-      1 / (1 + e^(-1.702 x)) comes near Φ(x), but GELU is then off by up to 0.02. The exact Φ needs
-      torch.erf.
-    | 0.5 * (1 + torch.erf(x / math.sqrt(2))) => torch.sigmoid(1.702 * x)
-    """,
-)
 
 
 def right_feed_forward(x: Tensor, W1: Tensor, b1: Tensor, W2: Tensor, b2: Tensor) -> Tensor:
@@ -165,14 +107,6 @@ def right_post_norm_layer(
     return norm_2(y + feed_forward(y))
 
 
-def right_pre_norm_layer(
-    x: Tensor, attention: Map, feed_forward: Map, norm_1: Map, norm_2: Map
-) -> Tensor:
-    """x + f(norm(x)), twice."""
-    y = x + attention(norm_1(x))
-    return y + feed_forward(norm_2(y))
-
-
 POST_NORM_LAYER = Exercise(
     asks="(x (S, H), attention, feed_forward, norm_1, norm_2) -> (S, H), BERT's order",
     right=right_post_norm_layer,
@@ -188,7 +122,8 @@ POST_NORM_LAYER = Exercise(
     | y + feed => feed
     ✗ this is pre-norm: x + f(norm(x)).
       a fine layer, but not BERT's. Post-norm adds first: norm(x + f(x)).
-    | = right_pre_norm_layer
+    | norm_1(x + attention(x)) => x + attention(norm_1(x)) && norm_2(y + feed_forward(y)) =>
+      y + feed_forward(norm_2(y))
     ✗ the second residual starts from the layer's input.
       after the first step, go on with y: norm_2(y + feed_forward(y)). With x, attention's result
       reaches the output only through feed-forward.
@@ -213,38 +148,277 @@ POST_NORM_LAYER = Exercise(
     """,
 )
 
-PRE_NORM_LAYER = Exercise(
-    asks="(x (S, H), attention, feed_forward, norm_1, norm_2) -> (S, H), norms first",
-    right=right_pre_norm_layer,
-    cases=_layer_cases,
-    tensors="the result",
-    tried="60 layers with parts of their own: x + f(norm(x)), twice.",
-    start="y = x + attention(norm_1(x)). The second step is the same, from y.",
-    in_place="x += … writes into the caller's x. Write x = x + …",
-    solution=(EncoderLayer, right_pre_norm_layer),
+Weights = dict[str, Tensor]  # by name; in a layer, such as attention.query.weight
+INNER = ("intermediate.weight", "intermediate.bias", "output.weight", "output.bias")
+
+
+class Parts(SimpleNamespace):
+    """Functions of the notebooks before, by name."""
+
+    def __repr__(self) -> str:
+        """Name them."""
+        return f"the functions {', '.join(vars(self))}"
+
+
+OURS = Parts(
+    multi_head=right_multi_head,
+    layer_norm=right_layer_norm,
+    feed_forward=right_feed_forward,
+    post_norm_layer=right_post_norm_layer,
+)
+
+
+def right_encoder_layer(x: Tensor, mask: Tensor, w: Weights, heads: int, part: Parts) -> Tensor:
+    """(B, S, H), bool (B, S, S), the 16 tensors of a layer, A, four functions -> (B, S, H)."""
+    maps = {name.removeprefix("attention."): w[name] for name in w if "attention." in name}
+    inner = [w[f"feed_forward.{name}"] for name in INNER]
+
+    def attention(x: Tensor) -> Tensor:
+        return part.multi_head(x, mask, maps, heads)
+
+    def feed_forward(x: Tensor) -> Tensor:
+        return part.feed_forward(x, *inner)
+
+    def norm(name: str) -> Map:
+        return lambda x: part.layer_norm(x, w[f"{name}.weight"], w[f"{name}.bias"], 1e-12)
+
+    norms = norm("attention_norm"), norm("feed_forward_norm")
+    return part.post_norm_layer(x, attention, feed_forward, *norms)
+
+
+@cache
+def _model(layers: int, hidden: int, heads: int) -> Bert:
+    """Make a small encoder in which no bias is 0 and no scale is 1, as after training."""
+    with judge.undisturbed(seed=layers), torch.no_grad():
+        bert = Bert(BertConfig(9, hidden, layers, heads, 2 * hidden, 4)).eval()
+        for parameter in bert.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.5)
+    return bert.requires_grad_(False)
+
+
+def _whole_layer_cases() -> Iterator[Inputs]:
+    draw = drawer(7)
+    for hidden, heads, rows, length in ((2, 1, 1, 1), (2, 2, 1, 2), (4, 2, 2, 2), (6, 3, 3, 4)):
+        w = {
+            name: t.clone()
+            for name, t in _model(1, hidden, heads).encoder.layers[0].state_dict().items()
+        }
+        for _ in range(5):
+            mask = draw(rows, length, length) < 0.5
+            mask |= torch.eye(length, dtype=torch.bool)
+            yield draw(rows, length, hidden), mask, w, heads, OURS
+
+
+ENCODER_LAYER = Exercise(
+    asks="(x (B, S, H), mask (B, S, S), w, heads, part) -> (B, S, H). w holds the 16 tensors of a "
+    "layer by name; part.multi_head, part.layer_norm, part.feed_forward and part.post_norm_layer "
+    "are functions as you have written them",
+    right=right_encoder_layer,
+    cases=_whole_layer_cases,
+    tensors="your result",
+    tried="20 layers, of one head to three, on batches of one row to three.",
+    start="print(list(w)). post_norm_layer wants four functions of x alone: write attention(x), "
+    "which calls part.multi_head with the four maps, whose names lose their attention. in front.",
+    solution=(EncoderLayer, right_encoder_layer),
     mistakes="""
-    ✗ this is post-norm: norm(x + f(x)).
-      that is BERT's own order. Pre-norm normalizes what f reads: x + f(norm(x)).
-    | = right_post_norm_layer
-    ✗ the residual starts from the normalized x.
-      x = norm(x) came first, so the sum adds norm(x). Keep the raw x for the sum: x + f(norm(x)).
-    | x + attention => norm_1(x) + attention && y + feed => norm_2(y) + feed
-    ✗ the residual around attention is missing.
-      x + attention(norm_1(x)): without x, the input is gone after one layer.
-    | x + attention => attention
-    ✗ the residual around feed-forward is missing.
-      y + feed_forward(norm_2(y)): without y, nothing is passed on as it was.
-    | y + feed => feed
-    ✗ the second residual starts from the layer's input.
-      after the first step, go on with y: y + feed_forward(norm_2(y)).
-    | y + feed => x + feed
-    ✗ the second step uses the norm of the first.
-      each step has a norm of its own, with its own scale and shift: norm_2.
-    | norm_2(y => norm_1(y
-    ✗ only one of the two parts reads normalized vectors.
-      both do: attention(norm_1(x)), then feed_forward(norm_2(y)).
-    | norm_2(y) => y
-    | norm_1(x) => x
+    ✗ both norms have the scale and shift of the first.
+      a layer has two: attention_norm and feed_forward_norm. In a loop, a lambda looks its variable
+      up when it is called: norm(name) as a function of its own makes one for each.
+    | norm("feed_forward_norm") => norm("attention_norm")
+    ✗ the norms are in the wrong order.
+      attention_norm comes after attention, feed_forward_norm after feed-forward.
+    | norm("attention_norm"), norm("feed_forward_norm") =>
+      norm("feed_forward_norm"), norm("attention_norm")
+    ✗ attention has one head, however many there should be.
+      pass heads on: part.multi_head(x, mask, maps, heads).
+    | mask, maps, heads) => mask, maps, 1)
+    ✗ every token sees every other: the mask is not passed on.
+      part.multi_head(x, mask, maps, heads): it is the mask that hides the padding.
+    | x, mask, maps => x, torch.ones_like(mask), maps
+    """,
+)
+
+
+def right_stack(x: Tensor, w: Weights, layer: Callable[[Tensor, Weights], Tensor]) -> list[Tensor]:
+    """Return the input and what each layer makes of the one before; w is the whole model's."""
+    states = [x]
+    count = 1 + max(int(name.split(".")[2]) for name in w if name.startswith("encoder.layers."))
+    for i in range(count):
+        begin = f"encoder.layers.{i}."
+        own = {name.removeprefix(begin): w[name] for name in w if name.startswith(begin)}
+        states.append(layer(states[-1], own))
+    return states
+
+
+def _stack_cases() -> Iterator[Inputs]:
+    """One layer to twelve, whose tensors come in no order, among those of other parts."""
+    draw = drawer(8)
+    layer = named("(a layer: x @ map + shift)", lambda x, w: x @ w["map"] + w["shift"])
+    for layers, size in ((1, 1), (2, 1), (2, 2), (3, 2), (12, 2)):
+        for _ in range(4):
+            w = {"embeddings.norm.bias": draw(size), "pooler.dense.bias": draw(size)}
+            for i in torch.randperm(layers).tolist() if layers > 2 else range(layers):
+                w |= {f"encoder.layers.{i}.map": draw(size, size) / 2}
+                w |= {f"encoder.layers.{i}.shift": draw(size)}
+            yield draw(1, 2, size), w, layer
+
+
+STACK = Exercise(
+    asks="(x (B, S, H), w, layer) -> list of L + 1 states (B, S, H), x first. w holds all tensors "
+    "of a model: those of layer 3 begin with encoder.layers.3. layer(x, own) is a function, own "
+    "the tensors of one layer, by their names without that beginning",
+    right=right_stack,
+    cases=_stack_cases,
+    read=lambda answer, x, w, layer: [
+        judge.read_numbers(one, "a state", x.shape)
+        for one in (answer if isinstance(answer, list | tuple) else [answer])
+    ],
+    tried="20 stacks of one layer to twelve, their tensors in no order.",
+    start="states = [x], and a loop over the layers. Of which layer is encoder.layers.10.map?",
+    mistakes="""
+    ✗ layer 1 also gets the tensors of layers 10 and 11.
+      "encoder.layers.10." begins with "encoder.layers.1", too: compare up to the second dot.
+    | {i}." => {i}" && removeprefix(begin) => split(".", 3)[3]
+    ✗ every layer reads the input.
+      a layer reads what the one below has made: layer(states[-1], own).
+    | states[-1] => states[0]
+    ✗ the input is missing from the states.
+      there are L + 1 of them: x is state 0.
+    | return states => return states[1:]
+    ✗ the layers come in the order of the file, not of their numbers.
+      a dictionary keeps the order in which it was filled. Count: for i in range(number of layers).
+    | in range(count): => in dict.fromkeys(n.split(".")[2] for n in w if n[:3] == "enc"):
+    ✗ only the last state is returned.
+      keep all of them: later notebooks look at each.
+    | return states => return states[-1]
+    """,
+)
+
+
+def right_our_name(theirs: str) -> str:
+    """Translate a published name of the encoder, old or new, into ours."""
+    for pattern, ours in (
+        (r"^bert\.", ""),
+        (r"LayerNorm\.gamma$", "LayerNorm.weight"),
+        (r"LayerNorm\.beta$", "LayerNorm.bias"),
+        (r"word_embeddings", "token"),
+        (r"position_embeddings", "position"),
+        (r"token_type_embeddings", "segment"),
+        (r"embeddings\.LayerNorm", "embeddings.norm"),
+        (r"encoder\.layer\.", "encoder.layers."),
+        (r"attention\.self\.", "attention."),
+        (r"attention\.output\.dense", "attention.output"),
+        (r"attention\.output\.LayerNorm", "attention_norm"),
+        (r"intermediate\.dense", "feed_forward.intermediate"),
+        (r"(?<!attention\.)output\.dense", "feed_forward.output"),
+        (r"(?<!attention\.)output\.LayerNorm", "feed_forward_norm"),
+    ):
+        theirs = re.sub(pattern, ours, theirs)
+    return theirs
+
+
+def _name_cases() -> list[Inputs]:
+    with torch.device("meta"):  # names alone: nothing is drawn
+        names = {
+            hugging_face_name(name) for name in Bert(BertConfig(30, 8, 2, 2, 16, 12)).state_dict()
+        }
+    for new, old in (("Norm.weight", "Norm.gamma"), ("Norm.bias", "Norm.beta")):
+        names |= {name.replace(new, old) for name in names}
+    names |= {"encoder.layer.0.gate.gamma", "encoder.layer.1.gate.beta"}  # of no norm
+    whole_names = {f"bert.{name}" for name in names}
+    names |= whole_names | {name.replace("layer.1", "layer.11") for name in whole_names}
+    return [(name,) for name in sorted(names, key=lambda name: (len(name), name))]
+
+
+OUR_NAME = Exercise(
+    asks="(theirs) -> ours, the name of a tensor of the encoder",
+    right=right_our_name,
+    cases=_name_cases,
+    read=partial(read_str, wanted="one name, a str,"),
+    tried="every name of a two-layer encoder: old and new, with and without bert., layer 11 too; "
+    "and a gamma and a beta of no norm.",
+    start='one .replace for each row of the table, and .removeprefix("bert.").',
+    solution=(hugging_face_name, right_our_name),
+    mistakes=r"""
+    ✗ old names stay as they are.
+      gamma is weight, and beta is bias: files of 2018 still have them.
+    | (r"LayerNorm\.gamma$", "LayerNorm.weight"), => && (r"LayerNorm\.beta$", "LayerNorm.bias"), =>
+    ✗ every gamma and beta is renamed.
+      only a norm's: LayerNorm.gamma, LayerNorm.beta. Another part may have a gamma of its own.
+    | LayerNorm\.gamma$", "LayerNorm.weight => gamma", "weight && LayerNorm\.beta$", "LayerNorm.bias
+      => beta", "bias
+    ✗ "bert." stays in front.
+      a whole model has it, an encoder saved alone does not: .removeprefix("bert.") does nothing
+      where it is missing.
+    | (r"^bert\.", ""), =>
+    ✗ the output of attention ends up in the feed-forward part.
+      attention.output.dense contains output.dense: replace the longer name first.
+    | "attention.output") => "attention.feed_forward.output")
+    """,
+)
+
+
+def right_load(
+    tensors: Weights, shapes: dict[str, tuple[int, ...]], our_name: Callable[[str], str]
+) -> tuple[Weights, list[str]]:
+    """Published name -> tensor, our name -> shape: our name -> tensor, and what is missing."""
+    found = {our_name(name): tensor for name, tensor in tensors.items()}
+    w = {n: found[n] for n, shape in shapes.items() if n in found and found[n].shape == shape}
+    return w, sorted(shapes.keys() - w.keys())
+
+
+def _load_cases() -> Iterator[Inputs]:
+    dice = random.Random(12)
+    translated = named(
+        "our_name", lambda name: name.removeprefix("bert.").replace("gamma", "weight")
+    )
+    names = [
+        "bert.norm.gamma",
+        "bert.map.weight",
+        "map.bias",
+        "cls.decoder.weight",
+        "bert.position",
+    ]
+    for count in [1] * 3 + [2] * 5 + [4] * 12:
+        some = dice.sample(names, count)
+        tensors = {n: torch.tensor([float(i), 1.0]) for i, n in enumerate(names) if n in some}
+        shapes = {translated(n): torch.Size([2]) for n in dice.sample(names[:-1], count)}
+        if dice.random() < 0.5:
+            shapes[dice.choice([*shapes])] = torch.Size([3])
+        yield tensors, shapes, translated
+
+
+def _read_load(answer: Any, *_: Any) -> Any:
+    w, missing = judge.read_parts(answer, "w, missing")
+    if not isinstance(w, dict) or isinstance(missing, str):
+        raise judge.UnreadableError("return w, a dictionary, and missing, a list of names.")
+    return sorted((name, torch.as_tensor(t).tolist()) for name, t in w.items()), sorted(missing)
+
+
+LOAD = Exercise(
+    asks="(tensors, shapes, our_name) -> (w, missing). tensors: published name -> tensor; shapes: "
+    "our name -> shape, for all that our encoder needs. w: our name -> tensor; missing: the names "
+    "that are not in the file, or with another shape",
+    right=right_load,
+    cases=_load_cases,
+    read=_read_load,
+    first_part=0,
+    tried="20 files, with tensors too many, too few, and of another shape.",
+    start="a dictionary of the file under our names: {our_name(name): tensor for …}.",
+    solution=(load_weights, right_load),
+    mistakes="""
+    ✗ a tensor of another shape is loaded.
+      it belongs to another model, and would fail far from here, or never: compare .shape.
+    | and found[n].shape == shape =>
+    ✗ what our encoder has no place for is loaded, too.
+      a published file also holds heads: keep only the names in shapes.
+    | w = { => w = found | {
+    ✗ what is missing is not told.
+      a model with one tensor from chance runs, and is wrong: name all that w does not hold.
+    | sorted(shapes.keys() - w.keys()) => []
+    ✗ the published names stay.
+      put each tensor under our_name(name).
+    | our_name(name): tensor => name: tensor
     """,
 )
 
@@ -290,134 +464,6 @@ POOLER = Exercise(
     ✗ the bias is missing.
       a linear map adds b, and only then comes tanh: torch.tanh(… + b).
     | + b) => )
-    """,
-)
-
-
-def right_layer_flops(length: int, hidden: int) -> int:
-    """Count multiplications and additions of a layer's matrix products; inner is 4·hidden."""
-    maps = 4 * (2 * length * hidden * hidden)  # query, key, value, output
-    scores_and_mixing = 2 * (2 * length * length * hidden)
-    feed_forward = 2 * (2 * length * hidden * 4 * hidden)
-    return maps + scores_and_mixing + feed_forward
-
-
-LAYER_FLOPS = Exercise(
-    asks="(length, hidden) -> FLOPs of one layer's matrix products; inner is 4·hidden",
-    right=right_layer_flops,
-    cases=lambda: [
-        *((1, 1), (2, 1), (1, 2), (3, 2), (2, 4), (64, 256)),
-        *((128, 768), (512, 768), (512, 1024)),
-    ],
-    read=whole,
-    tried="nine sizes, among them those of BERT-base and BERT-large.",
-    start="(S × H) @ (H × H) makes S·H numbers; each takes H multiplications and H additions.",
-    mistakes="""
-    ✗ a multiplication and an addition are counted as one.
-      each step of a dot product multiplies *and* adds: 2 operations.
-    | (2 * => (
-    ✗ scores and mixing are both missing.
-      QKᵀ compares every pair of words, and the weights mix the values: 2·S²·H each. They are
-      what grows with the square of the length.
-    | + scores_and_mixing =>
-    ✗ attention has three maps in your count, not four.
-      query, key, value, and the output map that joins the heads: 4 · 2·S·H².
-    | 4 * ( => 3 * (
-    ✗ only one of scores and mixing is counted.
-      QKᵀ compares every pair of words, and then the weights mix the values: 2·S²·H each.
-    | scores_and_mixing = 2 * => scores_and_mixing = 1 *
-    ✗ feed-forward is counted one way.
-      there and back: H to 4H, then 4H to H, 2·S·H·4H each.
-    | feed_forward = 2 * => feed_forward = 1 *
-    ✗ feed-forward has H hidden numbers in your count, not 4·H.
-      two maps, each between H and 4·H numbers: 2 · 2·S·H·4H.
-    | 4 * hidden) => hidden)
-    """,
-)
-
-
-def right_cosine(a: Tensor, b: Tensor) -> Tensor:
-    """Return the cosine of the angle between two vectors (H,): 1 same direction, 0 none shared."""
-    cosine: Tensor = a @ b / (a.norm() * b.norm())
-    return cosine
-
-
-def _cosine_cases() -> list[Inputs]:
-    draw = drawer(4)
-    pairs = [tuple(2 * draw(2, size) + 1) for size in (2, 3, 16) for _ in range(20)]
-    return [(torch.tensor([3.0, 4.0]), torch.tensor([4.0, 3.0])), *pairs]
-
-
-COSINE = Exercise(
-    asks="(a (H,), b (H,)) -> scalar, the cosine of the angle between them",
-    right=right_cosine,
-    cases=_cosine_cases,
-    tried="61 pairs of vectors, short and long.",
-    start="the dot product a @ b. What makes it larger when the direction is the same?",
-    mistakes="""
-    ✗ this is the dot product: long vectors win.
-      divide by both lengths: a.norm() * b.norm().
-    | / (a.norm() * b.norm()) =>
-    ✗ the lengths are squared.
-      a @ a is the length squared: take its square root, a.norm().
-    | a.norm() * b.norm() => (a @ a) * (b @ b)
-    ✗ only one of the two lengths is divided out.
-      a longer b must not change the angle either: a.norm() * b.norm().
-    | a.norm() * b.norm() => a.norm()
-    | a.norm() * b.norm() => b.norm()
-    ✗ the second length is multiplied, not divided out.
-      x / y * z divides by y alone. Put the product in brackets: / (a.norm() * b.norm()).
-    | (a.norm() * b.norm()) => a.norm() * b.norm()
-    """,
-)
-
-
-def right_word_vector(states: Tensor, tokens: Sequence[str], word: str, layer: int) -> Tensor:
-    """Pick the vector (H,) of a word's first appearance after a layer; layer 0 is the input."""
-    return states[layer, tokens.index(word)]
-
-
-def _word_cases() -> list[Inputs]:
-    draw = drawer(5)
-    sentences = (
-        ("go", "go"),
-        ("by the bank of the river", "bank"),
-        ("light is light", "light"),
-    )
-    return [
-        (draw(layers + 1, len(text.split()) + 2, size), f"[CLS] {text} [SEP]".split(), word, layer)
-        for text, word in sentences
-        for layers, size in ((2, 2), (4, 3))
-        for layer in range(layers + 1)
-    ]
-
-
-WORD_VECTOR = Exercise(
-    asks="(states (L + 1, S, H), tokens, word, layer) -> (H,), the word's own vector",
-    right=right_word_vector,
-    cases=_word_cases,
-    tensors="the result",
-    tried="24 words in three sentences, after every layer.",
-    start="tokens.index(word): the position of the word, [CLS] being 0.",
-    solution=(BertOutput, right_word_vector),
-    mistakes="""
-    ✗ the token before the word is taken: [CLS] was not counted.
-      states has a row for [CLS], too, so the first word is token 1. Look the word up in tokens,
-      which begins with [CLS].
-    | (word) => (word) - 1
-    ✗ the last appearance of the word is taken, not the first.
-      your dictionary or loop goes on after it has found one. tokens.index(word) stops at the first.
-    | tokens.index(word) => -1 - tokens[::-1].index(word)
-    ✗ the layer is one too low.
-      states[0] is the input of layer 1, states[1] its output: states[layer].
-    | [layer, => [layer - 1,
-    ✗ the layer is one too high.
-      states[0] is the input, so layer 1 is states[1], and states has no entry beyond the last
-      layer: states[layer].
-    | [layer, => [layer + 1,
-    ✗ the layer and the position have changed places.
-      states is (L + 1, S, H): the layer comes first, states[layer, position].
-    | states[layer, tokens.index(word)] => states[tokens.index(word), layer]
     """,
 )
 

@@ -1,12 +1,22 @@
-"""The exercises of notebook a1: a slope from differences, one step downhill, a training loop."""
+"""The exercises of notebook a1: a slope from differences, slopes from rules, a training loop."""
 
-from collections.abc import Callable, Iterator
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course.exercises.judge import Exercise, Inputs, drawer, named, read_numbers
+from course.exercises.judge import (
+    Exercise,
+    Inputs,
+    UnreadableError,
+    drawer,
+    named,
+    offered,
+    read_numbers,
+)
 
 
 def right_slope(f: Callable[[float], float], w: float, h: float) -> float:
@@ -48,35 +58,168 @@ SLOPE = Exercise(
 )
 
 
-def right_descent_step(w: Tensor, gradient: Tensor, rate: float) -> Tensor:
-    """Move parameters (n,) against their gradient (n,)."""
-    return w - rate * gradient
+# -- slopes from rules
 
 
-def _step_cases() -> Iterator[Inputs]:
-    draw = drawer(1)
-    for size, rate in [(1, 0.1), (1, 0.5), (2, 0.1), (3, 0.5), (8, 0.05), (8, 2.0)] * 5:
-        yield draw(size) + 1, draw(size) * 3, rate
+@offered
+class Number:
+    """A number that remembers its parts, each with the slope of this number with respect to it."""
+
+    def __init__(self, value: float, parts: Sequence[tuple["Number", float]] = ()) -> None:
+        """Take a value, and pairs (part, slope); none for a number that was made of nothing."""
+        self.value, self.parts = value, list(parts)
+
+    def __repr__(self) -> str:
+        """Write the value, and what it was made of."""
+        parts = ", ".join(f"{part.value:g}: slope {slope:g}" for part, slope in self.parts)
+        return f"{self.value:g}" + f" ({parts})" * bool(parts)
 
 
-DESCENT_STEP = Exercise(
-    asks="(w (n,), gradient (n,), rate) -> (n,), the parameters after one step",
-    right=right_descent_step,
-    cases=_step_cases,
-    tensors="your result",
-    tried="30 random steps, from one parameter to eight, with rates from 0.05 to 2.",
-    start="rate * gradient: how far each parameter moves. Which way?",
-    in_place="w -= … writes into the tensor that you were given. Return w - … instead.",
+def _read_number(answer: Any, *_: Any) -> tuple[float, list[tuple[float, float]]]:
+    value, made_of = getattr(answer, "value", None), getattr(answer, "parts", None)
+    if not isinstance(value, int | float) or not isinstance(made_of, list | tuple):
+        raise UnreadableError("a Number is wanted: Number(value, [(part, slope), …]).")
+    return float(value), sorted((float(part.value), float(slope)) for part, slope in made_of)
+
+
+def right_times(a: Number, b: Number) -> Number:
+    """Multiply: if a grows by a little, the product grows by b times as much."""
+    return Number(a.value * b.value, [(a, b.value), (b, a.value)])
+
+
+TIMES = Exercise(
+    asks="(a, b) -> Number: the product, and its parts with their slopes",
+    right=right_times,
+    cases=lambda: [(Number(a), Number(b)) for a in (2.0, -1.5, 0.0) for b in (3.0, -0.5, 4.0)],
+    read=_read_number,
+    tried="9 products, of positive and negative numbers and of 0.",
+    start="the value a.value * b.value. If a grows by 1, by how much does it grow?",
     mistakes="""
-    ✗ this goes uphill.
-      the gradient points in the direction in which the loss rises. Subtract.
-    | w - rate => w + rate
-    ✗ the learning rate is missing.
-      a slope says which way and how steep, not how far. Use rate * gradient.
-    | rate * gradient => gradient
-    ✗ this is the step, not the parameters after it.
-      return w minus the step.
-    | w - rate * gradient => rate * gradient
+    ✗ each part has its own value for a slope.
+      if a grows by 1, the product grows by one more b. The slope with respect to a is b's value.
+    | (a, b.value), (b, a.value) => (a, a.value), (b, b.value)
+    ✗ the slopes are those of a sum.
+      in a + b each part counts once: slope 1. In a · b a change of a counts b times.
+    | (a, b.value), (b, a.value) => (a, 1.0), (b, 1.0)
+    ✗ the product has forgotten its parts.
+      Number(value, [(a, …), (b, …)]): without them there is no way back.
+    | , [(a, b.value), (b, a.value)] =>
+    """,
+)
+
+
+def _play(dice: random.Random, size: int) -> list[Number]:
+    """Make a calculation: each number after its parts, all needed for the last, many twice."""
+    made = [Number(dice.choice((-2.0, -1.0, 1.0, 2.0, 3.0))) for _ in range(2)]
+    while len(made) < size:
+        a, b = made[-1], dice.choice(made)
+        slopes = (1.0, 1.0) if dice.random() < 0.5 else (b.value, a.value)
+        value = a.value + b.value if slopes == (1.0, 1.0) else a.value * b.value
+        made.append(Number(value / 2, [(a, slopes[0] / 2), (b, slopes[1] / 2)]))
+    used = {id(part) for number in made for part, _ in number.parts} | {id(made[-1])}
+    return [number for number in made if id(number) in used]
+
+
+def _plays() -> Iterator[list[Number]]:
+    a, b = Number(2.0), Number(3.0)
+    yield [a]
+    yield [a, b, right_times(a, b)]
+    yield [a, right_times(a, a)]
+    dice = random.Random(4)
+    yield from (_play(dice, size) for size in [4] * 10 + [6] * 10 + [12] * 10)
+
+
+def right_in_order(last: Number) -> list[Number]:
+    """Return all numbers that ``last`` is made of, each once and after its parts."""
+    found: list[Number] = []
+    seen = set()
+
+    def visit(number: Number) -> None:
+        if number not in seen:
+            seen.add(number)
+            for part, _ in number.parts:
+                visit(part)
+            found.append(number)
+
+    visit(last)
+    return found
+
+
+def _read_order(answer: Any, last: Number) -> tuple[list[float], bool]:
+    """Return the values in the list, and whether each number stands behind its parts."""
+    if not isinstance(answer, list | tuple) or not all(hasattr(one, "parts") for one in answer):
+        raise UnreadableError("a list of Numbers is wanted.")
+    place = {id(number): i for i, number in enumerate(answer)}
+    pairs = [(place.get(id(p), 99), place[id(n)]) for n in answer for p, _ in n.parts]
+    return sorted(float(one.value) for one in answer), all(a < b for a, b in pairs)
+
+
+def _order_difference(_: Inputs, mine: Any, right: Any) -> str:
+    if mine[0] != right[0]:
+        return f"Yours holds the values {mine[0]}; they should be {right[0]}."
+    return "In yours, a number stands before one of its parts."
+
+
+IN_ORDER = Exercise(
+    asks="(last) -> list of all Numbers it is made of, itself too, each once and after its parts",
+    right=right_in_order,
+    cases=lambda: [(numbers[-1],) for numbers in _plays()],
+    read=_read_order,
+    differ=_order_difference,
+    tried="33 calculations, of one number to twelve, most of them with numbers used twice.",
+    start="a function visit(number) inside yours: visit each part first, then append the number.",
+    mistakes="""
+    ✗ a number that is used twice is in the list twice.
+      two ways lead to it. Remember in a set which numbers you have seen, and visit none again.
+    | if number not in seen: => if True:
+    ✗ each number stands before its parts.
+      append after the loop over the parts, not before it, and do not turn the list around.
+    | return found => return found[::-1]
+    ✗ only the first part of each number is followed.
+      a number has several parts: loop over all of number.parts.
+    | in number.parts => in number.parts[:1]
+    ✗ the last number itself is missing.
+      it belongs to the list, at the end: append every number that is visited.
+    | return found => return found[:-1]
+    """,
+)
+
+
+def right_backward(numbers: Sequence[Number]) -> list[float]:
+    """Return the slope of the last number with respect to each; all stand after their parts."""
+    slopes = dict.fromkeys(numbers, 0.0)
+    slopes[numbers[-1]] = 1.0
+    for number in reversed(numbers):
+        for part, slope in number.parts:
+            slopes[part] += slopes[number] * slope
+    return [slopes[number] for number in numbers]
+
+
+BACKWARD = Exercise(
+    asks="(numbers, each after its parts) -> list: the slope of the last one with respect to each",
+    right=right_backward,
+    cases=lambda: [(numbers,) for numbers in _plays()],
+    read=lambda answer, numbers: read_numbers(answer, "your list of slopes", (len(numbers),)),
+    tried="33 calculations, of one number to twelve, most of them with numbers used twice.",
+    start="slopes = dict.fromkeys(numbers, 0.0), and a 1.0 for the last number. Then go through "
+    "reversed(numbers): what does each hand on to its parts?",
+    mistakes="""
+    ✗ a number that is used twice keeps only one of its slopes.
+      each use hands on a slope of its own, and they add up: slopes[part] += …
+    | slopes[part] += => slopes[part] =
+    ✗ each part gets only the slope of the last step.
+      slopes multiply along the way: slopes[number] * slope.
+    | slopes[number] * slope => slope
+    ✗ slopes are added along the way.
+      if the last grows 2 times as fast as b, and b 3 times as fast as a, then it grows 6 times as
+      fast as a: multiply.
+    | slopes[number] * slope => slopes[number] + slope
+    ✗ the numbers are gone through from the first to the last.
+      what a number hands on is known only when all that use it have been asked: reversed(numbers).
+    | reversed(numbers) => numbers
+    ✗ all slopes are 0.
+      begin with something: the last number's slope with respect to itself is 1.
+    | slopes[numbers[-1]] = 1.0 =>
     """,
 )
 

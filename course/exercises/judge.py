@@ -90,7 +90,7 @@ class Registered:
     """What is called with the learner's function, as `check.NAME(my_NAME)`."""
 
     asks: str  # arguments and result, as help(check.NAME) shows them
-    start: str  # how to begin
+    start: str  # how to begin: the first hint
     name: str = ""  # else that of our own answer, without its right_
     solution: tuple[Any, ...] = ()  # the pieces to show, else the right function; a test first
 
@@ -201,7 +201,7 @@ class Outcome:
 def judge(exercise: Exercise, function: object) -> str:
     """Return the verdict on a learner's function, in plain words. Raises nothing."""
     name = exercise.name
-    if complaint := cannot_call(name, exercise.arguments, exercise.start, function):
+    if complaint := cannot_call(name, exercise.arguments, function):
         return complaint
     assert callable(function)
     cases, ours = _reference(exercise)
@@ -212,7 +212,7 @@ def judge(exercise: Exercise, function: object) -> str:
         return too_long(name)
     nothing = all(outcome.nothing for outcome in mine)
     if nothing and not any(outcome.changed for outcome in mine):
-        return prints_only(name) if mine[0].printed else stub(name, exercise.start)
+        return prints_only(name) if mine[0].printed else stub(name)
     right = [nothing or _alike(a, b) for a, b in zip(mine, ours, strict=True)]
     failed = [i for i, outcome in enumerate(mine) if outcome.changed or not right[i]]
     if not failed:
@@ -257,10 +257,10 @@ def _reference(exercise: Exercise) -> tuple[tuple[Inputs, ...], tuple[Outcome, .
     return cases, tuple(call_all(exercise, exercise.right, cases))
 
 
-def cannot_call(name: str, arguments: Sequence[str], start: str, function: object) -> str:
+def cannot_call(name: str, arguments: Sequence[str], function: object) -> str:
     """Return a complaint if there is no function, or it takes other arguments; else ""."""
     if function is None or isinstance(function, EllipsisType):
-        return stub(name, start)
+        return stub(name)
     if not callable(function):
         return report(
             f"✗ {name}: got {_a(function)}, not a function.",
@@ -282,11 +282,9 @@ def cannot_call(name: str, arguments: Sequence[str], start: str, function: objec
     return ""
 
 
-def stub(name: str, start: str) -> str:
-    """Say that the work has not begun, and how to begin."""
-    return report(
-        f"… {name} is still a stub. Start from {start} (All done? Then a return is missing.)"
-    )
+def stub(name: str) -> str:
+    """Say that there is no answer yet, and nothing of what it is."""
+    return f'… {name}: not written yet, or no return. check.hint("{name}") helps.'
 
 
 def prints_only(name: str) -> str:
@@ -586,6 +584,9 @@ def plain(value: Any) -> str:
         value = value.tolist()
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(plain, value)) + "]"
+    if isinstance(value, dict):
+        few = ", ".join(f"{key!r}: {plain(one)}" for key, one in value.items())
+        return f"{{{few}}}" if len(value) < 4 else f"a dictionary of {len(value)}"
     if isinstance(value, float):
         return str(round(value, 3) + 0.0)  # + 0.0: no "-0.0"
     if isinstance(value, int) and value >= 10**6:
@@ -677,13 +678,18 @@ _HINTS: tuple[tuple[type[BaseException], str], ...] = (
 )  # fmt: skip
 
 
-def show_solution(name: str) -> str:
-    """Return the source of the pieces that solve an exercise, or the list of exercises."""
-    if name not in KNOWN or not (pieces := pieces_of(KNOWN[name])):
+def known(name: str) -> Any:
+    """Return an exercise; an unknown name raises LookupError with all names."""
+    if name not in KNOWN or not pieces_of(KNOWN[name]):
         names = ", ".join(known for known, thing in KNOWN.items() if pieces_of(thing))
-        return f"No exercise is called {name!r}. There are: {names}."
+        raise LookupError(f"No exercise is called {name!r}. There are: {names}.")
+    return KNOWN[name]
+
+
+def show_solution(name: str) -> str:
+    """Return the source of the pieces that solve an exercise."""
     parts = []
-    for piece in pieces:
+    for piece in pieces_of(known(name)):
         path = piece.__module__.replace(".", "/")
         parts.append(f"# {path}.py\n{textwrap.dedent(inspect.getsource(piece)).rstrip()}")
     return "\n\n".join(parts)

@@ -1,4 +1,4 @@
-"""The exercises of notebook 05: masking, the loss over blanks, a test for losses, two measures."""
+"""The exercises of notebook 05: masking, the loss over blanks, a test for losses, the loop."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -8,14 +8,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from bertedu.pretraining.evaluation import sum_by_pair
 from bertedu.pretraining.masking import mask_tokens
 from bertedu.pretraining.objective import pretraining_loss
-from bertedu.text.tokenization import MASK_ID, PAD_ID, SPECIAL_TOKENS
+from bertedu.text.tokenization import CLS_ID, MASK_ID, PAD_ID, SPECIAL_TOKENS
 from course.exercises import judge
-from course.exercises.judge import Exercise, Inputs, UnreadableError
+from course.exercises.judge import Exercise, Inputs, UnreadableError, drawer, named, read_numbers
 from course.exercises.museum import TestExercise
-from course.experiments.counting import UnigramModel
 
 WORDS = len(SPECIAL_TOKENS)  # ids below are special
 
@@ -224,77 +222,96 @@ LOSS_TEST = TestExercise(
 )
 
 
-def right_unigram_loss(counts: Tensor, labels: Tensor) -> Tensor:
-    """Mean -ln P(label), where P (V,) is counts (V,) plus one, shared out; labels are (n,)."""
-    share = (counts + 1) / (counts.sum() + len(counts))
-    return -share[labels].log().mean()
+# -- the loop
 
 
-def _unigram_cases() -> Iterator[Inputs]:
-    generator = torch.Generator().manual_seed(7)
-    yield torch.tensor([3, 0]), torch.tensor([1])  # a word never counted
-    for vocab, size in [(2, 1)] * 19 + [(3, 2)] * 30 + [(5, 4)] * 30 + [(12, 30)] * 20:
-        counts = torch.randint(0, 6, (vocab,), generator=generator)
-        counts[int(torch.randint(vocab, (1,), generator=generator))] += 2
-        yield counts, torch.randint(vocab, (size,), generator=generator)
+class _Model:
+    """A model of two tables, which reads a word and the mean of the real ones around it."""
+
+    def __init__(self, draw: Callable[..., Tensor], vocab: int) -> None:
+        self.w = {"in": draw(vocab, 3), "out": draw(3, vocab), "of another head": draw(2)}
+        for weight in self.w.values():
+            weight.requires_grad_()
+
+    def __call__(self, ids: Tensor, segments: Any, real: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.w["in"][ids]  # (B, S, 3)
+        mean = (x * real[..., None]).sum(1, keepdim=True) / real.sum(1)[:, None, None]
+        return (x + mean) @ self.w["out"], self.w["of another head"]
+
+    @torch.no_grad()
+    def update(self, gradients: list[Tensor], rate: float) -> None:
+        for weight, gradient in zip(self.w.values(), gradients, strict=True):
+            weight -= rate * gradient
 
 
-UNIGRAM_LOSS = Exercise(
-    asks="(counts (V,), labels (n,)) -> scalar, the mean of -ln P(label), with P = (counts + 1) / "
-    "(sum of counts + V)",
-    right=right_unigram_loss,
-    cases=_unigram_cases,
-    tried="100 random cases, with words that were never counted.",
-    start="share = (counts + 1) / …, which must sum to 1; then -ln of the labels' shares.",
-    in_place="counts += 1 writes into the caller's counts. counts + 1 makes new ones.",
-    solution=(UnigramModel, right_unigram_loss),
+def _hide(batch: Tensor) -> tuple[Tensor, Tensor]:
+    """Hide the first word of each row, and every third id; no dice, so that all hide alike."""
+    selected = (batch % 3 == 0) & (batch >= WORDS)
+    selected[:, 1] = True
+    return batch.masked_fill(selected, MASK_ID), selected
+
+
+def right_pretrain(
+    model: Any, text: Tensor, draws: list[Tensor], hide: Any, rates: list[float]
+) -> list[float]:
+    """Train on text (N, S), one step for each draw of rows (B,); return the losses."""
+    losses = []
+    for rows, rate in zip(draws, rates, strict=True):
+        batch = text[rows]
+        changed, selected = hide(batch)
+        words, _ = model(changed, None, batch != PAD_ID)
+        loss = F.cross_entropy(words[selected], batch[selected])
+        weights = list(model.w.values())
+        gradients = torch.autograd.grad(loss, weights, materialize_grads=True)
+        model.update(list(gradients), rate)
+        losses.append(loss.item())
+    return losses
+
+
+def _pretrain_cases() -> Iterator[Inputs]:
+    draw, whole = drawer(9), partial(torch.randint, generator=torch.Generator().manual_seed(9))
+    for rows, steps in [(1, 1)] * 4 + [(2, 2)] * 8 + [(3, 5)] * 8:
+        text = whole(WORDS, 12, (4, 6))
+        text[:, 0], text[1:, 4:] = CLS_ID, PAD_ID
+        draws = [whole(0, 4, (rows,)) for _ in range(steps)]
+        rates = [0.5 / (1 + i) for i in range(steps)]
+        yield (
+            named("(a model of two tables)", _Model(draw, 12)),
+            text,
+            draws,
+            named("hide", _hide),
+            rates,
+        )
+
+
+PRETRAIN = Exercise(
+    asks="(model, text (N, S), draws, hide, rates) -> the loss of each step, a list. "
+    "hide(batch) -> changed, selected; model(changed, None, real) -> word scores (B, S, V), pair "
+    "scores; model.update(gradients, rate) moves the weights, which are in the dictionary model.w",
+    right=right_pretrain,
+    cases=_pretrain_cases,
+    read=lambda answer, *inputs: read_numbers(answer, "your list of losses", (len(inputs[-1]),)),
+    tried="20 runs of one step to five, on batches of one row to three, with padding.",
+    start="for rows, rate in zip(draws, rates): and in it batch = text[rows]. What does the model "
+    "read, and what should it have said?",
     mistakes="""
-    ✗ there is no smoothing: a word that was never counted is impossible.
-      ln 0 is minus infinity. Give every word one extra count: counts + 1.
-    | (counts + 1) / (counts.sum() + len(counts)) => counts / counts.sum()
-    ✗ the probabilities do not sum to 1: V is missing below the line.
-      one more count for each of V words makes V more counts in all: counts.sum() + V.
-    | + len(counts) =>
-    ✗ this is the logarithm of the mean probability.
-      take the logarithm of each first, then the mean: share[labels].log().mean().
-    | log().mean() => mean().log()
-    """,
-)
-
-
-def right_accuracy(logits: Tensor, labels: Tensor) -> float:
-    """Share of the n positions at which the label has the highest of V logits."""
-    return float((logits.argmax(dim=-1) == labels).float().mean())
-
-
-def _accuracy_cases() -> Iterator[Inputs]:
-    generator = torch.Generator().manual_seed(8)
-    for size, vocab in [(1, 3)] * 20 + [(2, 3)] * 30 + [(4, 4)] * 30 + [(9, 6)] * 20:
-        places = torch.randperm(3 * size * vocab, generator=generator)[: size * vocab]
-        logits = (places.view(size, vocab) - size * vocab) / 4  # no two alike
-        labels = torch.randint(vocab, (size,), generator=generator)
-        known = torch.rand(size, generator=generator) < 0.4
-        yield logits, torch.where(known, logits.argmax(-1), labels)
-
-
-ACCURACY = Exercise(
-    asks="(logits (n, V), labels (n,)) -> float, the share of right answers",
-    right=right_accuracy,
-    cases=_accuracy_cases,
-    tried="100 random cases, from one position to nine.",
-    start="logits.argmax(dim=-1), the best word at each position.",
-    solution=(sum_by_pair, right_accuracy),
-    mistakes="""
-    ✗ argmax runs over the positions, not over the words.
-      dim=0 finds the best position for each word. The best word for each position is
-      logits.argmax(dim=-1).
-    | dim=-1 => dim=0
-    ✗ this is the mean probability of the labels.
-      accuracy asks only which word comes first, however narrowly: compare argmax(dim=-1) with
-      labels.
-    | (logits.argmax(dim=-1) == labels).float() => logits.softmax(-1)[range(len(labels)), labels]
-    ✗ this is the number of right answers, not their share.
-      .sum() where .mean() is needed: divide by len(labels).
-    | mean => sum
+    ✗ the model reads what it should guess.
+      it copies, and the loss falls for nothing: give it changed, not batch.
+    | model(changed => model(batch
+    ✗ the answers are taken from the changed text: the model learns to say [MASK].
+      what should stand there is in batch: batch[selected].
+    | batch[selected] => changed[selected]
+    ✗ every position is scored, and not only what was selected.
+      words[selected] and batch[selected]: the rest stands in the input.
+    | words[selected], batch[selected] => words.flatten(0, 1), batch.flatten()
+    ✗ the weights never move.
+      gradients say which way; model.update(list(gradients), rate) goes there.
+    | model.update(list(gradients), rate) =>
+    ✗ padding is read as if it were words.
+      the third thing that the model takes says which tokens are real: batch != PAD_ID.
+    | batch != PAD_ID => torch.ones_like(batch).bool()
+    ✗ every step has the first rate.
+      the rates change from step to step: zip(draws, rates).
+    | rate) => rates[0])
     """,
 )

@@ -62,7 +62,7 @@ def exhibits(one: TestExercise) -> tuple[Mistake, ...]:
 
 def judge_test(one: TestExercise, function: object) -> str:
     """Show every function to the learner's test, and say what it got wrong."""
-    if complaint := judge.cannot_call(one.name, one.arguments, one.start, function):
+    if complaint := judge.cannot_call(one.name, one.arguments, function):
         return complaint
     assert callable(function)
     museum = exhibits(one)
@@ -80,7 +80,7 @@ def judge_test(one: TestExercise, function: object) -> str:
     if all(answer is None or answer is Ellipsis for answer in answers):
         if said.getvalue().strip() and answers[0] is None:
             return judge.prints_only(one.name)
-        return judge.stub(one.name, one.start)
+        return judge.stub(one.name)
     verdicts = []
     for answer in answers:
         if isinstance(answer, BaseException):

@@ -1,9 +1,7 @@
-"""The exercises of notebook 16: names, the rung that is wrong, and a test of loaders."""
+"""The exercises of notebook 16: the rung that is wrong, and a test of loaders."""
 
 import random
-import re
 from collections.abc import Callable
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,73 +9,12 @@ from torch import Tensor
 from bertedu.model.bert import Bert
 from bertedu.model.checkpoints import hugging_face_name, load_weights
 from bertedu.model.config import BertConfig
-from course.exercises.judge import Exercise, Inputs, offered, read_str, undisturbed, whole
+from course.exercises.judge import Exercise, Inputs, offered, undisturbed, whole
 from course.exercises.museum import TestExercise
 
 # vocabulary, size, layers, heads, inner size, longest text
 PLAY = BertConfig(30, 8, 2, 2, 16, 12)
 Tensors = dict[str, Tensor]
-
-
-def right_our_name(theirs: str) -> str:
-    """Translate a published name of the encoder, old or new, into ours."""
-    for pattern, ours in (
-        (r"^bert\.", ""),
-        (r"LayerNorm\.gamma$", "LayerNorm.weight"),
-        (r"LayerNorm\.beta$", "LayerNorm.bias"),
-        (r"word_embeddings", "token"),
-        (r"position_embeddings", "position"),
-        (r"token_type_embeddings", "segment"),
-        (r"embeddings\.LayerNorm", "embeddings.norm"),
-        (r"encoder\.layer\.", "encoder.layers."),
-        (r"attention\.self\.", "attention."),
-        (r"attention\.output\.dense", "attention.output"),
-        (r"attention\.output\.LayerNorm", "attention_norm"),
-        (r"intermediate\.dense", "feed_forward.intermediate"),
-        (r"(?<!attention\.)output\.dense", "feed_forward.output"),
-        (r"(?<!attention\.)output\.LayerNorm", "feed_forward_norm"),
-    ):
-        theirs = re.sub(pattern, ours, theirs)
-    return theirs
-
-
-def _name_cases() -> list[Inputs]:
-    with torch.device("meta"):  # names alone: nothing is drawn
-        names = {hugging_face_name(name) for name in Bert(PLAY).state_dict()}
-    for new, old in (("Norm.weight", "Norm.gamma"), ("Norm.bias", "Norm.beta")):
-        names |= {name.replace(new, old) for name in names}
-    names |= {"encoder.layer.0.gate.gamma", "encoder.layer.1.gate.beta"}  # of no norm
-    whole_names = {f"bert.{name}" for name in names}
-    names |= whole_names | {name.replace("layer.1", "layer.11") for name in whole_names}
-    return [(name,) for name in sorted(names, key=lambda name: (len(name), name))]
-
-
-OUR_NAME = Exercise(
-    asks="(theirs) -> ours, the name of a tensor of the encoder",
-    right=right_our_name,
-    cases=_name_cases,
-    read=partial(read_str, wanted="one name, a str,"),
-    tried="every name of a two-layer encoder: old and new, with and without bert., layer 11 too; "
-    "and a gamma and a beta of no norm.",
-    start='one .replace for each row of the table, and .removeprefix("bert.").',
-    solution=(hugging_face_name, right_our_name),
-    mistakes=r"""
-    ✗ old names stay as they are.
-      gamma is weight, and beta is bias: files of 2018 still have them.
-    | (r"LayerNorm\.gamma$", "LayerNorm.weight"), => && (r"LayerNorm\.beta$", "LayerNorm.bias"), =>
-    ✗ every gamma and beta is renamed.
-      only a norm's: LayerNorm.gamma, LayerNorm.beta. Another part may have a gamma of its own.
-    | LayerNorm\.gamma$", "LayerNorm.weight => gamma", "weight && LayerNorm\.beta$", "LayerNorm.bias
-      => beta", "bias
-    ✗ "bert." stays in front.
-      a whole model has it, an encoder saved alone does not: .removeprefix("bert.") does nothing
-      where it is missing.
-    | (r"^bert\.", ""), =>
-    ✗ the output of attention ends up in the feed-forward part.
-      attention.output.dense contains output.dense: replace the longer name first.
-    | "attention.output") => "attention.feed_forward.output")
-    """,
-)
 
 
 def right_first_wrong(gaps: list[float], tolerance: float) -> int:

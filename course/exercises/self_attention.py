@@ -1,9 +1,8 @@
-"""The exercises of notebook 03: scores, softmax, attention, heads, masks, and a test for leaks."""
+"""The exercises of notebook 03: softmax, attention, all heads at once, and a test for leaks."""
 
 from collections.abc import Callable, Iterator
 from itertools import cycle, islice, product
 from math import sqrt
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,14 +10,12 @@ from torch.nn import functional as F
 
 from bertedu.model.attention import (
     SelfAttention,
-    attention_mask,
     attention_weights,
     scaled_dot_product_attention,
 )
 from bertedu.model.config import DIRECTIONS
-from course.exercises import judge
 from course.exercises.by_hand import ByHand
-from course.exercises.judge import Exercise, Inputs, differing, plain, read_tensor
+from course.exercises.judge import Exercise, Inputs, differing
 from course.exercises.museum import TestExercise
 from course.exercises.patch import patched
 
@@ -26,41 +23,6 @@ from course.exercises.patch import patched
 def _grid(generator: torch.Generator, *shape: int) -> Tensor:
     """Multiples of one half from -2 to 2, so that a case can be worked out by hand."""
     return torch.randint(-4, 5, shape, generator=generator) / 2
-
-
-def right_scores(query: Tensor, key: Tensor) -> Tensor:
-    """Return the dot product of every query (n, d) with every key (m, d): (n, m)."""
-    return query @ key.T
-
-
-def _scores_cases() -> Iterator[Inputs]:
-    generator = torch.Generator().manual_seed(11)
-    sizes = ((1, 1, 2), (1, 2, 2), (2, 2, 2), (2, 3, 2), (3, 3, 4), (3, 4, 5))
-    for n, m, d in sizes:
-        yield from ((_grid(generator, n, d), _grid(generator, m, d)) for _ in range(20))
-
-
-SCORES = Exercise(
-    asks="(query (n, d), key (m, d)) -> (n, m), all dot products, not scaled",
-    right=right_scores,
-    cases=_scores_cases,
-    tensors="your table of scores",
-    tried="120 random cases, with as many keys as queries or more.",
-    start="two loops: scores[i][j] = sum of query[i][k] * key[j][k]. Or one matrix product.",
-    solution=(attention_weights, right_scores),
-    mistakes="""
-    ✗ the table is transposed: a row belongs to a key here, not to a query.
-      key @ query.T. Row i must hold the scores of query i: query @ key.T.
-    | query @ key.T => key @ query.T
-    ✗ key is not transposed, so its columns are taken for keys.
-      query @ key multiplies rows of query by columns of key. But the keys are its rows: query @
-      key.T.
-    | key.T => key
-    ✗ the scores are divided by the square root of d.
-      attention will do that, in exercise 4. A score is the plain dot product: query @ key.T.
-    | query @ key.T => query @ key.T / sqrt(query.shape[-1])
-    """,
-)
 
 
 def right_softmax(scores: Tensor) -> Tensor:
@@ -289,53 +251,77 @@ JOIN_HEADS = Exercise(
 )
 
 
-def right_causal_mask(length: int) -> Tensor:
-    """Return bool (S, S), true where query (row) may see key (column): itself and before."""
-    return torch.ones(length, length, dtype=torch.bool).tril()
+def right_multi_head(x: Tensor, mask: Tensor, w: dict[str, Tensor], heads: int) -> Tensor:
+    """(B, S, H), bool (B, S, S), maps by name -> (B, S, H): all heads of all rows at once."""
+
+    def split(name: str) -> Tensor:
+        mapped = x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+        return mapped.unflatten(-1, (heads, -1)).transpose(1, 2)  # (B, A, S, d)
+
+    query, key, value = split("query"), split("key"), split("value")
+    scores = query @ key.transpose(-2, -1) / sqrt(query.shape[-1])  # (B, A, S, S)
+    weights = scores.masked_fill(~mask[:, None], -torch.inf).softmax(dim=-1)
+    mixed = (weights @ value).transpose(1, 2).flatten(2)
+    return mixed @ w["output.weight"].T + w["output.bias"]
 
 
-def _read_mask(answer: Any, length: int) -> tuple[str, list[Any]]:
-    """Return what kind of numbers the mask is made of, and the numbers."""
-    mask = read_tensor(answer, "your mask", (length, length))
-    if mask.is_complex():
-        raise judge.UnreadableError("your mask is complex; True and False are wanted.")
-    kind = "floats" if mask.is_floating_point() else "whole numbers"
-    return "bool" if mask.dtype == torch.bool else kind, mask.tolist()
+def _multi_head_cases() -> Iterator[Inputs]:
+    """As many rows as heads among them, where a forgotten axis raises no error."""
+    generator = torch.Generator().manual_seed(15)
+    sizes = [(1, 2, 2, 1), (1, 2, 2, 2), (2, 2, 4, 2), (2, 3, 4, 2), (3, 5, 6, 3)]
+    for (rows, length, size, heads), direction in product(sizes, DIRECTIONS):
+        for _ in range(4):
+            real = torch.rand(rows, length, generator=generator) < 0.7
+            real[:, 0 if direction != "right-to-left" else -1] = True
+            mask = torch.stack([_mask(row, direction) for row in real])
+            w = {}
+            for name in ("query", "key", "value", "output"):
+                w[f"{name}.weight"] = _grid(generator, size, size)
+                w[f"{name}.bias"] = _grid(generator, size)
+            yield _grid(generator, rows, length, size), mask, w, heads
 
 
-CAUSAL_MASK = Exercise(
-    asks="(length) -> bool (S, S): true where row i may see column j, that is j <= i",
-    right=right_causal_mask,
-    cases=lambda: [(length,) for length in range(1, 9)],
-    read=_read_mask,
-    differ=lambda _, mine, right: (
-        f"Yours gives {plain(mine[1])}; it should give {plain(right[1])}."
-    ),
-    first_part=1,
-    tried="every length from 1 to 8.",
-    start="a square of ones, torch.ones(length, length, dtype=torch.bool), then keep the part on "
-    "and below the diagonal.",
-    solution=(attention_mask, right_causal_mask),
+MULTI_HEAD = Exercise(
+    asks="(x (B, S, H), mask (B, S, S), w, heads) -> (B, S, H). w holds query.weight (H, H), "
+    "query.bias (H,) and the same for key, value and output; mask is true where a query (row) may "
+    "see a key (column)",
+    right=right_multi_head,
+    cases=_multi_head_cases,
+    tensors="your result",
+    tried="60 batches of one row to three, with one head to three, padded, in three directions.",
+    start='x @ w["query.weight"].T + w["query.bias"], cut into heads: (B, A, S, d). The same for '
+    "key and value; then the three lines of attention, with two axes in front.",
+    solution=(SelfAttention, right_multi_head),
     mistakes="""
-    ✗ the diagonal is hidden: no token sees itself, and the first sees nothing at all.
-      tril(-1), or < where <= is needed. A row without a single True has nothing to share its
-      attention among.
-    | tril() => tril(-1)
-    ✗ True and False are swapped.
-      True means *may see* here. (Some libraries mean *hidden*: read before you call.)
-    | return => return ~
-    ✗ the right pattern, but in numbers: a mask of True and False is wanted.
-      ~ of a float fails, ~ of the whole number 1 is -2, and adding 1 to a score hides nothing.
-      dtype=torch.bool.
-    | , dtype=torch.bool =>
-    | torch.bool => torch.long
-    ✗ this is the mask of a right-to-left model: every token sees itself and what comes *after*.
-      the row is the query. Row 0, the first word, may see column 0 alone: tril keeps what is below
-      the diagonal, triu what is above it.
-    | tril() => triu()
-    ✗ the diagonal is one too high: every token sees the next one, which it should predict.
-      tril() ends at the diagonal, tril(1) one further; with indices it is j <= i.
-    | tril() => tril(1)
+    ✗ the scores are divided by the square root of H, not of d.
+      each head makes its dot products of d = H / A numbers: divide by the square root of
+      query.shape[-1], after the split.
+    | sqrt(query.shape[-1]) => sqrt(x.shape[-1])
+    ✗ the mask of one row of the batch is used for a head of another.
+      scores are (B, A, S, S) and mask is (B, S, S): torch lines axes up from the right, B with A.
+      Give the mask an axis for the heads: mask[:, None].
+    | mask[:, None] => mask
+    ✗ the output map is missing.
+      the heads stand side by side, and the fourth map mixes what they found: output.weight and
+      output.bias.
+    | return mixed @ w["output.weight"].T + w["output.bias"] => return mixed
+    ✗ the heads are joined without going back to (B, S, A, d) first.
+      the result has the right shape, and rows hold pieces of different tokens:
+      .transpose(1, 2).flatten(2).
+    | .transpose(1, 2).flatten(2) => .reshape(x.shape)
+    ✗ the mask is not used: padding is attended to.
+      masked_fill returns a new tensor. Did you keep it?
+    | .masked_fill(~mask[:, None], -torch.inf) =>
+    ✗ weights are used the wrong way around.
+      nn.Linear keeps a weight as (out, in): multiply by .T. All four are square, so no shape tells.
+    | .weight"].T => .weight"]
+    | w["output.weight"].T => w["output.weight"]
+    | w[f"{name}.weight"].T => w[f"{name}.weight"]
+    ✗ the biases are missing.
+      each of the four maps adds one: query.bias, key.bias, value.bias, output.bias.
+    | + w[f"{name}.bias"] =>
+    | + w["output.bias"] =>
+    | + w[f"{name}.bias"] => && + w["output.bias"] =>
     """,
 )
 

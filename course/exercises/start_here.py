@@ -1,4 +1,4 @@
-"""The exercises of notebook 00: the most likely words, the loss of guessing, who may see whom."""
+"""The exercises of notebook 00: the most likely words, and the loss of guessing."""
 
 import math
 from collections.abc import Iterator
@@ -7,9 +7,7 @@ import torch
 from torch import Tensor
 
 from bertedu.analysis.fill import fill_blanks
-from bertedu.model.attention import attention_mask
-from bertedu.model.config import DIRECTIONS
-from course.exercises.judge import Exercise, Inputs, read_wholes
+from course.exercises.judge import Exercise, Inputs
 
 
 def right_top_words(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -70,39 +68,5 @@ CHANCE = Exercise(
     ✗ the sign is wrong: a loss is not negative.
       ln(1/V) is negative; the loss is minus that.
     | math.log(vocab_size) => math.log(1 / vocab_size)
-    """,
-)
-
-
-def right_which_can_see(position: int, length: int, direction: str) -> set[int]:
-    """Return the positions, from 0, that the token at ``position`` may look at."""
-    if direction == "left-to-right":
-        return set(range(position + 1))
-    if direction == "right-to-left":
-        return set(range(position, length))
-    return set(range(length))
-
-
-WHICH_CAN_SEE = Exercise(
-    asks="(position, length, direction) -> set of positions that a token may look at",
-    right=right_which_can_see,
-    cases=lambda: [(p, n, d) for n in range(1, 7) for p in range(n) for d in DIRECTIONS],
-    read=lambda answer, *_: sorted({*read_wholes(answer, things="positions", thing="a position")}),
-    differ=lambda inputs, mine, right: f"Yours gives {set(mine)}; it should give {set(right)}.",
-    tried="every position of every length up to 6, in three directions.",
-    start='direction == "bidirectional": there, every token sees all of range(length).',
-    solution=(attention_mask, right_which_can_see),
-    mistakes="""
-    ✗ a token cannot see itself.
-      a token's own position is among those it may look at. Without it the first word, read from
-      left to right, would see nothing at all.
-    | position + 1 => position && position, length)) => position + 1, length))
-    ✗ in one of the two directions, a token cannot see itself.
-      range(position) stops before position, and range(position + 1, length) starts after it. Each
-      token sees itself in all three directions.
-    | position + 1 => position
-    ✗ left-to-right and right-to-left are swapped.
-      reading from left to right, a token has seen what stands to its left: positions 0 to its own.
-    | "left => "LEFT && "right-to-left => "left-to-right && "LEFT-to-right => "right-to-left
     """,
 )

@@ -1,4 +1,4 @@
-"""The exercises of notebook 01: pair score, merge, longest match, pairs, truncation, decoding."""
+"""The exercises of notebook 01: merging, a vocabulary, the longest match, decoding, pairs."""
 
 import itertools
 import random
@@ -11,7 +11,6 @@ from bertedu.text.tokenization import (
     SPECIAL_TOKENS,
     WordPiece,
     apply_merge,
-    longest_first,
 )
 from course.exercises.judge import (
     Exercise,
@@ -20,10 +19,7 @@ from course.exercises.judge import (
     parts,
     read_str,
     read_wholes,
-    whole,
 )
-
-Words = list[tuple[list[str], int]]  # each word as its pieces, with how often it occurs
 
 
 def _read_tokens(answer: Any, *_: Any) -> list[str]:
@@ -34,57 +30,6 @@ def _read_tokens(answer: Any, *_: Any) -> list[str]:
             "your list holds something that is not a str. Return tokens, not ids."
         )
     return list(answer)
-
-
-def right_pair_score(words: Words, left: str, right: str) -> float:
-    """Return count(left right) / (count(left) * count(right)) over all words with their counts."""
-    singles: Counter[str] = Counter()
-    together = 0
-    for pieces, count in words:
-        for piece in pieces:
-            singles[piece] += count
-        neighbors = list(itertools.pairwise(pieces))
-        together += count * neighbors.count((left, right))
-    return together / (singles[left] * singles[right])
-
-
-def _score_cases() -> Iterator[Inputs]:
-    dice = random.Random(3)
-    yield [(["s", "##i", "##n", "##g", "##i", "##n", "##g"], 1)], "##i", "##n"
-    for size, length in [(1, 3)] * 30 + [(2, 3)] * 30 + [(3, 5)] * 30:
-        words = []
-        for _ in range(size):
-            first, *rest = dice.choices("abc", k=dice.randint(2, length))
-            words.append(([first, *("##" + c for c in rest)], dice.randint(1, 3)))
-        left, right = dice.choice(list(itertools.pairwise(dice.choice(words)[0])))
-        yield words, left, right
-
-
-PAIR_SCORE = Exercise(
-    asks="(words, left, right) -> float; words is a list of (pieces, count)",
-    right=right_pair_score,
-    cases=_score_cases,
-    tried="*singing*, and 90 random vocabularies of one to three words.",
-    start="three counts: left, right, and right directly after left. Each word counts as often "
-    "as it occurs.",
-    mistakes="""
-    ✗ this is the number of times that the pair occurs.
-      that is how training chooses. The pair score divides it by count(left) · count(right).
-    | / (singles[left] * singles[right]) =>
-    ✗ every word is counted once, however often it occurs.
-      each word comes with a count; add that, not 1.
-    | += count * => += && += count => += 1
-    ✗ the two pieces are counted although they are not neighbors.
-      both in the same word is not enough: right must directly follow left.
-    | neighbors.count((left, right)) => (left in pieces and right in pieces)
-    ✗ a pair that stands twice in a word is counted once.
-      *singing* has two: "in" says only whether the pair is there. Count every place in the word
-      where right directly follows left, and every place of a single piece, too.
-    | neighbors.count((left, right)) => ((left, right) in neighbors)
-    | neighbors.count((left, right)) => ((left, right) in neighbors) &&
-      in pieces: => in set(pieces):
-    """,
-)
 
 
 def right_merge_pieces(pieces: list[str], left: str, right: str) -> list[str]:
@@ -129,6 +74,65 @@ MERGE_PIECES = Exercise(
     ✗ the right piece is still there after the merge.
       two pieces become one: skip right, i += 2.
     | else: => if True:
+    """,
+)
+
+
+def right_learn_pieces(counts: dict[str, int], size: int) -> list[str]:
+    """Return letters in order, then pieces as they were made, up to ``size`` of them."""
+    spelling = {word: [word[0], *("##" + letter for letter in word[1:])] for word in counts}
+    pieces = sorted({piece for word in spelling.values() for piece in word})
+    while len(pieces) < size:
+        pairs: Counter[tuple[str, str]] = Counter()
+        for word, spelled in spelling.items():
+            for pair in itertools.pairwise(spelled):
+                pairs[pair] += counts[word]
+        if not pairs:
+            break
+        left, right = min(pairs, key=lambda pair: (-pairs[pair], pair))
+        pieces.append(left + right.removeprefix("##"))
+        for word, spelled in spelling.items():
+            if left in spelled:
+                spelling[word] = right_merge_pieces(spelled, left, right)
+    return pieces
+
+
+def _learn_cases() -> Iterator[Inputs]:
+    """Few letters, so that pairs tie, and stand twice in a word."""
+    dice = random.Random(8)
+    yield {"aa": 1}, 3
+    yield {"king": 3, "ring": 2, "sink": 1}, 12
+    for words, length, more in [(1, 3, 2)] * 10 + [(2, 4, 3)] * 15 + [(4, 5, 6)] * 15:
+        made = ["".join(dice.choices("abc", k=dice.randint(2, length))) for _ in range(words)]
+        counts = {word: dice.randint(1, 4) for word in made}
+        letters = {word[0] for word in made} | {"##" + c for word in made for c in word[1:]}
+        yield counts, len(letters) + dice.randint(0, more)
+
+
+LEARN_PIECES = Exercise(
+    asks="(counts, size) -> list of up to size pieces: the letters, sorted, then each joined piece "
+    "as it is made. counts holds how often each word occurs; of equally frequent pairs, take the "
+    "one that min() puts first",
+    right=right_learn_pieces,
+    cases=_learn_cases,
+    read=_read_tokens,
+    tried="42 small languages, of one word to four, with ties, and some used up before the end.",
+    start="spelling, a dictionary from each word to its letters, all but the first with ##. Its "
+    "pieces, sorted, are the first of the vocabulary. Then a while: count pairs, join the best.",
+    mistakes="""
+    ✗ every word counts once, however often it occurs.
+      a pair occurs as often as the word that it stands in: pairs[pair] += counts[word].
+    | += counts[word] => += 1
+    ✗ the letters themselves are missing.
+      whatever is not joined has to be spelled: the vocabulary begins with all letters, sorted.
+    | return pieces => return [p for p in pieces if len(p.removeprefix("##")) > 1]
+    ✗ one of several equally frequent pairs is taken, but not the one that min() puts first.
+      max keeps the first that it meets. min(pairs, key=lambda pair: (-pairs[pair], pair)) asks for
+      the highest count, and among equals for the first in order.
+    | (-pairs[pair], pair) => -pairs[pair]
+    ✗ size counts merges, not pieces.
+      the letters are pieces, too: stop as soon as len(pieces) is size.
+    | len(pieces) < size => len(pieces) - len({*"".join(counts)}) < size
     """,
 )
 
@@ -228,36 +232,6 @@ ENCODE_PAIR = Exercise(
     ✗ there are segment ids for the words, but not for [CLS] and [SEP].
       one id for each token: len(segment_ids) == len(tokens).
     | (len(first) + 2) => len(first) && (len(second) + 1) => len(second)
-    """,
-)
-
-
-def _truncate_cases() -> list[Inputs]:
-    # When two long texts share an odd room, which gets the last place is a convention, not a rule.
-    every = itertools.product(range(1, 9), range(1, 9), range(2, 11))
-    fair = [(a, b, room) for a, b, room in every if room % 2 == 0 or min(a, b) <= room // 2]
-    return sorted(fair, key=sum)
-
-
-TRUNCATE = Exercise(
-    name="truncate",
-    asks="(a, b, room) -> (kept_a, kept_b): lengths after cutting the longer first",
-    right=longest_first,
-    cases=_truncate_cases,
-    read=parts("kept_a, kept_b", whole, whole),
-    tried="every pair of lengths up to 8, in every room up to 10 (except where two equally long "
-    "texts compete for one last place).",
-    start="while a + b > room: and in it take one from the longer.",
-    mistakes="""
-    ✗ only the second text is cut.
-      compare the two lengths each time; the longer text gives up a token.
-    | return (room - shorter, shorter) if a > b else (shorter, room - shorter) => return a, room - a
-    ✗ each text gets half of the room, even if the other needs less.
-      what a short text leaves free belongs to the longer one.
-    | = lambda a, b, room: (min(a, room // 2), min(b, room // 2))
-    ✗ each text alone fits, but not both together.
-      the room is for both together: a + b must not be larger than room.
-    | = lambda a, b, room: (min(a, room), min(b, room))
     """,
 )
 

@@ -10,15 +10,13 @@ and writes what it said at each place to ``grammar_odds.csv``, and the two table
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import torch
-import typer
-from tqdm.auto import tqdm
 
 from bertedu.files import Row, read_csv, write_csv
 from bertedu.model.bert import BertForPreTraining
@@ -39,7 +37,7 @@ from course.experiments.same_question import (
     mean_columns,
 )
 from course.results.bootstrap import Floats, Ints, draw_texts, run_spread
-from course.results.origin import origin
+from course.results.study import Run, grid, study
 
 PER_WORD = 150  # places of each word
 # The side of the word that tells, by the rule of grammar that a learner would name. Predicted of
@@ -115,40 +113,50 @@ def _packed(values: Floats | Ints) -> str:
     return " ".join(f"{value:.6g}" for value in values.round(2).tolist())
 
 
-def _runs() -> Iterator[tuple[str, int, Path]]:
-    """Yield reader, seed and folder of every run that can be found."""
-    for reader, name in RUNS.items():
-        for seed in SEEDS:
-            try:
-                folder = find_checkpoint(f"same-question/{name}-{seed}")
-            except CheckpointError:
-                continue
-            if (folder / "model.safetensors").exists():  # it has come to its end
-                yield reader, seed, folder
+@cache
+def _texts() -> tuple[list[EncodedDocument], torch.Tensor]:
+    """Held-out documents, and the log share of each word in training, (V,)."""
+    splits = load_splits(say=lambda _: None)
+    prior = UnigramModel(splits["train"], len(load_vocabulary())).log_probabilities
+    return [*splits["dev"], *splits["test"]], prior
 
 
-def ask(odds_file: Path, held_out: Sequence[EncodedDocument], prior: torch.Tensor) -> list[Row]:
-    """Ask the runs that have not been asked; return all rows of the file, which is written anew."""
-    vocabulary = {word: number for number, word in enumerate(load_vocabulary())}
-    rows, made = read_csv(odds_file), origin()
-    known = {(row["pair"], row["reader"], row["seed"]) for row in rows}
-    models = {(reader, seed): folder for reader, seed, folder in _runs()}
-    for pair in tqdm(TELLS, desc="pairs"):
-        one, other = (vocabulary[word] for word in pair.split("/"))
-        found = find_positions(held_out, (one, other))
-        if (pair, "(which)", "") not in known:
-            prior_odds = float(prior[other] - prior[one])
-            about: Row = {"pair": pair, "seed": "", "commit": made["commit"]}
-            rows.append(about | {"reader": "(which)", "odds": _packed(found.which)})
-            rows.append(about | {"reader": "(document)", "odds": _packed(found.documents)})
-            rows.append(about | {"reader": "(prior)", "odds": f"{prior_odds:.4f}"})
-        for (reader, seed), folder in models.items():
-            if (pair, reader, str(seed)) not in known:
-                said = odds_at(load_checkpoint(folder), found, (one, other))
-                row: Row = {"pair": pair, "reader": reader, "seed": str(seed)}
-                rows.append(row | {"odds": _packed(said), "commit": made["commit"]})
-        write_csv(odds_file, rows)
-    return rows
+@cache
+def _places(pair: str) -> tuple[tuple[int, int], Positions]:
+    one, other = (load_vocabulary().index(word) for word in pair.split("/"))
+    return (one, other), find_positions(_texts()[0], (one, other))
+
+
+def about(pair: str, reader: str, seed: str) -> list[Row]:
+    """Say of a pair's places which word stood there and in what document, and the prior odds."""
+    (one, other), found = _places(pair)
+    if reader == "(prior)":
+        prior = _texts()[1]
+        return [{"odds": f"{float(prior[other] - prior[one]):.4f}"}]
+    return [{"odds": _packed(found.which if reader == "(which)" else found.documents)}]
+
+
+def ask(pair: str, reader: str, seed: int) -> list[Row]:
+    """Ask a run for its odds at a pair's places."""
+    words, found = _places(pair)
+    model = load_checkpoint(find_checkpoint(f"same-question/{RUNS[reader]}-{seed}"))
+    return [{"odds": _packed(odds_at(model, found, words))}]
+
+
+def finished(reader: str, seed: int) -> bool:
+    """Whether a run can be found, and has come to its end."""
+    try:
+        folder = find_checkpoint(f"same-question/{RUNS[reader]}-{seed}")
+    except CheckpointError:
+        return False
+    return (folder / "model.safetensors").exists()
+
+
+def plan() -> list[Run]:
+    """Return the questions to every reader that can be found."""
+    runs = grid(about, pair=TELLS, reader=("(which)", "(document)", "(prior)"), seed=[""])
+    asked = grid(ask, pair=TELLS, reader=RUNS, seed=SEEDS)
+    return runs + [one for one in asked if finished(one[0]["reader"], one[0]["seed"])]
 
 
 @dataclass(frozen=True)
@@ -215,16 +223,12 @@ def difference_rows(rows: Sequence[Row], pairs: Mapping[str, str] = TELLS) -> li
     return compared
 
 
-def main(
-    out: Annotated[Path, typer.Option(help="Folder of results.")] = Path("data/results"),
-) -> None:
-    """Ask every reader at every place; a minute for each reader."""
-    splits = load_splits(say=lambda _: None)
-    prior = UnigramModel(splits["train"], len(load_vocabulary())).log_probabilities
-    rows = ask(out / "grammar_odds.csv", [*splits["dev"], *splits["test"]], prior)
-    write_csv(out / "grammar.csv", score_rows(rows))
-    write_csv(out / "grammar_differences.csv", difference_rows(rows))
+def write_tables(folder: Path) -> None:
+    """Write what follows from the odds."""
+    rows = read_csv(folder / "grammar_odds.csv")
+    write_csv(folder / "grammar.csv", score_rows(rows))
+    write_csv(folder / "grammar_differences.csv", difference_rows(rows))
 
 
 if __name__ == "__main__":
-    typer.run(main)
+    study(write_tables, grammar_odds=plan())

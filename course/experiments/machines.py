@@ -6,8 +6,6 @@ minutes of one core in all.
 
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from itertools import product
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -25,7 +23,7 @@ from bertedu.text.tokenization import CLS_ID, MASK_ID, PAD_ID
 from course.experiments.fitting import train
 from course.experiments.toy import MASK_RATE, held_out_questions, toy_losses
 from course.experiments.toy_readers import FIRST, LANGUAGE, text
-from course.results.study import Run, study
+from course.results.study import grid, study
 
 NAMES, WORDS, BACK, WINDOW, LAYERS = 8, 16, 3, 2, 2
 LENGTH, TIMES = 32, (1, 2, 4)  # tokens of a text to train on, and how many times that is scored
@@ -148,11 +146,7 @@ def run(experiment: str, arm: str, seed: int) -> Iterator[Row]:
         yield {"measure": measure, "value": round(value, 4)} | work
 
 
-PLAN: list[Run] = [
-    ({"experiment": name, "arm": arm, "seed": seed}, partial(run, name, arm, seed))
-    for seed, name in product(range(3), ARMS)
-    for arm in ARMS[name]
-]
+PLAN = [one for name in ARMS for one in grid(run, experiment=[name], arm=ARMS[name], seed=range(3))]
 
 if __name__ == "__main__":
-    study(Path("data/results/machines.csv"), PLAN)
+    study(machines=PLAN)

@@ -9,9 +9,6 @@ step, so nothing can be learned by heart. ``python -m course.experiments.recall`
 
 import math
 from collections.abc import Iterator
-from functools import partial
-from itertools import product
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +21,7 @@ from bertedu.model.config import BertConfig, Direction
 from bertedu.model.features import BertFeatures, Encoder, PairFeatures
 from bertedu.text.tokenization import CLS_ID, MASK_ID, SEP_ID, SPECIAL_TOKENS
 from course.experiments.fitting import train
-from course.results.study import Run, study
+from course.results.study import grid, study
 
 WORDS, LONGEST = 16, 8  # words that a list is drawn from, and the longest list
 FIRST_WORD = len(SPECIAL_TOKENS)
@@ -160,10 +157,7 @@ def run(layout: str, reader: str, seed: int) -> Iterator[Row]:
         yield row | {"limit": round(recall_limit(layout, reader, length), 4)}
 
 
-PLAN: list[Run] = [
-    ({"layout": layout, "reader": reader, "seed": seed}, partial(run, layout, reader, seed))
-    for layout, reader, seed in product(LAYOUTS, READERS, range(5))
-]
+PLAN = grid(run, layout=LAYOUTS, reader=READERS, seed=range(5))
 
 if __name__ == "__main__":
-    study(Path("data/results/recall.csv"), PLAN)
+    study(recall=PLAN)

@@ -11,9 +11,7 @@ minutes of one core in all.
 import math
 import time
 from collections.abc import Iterator
-from functools import partial
 from itertools import product
-from pathlib import Path
 from statistics import median
 
 import torch
@@ -29,15 +27,14 @@ from bertedu.model.variants.transformer_xl import TransformerXL
 from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID
 from course.experiments.fitting import train
 from course.experiments.toy_readers import FIRST
-from course.results.study import Run, study
+from course.results.study import grid, study
 
 WORDS, LONGEST = 16, 12  # of a language, and of a text
 PAIRS, KEYS, TRAINED = 8, 8, 4  # of a segment; as many values; segments in training, at most
 SEGMENT = 2 * PAIRS
 BATCH, HELD_OUT = 64, 1000
 TRANSLATORS = ("Transformer", "GRUs")
-MEMORIES = {"memory 0": (0,), "memory 16": (SEGMENT, 3 * SEGMENT)}  # in training, at the test too
-ASKED = (1, 2 * TRAINED - 1)  # segments from 0: all before is in memory; longer than in training
+MEMORIES = {"memory 0": 0, "memory 16": SEGMENT}
 
 
 def draw_translations(
@@ -184,31 +181,26 @@ def _translation(name: str, seed: int) -> Iterator[Row]:
 
 
 def _memory(name: str, seed: int) -> Iterator[Row]:
-    model, spent = train_reader(MEMORIES[name][0], seed)
+    model, spent = train_reader(MEMORIES[name], seed)
     ids = draw_pairs(HELD_OUT, 2 * TRAINED, torch.Generator().manual_seed(10_000))
-    for model.memory_size in MEMORIES[name]:
-        with evaluating(model):
-            means = value_losses(model, ids).mean(0).view(-1, PAIRS)
-        for segment, pair in product(ASKED, range(PAIRS)):
-            limit = recall_limit(pair, segment, model.memory_size)
-            row: Row = {"at_test": model.memory_size, "segment": segment + 1, "pair": pair + 1}
-            row |= {"loss": round(means[segment, pair].item(), 4), "limit": round(limit, 4)}
-            yield row | spent
+    with evaluating(model):
+        means = value_losses(model, ids[:, : 2 * SEGMENT]).mean(0)[PAIRS:]
+    for pair, loss in enumerate(means.tolist()):  # of the second segment
+        limit = recall_limit(pair, 1, model.memory_size)
+        yield {"pair": pair + 1, "loss": round(loss, 4), "limit": round(limit, 4)} | spent
 
 
-PLAN: list[Run] = [
-    ({"experiment": "steps", "length": length}, partial(compare_steps, length))
-    for length in (8, 16, 32, 64, 128, 256)
-]
-PLAN += [
-    ({"experiment": name, "model": model, "seed": seed}, partial(run, model, seed))
-    for seed in range(3)
-    for name, run, models in (
-        ("translation", _translation, TRANSLATORS),
-        ("memory", _memory, MEMORIES),
-    )
-    for model in models
+def run(experiment: str, model: str, seed: int) -> Iterator[Row]:
+    """Train one model of an experiment, and score it."""
+    return (_memory if experiment == "memory" else _translation)(model, seed)
+
+
+LENGTHS = (8, 16, 32, 64, 128, 256)
+PLAN = [
+    *grid(lambda experiment, length: compare_steps(length), experiment=["steps"], length=LENGTHS),
+    *grid(run, experiment=["translation"], model=TRANSLATORS, seed=range(3)),
+    *grid(run, experiment=["memory"], model=MEMORIES, seed=range(3)),
 ]
 
 if __name__ == "__main__":
-    study(Path("data/results/recurrence.csv"), PLAN)
+    study(recurrence=PLAN)

@@ -8,9 +8,7 @@ lacks; some ten minutes on one core.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import cache, partial
-from itertools import product
-from pathlib import Path
+from functools import cache
 from typing import cast
 
 import torch
@@ -25,7 +23,7 @@ from bertedu.text.corpus import DEFAULT_CORPORA, load_documents
 from bertedu.text.fast_tokenizer import load_tokenizer
 from course.experiments.fitting import train
 from course.experiments.wrong_pairs import ask, chance_of_next, score_kinds, spoil_pairs
-from course.results.study import Run, study
+from course.results.study import grid, study
 
 START = "bert-L2H128"
 QUESTIONS = {"NSP": "other document", "SOP": "swapped"}  # what the wrong pairs are
@@ -52,25 +50,22 @@ def pair_loss(model: BertForPreTraining, pairs: Sequence[Pair]) -> Tensor:
     return F.cross_entropy(*ask(model, pairs))
 
 
-def run(question: str, seed: int) -> Iterator[Row]:
+def run(judge: str, seed: int) -> Iterator[Row]:
     """Train on one question, and judge the test pairs: a row for each kind of wrong pair."""
     model = cast(BertForPreTraining, load_named(START)[0])
-    if question in QUESTIONS:
+    if judge in QUESTIONS:
         pairs, _ = pairs_of("train")
-        real, wrong = pairs["real"], pairs[QUESTIONS[question]]
+        real, wrong = pairs["real"], pairs[QUESTIONS[judge]]
         model.train()
         train(
             model, lambda dice: pair_loss(model, draw_pairs(real, wrong, dice)), seed, STEPS, RATE
         )
     pairs, document = pairs_of("test")
     chances = {kind: chance_of_next(model, some) for kind, some in pairs.items()}
-    yield from score_kinds(question, chances, document, None)[1:]
+    yield from score_kinds(judge, chances, document, None)[1:]
 
 
-PLAN: list[Run] = [
-    ({"judge": question, "seed": seed}, partial(run, question, seed))
-    for question, seed in [(START, 0), *product(QUESTIONS, range(3))]
-]
+PLAN = grid(run, judge=[START], seed=[0]) + grid(run, judge=QUESTIONS, seed=range(3))
 
 if __name__ == "__main__":
-    study(Path("data/results/sentence_order.csv"), PLAN)
+    study(sentence_order=PLAN)

@@ -6,18 +6,17 @@ counts of entities by type and by whether training has met the entity. It writes
 to `data/results/tagging.csv`, and does not repeat what is there. Notebook 11 shows the results.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
-import torch
-import typer
 from tokenizers import Encoding, Tokenizer
 
-from bertedu.files import Row, read_csv, write_csv
+from bertedu.files import Row, read_csv
 from bertedu.finetuning.baselines import word_count_answers
 from bertedu.finetuning.collation import NO_TARGET, Item
 from bertedu.finetuning.examples import Examples, Splits, Tagged, Task, TaskError
@@ -25,11 +24,10 @@ from bertedu.finetuning.finetune import Setup, run_once
 from bertedu.finetuning.kinds import Answer, Items, ItemScores, Outcomes
 from bertedu.finetuning.tagging import Tagging, entities, first_pieces, known_spans
 from bertedu.finetuning.training import Hyperparameters
-from bertedu.machine import default_device
 from course.experiments.tasks import load_task
 from course.results.bootstrap import BootstrapScores, resample
-from course.results.origin import origin
 from course.results.record import pack, unpack
+from course.results.study import Run, grid, study
 
 Pieces = Literal["first", "last", "all"]
 PIECES: tuple[Pieces, ...] = ("first", "last", "all")
@@ -40,8 +38,7 @@ SETUPS: tuple[tuple[Setup, Pieces], ...] = (
     (Setup(MODEL, "untrained"), "first"),
 )
 RECIPE = Hyperparameters(1e-3, 16, 3)
-KEY = ("model", "method", "train_examples", "pieces", "seed")
-COLUMNS = ("learning_rate", "batch_size", "epochs", "dev", "test", "seconds")
+KEY = ("model", "method", "train_examples", "pieces")
 MET = ("seen", "unseen")  # in training, or not
 Groups = dict[str, Outcomes]  # "seen PLACE" -> right, found, there of each sentence
 
@@ -137,54 +134,60 @@ def lower_case(splits: Splits) -> Splits:
 # -- the runs
 
 
-def _key(row: Row) -> tuple[str, ...]:
-    return tuple(str(row.get(name, "")) for name in KEY)
-
-
 def _score(outcomes: Outcomes, measure: str) -> float:
     return Tagging(()).metrics(outcomes)[measure]
 
 
-def _write(path: Path, splits: Splits, row: Row, counts: Groups) -> None:
+@cache
+def entity_task() -> tuple[Task, Splits, list[str]]:
+    """Return the task, its examples, and the types of its entities."""
+    task, splits = load_task("entities")
+    return task, splits, list(dict.fromkeys(tag[2:] for tag in task.labels[1:]))
+
+
+def counted(answers: Sequence[Answer]) -> Row:
+    """Return the score of answers to the test, and their counts by group."""
+    _, splits, types = entity_task()
+    counts = count_by_group(splits, types, answers)
     f1 = _score(np.sum(list(counts.values()), axis=0), "f1")
-    row = dict.fromkeys((*KEY, *COLUMNS), "") | row | {"test": round(f1, 5)}
-    row |= origin(default_device()) | {"threads": torch.get_num_threads()}
-    row |= {name: pack(table) for name, table in counts.items()}
-    sources = sorted({e.source for e in splits["test"]})
-    numbers = " ".join(str(sources.index(e.source)) for e in splits["test"])
-    first = dict.fromkeys(row, "") | {"model": "(source)"} | dict.fromkeys(counts, numbers)
-    write_csv(path, [first, *sorted([*read_csv(path)[1:], row], key=_key)])
+    return {"test": round(f1, 5)} | {name: pack(table) for name, table in counts.items()}
 
 
-def run_study(
-    task: Task,
-    splits: Splits,
-    path: Path,
-    setups: Sequence[tuple[Setup, Pieces]],
-    seeds: Sequence[int],
-) -> None:
-    """Run the baselines and every setup with every seed; write down what is not there yet."""
-    types = list(dict.fromkeys(tag[2:] for tag in task.labels[1:]))
-    baselines: dict[str, Callable[[], Sequence[Answer]]] = {
-        "look-up": lambda: look_up(splits["train"], splits["test"]),
-        "word counts": lambda: word_count_answers(task, splits)["test"],
-        "word counts, no capitals": lambda: word_count_answers(task, lower_case(splits))["test"],
-    }
-    for name, answer in baselines.items():
-        row: Row = {"model": name, "method": "baseline", "train_examples": "all"}
-        if _key(row) not in map(_key, read_csv(path)):
-            _write(path, splits, row, count_by_group(splits, types, answer()))
+def ask_baseline(model: str, **_: str) -> list[Row]:
+    """Answer the test without a network; "(source)" says which article each sentence is from."""
+    task, splits, types = entity_task()
+    if model == "(source)":
+        known = sorted({e.source for e in splits["test"]})
+        numbers = " ".join(str(known.index(e.source)) for e in splits["test"])
+        return [{f"{met} {kind}": numbers for met, kind in product(MET, types)}]
+    if model == "look-up":
+        return [counted(look_up(splits["train"], splits["test"]))]
+    some = lower_case(splits) if "no capitals" in model else splits
+    return [counted(word_count_answers(task, some)["test"])]
+
+
+def tune(setup: Setup, pieces: Pieces, seed: int) -> list[Row]:
+    """Fine-tune with the tag on these pieces, and score the test."""
+    task, splits, _ = entity_task()
+    some = splits | {"train": splits["train"][: setup.train_examples]}
+    recipe, kind = replace(RECIPE, seed=seed), TaggingBy(task.labels, pieces)
+    run = run_once(task, some, setup, recipe, ["test"], kind=kind)
+    row: Row = {"learning_rate": f"{recipe.learning_rate:g}", "batch_size": recipe.batch_size}
+    row |= {"epochs": recipe.epochs, "dev": round(max(run.history.dev), 5)}
+    row["seconds"] = round(run.history.seconds, 1)
+    return [row | counted(run.answers["test"])]
+
+
+def plan(setups: Sequence[tuple[Setup, Pieces]], seeds: Sequence[int]) -> list[Run]:
+    """Return the baselines, and every setup with every seed."""
+    runs = grid(ask_baseline, model=["(source)"])
+    names = ("look-up", "word counts", "word counts, no capitals")
+    runs += grid(ask_baseline, model=names, method=["baseline"], train_examples=["all"])
     for (setup, pieces), seed in product(setups, seeds):
-        row = {"model": setup.model, "method": setup.method, "pieces": pieces, "seed": seed}
-        row["train_examples"] = setup.train_examples or "all"
-        if _key(row) not in map(_key, read_csv(path)):
-            some = splits | {"train": splits["train"][: setup.train_examples]}
-            recipe, kind = replace(RECIPE, seed=seed), TaggingBy(task.labels, pieces)
-            run = run_once(task, some, setup, recipe, ["test"], kind=kind)
-            row |= {"learning_rate": f"{recipe.learning_rate:g}", "batch_size": recipe.batch_size}
-            row |= {"epochs": recipe.epochs, "dev": round(max(run.history.dev), 5)}
-            row["seconds"] = round(run.history.seconds, 1)
-            _write(path, splits, row, count_by_group(some, types, run.answers["test"]))
+        row: Row = {"model": setup.model, "method": setup.method}
+        row |= {"train_examples": setup.train_examples or "all", "pieces": pieces, "seed": seed}
+        runs.append((row, partial(tune, setup, pieces, seed)))
+    return runs
 
 
 # -- what the record says
@@ -205,7 +208,7 @@ def estimate(
     """
     rows = read_csv(path)
     wanted = (model, method, train_examples, pieces if method != "baseline" else "")
-    chosen = [row for row in rows if _key(row)[:4] == wanted]
+    chosen = [row for row in rows if tuple(row.get(name, "") for name in KEY) == wanted]
     groups = [name for name in (rows or [{}])[0] if name.split()[0] in MET]
     groups = [name for name in groups if not part or part in name.split()]
     if not chosen or not groups:
@@ -222,15 +225,5 @@ def estimate(
     return BootstrapScores([_score(run, measure) for run in runs], np.array(draws))
 
 
-def main(
-    out: Annotated[Path, typer.Option(help="CSV file to add to.")] = Path(
-        "data/results/tagging.csv"
-    ),
-    seeds: Annotated[int, typer.Option(help="How many runs of each.", min=1)] = 3,
-) -> None:
-    """Run the study; some 15 minutes on one quiet core."""
-    run_study(*load_task("entities"), out, SETUPS, range(seeds))
-
-
 if __name__ == "__main__":
-    typer.run(main)
+    study(tagging=plan(SETUPS, range(3)))

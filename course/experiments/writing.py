@@ -9,12 +9,9 @@ examples in its prompt. ``python -m course.experiments.writing`` adds to `writin
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
-from pathlib import Path
 
 import numpy as np
 import torch
-import typer
 from tokenizers import Tokenizer
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
@@ -30,7 +27,7 @@ from course.experiments.toy import BATCH, train_toy
 from course.experiments.toy_language import ToyLanguage
 from course.results.bootstrap import Floats, draw_texts, interval
 from course.results.columns import with_interval
-from course.results.study import Run, add_missing
+from course.results.study import grid, study
 
 STEPS, TEXTS, LONGEST = 1500, 500, 10
 TRUE, LTR, APPENDED = "the language itself", "left to right", "BERT, [MASK] appended"
@@ -156,15 +153,8 @@ def zero_shot(task: str) -> Iterator[Row]:
             yield row
 
 
-WRITERS: list[Run] = [({"seed": seed}, partial(write_all, seed)) for seed in range(5)]
-ASKED_TASKS: list[Run] = [({"task": task}, partial(zero_shot, task)) for task in ("next", "topic")]
-
-
-def main(folder: Path = Path("data/results")) -> None:
-    """Run what is missing of the study."""
-    add_missing(folder / "writing.csv", WRITERS)
-    add_missing(folder / "zero_shot.csv", ASKED_TASKS)
-
+WRITERS = grid(write_all, seed=range(5))
+ASKED_TASKS = grid(zero_shot, task=("next", "topic"))
 
 if __name__ == "__main__":
-    typer.run(main)
+    study(writing=WRITERS, zero_shot=ASKED_TASKS)

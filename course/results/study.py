@@ -1,8 +1,10 @@
 """A study: runs, each with a name, whose rows stand in a CSV file; none is made twice."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import product
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,11 +14,28 @@ from course.results.origin import origin
 Run = tuple[Row, Callable[[], Iterable[Row]]]  # what names a run, and what makes its rows
 
 
-def study(record: Path, runs: Iterable[Run]) -> None:
-    """Offer a study as a command that adds to a CSV file the runs that it lacks."""
+def grid(run: Callable[..., Iterable[Row]], **axes: Iterable[Any]) -> list[Run]:
+    """Name a run for each combination of the axes, the first of which changes slowest.
 
-    def add(out: Annotated[Path, typer.Option(help="CSV file to add to.")] = record) -> None:
-        add_missing(out, runs)
+    ``run`` takes the values in the order of its parameters, which are called like the axes.
+    """
+    names = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+    return [(name, partial(run, **name)) for name in names]
+
+
+def study(then: Callable[[Path], None] | None = None, **tables: Iterable[Run]) -> None:
+    """Offer a study as a command that adds to each table, a CSV file, the runs that it lacks.
+
+    ``then`` is given the folder afterward, to write what follows from the tables.
+    """
+
+    def add(
+        out: Annotated[Path, typer.Option(help="Folder of results.")] = Path("data/results"),
+    ) -> None:
+        for name, runs in tables.items():
+            add_missing(out / f"{name}.csv", runs)
+        if then:
+            then(out)
 
     typer.run(add)
 

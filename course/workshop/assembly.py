@@ -7,7 +7,6 @@ is all on this page.
 import copy
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
@@ -73,6 +72,16 @@ class MyBert(nn.Module):
         self.w: dict[str, Tensor] = {name: p for name, p in weights.items() if p.requires_grad}
         self.step, self.averages = 0, {n: (torch.zeros_like(p),) * 2 for n, p in self.w.items()}
 
+    @torch.no_grad()
+    def read(self, tensors: Mapping[str, Tensor]) -> list[str]:
+        """Take the encoder's weights from a published file; return the names that it lacks."""
+        heads = ("mlm.", "nsp.")
+        shapes = {name: w.shape for name, w in self.w.items() if not name.startswith(heads)}
+        found, missing = self.part.load(dict(tensors), shapes, self.part.our_name)
+        for name, tensor in found.items():
+            self.w[name].copy_(tensor)
+        return list(missing)
+
     # -- from text to ids
 
     def pieces(self, text: str) -> list[str]:
@@ -100,31 +109,21 @@ class MyBert(nn.Module):
         return F.linear(x, self.w[f"{name}.weight"], self.w[f"{name}.bias"])
 
     def norm(self, name: str, x: Tensor) -> Tensor:
-        """(..., H) -> (..., H); to your function, every token is a row."""
-        scale, shift = self.w[f"{name}.weight"], self.w[f"{name}.bias"]
-        rows: Tensor = self.part.layer_norm(
-            x.flatten(0, -2), scale, shift, self.config.layer_norm_eps
-        )
-        return rows.view_as(x)
+        """(..., H) -> (..., H)."""
+        w = self.w[f"{name}.weight"], self.w[f"{name}.bias"]
+        return in_rows(self.part.layer_norm)(x, *w, self.config.layer_norm_eps)
 
-    def attention(self, name: str, sees: Tensor, x: Tensor) -> Tensor:
-        """(B, S, H) -> (B, S, H); bool ``sees`` (B, S, S): which query may see which key."""
-        maps, heads = ("query", "key", "value"), self.config.num_attention_heads
-        split = (self.part.split_heads(self.linear(f"{name}.{one}", x), heads) for one in maps)
-        query, key, value = (one.flatten(0, 1) for one in split)  # (B·A, S, d)
-        if self.ideas.rotary:
-            query, key = (each_head(self.part.rotate, one) for one in (query, key))
-        sees = sees.repeat_interleave(heads, 0)  # (B·A, S, S)
-        mixed = each_head(lambda *of: self.part.attention(*of)[0], query, key, value, sees)
-        joined = self.part.join_heads(mixed.view(len(x), heads, *mixed.shape[1:]))
-        return self.linear(f"{name}.output", joined)
-
-    def feed_forward(self, name: str, x: Tensor) -> Tensor:
-        """(B, S, H) -> (B, S, H); to your function, every token is a row."""
-        one, two = (f"{name}.intermediate", f"{name}.output")
-        maps = (self.w[f"{m}.{kind}"] for m in (one, two) for kind in ("weight", "bias"))
-        rows: Tensor = self.part.feed_forward(x.flatten(0, 1), *maps)
-        return rows.view_as(x)
+    def multi_head(self, x: Tensor, sees: Tensor, w: Mapping[str, Tensor], heads: int) -> Tensor:
+        """(B, S, H), bool (B, S, S): your attention; with places as angles, that of PyTorch."""
+        if not self.ideas.rotary:
+            mixed: Tensor = self.part.multi_head(x, sees, w, heads)
+            return mixed
+        mapped = (F.linear(x, w[f"{n}.weight"], w[f"{n}.bias"]) for n in ("query", "key", "value"))
+        query, key, value = (one.unflatten(-1, (heads, -1)).transpose(1, 2) for one in mapped)
+        shape, turned = query.shape, (one.flatten(0, 1) for one in (query, key))  # (B·A, S, d)
+        query, key = (each_head(self.part.rotate, one).view(shape) for one in turned)
+        mixed = F.scaled_dot_product_attention(query, key, value, sees[:, None])
+        return F.linear(mixed.transpose(1, 2).flatten(2), w["output.weight"], w["output.bias"])
 
     def states(
         self, ids: Tensor, segment_ids: Tensor | None = None, padding_mask: Tensor | None = None
@@ -136,7 +135,7 @@ class MyBert(nn.Module):
         no_positions = torch.zeros(ids.shape[1], token.shape[1])
         places = no_positions if self.ideas.rotary else self.w["embeddings.position.weight"]
         x = self.part.input_sum(ids, segment_ids, token, segment, places)
-        states = [self.norm("embeddings.norm", x)]
+        x = self.norm("embeddings.norm", x)
         sees = real[:, None, :].expand(-1, ids.shape[1], -1)  # (B, S, S)
         itself = torch.eye(ids.shape[1], dtype=torch.bool)  # or padding would see nothing
         if self.config.direction != "bidirectional":
@@ -146,13 +145,16 @@ class MyBert(nn.Module):
             none = torch.zeros(ids.shape[1], 0, dtype=torch.long)  # no random keys
             near = self.part.window_mask(ids.shape[1], *self.ideas[1:], none)
             sees = sees & near | itself
-        for layer in (f"encoder.layers.{i}" for i in range(self.config.num_hidden_layers)):
-            attention = partial(self.attention, f"{layer}.attention", sees)
-            feed_forward = partial(self.feed_forward, f"{layer}.feed_forward")
-            norms = (
-                partial(self.norm, f"{layer}.{one}_norm") for one in ("attention", "feed_forward")
-            )
-            states.append(self.part.post_norm_layer(states[-1], attention, feed_forward, *norms))
+        part, heads = copy.copy(self.part), self.config.num_attention_heads
+        part.multi_head = self.multi_head
+        part.layer_norm = in_rows(self.part.layer_norm)
+        part.feed_forward = in_rows(self.part.feed_forward)
+
+        def layer(x: Tensor, own: dict[str, Tensor]) -> Tensor:
+            made: Tensor = self.part.encoder_layer(x, sees, own, heads, part)
+            return made
+
+        states: list[Tensor] = self.part.stack(x, self.w, layer)
         return states
 
     def forward(
@@ -165,7 +167,7 @@ class MyBert(nn.Module):
         """Return word scores (B, S, V), or (n, V) at n selected places, and pair scores (B, 2)."""
         last = self.states(ids, segment_ids, padding_mask)[-1]
         asked = last if selected is None else last[selected]
-        asked = self.norm("mlm.norm", self.part.gelu(self.linear("mlm.transform", asked)))
+        asked = self.norm("mlm.norm", F.gelu(self.linear("mlm.transform", asked)))
         words = F.linear(asked, self.w["embeddings.token.weight"], self.w["mlm.decoder.bias"])
         return words, self.linear("nsp.classifier", self.pooled(last, padding_mask))
 
@@ -325,6 +327,11 @@ class MyBert(nn.Module):
             weight.copy_(tensors[f"{name}/0"])
             self.averages[name] = tensors[f"{name}/1"], tensors[f"{name}/2"]
         self.step = int(metadata["step"])
+
+
+def in_rows(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Make a function of rows (N, H) one of batches (B, S, H), too."""
+    return lambda x, *more: function(x.flatten(0, -2), *more).view_as(x)
 
 
 def each_head(function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:

@@ -11,11 +11,9 @@ FAMILY = {  # name -> first on arXiv (seq2seq: its first version), column, row, 
     "GPT": ("2018-06", 1, 0, "17"),
     "BERT": ("2018-10", 1, 2, ""),
     "Transformer-XL": ("2019-01", 2, 5, "18"),
-    "MT-DNN": ("2019-01", 2, 2, "17"),
     "GPT-2": ("2019-02", 2, 0, "17"),
     "XLNet": ("2019-06", 2, 4, "17"),
     "RoBERTa": ("2019-07", 3, 1, "17"),
-    "ERNIE 2.0": ("2019-07", 3, 2, "17"),
     "ALBERT": ("2019-09", 3, 3, "18"),
     "DistilBERT": ("2019-10", 3, 4, "17"),
     "ELECTRA": ("2020-03", 4, 2, "17"),
@@ -37,8 +35,8 @@ def family_tree() -> Drawing:
         f"A family tree with dates: {dated}. From the Transformer lead lines to GPT, BERT and "
         "Transformer-XL; from seq2seq to ELMo; from GPT and ELMo to BERT; from GPT to GPT-2 and on "
         "to GPT-3; from BERT to the others of 2019, 2020 and 2024; to XLNet from Transformer-XL, "
-        "too. Blue, another question, notebook 17: GPT, GPT-2, GPT-3, MT-DNN, XLNet, RoBERTa, "
-        "ERNIE 2.0, DistilBERT, ELECTRA. Orange, another machine, notebook 18: the rest but ELMo.",
+        "too. Blue, another question, notebook 17: GPT, GPT-2, GPT-3, XLNet, RoBERTa, "
+        "DistilBERT, ELECTRA. Orange, another machine, notebook 18: the rest but ELMo.",
     )
     for column, words in enumerate(COLUMNS):
         drawing.text(4 + STEP * column + WIDE / 2, 14, words, 16, bold=True)

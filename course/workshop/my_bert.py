@@ -11,7 +11,6 @@ import html
 import importlib
 import inspect
 import math
-import os
 import re
 import textwrap
 import zlib
@@ -29,9 +28,12 @@ import bertedu
 from bertedu.analysis.views import BLUE, ORANGE
 from bertedu.files import write_atomically
 from bertedu.model.bert import Bert, BertForPreTraining
+from bertedu.model.checkpoints import hugging_face_name
 from bertedu.model.config import BertConfig
 from bertedu.pretraining import next_sentence
 from bertedu.text import tokenization
+from course.exercises.encoder import Parts
+from course.exercises.hints import folder
 from course.exercises.judge import (
     KEEPERS,
     KNOWN,
@@ -43,15 +45,15 @@ from course.exercises.judge import (
     undisturbed,
     whose,
 )
-from course.workshop.assembly import Ideas, MyBert, Rows
+from course.workshop.assembly import Ideas, MyBert, Rows, in_rows
 
-__all__ = ["IDEAS", "PARTS", "Ideas", "Rows", "board", "build", "folder", "load", "part"]
+__all__ = ["IDEAS", "PARTS", "Ideas", "Rows", "board", "build", "folder", "load", "part", "parts"]
 
 PARTS = {  # by notebook, which is also the name of the file of its exercises
     "01 tokenization": "cut_word encode_pair",
     "02 embeddings": "input_sum layer_norm",
-    "03 self attention": "attention split_heads join_heads",
-    "04 encoder": "gelu feed_forward post_norm_layer pooler",
+    "03 self attention": "multi_head",
+    "04 encoder": "feed_forward post_norm_layer encoder_layer stack pooler our_name load",
     "05 masked language model": "masking mlm_loss",
     "06 next sentence prediction": "pair nsp_loss",
     "07 pretraining": "learning_rate clip adamw",
@@ -84,11 +86,6 @@ class Part(NamedTuple):
 
 
 _passed: dict[str, Part] = {}  # checked, or loaded, in this session
-
-
-def folder() -> Path:
-    """Return where parts are kept."""
-    return Path(os.environ.get("BERTEDU_MY_BERT") or Path(__file__).parents[2] / "my_bert")
 
 
 def _file(name: str) -> Path:
@@ -224,8 +221,8 @@ def _named(error: BaseException) -> str:
 # -- does the whole still work with one part exchanged?
 
 STAGES = (
-    *("the ids of a text", "the pairs", "the states", "the scores", "the loss"),
-    *("the gradients", "the weights after two steps", "what came after BERT"),
+    *("the weights of a file", "the ids of a text", "the pairs", "the states", "the scores"),
+    *("the loss", "the gradients", "the weights after two steps", "what came after BERT"),
 )
 
 
@@ -238,6 +235,9 @@ def _whole(parts: Mapping[str, Function]) -> Iterator[Sequence[Tensor]]:
     with torch.no_grad():
         for weight in bert.w.values():  # no bias is 0 and no scale is 1, as after training
             weight.add_(torch.randn_like(weight), alpha=0.3)
+    encoder = {n: 1.1 * w for n, w in bert.w.items() if not n.startswith(("mlm", "nsp"))}
+    bert.read({hugging_face_name(name): tensor.detach() for name, tensor in encoder.items()})
+    yield [weight.detach().clone() for weight in bert.w.values()]
     yield [*bert.encode("abc, ___ de", "fg a"), *bert.encode("Ha!")]
     sentences = [[5 + (3 * i + j) % 16 for j in range(2 + i % 3)] for i in range(12)]
     documents = [next_sentence.EncodedDocument("a", sentences[i : i + 6]) for i in (0, 6)]
@@ -265,7 +265,7 @@ def _right_whole() -> list[Sequence[Tensor]]:
 
 def _whole_part(name: str, function: Function) -> Part:
     """Exchange one of our parts for this function, and see what goes wrong."""
-    hint = {STAGES[5]: " Does it leave torch (.item(), .tolist(), NumPy)? No gradient comes back."}
+    leaves = " Does it leave torch (.item(), .tolist(), NumPy)? No gradient comes back."
     with undisturbed(seed=0):
         mine = _whole(OURS | {name: function})
         for stage, right in zip(STAGES, _right_whole(), strict=True):
@@ -276,7 +276,7 @@ def _whole_part(name: str, function: Function) -> Part:
                     continue
             except (Exception, SystemExit) as error:
                 said = f"with it, {stage} cannot be computed ({_named(error)})."
-            return Part(function, said + hint.get(stage, ""))
+            return Part(function, said + leaves * (stage == "the gradients"))
     return Part(function)
 
 
@@ -292,6 +292,13 @@ def part(name: str) -> Function:
     yours = _usable()
     print(whose(name, name in yours))
     return yours.get(name, OURS[name])
+
+
+def parts(*names: str) -> Parts:
+    """Return your parts of these names, as functions of rows and of batches; say which they are."""
+    rows = {"layer_norm", "feed_forward"}
+    found = {name: part(name) for name in names}
+    return Parts(**{name: in_rows(f) if name in rows else f for name, f in found.items()})
 
 
 def build(

@@ -39,7 +39,7 @@ class Drawing:
             place = f'x="{x:.1f}" y="{below:.1f}" font-size="{size}"'
             self.parts.append(f"<text {place}{own}>{line}</text>")
 
-    def box(
+    def box(  # noqa: PLR0913  x, y, sizes, words and looks
         self, x: float, y: float, width: float, height: float, words: str = "", color: str = "",
         strong: bool = False, bold: bool = False, size: float = 16, look: str = "",
     ) -> None:  # fmt: skip

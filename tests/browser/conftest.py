@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from acts import written
 
 ROOT = Path(__file__).parents[2]
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
@@ -57,13 +58,10 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     asked: list[str] = []
 
     def open_page(*views: Any) -> Any:
-        path = tmp_path / "page.html"
-        body = "".join(view._repr_html_() for view in views)
-        path.write_text(f"<!doctype html><meta charset=utf-8>{body}", encoding="utf-8")
         page = context.new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
-        page.goto(path.as_uri())
+        page.goto(written(tmp_path / "page.html", *views))
         drawn = (
             ".bertedu-bertviz svg line, .bertedu-attention figure, .bertedu-machine h3, "
             ".bertedu-play.alive"

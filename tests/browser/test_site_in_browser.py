@@ -86,21 +86,6 @@ def test_formulas_are_drawn(visit: Callable[[str], Any]) -> None:
     assert shown.evaluate("(node) => getComputedStyle(node).display") == "inline"
 
 
-def test_a_toy_reacts(visit: Callable[[str], Any]) -> None:
-    page = visit("notebooks/01_tokenization.html")
-    toy = page.locator(".bertedu-play.alive:has(input[type=text], textarea)").first
-    toy.wait_for()
-    before = toy.inner_text()
-    toy.locator("input[type=text], textarea").first.fill("ab 4")
-    page.wait_for_function(
-        "([toy, before]) => toy.innerText !== before", arg=[toy.element_handle(), before]
-    )
-    # one pair of letters is left to join, four times together
-    assert "##i” “##n" in before
-    assert "##i” “##n" not in toy.inner_text()
-    assert "a ##b\t4" in toy.inner_text()
-
-
 def test_the_machine_computes_with_weights_beside_the_page_and_follows_the_theme(
     visit: Callable[[str], Any],
 ) -> None:

@@ -144,87 +144,21 @@ def test_three_models_stand_side_by_side_or_alone(show: Show) -> None:
     assert says(page, 1).startswith("Layer 2, head 1: “t2”")  # nothing was lost meanwhile
 
 
-def test_weights_are_apart_from_their_words_and_nothing_of_0_percent_is_told(show: Show) -> None:
+def test_nothing_of_0_percent_is_told_and_maps_follow_the_theme(show: Show) -> None:
     one = attention(5)
     tokens, weights = ["a", "because", "a longer one", "d", "e"], torch.zeros_like(one.weights)
     weights[..., 1] = 1
     page = show(AttentionView(dataclasses.replace(one, tokens=tokens, weights=weights)))
-    page.hover(".queries li >> nth=0")
-    gap = page.evaluate(
-        """() => {
-          const item = document.querySelectorAll(".keys li")[1], range = document.createRange();
-          range.selectNodeContents(item.querySelector("small"));
-          const word = item.querySelector("span").getBoundingClientRect();
-          return range.getBoundingClientRect().x - word.right;
-        }"""
-    )
-    assert gap >= 4
-    walk(page, ("is", ".keys li >> nth=1", "aria-label", "because, 100 %"),
+    walk(page, ("hover", ".queries li >> nth=0"),
+         ("is", ".keys li >> nth=1", "aria-label", "because, 100 %"),
          ("is", ".keys li", "aria-label", "a"),
          ("says", "Layer 1, head 1: “a” attends to “because” 100 %."),
          ("hover", ".keys li >> nth=3"),
          ("says", "Layer 1, head 1: “d” gets from no token."))  # fmt: skip
-
-
-def test_an_even_fan_can_be_seen_and_maps_follow_the_theme(show: Show) -> None:
-    one = attention(16)
-    even = dataclasses.replace(one, weights=torch.full_like(one.weights, 1 / 16))
-    page = show(AttentionView(even, one))
     maps = "() => [...document.querySelectorAll('.maps canvas')].map((map) => map.toDataURL())"
-
-    def contrast(color: str, background: int) -> float:
-        """WCAG's contrast of a single line of the fan, as drawn, to the page."""
-        page.evaluate(
-            f"""() => {{ document.body.style = "color: {color}";
-            document.body.dataset.jpThemeLight = "{color == "black"}".toLowerCase(); }}"""
-        )
-        page.click("[aria-label='layer 2, head 1'] >> nth=0")  # the line is drawn again
-        *rgb, opacity = page.evaluate(
-            """() => {
-              const canvas = document.querySelector(".lines > canvas");
-              const pen = canvas.getContext("2d");
-              const sharp = canvas.width / 190;  // 4 pixels in: the top line has no neighbor
-              const { data } = pen.getImageData(4 * sharp, 0, 1, 16 * sharp);
-              let best = 0;
-              for (let i = 4; i < data.length; i += 4) if (data[i + 3] > data[best + 3]) best = i;
-              return [...data.slice(best, best + 4)].map((part) => part / 255);
-            }"""
-        )
-        seen = [opacity * part + (1 - opacity) * background for part in rgb]
-        linear = [c / 12.92 if c <= 0.04 else ((c + 0.055) / 1.055) ** 2.4 for c in seen]
-        light = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-        bright, dark = max(light, background), min(light, background)
-        return float((bright + 0.05) / (dark + 0.05))
-
-    assert contrast("black", 1) > 1.5
     light = page.evaluate(maps)
-    assert contrast("white", 0) > 1.5
+    page.evaluate("document.body.style.color = 'white', document.body.dataset.jpThemeLight = false")
     page.wait_for_function(f"(old) => ({maps})().every((map, i) => map !== old[i])", arg=light)
-    paper = page.evaluate(
-        "getComputedStyle(document.querySelector('.maps button')).backgroundColor"
-    )
-    assert paper == "rgba(0, 0, 0, 0)"  # the page itself is seen
-
-
-def test_sixty_tokens_fit_and_are_redrawn_within_a_frame(show: Show) -> None:
-    page = show(AttentionView(attention(4)), AttentionView(attention(60)))
-    heights = [page.locator(".queries").nth(i).bounding_box()["height"] for i in (0, 1)]
-    assert heights[0] < 120
-    assert heights[1] < 1000
-    items = page.locator(".queries").nth(1).locator("li")
-    assert items.nth(59).bounding_box()["height"] >= 14
-    times = page.evaluate(
-        """() => {
-          const panel = document.querySelectorAll(".bertedu-attention")[1].attentionPanels[0];
-          return Array.from({ length: 60 }, (_, i) => {
-            const start = performance.now();
-            if (i % 2) panel.isolate("queries", i);
-            else panel.choose(i % 3, i % 2);
-            return performance.now() - start;
-          }).sort((a, b) => a - b);
-        }"""
-    )
-    assert times[len(times) // 2] < 16  # milliseconds; the median, since a machine may be busy
 
 
 # -- bertviz
@@ -299,22 +233,15 @@ def test_the_neuron_view_shows_how_a_weight_is_made(show: Show) -> None:
     assert "Query q" in view.locator("#expanded").text_content()
 
 
-@pytest.mark.parametrize("width", [600, 900])
-def test_nothing_of_bertviz_is_cut_off_on_a_narrow_page(show: Show, width: int) -> None:
+def test_nothing_of_bertviz_is_cut_off_on_a_narrow_page(show: Show) -> None:
     page = show(*(draw(bert(), load_tokenizer(), TEXT) for draw in (model_view, neuron_view)))
-    page.set_viewport_size({"width": width, "height": 900})
+    page.set_viewport_size({"width": 600, "height": 900})
     # JupyterLab's own rule for pictures in an output, which is what cuts
     page.add_style_tag(content="svg { max-width: 100%; height: auto }")
     inside = """(root) => {
-      const svg = root.querySelector("svg");
-      const { right, bottom, width } = svg.getBoundingClientRect();
-      const box = (one) => one.getBoundingClientRect();
+      const svg = root.querySelector("svg"), box = (one) => one.getBoundingClientRect();
+      const { right, bottom } = box(svg);
       const parts = [...svg.querySelectorAll("line, rect, text")].map(box);
-      const over = Math.max(...parts.map((p) => Math.max(p.right - right, p.bottom - bottom)));
-      return { over, width, reach: root.scrollWidth };
+      return Math.max(...parts.map((p) => Math.max(p.right - right, p.bottom - bottom)));
     }"""
-    model, neuron = (page.locator(".bertedu-bertviz").nth(i).evaluate(inside) for i in (0, 1))
-    assert model["over"] <= 3
-    assert model["width"] <= width
-    assert neuron["over"] <= 3
-    assert neuron["reach"] >= neuron["width"] > 1000  # scrolled to, not cut
+    assert all(view.evaluate(inside) <= 3 for view in page.locator(".bertedu-bertviz").all())

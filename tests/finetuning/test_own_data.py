@@ -221,7 +221,7 @@ REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
     ("own.csv", table(), {"columns": Columns(split="label")}, "train, dev or test?"),
     ("own.json", "{", {}, "no JSON"),
     ("own.json", '{"x": 1}', {}, "not in the shape of SQuAD"),
-    ("own.jsonl", '{"context": "a"}', {}, "A question needs"),
+    ("own.jsonl", '{"context": "a"}', {}, "own.jsonl, line 1: "),
     ("own.conll", CONLL + "\n\nalone", {}, "'alone' has no tag"),
     ("own.conll", CONLL + "\n\na PLACE", {}, "neither O nor B-"),
     ("own.conll", CONLL.replace("B-X", "O"), {}, "nothing to find"),

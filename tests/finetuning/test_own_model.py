@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tiny_finetuning as tiny
 import torch
@@ -14,8 +15,9 @@ from typer.testing import CliRunner, Result
 
 from bertedu.cli import app
 from bertedu.finetuning import own_model
-from bertedu.finetuning.examples import TaskError
+from bertedu.finetuning.examples import Choice, Question, Tagged, TaskError
 from bertedu.finetuning.finetune import Setup
+from bertedu.finetuning.kinds import Answer
 from bertedu.finetuning.own_data import Columns, read_data
 from bertedu.finetuning.saving import load_finetuned
 from bertedu.model.checkpoints import load_pretrained
@@ -114,6 +116,25 @@ def test_the_table_and_the_worst_are_those_of_the_answers(checkpoint: Path, tmp_
     loaded = load_finetuned(tmp_path / "mine")
     texts = [e.text for e in data.splits["test"]]
     assert [loaded.ask(text) for text in texts] == [mine.tuned.ask(text) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("example", "answer", "line"),
+    [
+        (Tagged(("a", "ship"), ("O", "B-X")), ("O", "O"), "a ship[B-X, said O]"),
+        (Choice("It", ("sank", "flew"), 0), 1, "'sank', said 'flew': It"),
+        (Question("q", "who?", "It sank", (("It", 0),)), "", "'It', said '': who?"),
+        (Question("q", "who?", "It sank", ()), "It", "'no answer', said 'It': who?"),
+    ],
+)
+def test_a_mistake_is_told_with_truth_and_answer(example: Any, answer: Any, line: str) -> None:
+    assert own_model.OwnModel._line(None, example, Answer(answer)) == line  # type: ignore[arg-type]
+
+
+def test_an_interval_holds_95_of_a_hundred_draws() -> None:
+    """The first score is that of the test itself, and no draw."""
+    scores = np.array([9.0, *np.arange(101.0)])
+    assert own_model._interval(scores, ".2f") == "2.50 to 97.50"
 
 
 @pytest.mark.parametrize(

@@ -239,6 +239,10 @@ def test_rows_without_text_or_label_are_left_out_and_counted(serve: Serve) -> No
     with pytest.warns(UserWarning, match=r"glue mnli train: 3 of 4 rows are left out"):
         splits = serve("glue/mnli", train=[good, *bad])
     assert len([*splits["train"], *splits["dev"]]) == 1
+    (clip,) = CASES["swag"][2]["train"].values()
+    for change in ({"label": -1}, {"sent1": " "}, {"ending2": ""}):
+        with pytest.warns(UserWarning, match=r"swag.* train: 1 of 2 rows"):
+            serve("swag", train=[clip, clip | change])
     asked_nothing = next(iter(glue("glue/rte", "").values())) | {"label": -1}
     with pytest.raises(TaskError, match="test sets have no labels: use the dev set"):
         serve("glue/rte", validation=[asked_nothing])

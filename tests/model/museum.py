@@ -1,7 +1,7 @@
-"""The bug museum: mistakes made in public, planted into our own code, and the check for each.
+"""The bug museum: mistakes made in public, planted into our own code, and the checks that notice.
 
-Every exhibit here returns the right shapes. `plant` takes pytest's monkeypatch, so that the bug is
-gone when the test is over. Provenance: repository, and issue number where there is one.
+Every exhibit returns the right shapes. It takes pytest's monkeypatch, so that the bug is gone when
+the test is over. Provenance: repository, and issue number where there is one.
 """
 
 from collections.abc import Callable
@@ -17,9 +17,11 @@ from torch.nn import functional as F
 
 from bertedu.model import attention, bert, embeddings, encoder
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.config import BertConfig, Direction
+from bertedu.model.config import BertConfig
 from bertedu.pretraining import objective
 from bertedu.pretraining.batches import Batch
+
+Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 @dataclass(frozen=True)
@@ -28,93 +30,96 @@ class Exhibit:
 
     name: str
     seen_in: str
-    plant: Callable[[pytest.MonkeyPatch], None]
+    plant: Plant
     caught_by: checks.Check
     says: str  # a regular expression: the check must fail for the bug, not by accident
+
+
+MUSEUM: list[Exhibit] = []
+
+
+def exhibit(seen_in: str, **caught_by: str) -> Callable[[Plant], Plant]:
+    """Show a bug: ``check="what it says"``, for each check that notices it."""
+
+    def show(plant: Plant) -> Plant:
+        for check, says in caught_by.items():
+            name = f"{plant.__name__}: {check}".replace("_", " ")
+            MUSEUM.append(Exhibit(name, seen_in, plant, getattr(checks, f"check_{check}"), says))
+        return plant
+
+    return show
 
 
 # --- masks ---------------------------------------------------------------------------------------
 
 
-def plain_mask_passed(patch: pytest.MonkeyPatch) -> None:
-    """The causal mask is built; the layers get the other one."""
+@exhibit("VTongTV/bert-from-scratch", leaks="left-to-right, token 1 changed: layer 1")
+def causal_mask_built_and_plain_mask_passed(patch: pytest.MonkeyPatch) -> None:
     real = attention.attention_mask
-
-    def mask(padding: Tensor, direction: Direction) -> Tensor | None:
-        real(padding, direction)
-        return real(padding, "bidirectional")
-
-    patch.setattr(bert, "attention_mask", mask)
+    patch.setattr(bert, "attention_mask", lambda padding, _: real(padding, "bidirectional"))
 
 
-def padding_attended(patch: pytest.MonkeyPatch) -> None:
+@exhibit("many", padding="bidirectional, state 1: ")
+def padding_attended_to(patch: pytest.MonkeyPatch) -> None:
     real = attention.attention_mask
     patch.setattr(bert, "attention_mask", lambda p, d: real(torch.ones_like(p), d))
 
 
 # --- attention -----------------------------------------------------------------------------------
 
-Attention = Callable[[Tensor, Tensor, Tensor, Tensor | None, float], tuple[Tensor, Tensor]]
 
+def replace_attention(
+    patch: pytest.MonkeyPatch,
+    over: int = -1,
+    scaled: bool = True,
+    mask_late: bool = False,
+    dropped: bool = False,
+) -> None:
+    """Plant into both paths, so that "explicit differs from fast" does not give the bug away.
 
-def replace_attention(patch: pytest.MonkeyPatch, function: Attention) -> None:
-    """Plant into both paths, so that "explicit differs from fast" does not give the bug away."""
+    As it is, it is right: softmax ``over`` keys, scores scaled, masked before it, and weights
+    returned as they are before dropout.
+    """
 
     def forward(
         self: Any, x: Tensor, mask: Tensor | None, return_weights: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         query, key, value = (self.split_heads(p(x)) for p in (self.query, self.key, self.value))
-        dropout = self.dropout if self.training else 0.0
-        mixed, weights = function(query, key, value, mask, dropout)
-        return self.join_heads(mixed), weights if return_weights else None
+        scores = query @ key.transpose(-2, -1) / (query.shape[-1] ** 0.5 if scaled else 1)
+        if mask is not None and not mask_late:
+            scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+        weights = scores.softmax(over)
+        if mask is not None and mask_late:
+            weights = weights * mask
+        after = F.dropout(weights, self.dropout, self.training)
+        mixed = self.join_heads(after @ value)
+        return mixed, (after if dropped else weights) if return_weights else None
 
     patch.setattr(attention.SelfAttention, "forward", forward)
 
 
-def scores_of(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
-    scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
-    return scores if mask is None else scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+@exhibit("dhlee347/pytorchic-bert", rows_sum_to_one="sum of a row: ")
+def attention_returned_after_dropout(patch: pytest.MonkeyPatch) -> None:
+    replace_attention(patch, dropped=True)
 
 
-def kept_after_dropout(patch: pytest.MonkeyPatch) -> None:
-    def function(
-        q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float
-    ) -> tuple[Tensor, Tensor]:
-        weights = F.dropout(scores_of(q, k, mask).softmax(-1), dropout, training=dropout > 0)
-        return weights @ v, weights
-
-    replace_attention(patch, function)
-
-
-def softmax_over_queries(patch: pytest.MonkeyPatch) -> None:
-    def function(
-        q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float
-    ) -> tuple[Tensor, Tensor]:
-        weights = scores_of(q, k, mask).softmax(-2)
-        return F.dropout(weights, dropout, training=dropout > 0) @ v, weights
-
-    replace_attention(patch, function)
+@exhibit(
+    "nerminnuraydogan/vision-transformer #1",
+    rows_sum_to_one="sum of a row: ",
+    leaks="left-to-right, token . changed: layer 1",
+)
+def softmax_over_the_queries(patch: pytest.MonkeyPatch) -> None:
+    replace_attention(patch, over=-2)
 
 
+@exhibit("mlc-ai/mlc-llm #3426", attention_by_hand="explicit path: ")
 def no_scaling(patch: pytest.MonkeyPatch) -> None:
-    def function(
-        q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float
-    ) -> tuple[Tensor, Tensor]:
-        weights = scores_of(q * q.shape[-1] ** 0.5, k, mask).softmax(-1)
-        return F.dropout(weights, dropout, training=dropout > 0) @ v, weights
-
-    replace_attention(patch, function)
+    replace_attention(patch, scaled=False)
 
 
-def masked_after_softmax(patch: pytest.MonkeyPatch) -> None:
-    def function(
-        q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float
-    ) -> tuple[Tensor, Tensor]:
-        weights = scores_of(q, k, None).softmax(-1)
-        weights = weights if mask is None else weights * mask
-        return F.dropout(weights, dropout, training=dropout > 0) @ v, weights
-
-    replace_attention(patch, function)
+@exhibit("huggingface/pytorch-image-models #2236", padding="bidirectional, ")
+def mask_applied_after_softmax(patch: pytest.MonkeyPatch) -> None:
+    replace_attention(patch, mask_late=True)
 
 
 class WronglySplit(attention.SelfAttention):
@@ -132,7 +137,12 @@ class WronglySplit(attention.SelfAttention):
         return self.output(mixed.reshape(x.shape)), weights if return_weights else None
 
 
-def split_on_the_wrong_axis(patch: pytest.MonkeyPatch) -> None:
+@exhibit(
+    "reczoo/FuxiCTR #30",
+    attention_by_hand="explicit path: ",
+    leaks="bidirectional, token 0 changed: layer 1",
+)
+def heads_split_on_the_wrong_axis(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(encoder, "SelfAttention", WronglySplit)
 
 
@@ -151,7 +161,8 @@ class MadeInForward(nn.Module):
         return self.output(F.gelu(nn.Linear(*self.sizes).to(x)(x)))
 
 
-def made_in_forward(patch: pytest.MonkeyPatch) -> None:
+@exhibit("graykode/nlp-tutorial #29", parameters="parameters are listed")
+def sub_layers_created_in_forward(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(encoder, "FeedForward", MadeInForward)
 
 
@@ -172,7 +183,8 @@ class WithoutResidual(encoder.EncoderLayer):
         return self.feed_forward_norm(self.dropout(self.feed_forward(x))), weights
 
 
-def without_residual(patch: pytest.MonkeyPatch) -> None:
+@exhibit("graykode/nlp-tutorial", layer_by_hand="post-norm layer: ")
+def feed_forward_without_residual(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(encoder, "EncoderLayer", WithoutResidual)
 
 
@@ -184,29 +196,34 @@ class OtherNorm(encoder.EncoderLayer):
         self.norm_first = not self.norm_first
 
 
-def other_norm(patch: pytest.MonkeyPatch) -> None:
+@exhibit("harvardnlp/annotated-transformer #1, #13", layer_by_hand="post-norm layer: ")
+def post_norm_said_and_pre_norm_done(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(encoder, "EncoderLayer", OtherNorm)
 
 
+@exhibit("codertimo/BERT-pytorch", gelu_is_erf="feed-forward: ")
 def tanh_gelu(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(encoder, "F", SimpleNamespace(gelu=lambda x: F.gelu(x, approximate="tanh")))
 
 
-def relu(patch: pytest.MonkeyPatch) -> None:
+@exhibit("d2l-ai/d2l-en", gelu_is_erf="feed-forward: ")
+def relu_in_place_of_gelu(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(encoder, "F", SimpleNamespace(gelu=F.relu))
 
 
 # --- embeddings and heads ------------------------------------------------------------------------
 
 
-def no_segments(patch: pytest.MonkeyPatch) -> None:
+@exhibit("deeppavlov/DeepPavlov #1312", segments_matter="segment id changed: input")
+def segments_ignored(patch: pytest.MonkeyPatch) -> None:
     real = embeddings.Embeddings.forward
     patch.setattr(
         embeddings.Embeddings, "forward", lambda self, ids, s: real(self, ids, torch.zeros_like(s))
     )
 
 
-def no_embedding_norm(patch: pytest.MonkeyPatch) -> None:
+@exhibit("d2l-ai/d2l-en", three_sums="embeddings: ")
+def no_layer_norm_on_the_embeddings(patch: pytest.MonkeyPatch) -> None:
     def forward(self: Any, ids: Tensor, segment_ids: Tensor) -> Tensor:
         x = self.token(ids) + self.segment(segment_ids) + self.position.weight[: ids.shape[1]]
         return self.dropout(x)
@@ -214,6 +231,7 @@ def no_embedding_norm(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(embeddings.Embeddings, "forward", forward)
 
 
+@exhibit("codertimo/BERT-pytorch", decoder_tied="new: two parameters")
 def decoder_not_tied(patch: pytest.MonkeyPatch) -> None:
     class Untied(bert.MLMHead):
         def __init__(self, config: BertConfig, token_embedding: nn.Embedding) -> None:
@@ -244,11 +262,13 @@ def replace_loss(patch: pytest.MonkeyPatch, spread_mlm: bool, ignore_nsp: bool) 
     patch.setattr(objective, "pretraining_loss", loss)
 
 
-def weights_after_the_mean(patch: pytest.MonkeyPatch) -> None:
+@exhibit("d2l-ai/d2l-en", mlm_counts_selected="MLM loss: ")
+def mlm_weights_multiplied_after_the_mean(patch: pytest.MonkeyPatch) -> None:
     replace_loss(patch, spread_mlm=True, ignore_nsp=False)
 
 
-def shared_ignore_index(patch: pytest.MonkeyPatch) -> None:
+@exhibit("codertimo/BERT-pytorch", nsp_of_one_kind="NSP loss of label 0: ")
+def nsp_loss_shares_the_ignore_index_of_mlm(patch: pytest.MonkeyPatch) -> None:
     replace_loss(patch, spread_mlm=False, ignore_nsp=True)
 
 
@@ -259,155 +279,4 @@ def correct_loss(patch: pytest.MonkeyPatch) -> None:
 
 def correct_attention(patch: pytest.MonkeyPatch) -> None:
     """No bug, in the frame that the attention exhibits share."""
-
-    def function(
-        q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float
-    ) -> tuple[Tensor, Tensor]:
-        weights = scores_of(q, k, mask).softmax(-1)
-        return F.dropout(weights, dropout, training=dropout > 0) @ v, weights
-
-    replace_attention(patch, function)
-
-
-MUSEUM = (
-    Exhibit(
-        "causal mask built, plain mask passed",
-        "VTongTV/bert-from-scratch",
-        plain_mask_passed,
-        checks.check_leaks,
-        "left-to-right, token 1 changed: layer 1",
-    ),
-    Exhibit(
-        "padding attended to",
-        "many",
-        padding_attended,
-        checks.check_padding_further,
-        "bidirectional, state 1: ",
-    ),
-    Exhibit(
-        "padding attended to: its ids matter",
-        "many",
-        padding_attended,
-        checks.check_padding_ids_ignored,
-        "bidirectional, words: ",
-    ),
-    Exhibit(
-        "attention returned after dropout",
-        "dhlee347/pytorchic-bert",
-        kept_after_dropout,
-        checks.check_rows_sum_to_one,
-        "sum of a row: ",
-    ),
-    Exhibit(
-        "softmax over the queries",
-        "nerminnuraydogan/vision-transformer #1",
-        softmax_over_queries,
-        checks.check_rows_sum_to_one,
-        "sum of a row: ",
-    ),
-    Exhibit(
-        "softmax over the queries: later tokens leak",
-        "nerminnuraydogan/vision-transformer #1",
-        softmax_over_queries,
-        checks.check_leaks,
-        "left-to-right, token . changed: layer 1",
-    ),
-    Exhibit(
-        "no 1/sqrt(d)",
-        "mlc-ai/mlc-llm #3426",
-        no_scaling,
-        checks.check_attention_by_hand,
-        "explicit path: ",
-    ),
-    Exhibit(
-        "mask applied after softmax",
-        "huggingface/pytorch-image-models #2236",
-        masked_after_softmax,
-        checks.check_padding_ids_ignored,
-        "bidirectional, words: ",
-    ),
-    Exhibit(
-        "heads split on the wrong axis",
-        "reczoo/FuxiCTR #30",
-        split_on_the_wrong_axis,
-        checks.check_attention_by_hand,
-        "explicit path: ",
-    ),
-    Exhibit(
-        "heads split on the wrong axis: others move",
-        "reczoo/FuxiCTR #30",
-        split_on_the_wrong_axis,
-        checks.check_leaks,
-        "bidirectional, token 0 changed: layer 1",
-    ),
-    Exhibit(
-        "sub-layers created in forward",
-        "graykode/nlp-tutorial #29",
-        made_in_forward,
-        checks.check_parameters,
-        "parameters are listed",
-    ),
-    Exhibit(
-        "feed-forward without residual",
-        "graykode/nlp-tutorial",
-        without_residual,
-        checks.check_zeroed_layer,
-        "post-norm layer: ",
-    ),
-    Exhibit(
-        "post-norm said, pre-norm done",
-        "harvardnlp/annotated-transformer #1, #13",
-        other_norm,
-        checks.check_layer_by_hand,
-        "post-norm layer: ",
-    ),
-    Exhibit(
-        "tanh GELU",
-        "codertimo/BERT-pytorch",
-        tanh_gelu,
-        checks.check_gelu_is_erf,
-        "feed-forward: ",
-    ),
-    Exhibit(
-        "ReLU instead of GELU",
-        "d2l-ai/d2l-en",
-        relu,
-        checks.check_gelu_is_erf,
-        "feed-forward: ",
-    ),
-    Exhibit(
-        "segments ignored",
-        "deeppavlov/DeepPavlov #1312",
-        no_segments,
-        checks.check_segments_matter,
-        "segment id changed: input",
-    ),
-    Exhibit(
-        "no layer norm on the embeddings",
-        "d2l-ai/d2l-en",
-        no_embedding_norm,
-        checks.check_three_sums,
-        "embeddings: ",
-    ),
-    Exhibit(
-        "decoder not tied",
-        "codertimo/BERT-pytorch",
-        decoder_not_tied,
-        checks.check_decoder_tied,
-        "new: two parameters",
-    ),
-    Exhibit(
-        "MLM weights multiplied after the mean",
-        "d2l-ai/d2l-en",
-        weights_after_the_mean,
-        checks.check_mlm_counts_selected,
-        "MLM loss: ",
-    ),
-    Exhibit(
-        "NSP loss shares MLM's ignore_index",
-        "codertimo/BERT-pytorch",
-        shared_ignore_index,
-        checks.check_nsp_of_one_kind,
-        "NSP loss of label 0: ",
-    ),
-)
+    replace_attention(patch)

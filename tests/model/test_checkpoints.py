@@ -172,33 +172,17 @@ def test_theirs_says_the_same_here_and_what_it_lacks_is_told(
         assert torch.equal(value, found[1][name]) == (name in expected), f"{name} from chance"
         if name in expected and not (decoder and name in ("pooled", "order")):
             assert_close(value, expected[name])  # left to right we pool another token, the last
-    _, absent, unused = THEIRS[kind]
+    whole, absent, unused = THEIRS[kind]
+    if absent or whole is Bert:
+        with pytest.raises(
+            CheckpointError, match=f"has no .*{'head' if whole is Bert else absent[-1]}"
+        ):
+            load_checkpoint(tmp_path)
     if absent or unused:
         with pytest.warns(FromChance) as told:
             bertedu.load(tmp_path)
         said = " ".join(str(warning.message) for warning in told)
         assert all(part in said for part in (*absent, *unused))
-        with pytest.raises(CheckpointError, match=f"has no .*{absent[-1]}"):
-            load_checkpoint(tmp_path)
-
-
-def test_padding_trains_nothing_but_without_a_mask_their_row_of_it_stays(tmp_path: Path) -> None:
-    other = theirs(tmp_path, "BertModel")
-    model = bertedu.load(tmp_path)[0]
-    assert isinstance(model, Bert)
-    ids, segments, padding = rows()
-    ids = ids * padding  # [PAD] is 0
-    for mask in (padding, torch.ones_like(padding)):
-        model.zero_grad()
-        other.zero_grad()
-        model(ids, segments, mask).last[padding].square().sum().backward()
-        states = other(**named(ids, segments, mask)).last_hidden_state
-        states[padding].square().sum().backward()
-        mine, its = model.embeddings.token.weight.grad, other.embeddings.word_embeddings.weight.grad
-        assert mine is not None
-        torch.testing.assert_close(mine[1:], its[1:], rtol=1e-4, atol=1e-3)
-        assert not its[0].any()
-        assert bool(mine[0].any()) == bool(mask.all())
 
 
 # --- what changes nothing ------------------------------------------------------------------------
@@ -308,15 +292,13 @@ JSON, WEIGHTS = "config.json", "model.safetensors"
 WRONG: list[tuple[Callable[[Path], None], str]] = [
     (file(JSON, None), r"no config\.json"),
     (unreadable, "cannot read .*config.json"),
-    *((file(JSON, text), "not valid JSON") for text in (b"", b"{'a': 2}", b"\xff\xfe\x00binary")),
-    *((file(JSON, text), "does not describe a BERT") for text in (b"[1]", b"7", b"null", b"{}")),
+    *((file(JSON, text), "not valid JSON") for text in (b"", b"\xff\xfe\x00binary")),
+    *((file(JSON, text), "does not describe a BERT") for text in (b"[1]", b"{}")),
     (file(JSON, b'{"model_type": "bert"}'), "lacks 'vocab_size'"),
     *(
         (config(model_type=kind), f"is '{kind}'{why}")
         for kind, why in {
             "roberta": ": it counts positions from 2",
-            "distilbert": ": it has no segments",
-            "electra": ": its head tells replaced",
             "whisper": r"\)$",
         }.items()
     ),
@@ -327,22 +309,19 @@ WRONG: list[tuple[Callable[[Path], None], str]] = [
     (config(pruned_heads={"0": [1]}), "has all its heads"),
     *(
         (config(layer_norm_eps=wrong), "layer_norm_eps is .* a number above 0")
-        for wrong in (None, "1e-12", 0, -1e-12, float("nan"), float("inf"), True)
+        for wrong in ("1e-12", 0, float("nan"), float("inf"), True)
     ),
     (config(initializer_range=None), "initializer_range is None"),
     (config(num_attention_heads=5), "cannot be split into 5"),
     (config(hidden_size="24"), "hidden_size is '24'"),
-    (config(num_hidden_layers=None), "num_hidden_layers is None"),
     (config(**dict.fromkeys(DROPOUTS, "a little")), "makes no model"),
     (config(bertedu={"direction": "up"}), "'up' is not one of"),
     (config(bertedu="yes"), "makes no model"),
-    (config(num_hidden_layers=2), "says 2 layers, and the file has 3"),
     (config(num_hidden_layers=4), "says 4 layers, and the file has 3"),
     (config(hidden_size=48), r"\(23, 24\), but its config makes it \(23, 48\)"),
     (file(WEIGHTS, None), r"no file .*model\.safetensors"),
     (pickled, r"only a pickle \(pytorch_model.bin\).*convert it"),
-    *((cut(WEIGHTS, at), "broken or only half there") for at in (0.5, 0.001, 0.99999, 0)),
-    (file(WEIGHTS, bytes(range(256)) * 20), "broken or only half there"),
+    *((cut(WEIGHTS, at), "broken or only half there") for at in (0.5, 0)),
     (file(WEIGHTS, b"version https://git-lfs.github.com/spec/v1\n"), "broken or only half there"),
     (in_disguise, "broken or only half there"),
     (tensors(lambda t: t.pop(LOST)), f"has no tensor '{LOST}'"),
@@ -350,7 +329,6 @@ WRONG: list[tuple[Callable[[Path], None], str]] = [
     (tensors(lambda t: t.update({LOST: torch.zeros(25)})), r"key.bias is \(25,\).*\(24,\)"),
     (tensors(lambda t: t.update({LOST: t[LOST].to(torch.int8)})), "torch.int8.*quantized"),
     *((spoilt(TABLE, wrong), f"{TABLE} holds 1 ") for wrong in (float("nan"), float("-inf"))),
-    (spoilt("cls.seq_relationship.bias", float("inf")), "relationship.bias holds 1 "),
     (tensors(lambda t: t.update({LOST: t[LOST].double() + 1e300})), "key.bias holds 24 "),
     (
         tensors(lambda t: t.update({DECODER: t[TABLE] + 1})),
@@ -465,23 +443,23 @@ FULL = OSError(28, "No space left on device")
         (Path, "write_text", refuse, "Permission denied"),
     ],
 )
-@pytest.mark.parametrize("way", ["save_checkpoint", "save_hugging_face", "write_atomically"])
+@pytest.mark.parametrize("way", ["folder", "file"])
 def test_a_write_that_fails_leaves_the_old_files(
     way: str, owner: Any, name: str, failure: Any, reason: str, tmp_path: Path, monkeypatch: Any
 ) -> None:
     folder = tmp_path / "model"
     write_vocabulary(tmp_path)
     tokenizer = read_tokenizer(tmp_path, len(VOCABULARY))
-    ways: dict[str, Callable[[int], None]] = {
-        "save_checkpoint": lambda seed: save_checkpoint(ours(seed=seed, dropout=seed / 10), folder),
-        "save_hugging_face": lambda seed: bertedu.save_hugging_face(
-            ours(seed=seed, dropout=seed / 10), folder, tokenizer
-        ),
-        "write_atomically": lambda seed: write_atomically(folder / "some.json", str(seed)),
-    }
-    if way == "write_atomically" and name == "save_file":
+
+    def save(seed: int) -> None:
+        if way == "file":
+            write_atomically(folder / "some.json", str(seed))
+        else:
+            bertedu.save_hugging_face(ours(seed=seed, dropout=seed / 10), folder, tokenizer)
+
+    if way == "file" and name == "save_file":
         return
-    ways[way](0)
+    save(0)
     before = contents(folder)
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, failure)
@@ -489,17 +467,11 @@ def test_a_write_that_fails_leaves_the_old_files(
             FileError if reason else KeyboardInterrupt,
             match=f"cannot write.*{reason}.*unharmed" if reason else None,
         ):
-            ways[way](1)
+            save(1)
     assert contents(folder) == before  # no leftovers either
-    ways[way](1)
+    save(1)
     assert contents(folder).keys() == before.keys()
     assert contents(folder) != before
-
-
-def test_a_place_where_nothing_can_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way", encoding="utf-8")
-    with pytest.raises(FileError, match=r"cannot write .*file.model.*another folder"):
-        save_checkpoint(ours(), tmp_path / "file" / "model")
 
 
 def test_the_tokenizer_is_asked_for_and_must_fit(tmp_path: Path) -> None:

@@ -14,14 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from bertedu.analysis.leak import MOVED, movement
-from bertedu.model.bert import Bert, BertForPreTraining
-from bertedu.model.config import BertConfig, count_parameters
+from bertedu.model.bert import BertForPreTraining
+from bertedu.model.config import BertConfig
 from bertedu.model.variants.albert import albert
 from bertedu.model.variants.bigbird import bigbird, reach, sparse_mask
 from bertedu.model.variants.distillation import distillation_loss, every_second_layer
 from bertedu.model.variants.electra import Electra, replaced
-from bertedu.model.variants.ernie import mask_phrases
-from bertedu.model.variants.mtdnn import MultiTask
 from bertedu.model.variants.rotary import modern_bert, rotate
 from bertedu.model.variants.seq2seq import Recurrent, Transformer, cross_attention, translate
 from bertedu.model.variants.transformer_xl import TransformerXL, remember
@@ -121,15 +119,6 @@ def test_a_state_moves_with_exactly_the_words_that_it_may_read(name: str) -> Non
     assert torch.equal(moved(read), expected)
 
 
-@pytest.mark.parametrize("leak", ["a query sees its own content", "content sees all"])
-def test_the_two_leaks_of_xlnet_would_be_seen(leak: str) -> None:
-    def masks(order: Tensor) -> tuple[Tensor, Tensor]:
-        content, query = order_masks(order)
-        return (content, content) if "own" in leak else (torch.ones_like(content), query)
-
-    assert moved(xlnet(masks)[0]).diagonal()[ORDER[1:]].any()
-
-
 PADDED: dict[str, Callable[[], Any]] = {
     "bigbird": lambda: seeded(bigbird, CONFIG, 3, 1).bert,
     "modernbert": lambda: seeded(modern_bert, ONE_SEGMENT, 2).bert,
@@ -198,19 +187,6 @@ def test_the_gradient_of_alberts_layer_is_the_sum_over_all_depths() -> None:
     torch.optim.AdamW(model.parameters(), lr=0.1).step()
     first, *others = (same.state_dict() for same in model.bert.encoder.layers)
     assert all(torch.equal(first[name], other[name]) for other in others for name in first)
-
-
-@pytest.mark.parametrize("share", [True, False])
-@pytest.mark.parametrize("size", [4, 16, None])
-def test_alberts_weights_are_as_many_as_the_arithmetic_says(size: int | None, share: bool) -> None:
-    model = albert(CONFIG, size, share_layers=share)
-    counted = count_parameters(CONFIG)
-    if share:
-        counted["encoder"] //= 3
-    if size == 4:
-        counted["embeddings"] = (50 + 20 + 2) * 4 + 2 * 4 + (4 * 16 + 16)
-        counted["mlm"] = (16 * 4 + 4) + 2 * 4 + 50
-    assert sum(p.numel() for p in model.parameters()) == sum(counted.values())
 
 
 def test_alberts_narrow_tables_are_one_table_at_both_ends() -> None:
@@ -326,7 +302,7 @@ def test_a_query_is_read_by_no_other_place() -> None:
     assert change.nonzero()[:, 0].tolist() == [spoiled]
 
 
-# --- ELECTRA, ERNIE, DistilBERT, MT-DNN ----------------------------------------------------------
+# --- ELECTRA, DistilBERT -------------------------------------------------------------------------
 
 
 def electra_losses(model: Electra, everywhere: bool = True) -> tuple[Tensor, Tensor, Tensor]:
@@ -382,22 +358,6 @@ def test_electras_samples_come_from_the_generator_and_a_lucky_one_is_no_replacem
     assert labels.tolist() == [[True, False, False, False]]
 
 
-PHRASES = torch.tensor([[2, 5, 8, 9, 10, 11, 12, 3]]).repeat(4000, 1)
-FIRST = torch.tensor([[0, 1, 2, 2, 4, 4, 4, 7]]).repeat(4000, 1)
-
-
-def test_a_phrase_is_hidden_whole_or_not_at_all() -> None:
-    """Fails with a draw for each word, so that half a phrase stays."""
-    ids, selected = mask_phrases(PHRASES, FIRST, dice(), rate=0.3)
-    assert torch.equal(selected, ids == MASK_ID)
-    assert torch.equal(ids[~selected], PHRASES[~selected])
-    assert torch.equal(selected, selected.gather(1, FIRST))
-    assert not torch.equal(selected[:, 1], selected[:, 2])
-    assert not selected[:, [0, 7]].any()
-    rates = selected[:, 1:7].double().mean(dim=0)
-    assert ((rates - 0.3).abs() < 0.04).all()  # of each word as for single words
-
-
 def test_a_student_has_every_second_layer_and_its_own_weights() -> None:
     """Fails when layers are shared: a step of the student would change the teacher."""
     teacher = seeded(BertForPreTraining, replace(CONFIG, num_hidden_layers=4))
@@ -427,17 +387,6 @@ def test_soft_targets_by_hand_teach_the_student_alone() -> None:
     assert teacher.grad is None
     assert student.grad is not None
     assert student.grad.any()
-
-
-def test_a_batch_of_one_task_moves_the_encoder_and_no_other_head() -> None:
-    """Fails when each head has an encoder of its own."""
-    model = seeded(MultiTask, Bert(CONFIG), {"one": 2, "other": 3})
-    before = model("other", IDS).detach()
-    assert before.shape == (2, 3)
-    model("one", IDS)[0, 0].backward()
-    assert all(p.grad is None for p in model.heads["other"].parameters())
-    torch.optim.SGD(model.parameters(), 0.5).step()
-    assert not torch.allclose(model("other", IDS), before)  # through the shared encoder
 
 
 # --- a reader and a writer -----------------------------------------------------------------------
@@ -554,14 +503,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     ),
     (lambda: XLNet(CONFIG)(ZERO + 50, torch.arange(3)), "token id 50"),
     (lambda: Electra(ONE_WAY, 8), "ELECTRA needs 'bidirectional'"),
-    *(
-        (lambda given=given: mask_phrases(PHRASES, given[0], dice(), given[1]), "above 0 to 1")
-        for given in ((FIRST + 1, 0.3), (FIRST - 1, 0.3), (FIRST[:, :3], 0.3), (FIRST, 0.0))
-    ),
     (lambda: every_second_layer(BertForPreTraining(CONFIG)), "of 3 layers cannot be halved"),
-    (lambda: MultiTask(Bert(CONFIG), {}), "two answers or more"),
-    (lambda: MultiTask(Bert(CONFIG), {"one": 1}), "two answers or more"),
-    (lambda: MultiTask(Bert(CONFIG), {"one": 2})("two", IDS), "no task 'two'; there are one"),
     (lambda: Transformer(ONE_WAY), "norms behind each part"),
     (lambda: Transformer(replace(CONFIG, norm="pre")), "norms behind each part"),
     (lambda: Transformer(CONFIG).encode(ZERO), "nothing but padding"),

@@ -119,23 +119,6 @@ def test_a_pair_becomes_cls_a_sep_b_sep_padding() -> None:
     assert {t.dtype for t in (batch.ids, batch.labels, batch.next_labels)} == {torch.int64}
 
 
-@pytest.mark.parametrize("epoch", [0, 1])
-def test_an_epoch_is_its_pairs_shuffled_and_cut_with_words_masked(epoch: int) -> None:
-    rng = np.random.default_rng([3, epoch])
-    packed = pack_pairs(list(make_pairs(DOCUMENTS, 64, rng)), 64, rng)
-    found = list(islice(stream(seed=3, start=Position(epoch, 0)), count := len(packed.sizes) // 16))
-    assert len(found) == count
-    for i, (batch, position) in enumerate(found):
-        rows = slice(16 * i, 16 * i + 16)
-        before = torch.from_numpy(packed.ids[rows, : packed.sizes[rows].max()]).long()
-        assert torch.equal(original(batch), before)
-        assert torch.equal(batch.ids[~batch.selected], before[~batch.selected])
-        assert not batch.selected[before < WORDS].any()
-        assert torch.equal(batch.padding_mask, before != PAD_ID)
-        assert batch.next_labels.tolist() == packed.labels[rows].tolist()
-        assert position == Position(epoch, i + 1)
-
-
 def test_any_batch_can_be_made_again_from_its_position() -> None:
     walked = list(islice(stream(seed=9), 130))
     epochs = [position.epoch for _, position in walked]
@@ -221,22 +204,6 @@ def test_each_word_is_predicted_once_from_the_position_beside_it() -> None:
     assert next_words(full, "right-to-left")[0].tolist() == [[False, True, True]]
     with pytest.raises(ValueError, match="mask words instead"):
         next_words(full, "bidirectional")
-
-
-@pytest.mark.parametrize("direction", ONE_WAY)
-def test_one_way_models_read_the_same_pairs_unmasked_or_masked_alike(direction: Any) -> None:
-    masked, asked_alike, plain = (
-        first(3, seed=3, **how)
-        for how in ({}, {"direction": direction, "question": "masked"}, {"direction": direction})
-    )
-    for one, two, three in zip(masked, asked_alike, plain, strict=True):
-        assert same(one, two)
-        assert torch.equal(original(one), three.ids)
-        for name in ("padding_mask", "segment_ids", "next_labels"):
-            assert torch.equal(getattr(one, name), getattr(three, name))
-        selected, labels = next_words(three.ids, direction)
-        assert torch.equal(three.selected, selected)
-        assert torch.equal(three.labels, labels)
 
 
 # -- what is done with a batch

@@ -74,26 +74,6 @@ def test_dropout_is_off_while_scoring_and_the_mode_is_put_back() -> None:
     assert all(p.grad is None for p in model.parameters())
 
 
-def test_only_selected_labels_count() -> None:
-    """Moving one label moves its own pair and no other; a token that is not selected has none."""
-    model = small_model()
-    words, pairs = score_pairs(model, BATCHES)
-    batch = BATCHES[0]
-    row = int(batch.selected.nonzero()[3, 0])
-    labels = batch.labels.clone()
-    labels[3] = (labels[3] - 4) % (VOCAB - 5) + 5
-    changed, same_pairs = score_pairs(model, [dataclasses.replace(batch, labels=labels)])
-    moved = (changed != words[:5]).any(dim=1)
-    assert moved.tolist() == [i == row for i in range(5)]
-    assert torch.equal(same_pairs, pairs[:5])
-
-    # the answer to next sentence has no part in the words, and the other way round
-    flipped = dataclasses.replace(batch, next_labels=1 - batch.next_labels)
-    words_too, other = score_pairs(model, [flipped])
-    assert torch.equal(words_too, words[:5])
-    assert torch.equal(other[:, 1], 1 - pairs[:5, 1])
-
-
 def test_no_batches_is_an_error() -> None:
     with pytest.raises(ValueError, match="held-out split empty"):
         evaluate(small_model(), [])

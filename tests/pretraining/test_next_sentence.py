@@ -98,20 +98,6 @@ def test_lengths_do_not_tell_the_label(length: int) -> None:
         assert 0.5 + np.abs(below[0] - below[1]).max() / 2 < 0.56, f"length of {name}"
 
 
-def test_every_other_document_of_the_source_serves_as_b_and_no_sentence_is_preferred() -> None:
-    documents = collection(documents=12, sentences=8, seed=3)
-    pairs = [p for p in pairs_of(documents, epochs=400) if p.label == NOT_NEXT]
-    drawn = [document_of(p.b) for p in pairs]
-    assert set(drawn) == set(range(12))
-    from_first = np.bincount(
-        [document_of(p.b) for p in pairs if document_of(p.a) == 0], minlength=12
-    )
-    others = [2, 4, 6, 8, 10]
-    assert set(np.flatnonzero(from_first)) == set(others)
-    n = from_first.sum()
-    assert np.all(np.abs(from_first[others] - n / 5) < 5 * (n * 0.2 * 0.8) ** 0.5)
-
-
 def test_a_document_of_one_sentence_is_b_only_and_an_empty_one_nothing() -> None:
     documents = [
         EncodedDocument("s", [[0, 1, 2], [3, 4], [5]]),
@@ -122,20 +108,6 @@ def test_a_document_of_one_sentence_is_b_only_and_an_empty_one_nothing() -> None
     pairs = pairs_of(documents, epochs=200)
     assert {document_of(p.a) for p in pairs} == {0}
     assert {document_of(p.b) for p in pairs if p.label == NOT_NEXT} == {1}
-
-
-def test_displaced_sentences_come_next_as_an_a_of_their_own() -> None:
-    documents = [
-        EncodedDocument("s", [[10 * d * WIDE + i] for i in range(40)]) for d in range(1, 3)
-    ]
-    pairs = pairs_of(documents, length=9)  # room for six one-word sentences
-    for document in (10, 20):
-        place = 0
-        for pair in (p for p in pairs if p.a[0] // WIDE == document):
-            assert pair.a[0] % WIDE == place
-            used = pair.a + (pair.b if pair.label == IS_NEXT else [])
-            place = max(used) % WIDE + 1
-        assert place >= 39  # the last one may be left over alone
 
 
 def test_all_parts_of_all_documents_are_reached() -> None:

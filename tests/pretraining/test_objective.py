@@ -60,7 +60,8 @@ def gradients(loss: Tensor, states: Tensor, decoder: nn.Linear) -> list[Tensor]:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(
-    "places", [1, 7, POSITIONS_AT_ONCE - 1, POSITIONS_AT_ONCE, POSITIONS_AT_ONCE + 1, 3 * POSITIONS_AT_ONCE]
+    "places",
+    [1, 7, POSITIONS_AT_ONCE - 1, POSITIONS_AT_ONCE, POSITIONS_AT_ONCE + 1, 3 * POSITIONS_AT_ONCE],
 )
 def test_in_lots_it_is_cross_entropy(places: int, dtype: torch.dtype) -> None:
     states, decoder, labels = inputs(places)

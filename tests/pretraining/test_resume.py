@@ -90,7 +90,8 @@ def test_resumed_it_ends_bit_identical(end: str, step: int, whole: Any, tmp_path
     assert path.exists() == (saved > 0)
     if error is TrainingDiverged:
         first, last = saved + 1, step + 1 if "ctrl-c" in end else saved + SAVE
-        assert f"between steps {first} and {last}, at learning rate 0.0" in str(raised.value)
+        rate = f"{RECIPE.learning_rate_at(last - 1):.2g}"
+        assert f"between steps {first} and {last}, at learning rate {rate}." in str(raised.value)
         assert (str(path) if saved else "No state was saved yet") in str(raised.value)
     if saved:
         assert state_on_disk(path)["step"] == saved
@@ -137,31 +138,24 @@ def test_seconds_count_every_sitting_and_no_pause(
 ) -> None:
     """On a clock of its own, where a step takes 2 s: two sittings end early, in two ways."""
     path, now = tmp_path / "s.safetensors", [0.0]
-    often = {"log_every": 2, "save_every": 2}
+    loss, often = objective.pretraining_loss, {"log_every": 2, "save_every": 2}
+
+    def slow(*arguments: Any) -> Any:
+        now[0] += 2.0
+        return loss(*arguments)
+
     monkeypatch.setattr(trainer.time, "perf_counter", lambda: now[0])
-
-    def on_disk() -> float:
-        now[0] += 1000.0  # the pause
-        return float(state_on_disk(path)["seconds"])
-
-    with monkeypatch.context() as patch:
-        do_in(6, lambda model: ctrl_c(), patch)
-        loss = objective.pretraining_loss
-
-        def slow(*arguments: Any) -> Any:
-            now[0] += 2.0
-            return loss(*arguments)
-
-        patch.setattr(objective, "pretraining_loss", slow)
-        run(path, stop_at=3, **often)
-        assert on_disk() == 3 * 2
-        run(path, resume=True, stop_at=5, **often)
-        assert on_disk() == 5 * 2
-        with pytest.raises(KeyboardInterrupt):
-            run(path, resume=True, **often)
-        assert on_disk() == 7 * 2
-        _, state = run(path, resume=True, **often)
-    assert state.seconds == on_disk() == 12 * 2
+    monkeypatch.setattr(objective, "pretraining_loss", slow)
+    do_in(6, lambda model: ctrl_c(), monkeypatch)
+    run(path, stop_at=3, **often)
+    assert state_on_disk(path)["seconds"] == 3 * 2
+    now[0] += 1000.0  # the pause
+    with pytest.raises(KeyboardInterrupt):
+        run(path, resume=True, **often)
+    assert state_on_disk(path)["seconds"] == 7 * 2
+    now[0] += 1000.0
+    _, state = run(path, resume=True, **often)
+    assert state.seconds == state_on_disk(path)["seconds"] == 12 * 2
     assert [row["seconds"] for row in state.curve] == [4, 8, 12, 16, 20, 24]
 
 

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from itertools import islice, pairwise
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,9 @@ from torch import Tensor
 
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.model.embeddings import sinusoidal_positions
-from bertedu.pretraining import objective, trainer
+from bertedu.pretraining import trainer
 from bertedu.pretraining.batches import Position, batches
 from bertedu.pretraining.next_sentence import EncodedDocument
-from bertedu.pretraining.objective import pretraining_loss
 from bertedu.pretraining.recipe import Phase, Recipe
 from bertedu.pretraining.trainer import initialize
 
@@ -154,26 +153,3 @@ def test_rows_are_means_over_their_steps_and_change_no_weight(tmp_path: Path) ->
             assert row[key] == pytest.approx(mean, rel=1e-5), (i, key)
     with pytest.raises(ValueError, match="save 7 is not a multiple of log 5"):
         run(log_every=5, save_every=7)
-
-
-def test_the_bar_tells_the_speed_since_the_last_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, now, told = tmp_path / "s.safetensors", [0.0], []
-
-    def loss(*arguments: Any) -> Any:
-        now[0] += 2.0
-        return pretraining_loss(*arguments)
-
-    class Bar(trainer.tqdm):  # type: ignore[type-arg]
-        def set_postfix_str(self, text: str = "", refresh: bool = True) -> None:
-            told.append(int(text.split(", ")[-1].removesuffix(" tokens/s").replace(",", "")))
-
-    monkeypatch.setattr(objective, "pretraining_loss", loss)
-    monkeypatch.setattr(trainer.time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(trainer, "tqdm", Bar)
-    run(path, stop_at=6, log_every=2, save_every=2)
-    now[0] += 1000.0
-    _, state = run(path, resume=True, log_every=2, save_every=2)
-    tokens = [0, *(row["tokens"] for row in state.curve)]
-    assert told == pytest.approx([(two - one) / 4 for one, two in pairwise(tokens)], abs=1)

@@ -99,7 +99,6 @@ def test_nothing_is_lost_and_no_sentence_is_empty_or_padded(text: str) -> None:
         "He ran. " * 30_000,
         ")" * 100_000 + '. "' + '"' * 100_000,
     ],
-    ids=["no-end", "dots", "one-word", "one-line", "closers"],
 )
 def test_a_book_on_one_line_takes_no_hours(text: str) -> None:
     began = time.process_time()

@@ -303,21 +303,6 @@ def test_two_processes_at_once(world: World) -> None:
     assert world.is_whole()
 
 
-def test_another_process_finishes_while_this_one_downloads(world: World) -> None:
-    usual = sources._download
-
-    def overtaken(*arguments: Any) -> Path:
-        wheel = usual(*arguments)
-        world.patch.setattr(sources, "_download", usual)
-        fetch("texts")
-        assert world.target.is_file()
-        return wheel
-
-    world.patch.setattr(sources, "_download", overtaken)
-    fetch("story")
-    assert world.is_whole()
-
-
 @pytest.fixture
 def stalling_index(world: World) -> Iterator[threading.Event]:
     """An index that sends half of the wheel, waits for the event, and hangs up."""

@@ -192,39 +192,6 @@ def test_hugging_face_opens_what_we_save(tmp_path: Path) -> None:
             assert theirs["token_type_ids"] == mine.segment_ids, case
 
 
-# --- Where the two differ: the library swaps marks that stand in an unusual order -----------------
-
-
-def test_the_list_holds_all_that_can_be_swapped() -> None:
-    """Marks that stay and have a combining class, alone or as a part of another character."""
-    found = {
-        point
-        for point in range(0x110000)
-        for part in unicodedata.normalize("NFD", chr(point))
-        if unicodedata.combining(part) and unicodedata.category(part) != "Mn"
-    }
-    assert not [hex(point) for point in found - REORDERED - DIFFERENT]
-    # what else it names, this Python does not know yet
-    assert all(unicodedata.category(chr(point)) == "Cn" for point in REORDERED - found)
-
-
-@pytest.mark.parametrize(
-    ("text", "same_ids"),
-    [
-        ("a\u0301\u1b44", True),  # an accent, then Balinese adeg adeg: only an offset moves
-        ("\u302e\U0001d16e", False),  # a Hangul tone mark, then a flag of a musical note
-        ("\U0001d15f\u1b44", False),  # a quarter note: a head, and a stem that the adeg adeg passes
-    ],
-)
-def test_what_is_swapped_moves_offsets_or_ids(text: str, same_ids: bool) -> None:
-    pieces = sorted(set(unicodedata.normalize("NFD", text)) - {"\u0301"})
-    vocab = [*SPECIAL_TOKENS, *pieces, *(f"##{piece}" for piece in pieces)]
-    slow, fast = WordPiece(vocab).encode(text), fast_encoding(fast_tokenizer(vocab), Case(text))
-    assert "[UNK]" not in slow.tokens + fast.tokens
-    assert (slow.ids == fast.ids) == same_ids
-    assert slow.offsets != fast.offsets or not same_ids
-
-
 # --- Training by counting -------------------------------------------------------------------------
 
 HUGS = {"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 from tiny_course import ANSWERS, NAME, bertedu, save, tiny
+from verdicts import verdict
 
 from course.classroom.asked import asked_in, course
+from course.exercises import check
 from course.exercises.judge import KNOWN, pieces_of
 from course.workshop import my_bert
 
@@ -59,6 +61,11 @@ def test_parts_that_are_kept_are_named(
         said = bertedu("progress", tiny_course).output
         assert f"Your BERT: {kept} of {parts} parts are kept; still ours: {lacks}" in said
         (tmp_path / "kept" / "cut_word.py").touch()
+    assert "Hints" not in said
+    verdict(check.hint, "scores")
+    assert (
+        "Hints asked for (only you see this): scores 1." in bertedu("progress", tiny_course).output
+    )
 
 
 def test_what_cannot_be_read_is_said_and_the_rest_is_read(

@@ -258,7 +258,6 @@ test_right_in_another_way = right_ones([
     ("difference_interval", lambda o, t, d: np.quantile([(o[row].mean() - t[row].mean()).item()
      for row in d.flip(1)], [0.025, 0.975])),  # the order within a draw does not matter
     ("claim", lambda low, high: verdict_of(low, high).upper() + "\n"),
-    ("perplexity", lambda x, n: np.exp(np.average(x, weights=n))),
     ("corrupt", lambda ids, sel, coin, rnd, m, s, k: torch.where(sel, torch.where(coin < m, k,
      torch.where(coin < m + s, ids, rnd)), ids)),
     ("crossing", crossing_in_torch),
@@ -358,9 +357,6 @@ test_wrong_in_another_way = wrong_ones([
     ("claim", lambda a, b: verdict_of(round(a, 2), round(b, 2)), "cases come out wrong"),
     ("claim", lambda a, b: a > 0, "your function returned False; one of 'supported'"),
     ("claim", lambda a, b: ["supported"], "your function returned something else; one of"),
-    ("perplexity", lambda x, n: np.average(np.exp(x), weights=n), "exp comes before the mean"),
-    ("perplexity", then(lambda x, n: math.exp(np.average(x, weights=n)), lambda x, n: x.sort()),
-     "changes losses in place"),
     ("corrupt", lambda *x: right_corrupt(*x).float(), "must stay whole numbers"),
     ("crossing", then(right_crossing, lambda steps, *_: steps.clear()), "changes steps in place"),
 ])  # fmt: skip

@@ -106,14 +106,14 @@ def not_yet(*_: Any) -> None:
 
 
 @by_any_name
-def test_a_stub_is_told_how_to_begin(one: Exercise | TestExercise) -> None:
+def test_a_stub_is_told_that_it_is_one_and_nothing_else(one: Exercise | TestExercise) -> None:
     stubs: list[Any] = [..., None, lambda *_: None, lambda *_: ..., not_yet]
     if isinstance(one, Exercise):
         stubs.append(lambda *_: (None, None))
     for stub in stubs:
         said = verdict(getattr(check, one.name), stub)
-        assert words(said).startswith(f"… {one.name} is still a stub. Start from {one.start}")
-        assert max(map(len, said.splitlines())) <= 100  # a notebook breaks longer ones in mid-word
+        assert said.startswith(f"… {one.name}: not written yet, or no return.")
+        assert len(said) <= 101  # a notebook breaks longer lines in mid-word
 
 
 def loops(*_: Any) -> None:
@@ -174,8 +174,8 @@ def test_an_answer_that_is_printed_and_not_returned_is_told_so(
     said = words(verdict(getattr(check, one.name), prints))
     assert said.startswith(f"✗ {one.name}: your function prints something and returns nothing.")
     assert "End your function with return" in said
-    assert "still a stub" in verdict(getattr(check, one.name), prints_and_waits)
-    assert "still a stub" in verdict(getattr(check, one.name), lambda *_: print(" ", end=""))
+    assert "not written yet" in verdict(getattr(check, one.name), prints_and_waits)
+    assert "not written yet" in verdict(getattr(check, one.name), lambda *_: print(" ", end=""))
 
 
 @by_any_name
@@ -414,8 +414,9 @@ def test_every_exercise_has_a_solution(one: Exercise | TestExercise) -> None:
         assert textwrap.dedent(inspect.getsource(piece)).strip() in said
 
 
-def test_an_unknown_solution_lists_the_exercises() -> None:
-    said = verdict(check.solution, "attentoin")
+@pytest.mark.parametrize("ask", [check.hint, check.solution])
+def test_an_unknown_name_lists_the_exercises(ask: Callable[[str], None]) -> None:
+    said = verdict(ask, "attentoin")
     assert said.startswith("No exercise is called 'attentoin'. There are: ")
     assert all(e.name in said for e in EXERCISES)
     assert "loss_test" in said
@@ -424,5 +425,5 @@ def test_an_unknown_solution_lists_the_exercises() -> None:
 def test_what_is_no_exercise_is_told_with_all_names() -> None:
     with pytest.raises(AttributeError, match=r"called 'sofmax'. There are: .*softmax"):
         check.sofmax  # noqa: B018
-    assert {"softmax", "solution"} <= set(dir(check))
+    assert {"softmax", "hint", "solution"} <= set(dir(check))
     assert "(ids (S,), table (V, H))" in repr(check.lookup)

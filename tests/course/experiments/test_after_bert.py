@@ -66,13 +66,13 @@ def test_runs_that_all_come_to_one_number_are_at_the_ceiling_and_have_no_interva
 
 
 def test_every_claim_has_three_trainings_or_says_that_it_has_one() -> None:
-    assert len({(f.idea, f.claimed) for f in ALL}) == len(ALL) == 31
+    assert len({(f.idea, f.claimed) for f in ALL}) == len(ALL) == 26
     for f in ALL:
         assert f.low <= f.value <= f.high, f
         assert f.runs >= 3 or f.idea in ("GPT-2", "GPT-3")
         assert (f.same is None) == (f.runs == 1 or f.low == f.high)
     same = [f.same for f in ALL if f.same]
-    assert len(same) > 20
+    assert len(same) > 15
     undecided = [low <= 0 <= high for low, high in same]
     assert undecided.count(False) <= 1, "a model against itself: one may be decided by chance"
 

@@ -195,7 +195,7 @@ def test_scores_are_listed_best_first(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_claims_are_asked_in_points() -> None:
-    """Of pairs, of tasks, and of two runs of one variant: an A/A test that notebook 14 shows."""
+    """Of pairs of variants, and of all tasks."""
     one, *_, other = (variant.name for variant in GRIDS["masking"].variants)
     asked = ablations.task_intervals(GRIDS["masking"], other, one)
     for task, ends in asked.items():
@@ -204,8 +204,18 @@ def test_claims_are_asked_in_points() -> None:
         assert ablations.between_runs("masking")[task] == 100 * float(row["luck"])
     low, high = ablations.pair_differences("masking", "topic")[one, other]
     assert (-high, -low) == pytest.approx(asked["topic"])
-    for some in ablations.same_recipe_intervals(GRIDS["masking"]).values():
-        assert len(some) == 6 * 3
+
+
+NIGHTLY = [pytest.param(name, marks=pytest.mark.nightly) for name in ("direction", "longer")]
+
+
+@pytest.mark.parametrize("name", ["masking", "size", "steps", *NIGHTLY])
+def test_runs_of_one_variant_do_not_differ(name: str) -> None:
+    """An A/A test: what is decided between two runs that differ by their seeds is luck."""
+    grid = GRIDS[name]
+    for some in ablations.same_recipe_intervals(grid).values():
+        runs = [len(variant.checkpoints) for variant in grid.variants]
+        assert len(some) == sum(n * (n - 1) // 2 for n in runs)
         assert min(high - low for low, high in some) > 1
         assert sum(not low < 0 < high for low, high in some) <= len(some) / 20
 

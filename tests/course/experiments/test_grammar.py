@@ -11,8 +11,15 @@ from bertedu.files import Row, read_csv
 from bertedu.model.bert import BertForPreTraining
 from bertedu.pretraining.next_sentence import EncodedDocument
 from course.experiments import grammar
-from course.experiments.grammar import Positions, answers_of, difference_rows, find_positions, odds_at
+from course.experiments.grammar import (
+    Positions,
+    answers_of,
+    difference_rows,
+    find_positions,
+    odds_at,
+)
 from course.experiments.same_question import BOTH, LEFT, PAIR, RIGHT
+from course.results.study import add_missing
 
 WORDS = (50, 60)
 
@@ -79,30 +86,30 @@ def test_differences_are_paired_and_need_a_reader_that_was_trained_twice() -> No
     assert difference_rows(rows({(BOTH, 0): always, (LEFT, 0): never}), {"a/an": "right"}) == []
 
 
-def test_who_has_been_asked_is_not_asked_again_and_the_tables_follow(
+def test_odds_are_of_the_places_and_the_tables_follow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tiny.save_bert(tmp_path / "model")
-    runs = [(BOTH, 0, folder)]
-    monkeypatch.setattr(grammar, "_runs", lambda: runs)
     for pair in {*grammar.TELLS} - {"is/are"}:
         monkeypatch.delitem(grammar.TELLS, pair)
+    monkeypatch.setattr(grammar, "load_vocabulary", lambda: tiny.VOCABULARY)
+    monkeypatch.setattr(grammar, "finished", lambda *run: run == (BOTH, 0))
+    monkeypatch.setattr(grammar, "find_checkpoint", lambda _: folder)
     one, other = map(tiny.VOCABULARY.index, ("is", "are"))
     splits = {"train": [EncodedDocument("s", [[one, one, other]])], "test": []}
     splits["dev"] = [EncodedDocument("s", [[one, 99], [98, other]])]
     monkeypatch.setattr(grammar, "load_splits", lambda **_: splits)
-    grammar.main(tmp_path)
-    first = read_csv(tmp_path / "grammar_odds.csv")
-    assert [row["reader"] for row in first] == ["(which)", "(document)", "(prior)", BOTH]
-    assert float(first[2]["odds"]) == pytest.approx(np.log(2 / 3), abs=1e-4)
+    caches = (grammar._texts, grammar._places)
+    for some in caches:
+        some.cache_clear()
+    add_missing(tmp_path / "grammar_odds.csv", grammar.plan())
+    for some in caches:
+        some.cache_clear()
+    grammar.write_tables(tmp_path)
+    odds = read_csv(tmp_path / "grammar_odds.csv")
+    assert [row["reader"] for row in odds] == ["(which)", "(document)", "(prior)", BOTH]
+    assert float(odds[2]["odds"]) == pytest.approx(np.log(2 / 3), abs=1e-4)
     (row,) = read_csv(tmp_path / "grammar.csv")
-    said = np.array([float(value) for value in first[3]["odds"].split()]) > 0
+    said = np.array([float(value) for value in odds[3]["odds"].split()]) > 0
     assert float(row["right"]) == (said == [False, True]).mean()
     assert (row["tells"], row["places"], row["documents"]) == ("left", "2", "1")
-    runs.append((LEFT, 0, folder))
-    asked = []
-    monkeypatch.setattr(grammar, "load_checkpoint", lambda folder: asked.append(folder))
-    monkeypatch.setattr(grammar, "odds_at", lambda *_: np.array([1.0, 2.0]))
-    grammar.main(tmp_path)
-    assert read_csv(tmp_path / "grammar_odds.csv")[:4] == first
-    assert len(asked) == 1, "who was asked already is asked again"

@@ -1,40 +1,22 @@
-"""Six objectives on the toy language: who hides what, exact readers, and what was paid for."""
+"""Four objectives on the toy language: who hides what, exact readers, and what was paid for."""
 
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
 
 from bertedu.text.tokenization import MASK_ID
-from course.experiments import objectives, toy_readers
+from course.experiments import objectives
 from course.experiments.objectives import pairs, two_blanks
-from course.experiments.toy_language import blank_posteriors
 from course.experiments.toy_readers import (
-    FIRST,
     HELD_OUT,
-    LANGUAGE,
-    TASKS,
+    ExactReader,
     blanks,
-    phrases,
     singles,
     text,
     topics,
 )
 from course.results.pictures import committed
-
-
-class Exact(nn.Module):
-    """Answers every blank with its exact chances: what no trained model can beat."""
-
-    def forward(self, ids: Tensor, padding_mask: Tensor) -> tuple[Tensor, None]:
-        scores = torch.full((*ids.shape, FIRST + len(LANGUAGE.words)), -1e9)
-        for row, (words, real) in enumerate(zip(ids.tolist(), padding_mask.sum(1), strict=True)):
-            inside = words[1 : int(real) - 1]
-            known = [None if i == MASK_ID else LANGUAGE.words[i - FIRST] for i in inside]
-            chances = blank_posteriors(LANGUAGE, known).log().float()
-            scores[row, 1 : len(known) + 1, FIRST:] = chances
-        return scores, None
 
 
 def test_the_gap_of_an_exact_reader_is_the_mutual_information(
@@ -43,7 +25,7 @@ def test_the_gap_of_an_exact_reader_is_the_mutual_information(
     """Asked at once or in turn: the difference of the two, over pairs, is what they tell."""
     chosen, exact = pairs(0.3, 150)
     monkeypatch.setattr(objectives, "pairs", lambda: (chosen, exact))
-    reader: Any = Exact()
+    reader: Any = ExactReader()
     apart, in_turn = (two_blanks(reader, ask) for ask in (False, True))
     assert apart - in_turn == pytest.approx(exact, abs=0.2)  # some hundred pairs are a sample
     assert exact > 0.5
@@ -51,45 +33,10 @@ def test_the_gap_of_an_exact_reader_is_the_mutual_information(
 
 def test_the_limit_of_blanks_is_that_of_an_exact_reader() -> None:
     ids, masked, limit = blanks(singles)
-    scores, _ = Exact()(masked[:100], ids[:100] != 0)
+    scores, _ = ExactReader()(masked[:100], ids[:100] != 0)
     hidden = masked[:100] == MASK_ID
     paid = torch.nn.functional.cross_entropy(scores[hidden], ids[:100][hidden])
     assert paid.item() == pytest.approx(limit, abs=0.2)  # a tenth of the sentences
-
-
-def test_phrases_are_hidden_whole_and_single_words_are_not() -> None:
-    sentences, ids = text(10_000, HELD_OUT)
-    hidden = phrases(ids, torch.Generator().manual_seed(0)) == MASK_ID
-    alone = singles(ids, torch.Generator().manual_seed(0)) == MASK_ID
-    assert hidden.sum() / alone.sum() == pytest.approx(1, abs=0.1)
-    split = 0
-    for sentence, whole, single in zip(sentences, hidden[:, 1:], alone[:, 1:], strict=True):
-        for start, size, openers in ((1, 2, "old shy famous"), (len(sentence) - 3, 3, "in near")):
-            if sentence[start] in openers.split():
-                phrase = slice(start, start + size)
-                assert len(set(whole[phrase].tolist())) == 1
-                split += len(set(single[phrase].tolist())) > 1
-    assert split > 50
-
-
-class Oracle(nn.Module):
-    """Knows the topic, and answers one task."""
-
-    def __init__(self, answers: tuple[int, ...]) -> None:
-        super().__init__()
-        self.answers = torch.tensor(answers)
-
-    def forward(self, _: str, ids: Tensor, __: Tensor) -> Tensor:
-        return nn.functional.one_hot(self.answers[topics(10_001, len(ids))[1]]).float()
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_a_task_is_scored_by_its_own_answers(monkeypatch: pytest.MonkeyPatch, task: str) -> None:
-    monkeypatch.setattr(toy_readers, "train", lambda *_: None)
-    bert = toy_readers.new_mlm(0).bert
-    for other, answers in TASKS.items():
-        monkeypatch.setattr(toy_readers, "MultiTask", lambda *_, a=answers: Oracle(a))
-        assert (toy_readers.few(bert, 0, task) == 1) == (other == task)
 
 
 def test_topics_are_those_of_their_sentences() -> None:

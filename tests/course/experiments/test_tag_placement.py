@@ -20,7 +20,6 @@ from bertedu.finetuning.tagging import Tagging
 from bertedu.finetuning.training import History
 from course.experiments import tag_placement as study
 from course.experiments.tag_placement import (
-    MET,
     PIECES,
     Pieces,
     TaggingBy,
@@ -28,9 +27,8 @@ from course.experiments.tag_placement import (
     estimate,
     look_up,
     lower_case,
-    run_study,
 )
-from course.results.pictures import committed
+from course.results.study import add_missing
 
 TAGS = ("O", "B-PLACE", "I-PLACE", "B-LIFE", "I-LIFE")
 TASK = Task("names", "tagging", "", TAGS, "f1", dict)
@@ -118,49 +116,29 @@ def test_lower_case_changes_words_alone() -> None:
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A record whose three runs have answered this and that, without any training."""
-    monkeypatch.setattr("course.results.origin.current_commit", lambda: "abc1234")
-    asked: list[str] = []
     everything = [Answer(e.tags) for e in TEST]
 
     def run(*given: Any, kind: TaggingBy) -> SimpleNamespace:
         task, splits, setup, recipe, score = given
-        assert (task, score, len(splits["train"])) == (TASK, ["test"], 3)
-        asked.append(f"{setup.method} {kind.pieces} {recipe.seed}")
+        assert (task, score, len(splits["train"]), kind.pieces) == (TASK, ["test"], 3, "first")
         good = setup.method == "fine-tuned" and recipe.seed == 0
         history = History(losses=[1.0], dev=[0.25, 0.5])
         return SimpleNamespace(history=history, answers={"test": everything if good else NOTHING})
 
     monkeypatch.setattr(study, "run_once", run)
     monkeypatch.setattr(study, "word_count_answers", lambda task, splits: {"test": NOTHING})
-    path = tmp_path / "results" / "tagging.csv"
-    setups: list[tuple[Setup, Pieces]] = [
-        (Setup("m", train_examples=3), "first"),
-        (Setup("m", "untrained", 3), "first"),
+    monkeypatch.setattr(study, "load_task", lambda _: (TASK, SPLITS))
+    study.entity_task.cache_clear()
+    methods = ("fine-tuned", "untrained")
+    plan = study.plan([(Setup("m", method, 3), "first") for method in methods], range(3))
+    add_missing(tmp_path / "tagging.csv", plan)
+    study.entity_task.cache_clear()
+    source, *rows = read_csv(tmp_path / "tagging.csv")
+    assert source["seen PLACE"] == "0 1 1"
+    assert [rows[3][name] for name in ("train_examples", "dev", "test", "seen PLACE")] == [
+        *("3", "0.5", "1.0", "1/1/1 1/1/1 0/0/0")
     ]
-    run_study(TASK, SPLITS, path, setups, range(2))
-    assert len(asked) == 4
-    run_study(TASK, SPLITS, path, setups, range(3))  # what is there is not repeated
-    assert asked[4:] == ["fine-tuned first 2", "untrained first 2"]
-    return path
-
-
-def test_every_run_has_one_row(made: Path) -> None:
-    source, *rows = read_csv(made)
-    assert (source["model"], source["seen PLACE"]) == ("(source)", "0 1 1")
-    assert [(r["model"], r["method"], r["seed"]) for r in rows] == [
-        ("look-up", "baseline", ""),
-        *(("m", "fine-tuned", str(seed)) for seed in range(3)),
-        *(("m", "untrained", str(seed)) for seed in range(3)),
-        ("word counts", "baseline", ""),
-        ("word counts, no capitals", "baseline", ""),
-    ]
-    assert rows[0]["train_examples"] == "all"
-    told = ("train_examples", "pieces", "dev", "test", "commit", "seen PLACE")
-    assert [rows[1][name] for name in told] == [
-        *("3", "first", "0.5", "1.0", "abc1234", "1/1/1 1/1/1 0/0/0")
-    ]
-    groups = {f"{met} {kind}" for met in MET for kind in ("PLACE", "LIFE")}
-    assert {*source} == {*list(committed("tagging")[0])[:14]} | groups
+    return tmp_path / "tagging.csv"
 
 
 def test_estimates_follow_from_the_counts(made: Path) -> None:

@@ -31,7 +31,6 @@ from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.text.tokenization import SEP_ID, SPECIAL_TOKENS
 from course.exercises import check
 from course.exercises.judge import mistakes_of
-from course.exercises.patch import read_mistakes
 from course.experiments.toy import toy_ids, toy_losses, toy_questions
 from course.experiments.toy_language import ToyLanguage
 from course.workshop import my_bert
@@ -92,17 +91,13 @@ def solved() -> None:
     my_bert._passed.update({name: my_bert.Part(written(name)) for name in PARTS})
 
 
-def named_part(_: None) -> None:
-    my_bert.part("gelu")
-
-
 # -- all solved, none solved
 
 
 def test_each_part_that_passes_is_kept_and_counted_and_found_in_a_new_kernel(place: Path) -> None:
     for name, exercise in EXERCISES.items():  # nothing of a stub
         stub = cell(f"def my_{name}({', '.join(exercise.arguments)}):\n    ...\n")
-        assert "still a stub" in verdict(getattr(check, name), stub)
+        assert "not written yet" in verdict(getattr(check, name), stub)
     assert loaded() == f"0 of {ALL} parts of your BERT are yours."
     assert not place.exists()
     assert repr(my_bert.board()).count("·") == ALL + 1  # and once where it is explained
@@ -164,6 +159,7 @@ def test_with_the_weights_of_bert_mini_it_fills_a_blank_as_bert_mini_does(
     model, tokenizer = bertedu.load("bert-mini")
     mine = my_bert.build("bert-mini")
     assert capsys.readouterr().out == f"Your BERT. All {ALL} of its parts are yours.\n"
+    assert all(getattr(mine.part, name).__name__ == f"my_{name}" for name in PARTS)
     text = "Café owners, I ask the ___ to pass this bill in [MASK]."
     here, there = mine.fill(text), fill_blanks(model, tokenizer, text)
     assert [[g.word for g in some] for some in here] == [[g.word for g in some] for some in there]
@@ -175,32 +171,21 @@ def test_with_the_weights_of_bert_mini_it_fills_a_blank_as_bert_mini_does(
     assert (ids[0].tolist(), segments[0].tolist()) == (encoding.ids, encoding.type_ids)
 
 
-def toy(steps: int, sentences: int, ideas: Ideas | None = None) -> tuple[float, float]:
-    """Train on the toy language: the loss at every word of some sentences, and its limit."""
+@pytest.mark.parametrize("ideas", [None, Ideas(True, 3, 1)])
+def test_it_begins_to_learn_the_toy_language(solved: None, ideas: Ideas | None) -> None:
+    for name in IDEAS if ideas else ():
+        solve(name)
     language = ToyLanguage()
     vocab = [*SPECIAL_TOKENS, *language.words]
     torch.manual_seed(0)
     config = BertConfig(len(vocab), 64, 2, 4, 256, 32, dropout=0.0)
     mine = my_bert.build(BertForPreTraining(config), vocab, ideas)
     ids = toy_ids(language, language.sample(20_000, 0))
-    mine.pretrain(Rows(ids, torch.zeros_like(ids)), steps, 5e-3, mask_rate=0.4)
-    questions = toy_questions(language, language.sample(sentences, 10_000))
+    mine.pretrain(Rows(ids, torch.zeros_like(ids)), 100, 5e-3, mask_rate=0.4)
+    questions = toy_questions(language, language.sample(60, 10_000))
     limit = questions.limits["bidirectional"].mean().item()
-    return toy_losses(mine, questions).mean().item(), limit
-
-
-@pytest.mark.parametrize("ideas", [None, Ideas(True, 3, 1)])
-def test_it_begins_to_learn_the_toy_language(solved: None, ideas: Ideas | None) -> None:
-    for name in IDEAS if ideas else ():
-        solve(name)
-    loss, limit = toy(100, sentences=60, ideas=ideas)
+    loss = toy_losses(mine, questions).mean().item()
     assert limit < loss < 2.2  # guessing gives 3.8
-
-
-@pytest.mark.nightly
-def test_it_learns_the_toy_language_to_its_exact_limit(solved: None) -> None:
-    loss, limit = toy(1000, sentences=1000)
-    assert limit * 0.99 < loss < limit * 1.04
 
 
 def test_it_learns_pairs_of_real_documents_and_resumes_exactly(
@@ -228,10 +213,8 @@ def test_it_learns_pairs_of_real_documents_and_resumes_exactly(
     weights_only.averages = whole.__class__(start, vocab, OURS).averages
     assert weights_only.pretrain(rows, 12, 1e-3, batch_size=8) != losses[5:]
     other = my_bert.build(BertForPreTraining(BertConfig(60, 8, 1, 2, 16, 32)), vocab)
-    before = {name: weight.clone() for name, weight in other.w.items()}
     with pytest.raises(CheckpointError, match="not of a run of this model"):
         other.resume(tmp_path / "state")
-    assert all(torch.equal(weight, before[name]) for name, weight in other.w.items())
     with pytest.raises(ValueError, match="one document alone is of source 'b'"):
         whole.make_pairs([*documents, EncodedDocument("b", text[0])], 32, 1000)
 
@@ -252,15 +235,6 @@ def test_only_matrices_decay_and_a_row_without_a_word_is_no_answer(
     with torch.no_grad():
         mine.w["mlm.decoder.bias"][8:] = 100
     assert {guess.word for guess in mine.fill("the ___ .", top=3)[0]} == {"the", "a", "."}
-
-
-def test_one_part_alone_is_used_and_named() -> None:
-    assert verdict(named_part, None).startswith("gelu: ours, until")
-    solve("gelu")
-    said = verdict(lambda _: my_bert.build("bert-L2H128") and None, None)
-    assert said == f"Your BERT. 1 of its {ALL} parts is yours: gelu. The rest are ours.\n"
-    assert verdict(named_part, None) == "gelu: yours\n"
-    assert my_bert.part("gelu").__name__ == "my_gelu"
 
 
 # -- ideas that came after BERT, in the learner's own
@@ -330,15 +304,11 @@ def test_it_writes_what_the_package_writes() -> None:
     mine = my_bert.build("ltr-L4H128")
     written = mine.write("The river flows through", 12, 0.8, 20, seed=4)
     assert written == " ".join(map(tokenizer.id_to_token, ids[0, 1:].tolist())).replace(" ##", "")
-    the = tokenizer.token_to_id("the")
-    mine.part.next_token = lambda scores, *_: torch.eye(len(scores))[the]  # it is the part's turn
-    assert mine.write("The river", 2) == "the river the the"
     offered: list[Tensor] = []
-    mine.part.next_token = lambda scores, *_: offered.append(scores) or torch.eye(len(scores))[the]
-    mine.write("The river", 1)
+    mine.part.next_token = lambda scores, *_: offered.append(scores) or torch.eye(len(scores))[9]
+    assert mine.write("The river", 2).split()[2:] == [tokenizer.id_to_token(9)] * 2
     # Of the special tokens only [SEP], the end, may be drawn; that is not for the part to see to.
     assert offered[0][:5].isfinite().tolist() == [i == SEP_ID for i in range(5)]
-    assert offered[0][5:].isfinite().all()
     with pytest.raises(ValueError, match="only a left-to-right model writes"):
         my_bert.build("bert-L2H128").write("the", 1)
 
@@ -350,19 +320,14 @@ def test_it_writes_what_the_package_writes() -> None:
 def test_a_mistake_is_neither_kept_nor_used_and_the_board_says_which_part_has_one(
     name: str, place: Path, solved: None
 ) -> None:
-    exercise, right, parts = EXERCISES[name], solution(name), dict(my_bert._passed)
+    exercise, parts = EXERCISES[name], dict(my_bert._passed)
     assert verdict(getattr(check, name), mistakes_of(exercise)[0].wrong[0]).startswith("✗")
     assert not place.exists()
     solve(name)
     kept = (place / f"{name}.py").read_text(encoding="utf-8")
-    planted = (
-        [one.partition(" =>")[::2] for one in patches[0].split(" && ")]
-        for _, _, patches in read_mistakes(exercise.mistakes)
-        if not patches[0].startswith("= ")
-    )
-    for old, new in next(some for some in planted if all(old in right for old, _ in some)):
-        kept = kept.replace(old, new.removeprefix(" "))
-    (place / f"{name}.py").write_text(kept, encoding="utf-8")
+    head, _ = kept.split("\n", 1)
+    wrong = f"def my_{name}({', '.join(exercise.arguments)}):\n    return None\n"
+    (place / f"{name}.py").write_text(f"{head}\n{wrong}", encoding="utf-8")
     new_kernel()
     my_bert._passed.update(parts)
     said = words(verdict(lambda _: my_bert.load(), None))
@@ -383,14 +348,6 @@ WRITTEN = {  # they pass their check; what does the whole say of them?
         """,
         "the gradients are not what they are with ours. Does it leave",
     ),
-    "input_sum": (
-        """
-        def my_input_sum(ids, segment_ids, token, segment, position):
-            x = token[ids] + segment[segment_ids] + position[: ids.shape[1]]
-            return x.half().float()
-        """,
-        "the states are not what they are with ours.",
-    ),
     "masking": (
         """
         def my_masking(ids, chance, group, words):
@@ -409,15 +366,6 @@ WRITTEN = {  # they pass their check; what does the whole say of them?
                 seen = [j for j in range(len(key)) if mask[i, j]]
                 weights[i, seen] = (key[seen] @ query[i] / query.shape[1] ** 0.5).softmax(0)
             return weights @ value, weights
-        """,
-        "",
-    ),
-    "layer_norm": (  # for rows of two axes
-        """
-        def my_layer_norm(x, scale, shift, eps):
-            mean = x.mean(dim=1, keepdim=True)
-            variance = x.var(dim=1, keepdim=True, correction=0)
-            return scale * (x - mean) / torch.sqrt(variance + eps) + shift
         """,
         "",
     ),
@@ -448,11 +396,7 @@ def test_a_part_that_passes_and_breaks_the_whole_is_named_and_not_used(
 def test_what_stands_outside_the_function_is_named_and_what_can_come_along_does() -> None:
     outside = "def my_gelu(x):\n    return x * half * (1 + torch.erf(x / 2**0.5))\n"
     told = words(verdict(check.gelu, cell(outside, torch=torch, half=0.5)))
-    assert (
-        "not kept: my_gelu uses `half`, which is defined outside the function: put it inside."
-        in told
-    )
-    assert my_bert.board().headline.startswith("0 of")
+    assert "not kept: my_gelu uses `half`, which is defined outside" in told
     helped = "def half(x):\n    return x / TWO(2)\n\n\n" + outside.replace("half *", "half(1) *")
     both = cell(helped, torch=torch, TWO=cell("def TWO(n):\n    return float(n)\n"))
     assert "kept: 1 of" in verdict(check.gelu, both)
@@ -526,11 +470,10 @@ def test_a_spoiled_file_gets_a_line_and_ours_stands_in(
 
 def test_another_version_of_an_exercise_is_told_and_taken_if_it_passes(place: Path) -> None:
     solve("gelu")
-    file = place / "gelu.py"
-    head, body = file.read_text(encoding="utf-8").split("\n", 1)
+    head, body = (place / "gelu.py").read_text(encoding="utf-8").split("\n", 1)
     wrong = "def my_gelu(x):\n    return x\n"
     for text, said in ((body, f"1 of {ALL} parts"), (wrong, "✗ gelu: kept for another version")):
-        file.write_text(f"{head[:-8]}00000000\n{text}", encoding="utf-8")
+        (place / "gelu.py").write_text(f"{head[:-8]}00000000\n{text}", encoding="utf-8")
         assert loaded().startswith(said)
 
 
@@ -561,15 +504,3 @@ def test_models_that_these_parts_do_not_make_are_refused(model: BertForPreTraini
         mine.fill("the ___")
     with pytest.raises(ValueError, match="no blank"):
         my_bert.build("bert-L2H128").fill("the end")
-
-
-def test_an_error_inside_the_workshop_is_told_with_the_learners_line() -> None:
-    function = cell(
-        """
-        def my_cut_word(word, vocab):
-            return my_bert.part("nothing")
-        """,
-        my_bert=my_bert,
-    )
-    said = words(verdict(check.cut_word, function))
-    assert 'Line 2 of my_cut_word: return my_bert.part("nothing")' in said

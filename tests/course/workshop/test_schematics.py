@@ -1,15 +1,11 @@
-"""The schematics: every word in its place, standing alone on a page, true of the package."""
+"""The schematics stand alone on a page, and are true of the package."""
 
 import base64
 import re
-from collections.abc import Callable
-from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
 import torch
-from matplotlib.font_manager import FontProperties
-from matplotlib.textpath import TextPath
 from shown import DRAWINGS, NOTEBOOKS
 
 from bertedu.analysis.views import BLUE
@@ -19,10 +15,9 @@ from bertedu.text.fast_tokenizer import load_vocabulary
 from bertedu.text.tokenization import WordPiece
 from course.workshop import schematics
 from course.workshop.family_tree import COLUMNS, FAMILY, family_tree, left, middle, right
-from course.workshop.schematics import WIDTH, Drawing, input_sum, you_are_here
+from course.workshop.schematics import Drawing, input_sum, you_are_here
 
 SVG = "{http://www.w3.org/2000/svg}"
-Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
 def tree(drawing: Drawing) -> ElementTree.Element:
@@ -33,60 +28,14 @@ def words_of(text: ElementTree.Element) -> str:
     return "".join(text.itertext()).replace("\u200b", "")
 
 
-def extent(text: ElementTree.Element) -> Box:
-    """Where a line of text stands, in DejaVu, the widest of the fonts that a page may take."""
-    size, mono = float(text.attrib["font-size"]), "font-family" in text.attrib
-    family = "DejaVu Sans Mono" if mono else "DejaVu Sans"
-    prop = FontProperties(family=family, weight=text.get("font-weight", "normal"))
-    wide = TextPath((0, 0), words_of(text), size=size, prop=prop).get_extents().width
-    x, y = float(text.attrib["x"]), float(text.attrib["y"])
-    x -= wide * {"start": 0, "middle": 0.5, "end": 1}[text.get("text-anchor", "middle")]
-    return x, y - 0.75 * size, x + wide, y + 0.2 * size
-
-
-def edges(rect: ElementTree.Element) -> Box:
-    x, y, width, height = (float(rect.attrib[key]) for key in ("x", "y", "width", "height"))
-    return x, y, x + width, y + height
-
-
 def points(line: ElementTree.Element) -> list[tuple[float, ...]]:
     return [tuple(map(float, point.split(","))) for point in line.attrib["points"].split()]
 
 
-def inside(small: Box, large: Box) -> bool:
-    beyond = zip(small[:2] + large[2:], large[:2] + small[2:], strict=True)
-    return all(a >= b for a, b in beyond)
-
-
-def touch(one: Box, other: Box) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
-
-
-def misplaced(drawing: Drawing) -> list[str]:
-    """What a reader would stumble over: words out of their box or the sheet, on words, on lines."""
-    found, root, sheet = list[str](), tree(drawing), (0.0, 0.0, float(WIDTH), float(drawing.height))
-    texts = [(words_of(text), extent(text)) for text in root.iter(f"{SVG}text")]
-    for box in map(edges, root.iter(f"{SVG}rect")):
-        room = (box[0] + 2, box[1], box[2] - 2, box[3])
-        out = [words for words, at in texts if touch(at, box) and not inside(at, room)]
-        found += [f"{words!r} leaves its box" for words in out]
-        found += [] if inside(box, sheet) else [f"a box at {box} is cut"]
-    for number, (words, place) in enumerate(texts):
-        found += [] if inside(place, sheet) else [f"{words!r} is cut"]
-        found += [f"{words!r} on {w!r}" for w, other in texts[:number] if touch(place, other)]
-    for line in root.iter(f"{SVG}polyline"):
-        for (x0, y0), (x1, y1) in pairwise(points(line)):
-            for step in range(101):
-                x, y = (a + step / 100 * (b - a) for a, b in ((x0, x1), (y0, y1)))
-                spot = (x - 0.5, y - 0.5, x + 0.5, y + 0.5)
-                found += [f"a line runs through {w!r}" for w, at in texts if touch(spot, at)]
-    return found
-
-
 @pytest.mark.parametrize("name", DRAWINGS)
-def test_every_word_has_its_place_and_the_drawing_stands_alone(name: str) -> None:
+def test_a_drawing_stands_alone(name: str) -> None:
+    """Whether its words are in their places, Chromium says, in tests/browser."""
     drawing = DRAWINGS[name]()
-    assert misplaced(drawing) == []
     root, page = tree(drawing), drawing._repr_html_()
     assert len(drawing.alt.split()) > 20
     told = root.find(f"{SVG}desc")
@@ -100,22 +49,6 @@ def test_every_word_has_its_place_and_the_drawing_stands_alone(name: str) -> Non
     # the words take the color of the page, whether it is light or dark
     assert root.attrib["fill"] == "currentColor"
     assert not [text for text in root.iter(f"{SVG}text") if "fill" in text.attrib]
-
-
-@pytest.mark.parametrize(
-    ("draw", "problem"),
-    [
-        (lambda d: d.box(10, 10, 60, 30, "much too long"), "leaves its box"),
-        (lambda d: d.box(880, 10, 60, 30), "is cut"),
-        (lambda d: d.text(880, 50, "too far right"), "is cut"),
-        (lambda d: (d.text(99, 50, "one"), d.text(110, 55, "two")), "on 'one'"),
-        (lambda d: (d.text(99, 50, "one"), d.arrow((50, 50), (150, 50))), "runs through 'one'"),
-    ],
-)
-def test_a_word_out_of_place_is_noticed(draw: Callable[[Drawing], None], problem: str) -> None:
-    drawing = Drawing(100, "a drawing with a mistake in it")
-    draw(drawing)
-    assert any(problem in one for one in misplaced(drawing))
 
 
 def strong(drawing: Drawing) -> list[str]:

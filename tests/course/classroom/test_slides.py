@@ -1,0 +1,170 @@
+"""Lectures: every slide takes something that is there, says little, and has minutes and notes."""
+
+import re
+from pathlib import Path
+
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
+from tiny_course import NAME, bertedu, save, tiny
+
+from course.classroom import decks, slides
+from course.classroom.asked import LINK, NotebookError, course
+from course.classroom.slides import deck, lecture, thing_of
+
+WORDS, TITLE = 30, 14  # at most, on a slide below its title, and in the title
+SLIDES, MINUTES = range(15, 29), (40, 50)
+NAMES = sorted(course())
+GOOD = """# A title
+
+Some *words*.
+
+{show drawn}
+
+> 2 min. Say it. **Ask:** Why?
+
+## Your turn, now
+
+{turn 2}
+
+> 3 min. Wait.
+"""
+
+
+def words(text: str) -> int:
+    return len(re.findall(r"\w[\w'’./-]*", LINK.sub(r"\1", text)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_lecture_takes_what_is_there_and_fits_an_hour_with_few_words(name: str) -> None:
+    found = lecture(name)
+    assert len(found) in SLIDES
+    assert MINUTES[0] <= sum(one.minutes for one in found) <= MINUTES[1]
+    for one in found:
+        thing_of(name, one)  # says which cell is gone
+        assert words(one.text) <= WORDS, one
+        assert words(one.title) <= TITLE, one
+        assert 0.5 <= one.minutes <= 12, one
+        assert len(one.notes.split()) >= 12, f"nothing to speak from: {one}"
+        assert one.text or one.thing[0], one
+    kinds = [one.thing[0] for one in found]
+    assert {"turn", "clock"} & set(kinds), "nobody in the room does anything"
+    assert sum(kind == "" for kind in kinds) <= len(found) // 3, "too many slides are words alone"
+    assert sum("**Ask" in one.notes for one in found) >= len(found) // 2
+    assert found[-1].title == "Before next time"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_notes_can_be_said_in_their_minutes(name: str) -> None:
+    """At 130 words a minute with the question answered in half a minute, aloud and unhurried."""
+    for one in lecture(name):
+        said = words(one.notes) / 130 + 0.5 * one.notes.count("**Ask")
+        assert said <= 1.2 * one.minutes, f"{one.title}: {said:.1f} minutes of talk"
+
+
+@pytest.fixture
+def script(tiny_course: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A course of one notebook with one of each thing, and the folder of its lecture."""
+    notebook = tiny()
+    shown = [new_output("display_data", data={"text/html": f'<img alt="{i}">'}) for i in (1, 2)]
+    print_out = new_output("stream", text="first\nline\n\nsecond <b>\nline\n")
+    notebook.cells += [
+        new_code_cell("a = 1\n\nb = 2\nc = 3", id="drawn", outputs=[*shown, print_out]),
+        new_markdown_cell(
+            "$x$ and $$y = z$$ and\n\n| a | b |\n|---|---|\n| 1 | [2](x) |", id="text"
+        ),
+    ]
+    save(notebook, tiny_course / f"{NAME}.ipynb")
+    course.cache_clear()
+    monkeypatch.setattr(slides, "LECTURES", tmp_path)
+    (tmp_path / "03.md").write_text(GOOD, encoding="utf-8")
+    return tmp_path / "03.md"
+
+
+def test_a_slide_has_title_words_thing_minutes_and_notes(script: Path) -> None:
+    first, second = lecture(NAME)
+    assert first == ("A title", "Some *words*.", ("show", "drawn", ""), 2, "Say it. **Ask:** Why?")
+    assert (second.thing, second.minutes) == (("turn", "2", ""), 3)
+    body = deck(NAME)
+    assert body.count("<section") == 2
+    assert "<h1>A title</h1>" in body
+    assert '<aside class="notes tex2jax_ignore"><p><strong>2 min.</strong> Say it.' in body
+    assert "exercise 2: <b>The causal_mask</b>" in body
+    assert 'data-minutes="2"' in body
+    assert "check." not in body.split("<h2>")[1], "the check would print its hint"
+
+
+@pytest.mark.parametrize(
+    ("thing", "shown", "hidden"),
+    [
+        ("{show drawn}", 'alt="1"', 'alt="2"'),
+        ("{show drawn | 2}", 'alt="2"', 'alt="1"'),
+        ("{print drawn | second}", "second &lt;b&gt;\nline", "first"),
+        ("{code drawn | b = }", '<span class="mi">3</span>', '<span class="mi">1</span>'),
+        ("{formula text | z}", "$$y = z$$", "$$x$$"),
+        ("{formula text}", "$$x$$", "y"),
+        ("{table text | 1}", "<td>2</td>", "href"),
+        ("{clock 2.5}", 'data-minutes="2.5"', "exercise"),
+    ],
+)
+def test_what_a_slide_takes_and_nothing_else(
+    script: Path, thing: str, shown: str, hidden: str
+) -> None:
+    script.write_text(GOOD.replace("{show drawn}", thing), encoding="utf-8")
+    body = thing_of(NAME, lecture(NAME)[0])
+    assert shown in body
+    assert hidden not in body
+
+
+@pytest.mark.parametrize(
+    "thing",
+    ["{show gone}", "{show drawn | 3}", "{show text}", "{code drawn | d = }", "{formula drawn}"]
+    + ["{print text}", "{table drawn}", "{turn 9}", "{shout drawn}"],
+)
+def test_a_slide_whose_cell_is_gone_is_named(script: Path, thing: str) -> None:
+    script.write_text(GOOD.replace("{show drawn}", thing), encoding="utf-8")
+    with pytest.raises(NotebookError, match=r"03\.md, slide 'A title': 03_tiny has nothing"):
+        thing_of(NAME, lecture(NAME)[0])
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("> 2 min.", "> Soon."), ("{show drawn}", "{show}"), ("Some", "{show drawn}\n\nSome")],
+)
+def test_a_slide_that_is_not_as_it_should_be_is_named(script: Path, old: str, new: str) -> None:
+    script.write_text(GOOD.replace(old, new), encoding="utf-8")
+    with pytest.raises(NotebookError, match=r"slide 'A title': it needs notes"):
+        lecture(NAME)
+
+
+def test_a_deck_asks_nothing_of_another_host(
+    script: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from course.workshop import play
+
+    for toy in ("neighbors", "meet"):  # their weights take seconds
+        monkeypatch.setattr(play, toy, lambda: None)
+    assert bertedu("slides", tmp_path / "out").exit_code == 0
+    found = {path.name: path for path in (tmp_path / "out").rglob("*.*")}
+    assert {f"{NAME}.html", "index.html", "MathJax.js"} <= set(found)
+    for name in (f"{NAME}.html", "index.html"):
+        page = found[name].read_text(encoding="utf-8")
+        loaded = set(re.findall(r'(?:src|href)="([^"#]+)"|@import|url\((.+?)\)', page))
+        assert {a or b for a, b in loaded} <= {
+            "mathjax/MathJax.js?config=TeX-AMS-MML_HTMLorMML-full,Safe",
+            f"{NAME}.html",
+        }
+    assert "03 · A title</a> 2 slides, 5 minutes" in page
+
+
+def test_without_chromium_or_mathjax_the_command_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decks.shutil, "which", lambda name: None)
+    monkeypatch.delenv("CHROMIUM", raising=False)
+    done = bertedu("slides", tmp_path, "03", "--pdf")
+    assert done.exit_code == 1
+    assert "apt install chromium" in done.output
+    assert not [*tmp_path.iterdir()]
+    monkeypatch.setattr(decks, "find_spec", lambda name: None)
+    with pytest.raises(ModuleNotFoundError, match=r"jupyter-server-mathjax is not.*make slides"):
+        decks.take_mathjax(tmp_path)

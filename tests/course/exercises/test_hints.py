@@ -1,0 +1,78 @@
+"""Hints come when they are asked for, one at a time, and no notebook gives one away."""
+
+import json
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from verdicts import verdict, words
+
+from course.exercises import check
+from course.exercises.hints import folder, hints_of, taken
+from course.exercises.judge import KNOWN, pieces_of, stub
+
+NOTEBOOKS = sorted((Path(__file__).parents[3] / "notebooks").glob("*.ipynb"))
+ASKED = {name: thing for name, thing in KNOWN.items() if pieces_of(thing)}
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BERTEDU_MY_BERT", str(tmp_path / "mine"))
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_each_call_tells_one_more_and_the_last_is_nearly_the_answer(name: str) -> None:
+    every, said = hints_of(ASKED[name]), ""
+    assert len(every) >= 2
+    for count, text in enumerate(every, start=1):
+        said = verdict(check.hint, name)
+        assert words(text) in words(said)
+        assert said.startswith(f"Hint {count} of {len(every)} for {name}. Start from ")
+        assert taken() == {name: count}
+        assert ("check.solution" in said) == (count == len(every))
+    assert verdict(check.hint, name) == said, "and there it stays"
+    *grows, last = every[1:]
+    assert all(after.startswith(before) for before, after in pairwise([*grows, last]))
+    assert "…" in last
+    assert words("".join(grows[-1:])) in words(plain(verdict(check.solution, name)))
+
+
+def plain(text: str) -> str:
+    """Without what only linters read."""
+    return re.sub(r"  # (type|noqa).*", "", text)
+
+
+def test_hints_are_counted_for_each_exercise_and_a_broken_count_is_begun_anew() -> None:
+    for name in ("scores", "pooler", "scores"):
+        verdict(check.hint, name)
+    assert taken() == {"scores": 2, "pooler": 1}
+    for broken in ("{", "[]", '{"scores": "x"}', "\xff"):
+        (folder() / "hints.json").write_text(broken, encoding="latin-1")
+        assert taken() == {}
+        assert verdict(check.hint, "scores").startswith("Hint 1 of ")
+    assert json.loads((folder() / "hints.json").read_text()) == {"scores": 1}
+    check.scores(lambda query, key: query @ key.T)  # a verdict knows nothing of it
+    assert "Hint" not in verdict(check.scores, lambda query, key: query)
+
+
+def printed(cell: Any) -> str:
+    """All text of a cell's outputs."""
+    streams = [out.get("text", "") for out in cell.get("outputs", ())]
+    data = [str(v) for out in cell.get("outputs", ()) for v in out.get("data", {}).values()]
+    return words("\n".join([*streams, *data]))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_no_output_gives_an_answer_away(path: Path) -> None:
+    cells = nbformat.read(path, as_version=4).cells
+    texts = [printed(cell) for cell in cells]
+    for name, one in ASKED.items():
+        if any(f"check.{name}(my_" in cell.source for cell in cells):
+            assert stub(name) in texts
+        first, *code = hints_of(one)
+        lines = {words(line) for text in code for line in text.splitlines()}
+        for given in [words(first), *(line for line in lines if len(line) > 40)]:
+            assert not any(given in text for text in texts), f"{name}: {given}"

@@ -1,0 +1,145 @@
+"""Masked diffusion against the exact probabilities of the toy language.
+
+With exact chances the loss is -log P, and a word a pass is the chain rule. The usual bugs: a weight
+that is not 1 / rate, a mean in place of a sum, words that are asked for and can be seen, and a pass
+that writes over what stood there.
+"""
+
+import inspect
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from bertedu.model.bert import BertForPreTraining
+from bertedu.model.variants import diffusion
+from bertedu.model.variants.diffusion import diffusion_loss, unmask
+from bertedu.text.tokenization import CLS_ID, MASK_ID, SEP_ID
+from course.experiments.diffusion import least, log_of_length
+from course.experiments.toy import toy_ids
+from course.experiments.toy_language import blank_posteriors
+from course.experiments.toy_readers import CONFIG, FIRST, LANGUAGE, ExactReader
+
+SENTENCES = LANGUAGE.sample(4, 1)
+EXACT: Any = ExactReader()
+
+
+def dice(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def bound(loss: Callable[..., Tensor] = diffusion_loss, reader: Any = EXACT) -> float:
+    """The mean of many estimates of what the sentences cost."""
+    ids, draws = toy_ids(LANGUAGE, SENTENCES), 250
+    return float(loss(reader, ids.repeat(draws, 1), dice()).sum()) / draws
+
+
+def test_with_exact_chances_the_loss_is_the_log_probability() -> None:
+    exact = [log_of_length(len(s)) - LANGUAGE.log_probability(s) for s in SENTENCES]
+    assert least(SENTENCES).tolist() == pytest.approx(exact)
+    assert bound() == pytest.approx(sum(exact), rel=0.03)
+
+
+class Mixed(ExactReader):
+    """Exact chances, mixed with even ones."""
+
+    def forward(self, *ids: Tensor, **more: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        return (super().forward(*ids, **more)[0].softmax(-1) + 0.01).log(), None
+
+
+def test_a_reader_who_knows_less_pays_more() -> None:
+    assert bound(reader=Mixed()) > 1.1 * float(least(SENTENCES).sum())
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        (") / rate)", ") * 2)"),  # the weight of the mean rate
+        (") / rate)", ") / rate.sqrt())"),
+        (".sum(dim=1)", ".sum(dim=1) / hidden.sum(dim=1).clamp(min=1)"),  # a mean over blanks
+        ("ids.masked_fill(hidden, MASK_ID)", "ids"),  # nothing is hidden
+        # one in three of the words that are asked for can be read by the others
+        ("masked_fill(hidden, ", "masked_fill(hidden & (torch.rand(ids.shape) < 2 / 3), "),
+    ],
+)
+def test_a_wrong_weight_or_a_leak_is_no_bound(right: str, wrong: str) -> None:
+    source, names = inspect.getsource(diffusion_loss), dict(vars(diffusion))
+    assert right in source
+    torch.manual_seed(0)
+    exec(source.replace(right, wrong), names)
+    assert bound(names["diffusion_loss"]) != pytest.approx(float(least(SENTENCES).sum()), rel=0.1)
+
+
+def blanks(words: int, count: int) -> Tensor:
+    return torch.tensor([[CLS_ID, *[MASK_ID] * words, SEP_ID]]).repeat(count, 1)
+
+
+def written(passes: int, count: int, words: int = 3, **how: Any) -> Counter[tuple[str, ...]]:
+    *_, ids = unmask(EXACT, blanks(words, count), passes, generator=dice(), **how)
+    return Counter(tuple(LANGUAGE.words[i - FIRST] for i in row[1:-1]) for row in ids.tolist())
+
+
+def test_a_word_a_pass_is_the_chain_rule_and_all_in_one_is_a_product() -> None:
+    count = 4000
+    apart = blank_posteriors(LANGUAGE, [None] * 3)  # (3, W), each without the others
+    found = {passes: written(passes, count) for passes in (3, 9, 1)}
+    sentence = "the dog barked".split()
+    chance = math.exp(LANGUAGE.log_probability(sentence) - log_of_length(3))
+    product = math.prod(float(apart[i, LANGUAGE.words.index(w)]) for i, w in enumerate(sentence))
+    assert chance > 2 * product, "else nothing is tested"
+    for passes, expected in ((3, chance), (9, chance), (1, product)):
+        noise = (expected * (1 - expected) / count) ** 0.5
+        assert abs(found[passes][tuple(sentence)] / count - expected) < 4 * noise
+    for passes, texts in found.items():
+        wrong = sum(n for s, n in texts.items() if LANGUAGE.log_probability(s) == -math.inf)
+        assert (wrong == 0) == (passes > 1)
+
+
+@pytest.mark.parametrize("confident", [False, True])
+def test_each_pass_fills_what_is_due_and_leaves_the_rest(confident: bool) -> None:
+    torch.manual_seed(0)
+    model = BertForPreTraining(replace(CONFIG, initializer_range=0.5))
+    ids = toy_ids(LANGUAGE, [["the", "dog", "barked"], "the old bird sang in the tree".split()])
+    before = ids.masked_fill(ids >= FIRST, MASK_ID)
+    before[1, 1] = ids[1, 1]  # given: six blanks are left
+    for number, after in enumerate(unmask(model, before, 4, confident, generator=dice()), 1):
+        left = (after == MASK_ID).sum(1).tolist()
+        assert left == [3 * (4 - number) // 4, 6 * (4 - number) // 4]
+        known = before != MASK_ID
+        assert torch.equal(after[known], before[known])
+        before = after
+    assert (before[ids >= FIRST] >= FIRST).all()
+
+
+def test_the_surest_come_first_and_a_temperature_sharpens() -> None:
+    scores = torch.full((1, 5, CONFIG.vocab_size), -99.0)
+    scores[0, 1:4, FIRST] = torch.tensor([0.0, 5.0, 1.0])  # against one other word
+    scores[0, 1:4, FIRST + 1] = 0.0
+
+    class Fixed(ExactReader):
+        def forward(self, ids: Tensor, **_: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+            return scores.repeat(len(ids), 1, 1), None
+
+    reader: Any = Fixed()
+    for seed in range(20):
+        first, *_ = unmask(reader, blanks(3, 1), 3, True, generator=dice(seed))
+        assert (first[0] != MASK_ID).nonzero()[:, 0].tolist() == [0, 2, 4]
+    places = {
+        int((next(unmask(reader, blanks(3, 1), 3, generator=dice(s)))[0] >= FIRST).nonzero())
+        for s in range(30)
+    }
+    assert places == {1, 2, 3}, "any order"
+    *_, cold = unmask(reader, blanks(3, 200), 1, temperature=0.1, generator=dice())
+    assert (cold[:, 3] == FIRST).all()
+
+
+@pytest.mark.parametrize(("passes", "direction"), [(0, "bidirectional"), (1, "left-to-right")])
+def test_what_cannot_fill_blanks_is_refused(passes: int, direction: Any) -> None:
+    model = BertForPreTraining(replace(CONFIG, direction=direction))
+    with pytest.raises(ValueError, match=f"{passes} passes of a {direction} model"):
+        next(unmask(model, blanks(3, 1), passes))
