@@ -61,7 +61,7 @@ PLANS = {
     "topic": Plan("topic", _LORA),
     "description": Plan("description", _LORA),
     "answer": Plan("answer", replace(_FEW, learning_rate=3e-3, epochs=4), examples=1000),
-    "tags": Plan("entities", _FEW),
+    "tags": Plan("entities", replace(_FEW, learning_rate=3e-3)),
     "next": Plan("next", _FEW, examples=1000),
 }
 # What the new layer finds alone, on the same examples: scored, and not kept (notebook 12)
