@@ -1,4 +1,4 @@
-"""The fine-tuned models that the course ships: our own reader of questions, five adapters.
+"""The fine-tuned models that the course ships: our own reader of questions, four adapters.
 
 ``python -m course.experiments.tuned`` trains those that `data/results/tuned.csv` lacks; with names,
 those. The reader is `bert-L4H128`, all of it trained to its end on all questions of "answer": a
@@ -43,32 +43,21 @@ class Plan:
     model: str = "minilm"
     rank: int | None = RANK  # none: every weight learns
     examples: int | None = None  # none: all
-    frozen: bool = False  # the new layer learns alone
 
     @property
     def method(self) -> str:
         """How the record calls it."""
-        if self.rank is None:
-            return "frozen" if self.frozen else "fine-tuned"
-        return f"LoRA, rank {self.rank}"
+        return "fine-tuned" if self.rank is None else f"LoRA, rank {self.rank}"
 
 
-# As many examples and, but for "answer", epochs as all of MiniLM's weights had
+# As many examples and epochs as all of MiniLM's weights had
 _LORA = Hyperparameters(learning_rate=1e-3, epochs=2)
-_FEW = replace(_LORA, batch_size=16)
 PLANS = {
     READER: Plan("answer", Hyperparameters(5e-4, epochs=9, patience=9), "bert-L4H128", None),
     "topic": Plan("topic", _LORA),
     "description": Plan("description", _LORA),
-    "answer": Plan("answer", replace(_FEW, learning_rate=3e-3, epochs=4), examples=1000),
-    "tags": Plan("entities", replace(_FEW, learning_rate=3e-3)),
-    "next": Plan("next", _FEW, examples=1000),
-}
-# What the new layer finds alone, on the same examples: scored, and not kept (notebook 12)
-_ALONE = Hyperparameters(learning_rate=3e-3, epochs=2)
-COMPARED = {
-    f"{task}, new layer alone": Plan(task, _ALONE, rank=None, frozen=True)
-    for task in ("topic", "description", "entities")
+    "tags": Plan("entities", replace(_LORA, batch_size=16)),
+    "next": Plan("next", replace(_LORA, batch_size=16), examples=1000),
 }
 
 
@@ -83,7 +72,7 @@ def train_model(plan: Plan, task: Task, splits: Splits) -> Run:
     if plan.rank is not None:
         add_lora(encoder, plan.rank)
     kind = make_kind(task, splits)
-    model = TaskModel(encoder, kind, frozen=plan.frozen)
+    model = TaskModel(encoder, kind)
     items = {split: kind.encode(some, tokenizer, MAX_LENGTH) for split, some in splits.items()}
     # without the cache: it would hold weights of the step before
     with torch.autocast("cpu", torch.bfloat16, cache_enabled=False):
@@ -107,8 +96,8 @@ def chance(task: Task, splits: Splits) -> float:
 
 
 def make(name: str, results: Path, checkpoints: Path) -> Row:
-    """Train one of the models, write its row, and it if it is one of `PLANS`; return the row."""
-    plan = (PLANS | COMPARED)[name]
+    """Train one of `PLANS`, write it and its row, and return the row."""
+    plan = PLANS[name]
     task, splits = load_task(plan.task)
     splits = splits | {"train": splits["train"][: plan.examples]}
     run, record = train_model(plan, task, splits), RunRecord(results, NAME)
@@ -124,8 +113,6 @@ def make(name: str, results: Path, checkpoints: Path) -> Row:
     low, high = draw_systems(record, task.name)[system].interval
     more |= {"low": round(low, 5), "high": round(high, 5)}
     row = record.add(task, splits, setup, plan.recipe, run, "score", more)
-    if name not in PLANS:
-        return row
     if plan.rank is None:
         save_finetuned(run.model, run.tokenizer, task, checkpoints / name, row)
         path = checkpoints / name / "model.safetensors"
@@ -169,7 +156,7 @@ def main(
     """Train the models that the record lacks, or those named; half an hour on one core in all."""
     known = {row["name"] for row in RunRecord(results, NAME).rows()}
     torch.set_num_threads(1)
-    for name in names or [name for name in PLANS | COMPARED if name not in known]:
+    for name in names or [name for name in PLANS if name not in known]:
         row = make(name, results, checkpoints)
         print(f"{name}: test {row['metric']} {row['test']} ({row['low']} to {row['high']})")
 
