@@ -1,4 +1,4 @@
-"""The fine-tuned models that the course ships: our own reader of questions, four adapters.
+"""The fine-tuned models that the course ships: our own reader of questions, three adapters.
 
 ``python -m course.experiments.tuned`` trains those that `data/results/tuned.csv` lacks; with names,
 those. The reader is `bert-L4H128`, all of it trained to its end on all questions of "answer": a
@@ -56,7 +56,6 @@ PLANS = {
     READER: Plan("answer", Hyperparameters(5e-4, epochs=9, patience=9), "bert-L4H128", None),
     "topic": Plan("topic", _LORA),
     "description": Plan("description", _LORA),
-    "tags": Plan("entities", replace(_LORA, batch_size=16)),
     "next": Plan("next", replace(_LORA, batch_size=16), examples=1000),
 }
 
