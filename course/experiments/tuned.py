@@ -91,7 +91,7 @@ def chance(task: Task, splits: Splits) -> float:
     if task.kind == "span":
         return float(np.mean(passage_only_f1(splits["test"])))
     about = describe_task(task, splits)
-    return float(np.max([about.get("majority", 0.0), about.get("chance", 0.0)]))  # type: ignore[arg-type]
+    return float(np.max([about.get("majority", 0.0), about.get("chance", 0.0)]))
 
 
 def make(name: str, results: Path, checkpoints: Path) -> Row:
