@@ -149,7 +149,6 @@ POST_NORM_LAYER = Exercise(
 )
 
 Weights = dict[str, Tensor]  # by name; in a layer, such as attention.query.weight
-INNER = ("intermediate.weight", "intermediate.bias", "output.weight", "output.bias")
 
 
 class Parts(SimpleNamespace):
@@ -171,7 +170,8 @@ OURS = Parts(
 def right_encoder_layer(x: Tensor, mask: Tensor, w: Weights, heads: int, part: Parts) -> Tensor:
     """(B, S, H), bool (B, S, S), the 16 tensors of a layer, A, four functions -> (B, S, H)."""
     maps = {name.removeprefix("attention."): w[name] for name in w if "attention." in name}
-    inner = [w[f"feed_forward.{name}"] for name in INNER]
+    names = ("intermediate.weight", "intermediate.bias", "output.weight", "output.bias")
+    inner = [w[f"feed_forward.{name}"] for name in names]
 
     def attention(x: Tensor) -> Tensor:
         return part.multi_head(x, mask, maps, heads)  # type: ignore[no-any-return]

@@ -57,9 +57,10 @@ def test_parts_that_are_kept_are_named(
     monkeypatch.setenv("BERTEDU_MY_BERT", str(tmp_path / "kept"))
     parts = len(my_bert.EXERCISES)
     (tmp_path / "kept").mkdir()
-    for kept, lacks in enumerate(("cut_word, ", "encode_pair, ")):
+    for kept, mark in enumerate("·✓"):
         said = bertedu("progress", tiny_course).output
-        assert f"Your BERT: {kept} of {parts} parts are kept; still ours: {lacks}" in said
+        assert f"{kept} of {parts} parts of your BERT are yours.\n" in said
+        assert f"text  → {mark} cut_word → · encode_pair → " in said
         (tmp_path / "kept" / "cut_word.py").touch()
     assert "Hints" not in said
     verdict(check.hint, "slope")
