@@ -1,4 +1,4 @@
-"""The fine-tuned models that the course ships: our own reader of questions, five adapters.
+"""The fine-tuned models that the course ships: our own reader of questions, three adapters.
 
 ``python -m course.experiments.tuned`` trains those that `data/results/tuned.csv` lacks; with names,
 those. The reader is `bert-L4H128`, all of it trained to its end on all questions of "answer": a
@@ -15,7 +15,7 @@ import numpy as np
 import torch
 import typer
 
-from bertedu.files import Row
+from bertedu.files import Row, write_csv
 from bertedu.finetuning.collation import MAX_LENGTH
 from bertedu.finetuning.examples import Splits, Task
 from bertedu.finetuning.finetune import Run, Setup, load_encoder, make_kind
@@ -50,26 +50,13 @@ class Plan:
         return "fine-tuned" if self.rank is None else f"LoRA, rank {self.rank}"
 
 
-# As many examples and epochs as all of MiniLM's weights had; half a batch, for more steps
+# As many examples and epochs as all of MiniLM's weights had
 _LORA = Hyperparameters(learning_rate=1e-3, epochs=2)
-_FEW = replace(_LORA, batch_size=16)
 PLANS = {
     READER: Plan("answer", Hyperparameters(5e-4, epochs=9, patience=9), "bert-L4H128", None),
     "topic": Plan("topic", _LORA),
     "description": Plan("description", _LORA),
-    "answer": Plan("answer", _FEW, examples=1000),
-    "tags": Plan("entities", _FEW),
-    "next": Plan("next", _FEW, examples=1000),
-}
-# What LoRA keeps of our own model, in as many epochs and batches as all of its weights had: these
-# are scored, and not kept (notebook 12)
-_SMALL = {"topic": 32, "entities": 16}
-COMPARED = {
-    f"{task}, bert-L4H128, seed {seed}": Plan(
-        task, Hyperparameters(3e-3, batch_size, epochs=3, seed=seed), "bert-L4H128"
-    )
-    for task, batch_size in _SMALL.items()
-    for seed in range(3)
+    "next": Plan("next", replace(_LORA, batch_size=16), examples=1000),
 }
 
 
@@ -104,12 +91,12 @@ def chance(task: Task, splits: Splits) -> float:
     if task.kind == "span":
         return float(np.mean(passage_only_f1(splits["test"])))
     about = describe_task(task, splits)
-    return float(np.max([about.get("majority", 0.0), about.get("chance", 0.0)]))  # type: ignore[arg-type]
+    return float(np.max([about.get("majority", 0.0), about.get("chance", 0.0)]))
 
 
 def make(name: str, results: Path, checkpoints: Path) -> Row:
-    """Train one of the models, write its row, and it if it is one of `PLANS`; return the row."""
-    plan = (PLANS | COMPARED)[name]
+    """Train one of `PLANS`, write it and its row, and return the row."""
+    plan = PLANS[name]
     task, splits = load_task(plan.task)
     splits = splits | {"train": splits["train"][: plan.examples]}
     run, record = train_model(plan, task, splits), RunRecord(results, NAME)
@@ -118,13 +105,13 @@ def make(name: str, results: Path, checkpoints: Path) -> Row:
     more: Row = {"name": name, "method": plan.method, "bfloat16": True}
     more |= {"moved": sum(w.numel() for w in weights if w.requires_grad)}
     more |= {"weights": sum(w.numel() for w in weights), "chance": round(chance(task, splits), 5)}
+    others = [row for row in record.rows() if row["name"] != name]  # also of another recipe
+    write_csv(record.table, others)
     record.add(task, splits, setup, plan.recipe, run, "score", more)
     system = plan.model, plan.method, str(plan.examples or "all")
     low, high = draw_systems(record, task.name)[system].interval
     more |= {"low": round(low, 5), "high": round(high, 5)}
     row = record.add(task, splits, setup, plan.recipe, run, "score", more)
-    if name not in PLANS:
-        return row
     if plan.rank is None:
         save_finetuned(run.model, run.tokenizer, task, checkpoints / name, row)
         path = checkpoints / name / "model.safetensors"
@@ -168,7 +155,7 @@ def main(
     """Train the models that the record lacks, or those named; half an hour on one core in all."""
     known = {row["name"] for row in RunRecord(results, NAME).rows()}
     torch.set_num_threads(1)
-    for name in names or [name for name in PLANS | COMPARED if name not in known]:
+    for name in names or [name for name in PLANS if name not in known]:
         row = make(name, results, checkpoints)
         print(f"{name}: test {row['metric']} {row['test']} ({row['low']} to {row['high']})")
 

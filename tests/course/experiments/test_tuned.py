@@ -20,7 +20,6 @@ from course.experiments import tuned
 from course.experiments.tasks import load_task
 
 ROWS = {row["name"]: row for row in read_csv(shipped("results") / "tuned.csv")}
-ADAPTERS = [name for name in tuned.PLANS if name != tuned.READER]
 TEXT = (
     "Lake Vern is a deep lake in the northern mountains. Its water is cold and clear. "
     "The violin is a wooden string instrument. It is played with a bow. "
@@ -92,7 +91,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     return make_small
 
 
-@pytest.mark.parametrize("name", ["topic", "next", "tags", "answer"])
+@pytest.mark.parametrize("name", ["topic", "description", "next"])
 def test_an_adapter_comes_back_as_it_was_trained(
     name: str, small: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
