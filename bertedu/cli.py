@@ -38,7 +38,7 @@ class PlainErrors(TyperGroup):
 
 
 class Day(PlainErrors):
-    """Commands in the order of a user's day: look, fine-tune, ask; to pre-train comes last."""
+    """Commands in the order of a user's day: look, fine-tune, ask; training from none is last."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names as --help shows them."""

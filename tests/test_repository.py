@@ -135,11 +135,6 @@ STEPS: dict[str, list[tuple[str, str, bool, int, str]]] = {
         ("fail", "env", False, 1, "did not finish"),
         ("-fail", "env", True, 2, "done"),
     ],
-    "again when what was done is now a mixture": [
-        ("", "env", True, 1, "done"),
-        ("fail constraints.txt", "env", False, 2, "did not finish"),
-        ("-fail -constraints.txt", "env", True, 3, "done"),
-    ],
     "old Python": [("old", "env", False, 0, "needs Python 3.11 or newer")],
     "no venv": [("no_venv", "env", False, 0, "apt install python3-venv")],
     "slow": [
@@ -168,7 +163,6 @@ STEPS: dict[str, list[tuple[str, str, bool, int, str]]] = {
     "root": [
         ("id=0", "lab LAB_ARGS=--port", True, 1, rf"told so.*[\s\S]*{LAB}.*--allow-root --port")
     ],
-    "anybody": [("id=1000", "lab LAB_ARGS=--port", True, 1, rf"{LAB}(?!.*--allow-root).* --port")],
 }
 
 

@@ -60,13 +60,11 @@ def what_next(path: Path, one: Asked) -> str:
 
 
 def kept_parts() -> str:
-    """Say which parts of the learner's own BERT are kept."""
+    """Draw the learner's own BERT, with marks at the parts that are kept."""
     from course.workshop import my_bert  # loads torch, which takes seconds
 
-    kept = [name for name in my_bert.EXERCISES if (my_bert.folder() / f"{name}.py").is_file()]
-    lacks = [name for name in my_bert.EXERCISES if name not in kept]
-    said = f"Your BERT: {len(kept)} of {len(my_bert.EXERCISES)} parts are kept"
-    return said + (f"; still ours: {', '.join(lacks)}." if lacks else ".")
+    kept = {name: (my_bert.folder() / f"{name}.py").is_file() for name in my_bert.EXERCISES}
+    return repr(my_bert.Board({name: "✓" if there else "·" for name, there in kept.items()}, []))
 
 
 def hints_taken() -> list[str]:

@@ -149,7 +149,6 @@ POST_NORM_LAYER = Exercise(
 )
 
 Weights = dict[str, Tensor]  # by name; in a layer, such as attention.query.weight
-INNER = ("intermediate.weight", "intermediate.bias", "output.weight", "output.bias")
 
 
 class Parts(SimpleNamespace):
@@ -171,7 +170,8 @@ OURS = Parts(
 def right_encoder_layer(x: Tensor, mask: Tensor, w: Weights, heads: int, part: Parts) -> Tensor:
     """(B, S, H), bool (B, S, S), the 16 tensors of a layer, A, four functions -> (B, S, H)."""
     maps = {name.removeprefix("attention."): w[name] for name in w if "attention." in name}
-    inner = [w[f"feed_forward.{name}"] for name in INNER]
+    names = ("intermediate.weight", "intermediate.bias", "output.weight", "output.bias")
+    inner = [w[f"feed_forward.{name}"] for name in names]
 
     def attention(x: Tensor) -> Tensor:
         return part.multi_head(x, mask, maps, heads)
@@ -253,11 +253,12 @@ def right_stack(x: Tensor, w: Weights, layer: Callable[[Tensor, Weights], Tensor
 def _stack_cases() -> Iterator[Inputs]:
     """One layer to twelve, whose tensors come in no order, among those of other parts."""
     draw = drawer(8)
+    dice = random.Random(8)
     layer = named("(a layer: x @ map + shift)", lambda x, w: x @ w["map"] + w["shift"])
     for layers, size in ((1, 1), (2, 1), (2, 2), (3, 2), (12, 2)):
         for _ in range(4):
             w = {"embeddings.norm.bias": draw(size), "pooler.dense.bias": draw(size)}
-            for i in torch.randperm(layers).tolist() if layers > 2 else range(layers):
+            for i in dice.sample(range(layers), layers):
                 w |= {f"encoder.layers.{i}.map": draw(size, size) / 2}
                 w |= {f"encoder.layers.{i}.shift": draw(size)}
             yield draw(1, 2, size), w, layer

@@ -3,7 +3,7 @@
 from bertedu.analysis.views import BLUE, ORANGE
 from course.workshop.schematics import Drawing
 
-COLUMNS = ("to 2017", "2018", "2019, to June", "2019, from July", "2020", "2024")
+COLUMNS = ("to 2017", "2018", "2019, to June", "2019, from July", "2020", "2024, 2025")
 FAMILY = {  # name -> first on arXiv (seq2seq: its first version), column, row, notebook
     "seq2seq": ("2014-09", 0, 4, "18"),
     "Transformer": ("2017-06", 0, 0, "18"),
@@ -19,7 +19,10 @@ FAMILY = {  # name -> first on arXiv (seq2seq: its first version), column, row, 
     "ELECTRA": ("2020-03", 4, 2, "17"),
     "GPT-3": ("2020-05", 4, 0, "17"),
     "BigBird": ("2020-07", 4, 4, "18"),
-    "ModernBERT": ("2024-12", 5, 3, "18"),
+    "MDLM": ("2024-06", 5, 1, "17"),
+    "ModernBERT": ("2024-12", 5, 2, "18"),
+    "LLaDA": ("2025-02", 5, 3, "17"),
+    "mmBERT": ("2025-09", 5, 4, "17"),
 }
 WIDE, HIGH, STEP, ROW = 132, 44, 152, 62  # of a box; from column to column, and row to row
 COLORS = {"17": BLUE, "18": ORANGE}
@@ -30,13 +33,14 @@ UP_OR_DOWN = ("GPT BERT", "ELMo BERT", "Transformer-XL XLNet")
 def family_tree() -> Drawing:
     """Draw who came from whom; boxes are blue in notebook 17, orange in notebook 18."""
     dated = ", ".join(f"{name} {date}" for name, (date, *_) in FAMILY.items())
+    asked = ", ".join(name for name, (*_, notebook) in FAMILY.items() if notebook == "17")
     drawing = Drawing(
         446,
         f"A family tree with dates: {dated}. From the Transformer lead lines to GPT, BERT and "
         "Transformer-XL; from seq2seq to ELMo; from GPT and ELMo to BERT; from GPT to GPT-2 and on "
-        "to GPT-3; from BERT to the others of 2019, 2020 and 2024; to XLNet from Transformer-XL, "
-        "too. Blue, another question, notebook 17: GPT, GPT-2, GPT-3, XLNet, RoBERTa, "
-        "DistilBERT, ELECTRA. Orange, another machine, notebook 18: the rest but ELMo.",
+        "to GPT-3; from BERT to the others from 2019 on; to XLNet from Transformer-XL, too. "
+        f"Blue, another question, notebook 17: {asked}. "
+        "Orange, another machine, notebook 18: the rest but ELMo.",
     )
     for column, words in enumerate(COLUMNS):
         drawing.text(4 + STEP * column + WIDE / 2, 14, words, 16, bold=True)

@@ -7,7 +7,6 @@ clone, or where the environment variable BERTEDU_MY_BERT says. A new kernel runs
 import __future__
 
 import ast
-import html
 import importlib
 import inspect
 import math
@@ -25,7 +24,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import bertedu
-from bertedu.analysis.views import BLUE, ORANGE
 from bertedu.files import write_atomically
 from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.checkpoints import hugging_face_name
@@ -46,6 +44,7 @@ from course.exercises.judge import (
     whose,
 )
 from course.workshop.assembly import Ideas, MyBert, Rows, in_rows
+from course.workshop.board import Board
 
 __all__ = ["IDEAS", "PARTS", "Ideas", "Rows", "board", "build", "folder", "load", "part", "parts"]
 
@@ -333,50 +332,12 @@ def build(
     return MyBert(model, vocab, OURS | usable, ideas)
 
 
-MARKS = {  # the mark before a part on the board, what it says, and its color
-    "✓": ("yours", BLUE),
-    "!": ("yours cannot be used", ORANGE),
-    "…": ("kept, but not loaded: my_bert.load()", "none"),
-    "·": ("still ours", "none"),
-}
-
-
-class Board:
-    """Which parts are yours: text, and a table in a notebook."""
-
-    def __init__(self) -> None:
-        """Look at this session, and at what is kept."""
-        marks = {name: "…" if _file(name).is_file() else "·" for name in EXERCISES}
-        passed = {name: "!" if one.trouble else "✓" for name, one in _passed.items()}
-        marks |= {name: mark for name, mark in passed.items() if name in EXERCISES}
-        yours = list(marks.values()).count("✓")
-        self.headline = f"{yours} of {len(marks)} parts of your BERT are yours."
-        self.rows = {row: [(marks[n], n) for n in some.split()] for row, some in PARTS.items()}
-        seen = [f"{mark} {said}" for mark, (said, _) in MARKS.items() if mark in marks.values()]
-        troubles = [f"! {name}: {one.trouble}" for name, one in _passed.items() if one.trouble]
-        ideas = [name for name in SWITCHED if passed.get(name) == "✓"]
-        after = [f"After BERT, yours to switch on: {', '.join(ideas)}."] * bool(ideas)
-        self.notes = [", ".join(seen), *after, *troubles]
-
-    def __repr__(self) -> str:
-        """Return the board as text."""
-        rows = (f"{row:<28}" + "  ".join(map(" ".join, some)) for row, some in self.rows.items())
-        return "\n".join([self.headline, *rows, *map(report, self.notes)])
-
-    def _repr_html_(self) -> str:
-        cell = 'style="text-align: left; padding: 3px 12px 3px 0"'
-        chip = "display: inline-block; margin: 0 8px 0 0; padding: 0 8px; border-radius: 6px; "
-        rows = ""
-        for row, some in self.rows.items():
-            rows += f"<tr><th {cell}>{row}</th><td {cell}>"
-            for mark, name in some:
-                color = MARKS[mark][1]
-                look = "border: 1px dashed #888" if color == "none" else "color: white"
-                rows += f'<span style="{chip}background: {color}; {look}">{mark} {name}</span>'
-        notes = "<br>".join(map(html.escape, self.notes))
-        return f"<b>{self.headline}</b><table style='font-size: 15px'>{rows}</table>{notes}"
-
-
 def board() -> Board:
     """Show which parts are yours, which are missing, and which break the whole."""
-    return Board()
+    marks = {name: "…" if _file(name).is_file() else "·" for name in EXERCISES}
+    passed = {name: "!" if one.trouble else "✓" for name, one in _passed.items()}
+    marks |= {name: mark for name, mark in passed.items() if name in EXERCISES}
+    troubles = [f"! {name}: {one.trouble}" for name, one in _passed.items() if one.trouble]
+    ideas = [name for name in SWITCHED if passed.get(name) == "✓"]
+    after = [f"After BERT, yours to switch on: {', '.join(ideas)}."] * bool(ideas)
+    return Board(marks, [*after, *troubles])

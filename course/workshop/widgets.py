@@ -83,6 +83,9 @@ def reader_bars(answers: Mapping[str, Mapping[str, Sequence[Guess]]], alt: str) 
     # one grid for all, so that the columns stand below each other: a thin row for a sentence,
     # then a row of panels
     heights = [1, 8] * len(answers)
+    best_of_all = max(
+        g.probability for row in answers.values() for one in row.values() for g in one
+    )
     grid = figure.add_gridspec(len(heights), len(readers), height_ratios=heights)
     for row, (sentence, columns) in enumerate(answers.items()):
         head = figure.add_subplot(grid[2 * row, :])
@@ -91,7 +94,7 @@ def reader_bars(answers: Mapping[str, Mapping[str, Sequence[Guess]]], alt: str) 
         for column, reader in enumerate(readers):
             axes = figure.add_subplot(grid[2 * row + 1, column])
             guess_panel(axes, columns[reader])
-            axes.set_xlim(0, 150)  # the same for all readers, with room for "100 %"
+            axes.set_xlim(0, 150 * best_of_all)  # the same for all, with room for the number
             axes.set_xticks([])  # each bar says its number
             axes.grid(False)
             axes.spines["bottom"].set_visible(False)

@@ -1,6 +1,8 @@
 """Blanks: what the guesses depend on, that they are the model's, and what cannot be filled."""
 
+import math
 import re
+from typing import Any
 
 import pytest
 import torch
@@ -27,37 +29,19 @@ VOCABULARY = [*SPECIAL_TOKENS, *WORDS, "##s"]
 LONGEST, ALL = 16, len(WORDS) + 1
 
 
-def make_config(direction: Direction = "bidirectional") -> BertConfig:
-    return BertConfig(
-        vocab_size=len(VOCABULARY),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=LONGEST,
-        dropout=0.5,
-        initializer_range=0.5,  # wide, so that every input word moves the answer
-        direction=direction,
-    )
-
-
-def make_model(direction: Direction = "bidirectional") -> BertForPreTraining:
+def make(kind: Any = "bidirectional") -> Any:
+    """Make a model so wide that every input word moves the answer."""
     torch.manual_seed(0)
-    return BertForPreTraining(make_config(direction))
-
-
-def make_elmo() -> ElmoForPreTraining:
-    torch.manual_seed(0)
-    model = ElmoForPreTraining(make_config())
+    direction = "bidirectional" if kind == "elmo" else kind
+    sizes = (len(VOCABULARY), 16, 2, 2, 32, LONGEST)
+    config = BertConfig(*sizes, dropout=0.5, initializer_range=0.5, direction=direction)
+    if kind != "elmo":
+        return BertForPreTraining(config)
+    model = ElmoForPreTraining(config)
     with torch.no_grad():
-        for parameter in model.elmo.parameters():  # wide: every input word moves the answer
+        for parameter in (*model.elmo.parameters(), model.decoder.bias):
             parameter.normal_()
-        model.decoder.bias.normal_()  # so that it matters how often it is added
     return model
-
-
-def make(kind: str) -> PreTrainingModel:
-    return make_elmo() if kind == "elmo" else make_model(kind)  # type: ignore[arg-type]
 
 
 KINDS = ["bidirectional", "left-to-right", "right-to-left", "elmo"]
@@ -74,11 +58,6 @@ def shares(
     """All guesses for one blank, the first if not said otherwise."""
     guesses = fill_blanks(model, tokenizer, text, ALL, side)
     return {guess.word: guess.probability for guess in guesses[blank]}
-
-
-def differ(one: dict[str, float], other: dict[str, float]) -> bool:
-    assert one.keys() == other.keys()
-    return max(abs(one[word] - other[word]) for word in one) > 1e-4
 
 
 # -- models that read one way
@@ -140,7 +119,7 @@ def test_a_one_way_model_reads_other_blanks_as_unknown_and_its_own_not_at_all(
 def test_joined_halves_are_multiplied_and_divided_by_the_frequency_of_the_word(
     tokenizer: Tokenizer, place: int
 ) -> None:
-    model = make_elmo()
+    model = make("elmo")
     words = ["the", "dog", "barked", "in", "yard"]
     words[place] = "___"
     text = " ".join(words)
@@ -148,20 +127,15 @@ def test_joined_halves_are_multiplied_and_divided_by_the_frequency_of_the_word(
         shares(model, tokenizer, text, side) for side in ("left", "right", "both")
     )
     bias = dict(zip(VOCABULARY, model.decoder.bias.tolist(), strict=True))
-    frequency = torch.tensor([bias[word] for word in joined]).softmax(0).tolist()
-    expected = {
-        word: left[word] * right[word] / share
-        for word, share in zip(joined, frequency, strict=True)
-    }
-    total = sum(expected.values())
-    for word, share in joined.items():
-        assert share == pytest.approx(expected[word] / total, rel=1e-3, abs=1e-7), word
-    assert differ(left, right)
-    assert differ(left, joined)
+    frequency = torch.tensor([bias[word] for word in joined]).softmax(0)
+    halves = (torch.tensor([half[word] for word in joined]) for half in (left, right))
+    expected = math.prod(halves) / frequency
+    found = torch.tensor([*joined.values()])
+    torch.testing.assert_close(found, expected / expected.sum(), rtol=1e-3, atol=1e-7)
 
 
 def test_readers_answer_under_their_names_and_an_elmo_three_times(tokenizer: Tokenizer) -> None:
-    bert, elmo = make_model(), make_elmo()
+    bert, elmo = make(), make("elmo")
     text = "the ___ barked near ___"
     answers = ask_readers({"BERT": bert, "ELMo": elmo, "again": bert}, tokenizer, text, top=3)
     expected = {
@@ -202,7 +176,7 @@ def test_guesses_are_a_softmax_over_words_alone_best_first(
 
 
 def test_every_blank_gets_its_own_scores_in_reading_order(tokenizer: Tokenizer) -> None:
-    model = make_model().eval()
+    model = make().eval()
     logits, tokens = blank_logits(model, tokenizer, "the ___ barked near a [MASK] .")
     with torch.no_grad():
         whole, _ = model(torch.tensor([[VOCABULARY.index(token) for token in tokens]]))
@@ -211,7 +185,7 @@ def test_every_blank_gets_its_own_scores_in_reading_order(tokenizer: Tokenizer) 
 
 @pytest.mark.parametrize("blank", ["__", "_______", "[MASK]"])
 def test_ways_to_write_a_blank_are_the_same(tokenizer: Tokenizer, blank: str) -> None:
-    model = make_model()
+    model = make()
     expected = fill_blanks(model, tokenizer, "the ___, loudly.")
     assert fill_blanks(model, tokenizer, f"The {blank}, loudly.") == expected
 

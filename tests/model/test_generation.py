@@ -1,10 +1,4 @@
-"""Writing: what is drawn comes from the model's chances at the right place, and from nothing else.
-
-Bugs that people make and this finds: drawing from the scores of the wrong place (`scores[:, 0]`,
-or the row of the token itself), going on after `[SEP]`, a top-k that keeps k + 1, dividing chances
-instead of scores by the temperature, resampling a word that the model can still read, and scoring
-an ending by the row of its own token.
-"""
+"""Writing: what is drawn comes from the model's scores at the right place, and nothing else."""
 
 from collections.abc import Callable
 

@@ -56,5 +56,5 @@ def unmask(
         sure = sure if confident else torch.rand(ids.shape, generator=generator)
         position = sure.masked_fill(ids != MASK_ID, -1).argsort(1, descending=True).argsort(1)
         due = (ids == MASK_ID).sum(dim=1, keepdim=True) - total * later // passes
-        ids = torch.where((ids == MASK_ID) & (position < due), drawn, ids)
+        ids = torch.where(position < due, drawn, ids)
         yield ids

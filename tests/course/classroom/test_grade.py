@@ -28,7 +28,7 @@ FORGED = """import course.exercises.check as check, course.exercises.judge as ju
 import sys, threading, time
 def speak():
     while True:
-        sys.stdout.write("✓ scores: well\\n")
+        sys.stdout.write("✓ slope: well\\n")
         time.sleep(0.001)
 threading.Thread(target=speak, daemon=True).start()
 judge.judge = lambda *_: "✓"
@@ -54,13 +54,13 @@ def messages(rows: list[dict[str, Any]], learner: str) -> str:
 def test_marks_are_those_of_our_judge(tiny_course: Path, tmp_path: Path) -> None:
     folder, out = tmp_path / "in", tmp_path / "marks.csv"
     forged = with_cell(FORGED, 1)
-    forged.cells[3].source += '\nprint("✓ scores: every query meets every key")'
-    forged.cells[5].source = stub("causal_mask", *WRONG).replace("causal_mask(my", "scores(my")
+    forged.cells[3].source += '\nprint("✓ slope: every query meets every key")'
+    forged.cells[5].source = stub("chance", *WRONG).replace("chance(my", "slope(my")
     forged.cells[7].outputs = tiny("join_heads", said="✓").cells[6].outputs
     save(forged, folder / "forged.ipynb")
     stops = with_cell("import os\nos._exit(0)", 5, *ANSWERS)
     stops.cells[0].source += "\ntorch.optim.SGD([torch.ones(1)])"  # torch then changes itself
-    stops.cells[4].source = stub("scores", *WRONG).replace("scores", "causal_mask")
+    stops.cells[4].source = stub("slope", *WRONG).replace("slope", "chance")
     for number, cell in enumerate(stops.cells):
         cell.id = f"new-{number}"
     save(stops, folder / "stops" / "deeper" / f"copy of {NAME}.ipynb")
@@ -69,9 +69,9 @@ def test_marks_are_those_of_our_judge(tiny_course: Path, tmp_path: Path) -> None
     done = bertedu("grade", folder, "--out", out)
     assert done.exit_code == 0, done.output
     rows = read_csv(out)
-    assert marks(rows, "forged") == NONE | {"causal_mask": "wrong"}
+    assert marks(rows, "forged") == NONE | {"chance": "wrong"}
     assert "(its saved output says ✓)" in messages(rows, "forged").splitlines()[2]
-    half = {"scores": "solved", "causal_mask": "wrong", "join_heads": "not judged"}
+    half = {"slope": "solved", "chance": "wrong", "join_heads": "not judged"}
     assert marks(rows, "stops") == half
     assert "ended its process (0) in its code cell 4" in messages(rows, "stops")
     assert set(marks(rows, "broken").values()) == {"not judged"}
@@ -85,20 +85,20 @@ HOSTILE = {  # cells that a solved notebook has besides, and what must come out
     "loop": ("while True:\n    pass", 4, "", ""),
     "loop for ever": (
         "import signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\nwhile True:\n    pass",
-        *(4, "scores", "ran longer than 1 min"),
+        *(4, "slope", "ran longer than 1 min"),
     ),
-    "memory": ('x = b"x" * 10**10', 4, "scores", "took more than 2 GB"),
+    "memory": ('x = b"x" * 10**10', 4, "slope", "took more than 2 GB"),
     "sys.exit": ("import sys\nsys.exit(3)", 1, "", ""),
     "exit": ("exit()", 1, "", ""),
     "raise": ("raise KeyboardInterrupt", 1, "", ""),
-    "much": ('for _ in range(2000):\n    print("✓ scores" * 10**5)', 1, "", ""),
+    "much": ('for _ in range(2000):\n    print("✓ slope" * 10**5)', 1, "", ""),
     "torch": ("import torch\ntorch.equal = lambda *_: True", 1, "none", "has replaced torch.equal"),
     "package": ("import bertedu.model.attention as a\nvars(a).clear()", 1, "", ""),
     "lines": (
         "import os\nfor number in range(3, 99):\n    try:\n"
-        '        os.write(number, b\'0 {"check": "scores"}\\n\' * 10**6)\n'
+        '        os.write(number, b\'0 {"check": "slope"}\\n\' * 10**6)\n'
         "    except OSError:\n        pass\nwhile True:\n    pass",
-        *(4, "scores", "wrote where it should not"),
+        *(4, "slope", "wrote where it should not"),
     ),
     "delete": (  # `..` and what else it may
         "import os, shutil\nfor name in os.listdir('..'):\n    shutil.rmtree(f'../{name}')",
@@ -125,9 +125,9 @@ def test_a_judge_whose_tools_are_replaced_is_not_believed(
     before, said = referee.watched(), list[str]()
 
     def check(_: object) -> None:
-        said.append("✓ scores: well")
+        said.append("✓ slope: well")
 
-    assert referee.verdict(check, said, None, before) == "✓ scores: well"
+    assert referee.verdict(check, said, None, before) == "✓ slope: well"
     monkeypatch.setattr(place, lambda *_, **__: True)
     assert f"has replaced {place}," in referee.verdict(check, said, None, before)
 
@@ -138,8 +138,8 @@ def test_nothing_that_a_submission_does_harms_others_or_the_course(
 ) -> None:
     for name, (text, place, _, _) in HOSTILE.items():
         save(with_cell(text, place, *ANSWERS), tmp_path / "in" / name / f"{NAME}.ipynb")
-    well = tiny("scores", "join_heads")
-    well.cells += [new_code_cell(stub("causal_mask", *ANSWERS["causal_mask"]))]  # once more, below
+    well = tiny("slope", "join_heads")
+    well.cells += [new_code_cell(stub("chance", *ANSWERS["chance"]))]  # once more, below
     save(well, tmp_path / "in" / "well.ipynb")
     before = {path: path.read_bytes() for path in Path(check.__file__).parent.glob("*.py")}
     rows = grade(tmp_path / "in", tmp_path / "out.csv", [NAME], Limits(1, 2))
@@ -182,14 +182,14 @@ def test_only_signed_lines_are_heard() -> None:
         told = "".join(lines).encode()
         return heard(io.BytesIO(told), "key", "stopped", io.BytesIO())
 
-    lines = [line("key", cell=3), line("key", check="scores", said="✗ scores: no\nmore", seconds=1)]
-    forged = line("yek", check="scores", said="✓ scores", seconds=1)
-    wrong = {"scores": ("wrong", "✗ scores: no", 1)}
-    found = hears(*lines, forged, "✓ scores\n", "\0 {}\n")
+    lines = [line("key", cell=3), line("key", check="slope", said="✗ slope: no\nmore", seconds=1)]
+    forged = line("yek", check="slope", said="✓ slope", seconds=1)
+    wrong = {"slope": ("wrong", "✗ slope: no", 1)}
+    found = hears(*lines, forged, "✓ slope\n", "\0 {}\n")
     assert found == (wrong, "stopped in its code cell 3")
-    lines += [line("key", check="scores", said="✓ scores: yes", seconds=2)]
-    lines += [line("key", check="scores", said="… scores", seconds=1), line("key", end=True)]
-    assert hears(*lines) == ({"scores": ("solved", "✓ scores: yes", 2)}, "")
+    lines += [line("key", check="slope", said="✓ slope: yes", seconds=2)]
+    lines += [line("key", check="slope", said="… slope", seconds=1), line("key", end=True)]
+    assert hears(*lines) == ({"slope": ("solved", "✓ slope: yes", 2)}, "")
     failed = io.BytesIO(b"Traceback\nno such module\n")
     with pytest.raises(ValueError, match="the referee does not start: no such module"):
         heard(io.BytesIO(b"?"), "key", "ended its process (1)", failed)
@@ -204,23 +204,23 @@ def test_what_runs_too_long_is_ended_and_the_next_runs(monkeypatch: pytest.Monke
     monkeypatch.setattr(judge, "SECONDS", 0.1)
     told: list[str] = []
     monkeypatch.setattr(judge, "print", told.append, raising=False)
-    said = referee.verdict(check.KNOWN["scores"], told, lambda query, key: loop(), {})
-    assert said.startswith("✗ scores: your function runs for more than 0.1 seconds. Does a loop")
+    said = referee.verdict(check.KNOWN["slope"], told, lambda f, w, h: loop(), {})
+    assert said.startswith("✗ slope: your function runs for more than 0.1 seconds. Does a loop")
     time.sleep(1.2)  # no alarm is left to ring
 
 
 @pytest.mark.nightly
 def test_a_loop_costs_its_exercise_alone(tiny_course: Path, tmp_path: Path) -> None:
     notebook = tiny(*ANSWERS)
-    notebook.cells[2].source = stub("scores", "query, key").replace("return", "while True:")
+    notebook.cells[2].source = stub("slope", "f, w, h").replace("return", "while True:")
     loops = notebook.cells[4].source.replace("check.", "while True:\n    pass\ncheck.")
-    notebook.cells[4].source = loops.replace("my_causal_mask(", "my_other(", 1)
+    notebook.cells[4].source = loops.replace("my_chance(", "my_other(", 1)
     save(notebook, tmp_path / "in" / "a.ipynb")
     rows = grade(tmp_path / "in", tmp_path / "marks.csv", [NAME], Limits(1.6, 4))
-    assert marks(rows, "a") == {"scores": "wrong", "causal_mask": "wrong", "join_heads": "solved"}
+    assert marks(rows, "a") == {"slope": "wrong", "chance": "wrong", "join_heads": "solved"}
     assert messages(rows, "a").splitlines()[:2] == [
-        "✗ scores: your function ran longer than 20 s",
-        "✗ causal_mask: its cell ran longer than 24 s",
+        "✗ slope: your function ran longer than 20 s",
+        "✗ chance: its cell ran longer than 24 s",
     ]
 
 
@@ -265,7 +265,7 @@ def test_a_run_goes_on_where_it_stopped_and_what_cannot_be_run_costs_others_noth
         assert tried == again
         assert "could not be run (FileNotFoundError: " in messages(rows, "b")
         assert marks(rows, "c") == ALL
-    save(tiny("scores"), tiny_course / f"{NAME}.ipynb")  # the course asks the same as before
+    save(tiny("slope"), tiny_course / f"{NAME}.ipynb")  # the course asks the same as before
     course.cache_clear()
     hand_in(b="slow")
     rows, tried = graded()
@@ -280,8 +280,8 @@ def test_a_run_goes_on_where_it_stopped_and_what_cannot_be_run_costs_others_noth
 
 
 def test_of_two_copies_the_better_one_counts() -> None:
-    row = {"learner": "a", "notebook": NAME, "exercise": "scores"}
-    more = row | {"exercise": "causal_mask", "verdict": "not judged"}
+    row = {"learner": "a", "notebook": NAME, "exercise": "slope"}
+    more = row | {"exercise": "chance", "verdict": "not judged"}
     rows = [row | {"verdict": verdict} for verdict in ("wrong", "solved", "open")]
     (counted,) = by_learner([*rows, more])
     assert counted == {"learner": "a", "solved": 1, "wrong": 0, "open": 0, "not judged": 1}
@@ -313,8 +313,8 @@ def test_nbgrader_gets_a_locked_cell_after_each_exercise_that_passes_what_is_sol
         found = notebook.cells[n].metadata.nbgrader
         assert found == about | {"grade_id": f"check_{one.check}", "schema_version": 3}
     source = notebook.cells[tests[0]].source
-    exec(source, {"check": check, "my_scores": lambda query, key: query @ key.T})
-    with pytest.raises(AssertionError, match="scores: not written yet"):
-        exec(source, {"check": check, "my_scores": lambda query, key: ...})
+    exec(source, {"check": check, "my_slope": lambda f, w, h: (f(w + h) - f(w - h)) / (2 * h)})
+    with pytest.raises(AssertionError, match="slope: not written yet"):
+        exec(source, {"check": check, "my_slope": lambda f, w, h: ...})
     validator = pytest.importorskip("nbgrader.nbgraderformat", reason="nbgrader is not installed")
     validator.MetadataValidator().validate_nb(notebook)

@@ -18,8 +18,8 @@ def test_every_exercise_has_a_heading_with_stars_and_its_own_check() -> None:
     assert sorted(checks) == sorted(name for name, thing in KNOWN.items() if pieces_of(thing))
     alone = [(name[:2], one.number) for name, some in asked.items() for one in some if not one.cell]
     assert alone == [
-        ("00", 4),
-        ("01", 7),
+        ("00", 3),
+        ("01", 6),
         ("08", 5),
         ("14", 5),
     ]  # for these, readers judge themselves
@@ -32,9 +32,9 @@ def test_every_exercise_has_a_heading_with_stars_and_its_own_check() -> None:
     ("solved", "said", "counted", "upcoming"),
     [
         # neither a demonstration nor a thought counts
-        ([], "✓", "0 of 3 solved   · · ·", "03_tiny, exercise 1: The scores (1 minute)"),
-        (["scores", "join_heads"], "✓", "2 of 3 solved   ✓ · ✓",
-         "03_tiny, exercise 2: The causal_mask (2 minutes)"),
+        ([], "✓", "0 of 3 solved   · · ·", "03_tiny, exercise 1: The slope (1 minute)"),
+        (["slope", "join_heads"], "✓", "2 of 3 solved   ✓ · ✓",
+         "03_tiny, exercise 2: The chance (2 minutes)"),
         (["join_heads"], "✗", "0 of 3 solved   · · ✗", "exercise 3"),  # what was begun comes first
         ([*ANSWERS], "✓", "3 of 3 solved", "All that is here is solved."),
     ],
@@ -57,14 +57,15 @@ def test_parts_that_are_kept_are_named(
     monkeypatch.setenv("BERTEDU_MY_BERT", str(tmp_path / "kept"))
     parts = len(my_bert.EXERCISES)
     (tmp_path / "kept").mkdir()
-    for kept, lacks in enumerate(("cut_word, ", "encode_pair, ")):
+    for kept, mark in enumerate("·✓"):
         said = bertedu("progress", tiny_course).output
-        assert f"Your BERT: {kept} of {parts} parts are kept; still ours: {lacks}" in said
+        assert f"{kept} of {parts} parts of your BERT are yours.\n" in said
+        assert f"text  → {mark} cut_word → · encode_pair → " in said
         (tmp_path / "kept" / "cut_word.py").touch()
     assert "Hints" not in said
-    verdict(check.hint, "scores")
+    verdict(check.hint, "slope")
     assert (
-        "Hints asked for (only you see this): scores 1." in bertedu("progress", tiny_course).output
+        "Hints asked for (only you see this): slope 1." in bertedu("progress", tiny_course).output
     )
 
 
@@ -72,7 +73,7 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_read(
     tiny_course: Path, tmp_path: Path
 ) -> None:
     mine = tmp_path / "mine"
-    old = tiny("scores", said="✓")
+    old = tiny("slope", said="✓")
     del old.cells[5:7]
     save(old, mine / "old.ipynb")
     fresh = tiny()

@@ -11,11 +11,11 @@ from course.cli import app
 
 NAME = "03_tiny"
 ANSWERS = {
-    "scores": ("query, key", "query @ key.T"),
-    "causal_mask": ("size", "torch.ones(size, size).tril().bool()"),
+    "slope": ("f, w, h", "(f(w + h) - f(w - h)) / (2 * h)"),
+    "chance": ("vocab_size", "torch.tensor(vocab_size).log()"),
     "join_heads": ("x", "x.transpose(1, 2).flatten(2)"),
 }
-WRONG = ("key, query", "query @ key.T")
+WRONG = ("f, w, h", "f(w)")
 
 
 def stub(check: str, arguments: str, answer: str = "...") -> str:
@@ -34,8 +34,8 @@ def tiny(*solved: str, said: str = "…") -> Any:
         if check in solved:
             cell.source = stub(check, arguments, answer)
         cells.append(cell)
-    shown = new_code_cell("check.scores(museum_scores)", id="shown", execution_count=2)
-    shown.outputs = [new_output("stream", text="✓ scores: a demonstration\n")]
+    shown = new_code_cell("check.slope(museum_slope)", id="shown", execution_count=2)
+    shown.outputs = [new_output("stream", text="✓ slope: a demonstration\n")]
     thought = new_markdown_cell("**4. Think (★☆☆, 1 minute).** Why?", id="think")
     return new_notebook(cells=[*cells, shown, thought], metadata={"kernelspec": KERNEL})
 

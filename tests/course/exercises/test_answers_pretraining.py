@@ -43,7 +43,6 @@ from course.exercises.ablation_size_masking_steps import (
 from course.exercises.masked_language_model import (
     right_masking,
     right_mlm_loss,
-    right_unigram_loss,
 )
 from course.exercises.museum import exhibits
 from course.exercises.next_sentence_prediction import (
@@ -59,7 +58,6 @@ from course.exercises.pretraining import (
     right_resume_test,
 )
 from course.experiments.ablations import PROCEDURES
-from course.experiments.counting import UnigramModel
 from course.results.bootstrap import interval, verdict_of
 
 # -- our own answers do what the package does
@@ -79,14 +77,6 @@ def test_the_masking_reference_does_what_the_package_does() -> None:
 def test_the_shares_are_those_of_table_8() -> None:
     for (mask, same), procedure in zip(TABLE_8, PROCEDURES, strict=True):
         assert read_procedure(procedure) == pytest.approx((mask, 1 - mask - same))
-
-
-def test_the_unigram_reference_does_what_the_package_does() -> None:
-    document = EncodedDocument("a source", [[5, 6, 6], [7, 5, 5]])
-    counts = torch.tensor([0, 0, 1, 1, 0, 3, 2, 1, 0])  # [CLS] and [SEP] once each
-    labels = torch.tensor([5, 7, 8])
-    theirs = -UnigramModel([document], 9).log_probabilities[labels].mean()
-    assert float(right_unigram_loss(counts, labels)) == pytest.approx(float(theirs))
 
 
 def test_the_pair_reference_walks_as_the_package_does() -> None:
@@ -238,8 +228,6 @@ test_right_in_another_way = right_ones([
     ("mlm_loss", lambda x, y, s: F.cross_entropy(x.mT, y * s, ignore_index=0)),  # no [PAD] is
     ("mlm_loss", lambda x, y, chosen: right_mlm_loss(x.double(), y, chosen).numpy()),
     ("mlm_loss", lambda x, y, chosen: right_mlm_loss(x.half(), y, chosen)),
-    ("unigram_loss", lambda c, y: F.cross_entropy((c + 1.0).log().expand(len(y), -1), y)),
-    ("accuracy", lambda x, y: (x.bfloat16().topk(1).indices[:, 0] == y).double().mean()),
     ("pair", pair_in_torch),
     ("nsp_loss", F.cross_entropy),
     ("nsp_loss", lambda x, y: F.softplus((x[:, 1] - x[:, 0]) * (1 - 2 * y)).mean()),
@@ -314,7 +302,6 @@ test_wrong_in_another_way = wrong_ones([
     ("masking", lambda *x: [right_masking(*x)[0]] * 2, "values other than True and False"),
     ("mlm_loss", lambda x, y, chosen: F.cross_entropy(x[chosen], y[chosen], reduction="none"),
      "one number is wanted. Is the mean missing"),
-    ("unigram_loss", lambda c, y: F.nll_loss((c + 1.0).log().expand(len(y), -1), y), "cases come"),
     ("pair", pairs(a="[s[start]]"), "cases come out wrong"),
     ("pair", pairs(a="s[start:split + 1]", wrong="1, end"), "too long. (There is more, but this"),
     ("pair", pairs(real="s[start:split], b, 0, end"), "list is a list; an id of a is wanted"),

@@ -46,16 +46,15 @@ def plain(text: str) -> str:
 
 
 def test_hints_are_counted_for_each_exercise_and_a_broken_count_is_begun_anew() -> None:
-    for name in ("scores", "pooler", "scores"):
+    for name in ("slope", "pooler", "slope"):
         verdict(check.hint, name)
-    assert taken() == {"scores": 2, "pooler": 1}
-    for broken in ("{", "[]", '{"scores": "x"}', "\xff"):
+    assert taken() == {"slope": 2, "pooler": 1}
+    for broken in ("{", "[]", '{"slope": "x"}', "\xff"):
         (folder() / "hints.json").write_text(broken, encoding="latin-1")
         assert taken() == {}
-        assert verdict(check.hint, "scores").startswith("Hint 1 of ")
-    assert json.loads((folder() / "hints.json").read_text()) == {"scores": 1}
-    check.scores(lambda query, key: query @ key.T)  # a verdict knows nothing of it
-    assert "Hint" not in verdict(check.scores, lambda query, key: query)
+        assert verdict(check.hint, "slope").startswith("Hint 1 of ")
+    assert json.loads((folder() / "hints.json").read_text()) == {"slope": 1}
+    assert "Hint" not in verdict(check.slope, lambda f, w, h: f(w))  # a verdict knows nothing of it
 
 
 def printed(cell: Any) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 from bertedu.files import Row
 from course.experiments import (
+    diffusion,
     fitting,
     machines,
     objectives,
@@ -23,6 +24,8 @@ from course.results.study import Run
 
 # table: the runs, and what tells the rows of one run from each other
 STUDIES: dict[str, tuple[list[Run], tuple[str, ...]]] = {
+    "diffusion": (diffusion.WRITERS, ("order", "passes")),
+    "repeated": (diffusion.REPEATED, ("readings",)),
     "machines": (machines.PLAN, ("measure",)),
     "objectives": (objectives.PLAN, ("reader", "measure", "operations")),
     "recall": (recall.PLAN, ("length",)),
@@ -79,9 +82,14 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
         yield from whole(model, loss, seed, 2, *more, **how)
         yield from range(3, steps + 1)
 
-    for module in (fitting, objectives, toy):
+    for module in (fitting, objectives, toy, diffusion):
         monkeypatch.setattr(module, "fit", two)
-    for module, name in ((recurrence, "HELD_OUT"), (toy, "HELD_OUT"), (writing, "TEXTS")):
+    for module, name in (
+        (recurrence, "HELD_OUT"),
+        (toy, "HELD_OUT"),
+        (writing, "TEXTS"),
+        (diffusion, "TEXTS"),
+    ):
         monkeypatch.setattr(module, name, 20)
     monkeypatch.setattr(machines, "questions", toy.held_out_questions)
 
@@ -100,7 +108,7 @@ def first_of(table: str) -> dict[tuple[Any, ...], tuple[Row, Any, Any]]:
 
 TINY = [
     pytest.param(table, *given, id=" ".join(map(str, (table, *name))))
-    for table in ("machines", "objectives", "recall", "recurrence", "writing")
+    for table in ("diffusion", "machines", "objectives", "recall", "recurrence", "writing")
     for name, given in first_of(table).items()
 ]
 

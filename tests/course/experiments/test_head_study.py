@@ -1,6 +1,5 @@
 """The study of heads: the best one chosen elsewhere, heads that are not missed, nothing twice."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +7,6 @@ import torch
 from tokenizers import Tokenizer
 
 from bertedu.analysis.probes import Text, lens, read_texts, relations_in
-from bertedu.files import read_csv
 from bertedu.model.bert import BertForPreTraining
 from bertedu.pretraining.batches import fixed_batches
 from bertedu.pretraining.evaluation import score_pairs
@@ -23,7 +21,6 @@ from course.experiments.head_study import (
     relations,
     summarize,
 )
-from course.results.study import add_missing
 
 LINE = "The old ship of Dover was in a bay. The ship was found by John and the men of Hull."
 DOCUMENTS = [Document(str(i), "ours", f"{LINE} It was {i}. {LINE}") for i in range(9)]
@@ -116,32 +113,16 @@ def test_a_statistic_that_was_never_asked_is_left_out() -> None:
     assert row["low"] <= row["value"] <= row["high"]
 
 
-def test_what_is_measured_is_not_measured_again(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: BertForPreTraining, tokenizer: Tokenizer
+def test_a_part_is_a_run_of_the_study(
+    monkeypatch: pytest.MonkeyPatch, model: BertForPreTraining, tokenizer: Tokenizer
 ) -> None:
     monkeypatch.setattr(head_study, "load_documents", lambda _: DOCUMENTS)
     monkeypatch.setattr(Document, "split", "dev")
     monkeypatch.setattr(head_study, "load_named", lambda name: (model, tokenizer))
-    monkeypatch.setattr(head_study.probes, "probe", lambda *_, **__: {})
-    asked: list[str] = []
-    real = head_study.study
-
-    def recorded(*given: Any) -> Any:
-        parts = real(*given)
-        del parts["probe"], parts["heads"], parts["other attention"]
-        return {p: (lambda p=p: (asked.append(p), parts[p]())[1]) for p in parts}
-
-    monkeypatch.setattr(head_study, "study", recorded)
-    out, parts = tmp_path / "heads.csv", ["patterns", "relations", "lens"]
-    for names in (["one"], ["one", "some/two"], ["two"]):
-        add_missing(out, head_study.runs_of(names))
-    assert asked == [*parts, *parts]
-    rows = read_csv(out)
-    assert {row["model"] for row in rows} == {"one", "two"}
-    assert list(rows[0]) == [
-        *("model", "part", "layer", "head", "statistic", "value", "low", "high", "count"),
-        *("seed", "seconds", "device", "commit"),
-    ]
-    patterns = [row for row in rows if row["part"] == "patterns" and row["model"] == "one"]
-    assert len(patterns) == 3 * 2 * len(head_study.MEASURES)
-    assert {row["count"] for row in patterns} == {"9"}
+    runs = {run["part"]: (run, make) for run, make in head_study.runs_of(["some/two"])}
+    assert list(runs) == ["patterns", "relations", "probe", "heads", "lens", "other attention"]
+    run, make = runs["patterns"]
+    assert run["model"] == "two"
+    rows = list(make())
+    assert len(rows) == 3 * 2 * len(head_study.MEASURES)
+    assert {row["count"] for row in rows} == {9}

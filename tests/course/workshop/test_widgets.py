@@ -1,7 +1,6 @@
 """The sentence box and the guessing game, played through their widgets."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import ipywidgets as widgets
@@ -23,7 +22,6 @@ from course.workshop.widgets import (
     make_puzzles,
 )
 
-NOTEBOOK = Path(__file__).parents[3] / "notebooks" / "00_start_here.ipynb"
 WORDS = ["the", "a", "old", "dog", "cat", "bird", "barked", "purred", "sang", "in", "near", "big"]
 WORDS += ["yard", "tree", "and", "then", "slept"]
 TOKENIZER = fast_tokenizer([*SPECIAL_TOKENS, *WORDS, "dogs", "un", "##known", "##s", ",", ".", "7"])
