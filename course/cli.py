@@ -81,6 +81,12 @@ FineMethod = Annotated[
         'and others: a BiLSTM on frozen layers; "untrained features:last" is its control.'
     ),
 ]
+FineGrid = Annotated[
+    str, Option(help="Search on dev first: none, rates, or full (the paper's way).")
+]
+FineEpochs = Annotated[
+    int | None, Option(help="So many at most; none: until dev stops rising.", min=1)
+]
 FineOut = Annotated[Path | None, Option(help="Save the model of the seed that is best on dev.")]
 
 
@@ -90,15 +96,11 @@ def finetune(
     model: FineModel = "bert-L4H128",
     method: FineMethod = "fine-tuned",
     seeds: Annotated[int, Option(help="How many runs; 0: search the grid only.", min=0)] = 5,
-    grid: Annotated[
-        str, Option(help="Search on dev first: none, rates, or full (the paper's way).")
-    ] = "none",
+    grid: FineGrid = "none",
     examples: Annotated[int | None, Option(help="Train on the first so many only.", min=1)] = None,
     learning_rate: Annotated[float | None, Option(help="None: by method.")] = None,
     batch_size: Annotated[int, Option(help="Examples a step.", min=1)] = 32,
-    epochs: Annotated[
-        int | None, Option(help="So many at most; none: until dev stops rising.", min=1)
-    ] = None,
+    epochs: FineEpochs = None,
     dropout: Annotated[float, Option(help="While fine-tuning; the paper: 0.1.")] = 0.0,
     out: FineOut = None,
     results: Results = Path("data/results"),

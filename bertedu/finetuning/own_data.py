@@ -235,8 +235,8 @@ def _rows(
         if missing := [name for name in (*needed, *beside) if name not in row]:
             raise TaskError(
                 f"{path.name} has no column {missing[0]!r}; it has "
-                f"{', '.join(map(repr, row)) or 'none'}. If its first line is a row already, write "
-                "the names of the columns above it"
+                f"{', '.join(map(repr, row)) or 'none'} (--text and --label "
+                "name yours). If its first line is a row already, write the columns' names above it"
             )
         cells = {name: " ".join(row[name].split()) for name in (*needed, *beside)}
         if blank := [name for name in needed if not cells[name]]:

@@ -34,7 +34,7 @@ def test_the_loop_on_your_bert_does_what_the_package_does() -> None:
             group["lr"] = rate
         loss = F.cross_entropy(model(batch), batch.target)
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         expected.append(loss.item())
