@@ -62,9 +62,10 @@ def what_next(path: Path, one: Asked) -> str:
 def kept_parts() -> str:
     """Draw the learner's own BERT, with marks at the parts that are kept."""
     from course.workshop import my_bert  # loads torch, which takes seconds
+    from course.workshop.board import Board
 
     kept = {name: (my_bert.folder() / f"{name}.py").is_file() for name in my_bert.EXERCISES}
-    return repr(my_bert.Board({name: "✓" if there else "·" for name, there in kept.items()}, []))
+    return repr(Board({name: "✓" if there else "·" for name, there in kept.items()}, []))
 
 
 def hints_taken() -> list[str]:

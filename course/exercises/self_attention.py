@@ -256,7 +256,7 @@ def right_multi_head(x: Tensor, mask: Tensor, w: dict[str, Tensor], heads: int) 
 
     def split(name: str) -> Tensor:
         mapped = x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
-        return mapped.unflatten(-1, (heads, -1)).transpose(1, 2)  # (B, A, S, d)
+        return mapped.reshape(*x.shape[:2], heads, -1).transpose(1, 2)  # (B, A, S, d)
 
     query, key, value = split("query"), split("key"), split("value")
     scores = query @ key.transpose(-2, -1) / sqrt(query.shape[-1])  # (B, A, S, S)

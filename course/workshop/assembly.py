@@ -119,7 +119,7 @@ class MyBert(nn.Module):
             mixed: Tensor = self.part.multi_head(x, sees, w, heads)
             return mixed
         mapped = (F.linear(x, w[f"{n}.weight"], w[f"{n}.bias"]) for n in ("query", "key", "value"))
-        query, key, value = (one.unflatten(-1, (heads, -1)).transpose(1, 2) for one in mapped)
+        query, key, value = (one.view(*x.shape[:2], heads, -1).transpose(1, 2) for one in mapped)
         shape, turned = query.shape, (one.flatten(0, 1) for one in (query, key))  # (B·A, S, d)
         query, key = (each_head(self.part.rotate, one).view(shape) for one in turned)
         mixed = F.scaled_dot_product_attention(query, key, value, sees[:, None])

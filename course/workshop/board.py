@@ -73,8 +73,8 @@ class Board:
         drawing = Drawing(414, f"Your BERT as a machine. {self.headline} {told}.")
         for points in ARROWS:
             drawing.arrow(*points)
-        for x, y, words in WORDS:
-            drawing.text(x, y, words, 15)
+        for place_x, place_y, words in WORDS:
+            drawing.text(place_x, place_y, words, 15)
         for name, (x, y, width, height, notebook) in BOXES.items():
             mark = self.marks[name]
             color, label = MARKS[mark][1], f"{mark} {name}"

@@ -83,9 +83,8 @@ def reader_bars(answers: Mapping[str, Mapping[str, Sequence[Guess]]], alt: str) 
     # one grid for all, so that the columns stand below each other: a thin row for a sentence,
     # then a row of panels
     heights = [1, 8] * len(answers)
-    best_of_all = max(
-        g.probability for row in answers.values() for one in row.values() for g in one
-    )
+    shown = [guess for row in answers.values() for some in row.values() for guess in some]
+    most = max(guess.probability for guess in shown)
     grid = figure.add_gridspec(len(heights), len(readers), height_ratios=heights)
     for row, (sentence, columns) in enumerate(answers.items()):
         head = figure.add_subplot(grid[2 * row, :])

@@ -36,7 +36,7 @@ def test_every_term_is_where_its_entry_says_and_a_moved_one_is_noticed() -> None
     assert located(TEXT) == TEXT
     with pytest.raises(ValueError, match="'perplexity' does not occur in notebook 01"):
         located(re.sub(r"(## perplexity\n\n.+\n\n→ \[notebook )\d\d", r"\g<1>01", TEXT))
-    stale = TEXT.replace("#How-far?", "#How-fast?")
+    stale = TEXT.replace("#One-step-downhill", "#One-step-uphill")
     assert stale != TEXT
     assert located(stale) == TEXT
 

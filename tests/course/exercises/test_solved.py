@@ -26,7 +26,7 @@ pytestmark = pytest.mark.nightly
 NOTEBOOKS = sorted((Path(__file__).parents[3] / "notebooks").glob("*.ipynb"))
 ALL = len(my_bert.EXERCISES)
 AGREES = {  # where the learner's whole model runs: what its notebook prints if it is right
-    "04": r"after: ( 0\.0000){3}",
+    "04": r"after:( 0\.0000){3}",
     "05": r"both 0\.\d+ nats: your BERT is [0-5] % above",
     "07": r"resumed (\d+\.\d+), without a stop \1 ",
     "16": r"yours( 0\.0000){8}",
