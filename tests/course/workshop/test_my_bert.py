@@ -392,6 +392,9 @@ def test_what_stands_outside_the_function_is_named_and_what_can_come_along_does(
     outside = "def my_gelu(x):\n    return x * half * (1 + torch.erf(x / 2**0.5))\n"
     told = words(verdict(check.gelu, cell(outside, torch=torch, half=0.5)))
     assert "not kept: my_gelu uses `half`, which is defined outside" in told
+    sly = outside.replace("half", "globals().get('half', 0)")
+    told = words(verdict(check.gelu, cell(sly, torch=torch, half=0.5)))
+    assert "not kept: run alone, it gives other answers" in told
     helped = "def half(x):\n    return x / TWO(2)\n\n\n" + outside.replace("half *", "half(1) *")
     both = cell(helped, torch=torch, TWO=cell("def TWO(n):\n    return float(n)\n"))
     assert "kept: 1 of" in verdict(check.gelu, both)
