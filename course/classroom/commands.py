@@ -39,7 +39,7 @@ def grade(
     """
     from bertedu.files import write_csv
     from course.classroom.asked import chosen
-    from course.classroom.grade import Limits, by_learner, grade
+    from course.classroom.grade import MARK, Limits, by_learner, grade
 
     marks = grade(folder, out, chosen(notebook), Limits(minutes, memory))
     rows = by_learner(marks)
@@ -48,7 +48,7 @@ def grade(
     missing = (row for row in marks if row["verdict"] == "not judged")
     for reason in dict.fromkeys(f"{row['file']}: {row['message']}" for row in missing):
         echo(f"not judged: {reason}")
-    write_csv(out.with_stem(f"{out.stem}_by_learner"), rows)
+    write_csv(out.with_stem(f"{out.stem}_by_learner"), rows, MARK)
     echo(f"written: {out}, {out.stem}_by_learner{out.suffix}")
 
 

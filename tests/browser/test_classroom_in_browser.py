@@ -28,7 +28,8 @@ MEASURE = """() => {
       if (!box.width || !box.height) return;
       row.low = Math.max(row.low, box.bottom);
       row.right = Math.max(row.right, box.right);
-      if (box.right > 1281 || box.bottom > 721 || box.left < -1 || box.top < -1) row.over.push(what);
+      const out = box.right > 1281 || box.bottom > 721 || box.left < -1 || box.top < -1;
+      if (out) row.over.push(what);
     };
     const inside = (node) => node.parentElement.closest(".stage, .rail"); // these scroll
     for (const node of slide.querySelectorAll("img, svg, canvas, button, table, pre, .stage"))
@@ -42,7 +43,8 @@ MEASURE = """() => {
       const range = document.createRange();
       range.selectNodeContents(text);
       if (!inside(parent)) seen(range.getBoundingClientRect(), text.data.slice(0, 30));
-      if (parent.closest(".MathJax, .MathJax_Display, .MJX_Assistive_MathML, sub, sup, tspan[font-size]")) continue;
+      const low = "sub, sup, tspan[font-size], .MathJax, .MathJax_Display, .MJX_Assistive_MathML";
+      if (parent.closest(low)) continue;
       let size = parseFloat(getComputedStyle(parent).fontSize);
       const drawn = parent.closest("svg") && parent.getScreenCTM?.();
       if (drawn) size *= Math.abs(drawn.d);
@@ -137,8 +139,11 @@ def test_a_toy_works_on_a_slide_and_every_step_of_the_machine_fits(
     for step in machine.locator(".box > button").all():
         step.click()
         hidden, bottom = machine.evaluate(
-            """(machine) => { const stage = machine.querySelector(".stage");
-            return [stage.scrollHeight - stage.clientHeight, machine.getBoundingClientRect().bottom]; }"""
+            """(machine) => {
+              const stage = machine.querySelector(".stage");
+              const hidden = stage.scrollHeight - stage.clientHeight;
+              return [hidden, machine.getBoundingClientRect().bottom];
+            }"""
         )
         assert bottom <= 720, step.inner_text()
         assert hidden <= 0, step.inner_text()
@@ -162,7 +167,9 @@ def test_the_speakers_window_shows_notes_the_next_slide_and_a_clock(
     notes.get_by_text(re.compile(r"^\d\d:\d\d · 0 min$")).wait_for()
     notes.keyboard.press("ArrowRight")  # and it leads the deck
     assert one.page.evaluate("location.hash") == "#2"
-    notes.wait_for_function(f"document.body.innerText.includes('begin after {first.minutes:g} min')")
+    notes.wait_for_function(
+        f"document.body.innerText.includes('begin after {first.minutes:g} min')"
+    )
     assert third.title in notes.locator("#next").inner_text()
     one.context.close()
     assert one.wrong == []

@@ -69,7 +69,9 @@ def script(tiny_course: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     print_out = new_output("stream", text="first\nline\n\nsecond <b>\nline\n")
     notebook.cells += [
         new_code_cell("a = 1\n\nb = 2\nc = 3", id="drawn", outputs=[*shown, print_out]),
-        new_markdown_cell("$x$ and $$y = z$$ and\n\n| a | b |\n|---|---|\n| 1 | [2](x) |", id="text"),
+        new_markdown_cell(
+            "$x$ and $$y = z$$ and\n\n| a | b |\n|---|---|\n| 1 | [2](x) |", id="text"
+        ),
     ]
     save(notebook, tiny_course / f"{NAME}.ipynb")
     course.cache_clear()
@@ -166,5 +168,3 @@ def test_without_chromium_or_mathjax_the_command_says_what_to_install(
     monkeypatch.setattr(decks, "find_spec", lambda name: None)
     with pytest.raises(ModuleNotFoundError, match=r"jupyter-server-mathjax is not.*make slides"):
         decks.take_mathjax(tmp_path)
-
-
