@@ -13,29 +13,15 @@ from urllib.parse import unquote
 import nbformat
 
 from course.classroom.asked import HEADING, NOTEBOOKS, asked_in
+from course.workshop.stills import still
 
 ROOT = Path(__file__).parents[3]
-VIEW = "application/vnd.jupyter.widget-view+json"
 # What learners call, though it is no room of the package.
 MET = ("bertedu", "course.exercises.check", "course.workshop.my_bert")
 ROOMS = tuple(
     f"bertedu.{room}"
     for room in "text model model.variants pretraining finetuning analysis".split()
 )
-
-
-def still(notebook: Any) -> Any:
-    """Take what needs a running Python out of a notebook, and return it.
-
-    A widget that has no HTML of its own is a progress bar, or does nothing on a page.
-    """
-    notebook.metadata.pop("widgets", None)  # for its sake a page would ask other hosts for scripts
-    for cell in notebook.cells:
-        for output in list(cell.get("outputs", [])):
-            data = output.get("data", {})
-            if data.pop(VIEW, None) and "text/html" not in data:
-                cell.outputs.remove(output)
-    return notebook
 
 
 def slug(title: str) -> str:
