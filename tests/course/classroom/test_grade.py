@@ -219,7 +219,7 @@ def test_a_loop_costs_its_exercise_alone(tiny_course: Path, tmp_path: Path) -> N
     rows = grade(tmp_path / "in", tmp_path / "marks.csv", [NAME], Limits(1.6, 4))
     assert marks(rows, "a") == {"scores": "wrong", "causal_mask": "wrong", "join_heads": "solved"}
     assert messages(rows, "a").splitlines()[:2] == [
-        "✗ scores: your function ran longer than 20 s",
+        "✗ scores: your function runs for more than 20 seconds. Does a loop never end?",
         "✗ causal_mask: its cell ran longer than 24 s",
     ]
 
