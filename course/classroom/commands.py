@@ -66,6 +66,19 @@ def slides(
     echo(f"Open {out / 'index.html'} in a browser; no network is needed.")
 
 
+@app.command("check-room")
+def check_room() -> None:
+    """Check this machine before a class: environment, data, weights, browser, one notebook."""
+    from course.classroom.room import check_room
+
+    ready = True
+    for fine, line in check_room():
+        ready &= fine
+        echo(line)
+    if not ready:
+        raise typer.Exit(1)
+
+
 @app.command()
 def nbgrader(
     out: Annotated[Path, Argument(help="Folder for the notebooks, such as source/week1.")],
