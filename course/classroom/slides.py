@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from nbconvert.filters import Highlight2HTML, markdown2html
 from traitlets.config import Config
 
-from course.classroom.asked import LINK, NotebookError, asked_in, chosen, course
+from course.classroom.asked import LINK, NotebookError, asked_in, course
 
 LECTURES = Path(__file__).with_name("lectures")
 SLIDE = re.compile(r"^#{1,2} (.+)$", re.MULTILINE)
@@ -191,8 +191,3 @@ def deck(name: str) -> str:
     """Return the slides of a notebook's lecture as HTML."""
     slides = lecture(name)
     return "\n".join(slide_html(name, one, i == 0) for i, one in enumerate(slides))
-
-
-def lectures(names: list[str] | None = None) -> dict[str, list[Slide]]:
-    """Return the lectures of these notebooks, such as 03; none: all."""
-    return {name: lecture(name) for name in chosen(names)}
