@@ -6,7 +6,7 @@ LEAST = 4.5  # of text, WCAG 2.2, success criterion 1.4.3
 
 # Texts whose contrast is too small, each once. A picture behind a text, or text that is hidden,
 # struck as unavailable or part of a picture, is left out.
-TOO_FAINT = """(least) => {
+TOO_FAINT = """([least, within]) => {
   const paper = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
   const over = (colors) => { // paint one over the other, as the page does
     paper.clearRect(0, 0, 1, 1);
@@ -23,7 +23,8 @@ TOO_FAINT = """(least) => {
   while (texts.nextNode()) {
     const node = texts.currentNode.parentElement;
     const text = texts.currentNode.data.trim();
-    if (!text || !node.checkVisibility({visibilityProperty: true, opacityProperty: true})) continue;
+    if (!text || !node.closest(within)) continue;
+    if (!node.checkVisibility({visibilityProperty: true, opacityProperty: true})) continue;
     if (node.closest("script, style, svg, .MathJax, [aria-disabled=true], :disabled")) continue;
     const grounds = [];
     let behind = node, image = false, seen = 1;
@@ -47,6 +48,6 @@ TOO_FAINT = """(least) => {
 }"""
 
 
-def too_faint(page: Any) -> list[str]:
-    """Return the texts of a page, as it is now, that are hard to read."""
-    return list(page.evaluate(TOO_FAINT, LEAST))
+def too_faint(page: Any, within: str = "body") -> list[str]:
+    """Return the texts of a page, or of parts of it, that are hard to read as they are now."""
+    return list(page.evaluate(TOO_FAINT, [LEAST, within]))

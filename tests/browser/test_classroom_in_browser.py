@@ -222,3 +222,22 @@ def test_a_notebook_that_was_run_and_saved_shows_stills_the_next_day(
     )
     assert empty == 0
     page.context.close()
+
+
+@pytest.mark.parametrize("theme", ["Light", "Dark"])
+@pytest.mark.parametrize("name", NAMES)
+def test_what_the_course_shows_in_jupyterlab_can_be_read(
+    browser: Any, lab: Any, name: str, theme: str
+) -> None:
+    """Stills, tables, verdicts, text: before anything runs. (The colors of code are Lab's own.)"""
+    page = browser.new_context(viewport={"width": 1280, "height": 1000}).new_page()
+    page.goto(lab.address(f"notebooks/{name}.ipynb"))
+    page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
+    page.wait_for_function(f"() => ({STATE})()?.ready", timeout=60_000)
+    change = "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', {theme})"
+    page.evaluate(change, f"JupyterLab {theme}")
+    light = str(theme == "Light").lower()
+    page.wait_for_selector(f"body[data-jp-theme-light={light}]", state="attached")
+    page.wait_for_timeout(1000)
+    assert too_faint(page, ".jp-OutputArea-output, .jp-RenderedMarkdown :not(pre *)") == []
+    page.context.close()
