@@ -58,7 +58,7 @@ def read_csv(path: Path) -> list[Row]:
     """Return the rows of a CSV file, values as text; none if there is no file."""
     csv.field_size_limit(10_000_000)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         return []
     return list(csv.DictReader(io.StringIO(text)))
@@ -69,11 +69,11 @@ def table_beside(module: str) -> dict[str, Any]:
     return tomllib.loads(Path(module).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
-def write_csv(path: Path, rows: Sequence[Row]) -> None:
-    """Write rows in one rename; a column that a row lacks stays empty there."""
+def write_csv(path: Path, rows: Sequence[Row], mark: str = "") -> None:
+    """Write rows in one rename, after a byte-order ``mark``; what a row lacks stays empty there."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    write_atomically(path, text.getvalue())
+    write_atomically(path, mark + text.getvalue())

@@ -78,16 +78,24 @@ def test_a_copied_page_brings_the_files_it_links_and_links_pages_by_slug(
     page.write_text(text, encoding="utf-8")
     site.copy_with_links(page, tmp_path / "src", "here/page.md")
     copied = (tmp_path / "src" / "here" / "page.md").read_text(encoding="utf-8")
-    assert copied == text.replace("README", "index").replace("Why,-you?", "Why-you")
+    assert copied == text.replace("Why,-you?", "Why-you")
     assert (tmp_path / "src" / "LICENSE").read_text(encoding="utf-8") == "free"
     assert len(list((tmp_path / "src").rglob("*.*"))) == 1
 
 
-def test_the_front_page_is_the_readme_and_leads_to_every_page(source: Path) -> None:
+def test_the_front_page_welcomes_and_leads_to_every_page(source: Path) -> None:
     front = (source / "index.md").read_text(encoding="utf-8")
-    assert front.startswith((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert 'href="notebooks/bert-L4H128.weights.js"' in front, "the blank is not alive"
+    for path in NOTEBOOKS:
+        title = site.heading(nbformat.read(path, 4))
+        line = re.search(rf"\[{re.escape(title)}\]\(notebooks/{path.stem}.ipynb\)  \n(.*)", front)
+        assert line
+        assert re.match(r"  \d+ minutes\. You will \w+", line[1]), line[1]
+    for link in re.findall(r"\]\(([\w/.]+)\)", front):
+        assert (source / link).is_file(), link
     pages = [p for p in source.rglob("*.*") if p.suffix in {".md", ".rst", ".ipynb"}]
     names = {str(page.relative_to(source).with_suffix("")) for page in pages} - {"index"}
-    assert names == set(re.findall(r"^(?:\w+/)*[\w.]+$", front.split("```{toctree}", 1)[1], re.M))
-    assert "course/classroom/guide" in names
+    listed = front.split("```{toctree}", 1)[1] + (source / "api" / "index.rst").read_text("utf-8")
+    found = set(re.findall(r"^ *((?:\w+/)*[\w.]+)$", listed, re.M))
+    assert names - {f"api/{name}" for name in found} <= found
     assert (source / "data" / "results" / "fill_blank.png").exists()

@@ -39,7 +39,7 @@ def grade(
     """
     from bertedu.files import write_csv
     from course.classroom.asked import chosen
-    from course.classroom.grade import Limits, by_learner, grade
+    from course.classroom.grade import MARK, Limits, by_learner, grade
 
     marks = grade(folder, out, chosen(notebook), Limits(minutes, memory))
     rows = by_learner(marks)
@@ -48,7 +48,7 @@ def grade(
     missing = (row for row in marks if row["verdict"] == "not judged")
     for reason in dict.fromkeys(f"{row['file']}: {row['message']}" for row in missing):
         echo(f"not judged: {reason}")
-    write_csv(out.with_stem(f"{out.stem}_by_learner"), rows)
+    write_csv(out.with_stem(f"{out.stem}_by_learner"), rows, MARK)
     echo(f"written: {out}, {out.stem}_by_learner{out.suffix}")
 
 
@@ -64,6 +64,19 @@ def slides(
 
     write(out, chosen(notebooks), pdf)
     echo(f"Open {out / 'index.html'} in a browser; no network is needed.")
+
+
+@app.command("check-room")
+def check_room() -> None:
+    """Check this machine before a class: environment, data, weights, browser, one notebook."""
+    from course.classroom.room import check_room
+
+    ready = True
+    for fine, line in check_room():
+        ready &= fine
+        echo(line)
+    if not ready:
+        raise typer.Exit(1)
 
 
 @app.command()

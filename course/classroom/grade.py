@@ -28,6 +28,8 @@ from course.classroom.referee import COURSE, sign
 ROOT = Path(__file__).parents[2]
 WORDS = {"✓": "solved", "✗": "wrong", "…": "open"}  # best first; else "not judged"
 ORDER = [*WORDS.values(), "not judged"]
+RUNS = 4  # of one submission: each again without the cell that ended the one before
+MARK = "\ufeff"  # by which Excel knows that a file has Hangul in it
 REPORT = 1_000_000  # bytes; what a referee says takes some thousand
 NOTHING = Asked(0, "", "", 0)  # what a file that is no notebook of the course is asked
 Verdict = tuple[str, str, float]  # a word, the first line of the message, seconds
@@ -62,9 +64,9 @@ def grade(folder: Path, out: Path, notebooks: list[str], limits: Limits) -> list
     for file in tqdm(every, desc="grading", unit="notebook", disable=None):
         rows += graded(folder, file, notebooks, limits, code, old)
         done = {row["file"] for row in rows}
-        write_csv(out, [*rows, *(row for row in old if row["file"] not in done)])
+        write_csv(out, [*rows, *(row for row in old if row["file"] not in done)], MARK)
     rows += [row for row in old if row["notebook"] not in ["", *notebooks]]
-    write_csv(out, rows)
+    write_csv(out, rows, MARK)
     return rows
 
 
@@ -103,7 +105,7 @@ def graded(
     verdicts: dict[str, Verdict] = {}
     if not trouble:
         try:
-            verdicts, trouble = run(cells, asked, limits, code)
+            verdicts, trouble = run_on(cells, asked, limits, code)
         except (OSError, ValueError) as error:  # the next one may have better luck
             trouble = f"could not be run ({type(error).__name__}: {error})"
     claimed, rows = saved(cells, asked), list[Row]()
@@ -119,16 +121,46 @@ def graded(
 
 
 def readable(text: str) -> str:
-    """Return a text that can be written, whatever a file is called or a submission says."""
-    return text.encode(errors="replace").decode()
+    """Return a text that can be written, and is no formula to Excel, whatever a submission says."""
+    return "'" * text.startswith(tuple("=+-@\t\r")) + text.encode(errors="replace").decode()
+
+
+def run_on(
+    cells: list[Any], asked: list[Asked], limits: Limits, code: Code
+) -> tuple[dict[str, Verdict], str]:
+    """Run a submission, and again without the cell that ended it: that one costs its exercise.
+
+    Return the verdicts, and why some are missing.
+    """
+    found: dict[str, Verdict] = {}
+    left, ended = [cell for cell in cells if cell.cell_type == "code"], list[str]()
+    for _ in range(RUNS):
+        verdicts, stopped, count = run(left, asked, limits, code)
+        for check, new in verdicts.items():
+            found[check] = min(new, found.get(check, new), key=lambda one: ORDER.index(one[0]))
+        if not stopped or not count:
+            break
+        culprit = left.pop(count - 1)
+        ended.append(f"{stopped} in the cell that begins {culprit.source[:40]!r}")
+        for one in asked:
+            if one.check not in found and (
+                one.cell == culprit.id or one.function in culprit.source
+            ):
+                found[one.check] = ("not judged", ended[-1], 0.0)
+    note = f" (run again without what {'; '.join(ended)})" if ended else ""
+    judged = {c: v if v[0] == "not judged" else (v[0], v[1] + note, v[2]) for c, v in found.items()}
+    return judged, ("; ".join(ended) or stopped) if stopped else ""
 
 
 def run(
     cells: list[Any], asked: list[Asked], limits: Limits, code: Code
-) -> tuple[dict[str, Verdict], str]:
-    """Run a submission in a process of its own; return the verdicts, and why some are missing."""
+) -> tuple[dict[str, Verdict], str, int]:
+    """Run code cells in a process of its own.
+
+    Return the verdicts, what stopped it ("" if nothing did), and in which cell, counted from 1.
+    """
     key = secrets.token_hex(32)
-    sources = [(cell.id, cell.source) for cell in cells if cell.cell_type == "code"]
+    sources = [(cell.id, cell.source) for cell in cells]
     names = [(one.cell, one.check, one.function) for one in asked]
     task = {"key": key, "cells": sources, "asked": names, "seconds": 60 * limits.minutes / 4}
     with (
@@ -190,8 +222,8 @@ def memory(process: Any) -> int:
 
 def heard(
     told: IO[bytes], key: str, stopped: str, failed: IO[bytes]
-) -> tuple[dict[str, Verdict], str]:
-    """Read what the referee has signed; return the verdicts, and why some are missing."""
+) -> tuple[dict[str, Verdict], str, int]:
+    """Read what the referee has signed; return the verdicts, what stopped it, and in which cell."""
     found: dict[str, Verdict] = {}
     cell, signed = 0, False
     told.seek(0)
@@ -210,7 +242,7 @@ def heard(
         failed.seek(0)
         last = failed.read().decode(errors="replace").strip().rpartition("\n")[2]
         raise ValueError(f"the referee does not start: {last}")
-    return found, f"{stopped} in its code cell {cell}" if stopped else ""
+    return found, stopped, cell
 
 
 def by_learner(rows: list[Row]) -> list[Row]:

@@ -1,5 +1,6 @@
 """`python -m course quiz`: the notebooks' questions, for Moodle (GIFT) and Canvas (QTI)."""
 
+import random
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -35,7 +36,10 @@ class Question(NamedTuple):
 
 
 def questions(name: str) -> list[Question]:
-    """Return the questions of a notebook; NotebookError for one that is not like the others."""
+    """Return the questions of a notebook, the place of the right answer drawn for each.
+
+    NotebookError for one that is not like the others.
+    """
     found: list[Question] = []
     for cell in course()[name]:
         if cell.cell_type != "markdown" or not HEADING.search(cell.source):
@@ -55,6 +59,7 @@ def questions(name: str) -> list[Question]:
                     f"says <b>Yes.</b>: {text.strip()[:60]}"
                 )
             title = f"{name[:2]}, question {len(found) + 1}"
+            random.Random(title).shuffle(options)  # the same place each time, and no habit in it
             found.append(Question(title, re.sub(r"^\*\*|\*\*$", "", text.strip()), options))
     return found
 

@@ -6,7 +6,7 @@ its own, and as a quotation the notes: ``> 2 min. What to say. **Ask:** a questi
 
 - ``show``: a picture or a toy, as the cell has drawn it;
 - ``code``, ``print``: lines of the cell, or of what it printed; with ``| words``, the paragraph
-  that holds these words;
+  from these words on; with ``| words … words``, the lines from the first to the last of them;
 - ``formula``, ``table``: those of a cell of text; with ``| words``, the one that holds them;
 - ``turn``: the exercise of this number, ``{turn 2}``: title, minutes, stub, and a clock;
 - ``clock``: minutes for something smaller, ``{clock 2}``.
@@ -16,12 +16,13 @@ import html
 import re
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, NamedTuple
 
 from nbconvert.filters import Highlight2HTML, markdown2html
 from traitlets.config import Config
 
-from course.classroom.asked import LINK, NotebookError, asked_in, chosen, course
+from course.classroom.asked import LINK, NotebookError, asked_in, course
 
 LECTURES = Path(__file__).with_name("lectures")
 SLIDE = re.compile(r"^#{1,2} (.+)$", re.MULTILINE)
@@ -30,6 +31,7 @@ NOTES = re.compile(r"(?:^>.*\n?)+", re.MULTILINE)
 MINUTES = re.compile(r"([\d.]+) min\.")
 FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+)\$", re.DOTALL)
 TABLE = re.compile(r"(?:^\|.*\n?)+", re.MULTILINE)
+WIDEST = 104  # characters of a line that fits a slide
 highlight = Highlight2HTML(config=Config())
 
 
@@ -64,9 +66,13 @@ def lecture(name: str) -> list[Slide]:
 
 
 def paragraph(text: str, words: str) -> str:
-    """Return the paragraph of a text that holds some words, from their line on; "" if none does."""
+    """Return the lines of a text from some words on, to others or to an empty line; "" if none."""
+    first, _, last = words.partition(" … ")
     lines = text.strip("\n").split("\n")
-    start = next((i for i, line in enumerate(lines) if words in line), len(lines))
+    start = next((i for i, line in enumerate(lines) if first in line), len(lines))
+    ends = [i + 1 for i, line in enumerate(lines[start:], start) if last and last in line]
+    if last:
+        return "\n".join(lines[start : ends[0]]) if ends else ""
     return "\n".join(lines[start:]).split("\n\n")[0].rstrip()
 
 
@@ -76,11 +82,13 @@ def first_with(found: list[str], words: str) -> str:
 
 
 def printed(cell: Any) -> str:
-    """Return what a cell printed, or its result as text."""
-    texts = (
-        o.get("text") or o.get("data", {}).get("text/plain", "") for o in cell.get("outputs", [])
-    )
-    return "\n".join(text.strip("\n") for text in texts)
+    """Return what a cell printed, else its result as text; lines that are prose are wrapped."""
+    outputs = cell.get("outputs", [])
+    texts = [o.text for o in outputs if "text" in o] or [
+        o.get("data", {}).get("text/plain", "") for o in outputs
+    ]
+    lines = "\n".join(text.strip("\n") for text in texts).split("\n")
+    return "\n".join("\n".join(wrap(one, WIDEST)) if len(one) > WIDEST else one for one in lines)
 
 
 def show(cell: Any, words: str) -> str:
@@ -104,7 +112,8 @@ def output(cell: Any, words: str) -> str:
 
 def formula(cell: Any, words: str) -> str:
     """Return a formula of a cell of text, set on a line of its own."""
-    found = first_with([a or b for a, b in FORMULA.findall(cell.source)], words)
+    found = sorted(FORMULA.findall(cell.source), key=lambda one: not one[0])  # displayed first
+    found = first_with([a or b for a, b in found], words)
     return f"<p>$${html.escape(found)}$$</p>" if found else ""
 
 
@@ -182,8 +191,3 @@ def deck(name: str) -> str:
     """Return the slides of a notebook's lecture as HTML."""
     slides = lecture(name)
     return "\n".join(slide_html(name, one, i == 0) for i, one in enumerate(slides))
-
-
-def lectures(names: list[str] | None = None) -> dict[str, list[Slide]]:
-    """Return the lectures of these notebooks, such as 03; none: all."""
-    return {name: lecture(name) for name in chosen(names)}

@@ -93,7 +93,7 @@ def reader_bars(answers: Mapping[str, Mapping[str, Sequence[Guess]]], alt: str) 
         for column, reader in enumerate(readers):
             axes = figure.add_subplot(grid[2 * row + 1, column])
             guess_panel(axes, columns[reader])
-            axes.set_xlim(0, 150 * best_of_all)  # the same for all, with room for the number
+            axes.set_xlim(0, 150 * most)  # the same for all, with room for the number
             axes.set_xticks([])  # each bar says its number
             axes.grid(False)
             axes.spines["bottom"].set_visible(False)

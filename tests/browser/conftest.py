@@ -118,7 +118,7 @@ class Lab:
             + [f"--{name}={value}" for name, value in options.items()],
             env=os.environ
             | {name: str(home / place) for name, place in places.items()}
-            | {"BERTEDU_DATA": str(ROOT / "data")},
+            | {"BERTEDU_DATA": str(ROOT / "data"), "JUPYTER_CONFIG_PATH": str(ROOT / "binder")},
             stdout=self.log,
             stderr=subprocess.STDOUT,
             cwd=root,

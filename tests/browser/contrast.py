@@ -6,11 +6,14 @@ LEAST = 4.5  # of text, WCAG 2.2, success criterion 1.4.3
 
 # Texts whose contrast is too small, each once. A picture behind a text, or text that is hidden,
 # struck as unavailable or part of a picture, is left out.
-TOO_FAINT = """(least) => {
+TOO_FAINT = """([least, within]) => {
   const paper = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
   const over = (colors) => { // paint one over the other, as the page does
     paper.clearRect(0, 0, 1, 1);
-    for (const color of ["#fff", ...colors]) { paper.fillStyle = color; paper.fillRect(0, 0, 1, 1); }
+    for (const color of ["#fff", ...colors]) {
+      paper.fillStyle = color;
+      paper.fillRect(0, 0, 1, 1);
+    }
     return [...paper.getImageData(0, 0, 1, 1).data].slice(0, 3);
   };
   const light = (rgb) => rgb.map((c) => c / 255)
@@ -19,8 +22,10 @@ TOO_FAINT = """(least) => {
   const found = new Map(), texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (texts.nextNode()) {
     const node = texts.currentNode.parentElement;
-    if (!texts.currentNode.data.trim() || !node.checkVisibility({visibilityProperty: true, opacityProperty: true})) continue;
-    if (node.closest("script, style, svg, .MathJax, [aria-disabled=true], :disabled, noscript")) continue;
+    const text = texts.currentNode.data.trim();
+    if (!text || !node.closest(within)) continue;
+    if (!node.checkVisibility({visibilityProperty: true, opacityProperty: true})) continue;
+    if (node.closest("script, style, svg, .MathJax, [aria-disabled=true], :disabled")) continue;
     const grounds = [];
     let behind = node, image = false, seen = 1;
     for (; behind; behind = behind.parentElement) {
@@ -32,16 +37,17 @@ TOO_FAINT = """(least) => {
     if (image) continue;
     const back = over(grounds), ink = getComputedStyle(node).color;
     const front = over([...grounds, ink]).map((c, i) => c * seen + back[i] * (1 - seen));
-    const [a, b] = [light(front), light(back)].sort((x, y) => y - x), ratio = (a + 0.05) / (b + 0.05);
+    const [a, b] = [light(front), light(back)].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
     if (ratio < least) {
       const where = `${node.tagName}.${node.className}`.slice(0, 60);
-      found.set(where, `${ratio.toFixed(2)} ${where} ${texts.currentNode.data.trim().slice(0, 40)}`);
+      found.set(where, `${ratio.toFixed(2)} ${where} ${text.slice(0, 40)}`);
     }
   }
   return [...found.values()];
 }"""
 
 
-def too_faint(page: Any) -> list[str]:
-    """Return the texts of a page, as it is now, that are hard to read."""
-    return list(page.evaluate(TOO_FAINT, LEAST))
+def too_faint(page: Any, within: str = "body") -> list[str]:
+    """Return the texts of a page, or of parts of it, that are hard to read as they are now."""
+    return list(page.evaluate(TOO_FAINT, [LEAST, within]))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from conftest import chromium
 from contrast import too_faint
+from test_notebooks_in_lab import BROKEN, STATE, open_and_run
 
 from course.classroom import decks
 from course.classroom.asked import course
@@ -28,10 +29,11 @@ MEASURE = """() => {
       if (!box.width || !box.height) return;
       row.low = Math.max(row.low, box.bottom);
       row.right = Math.max(row.right, box.right);
-      if (box.right > 1281 || box.bottom > 721 || box.left < -1 || box.top < -1) row.over.push(what);
+      const out = box.right > 1281 || box.bottom > 721 || box.left < -1 || box.top < -1;
+      if (out) row.over.push(what);
     };
-    const inside = (node) => node.closest(".stage, .rail"); // these scroll
-    for (const node of slide.querySelectorAll("img, svg, canvas, button, table, pre"))
+    const inside = (node) => node.parentElement.closest(".stage, .rail"); // these scroll
+    for (const node of slide.querySelectorAll("img, svg, canvas, button, table, pre, .stage"))
       if (node.checkVisibility({visibilityProperty: true}) && !inside(node))
         seen(node.getBoundingClientRect(), node.tagName);
     const texts = document.createTreeWalker(slide, NodeFilter.SHOW_TEXT);
@@ -42,7 +44,8 @@ MEASURE = """() => {
       const range = document.createRange();
       range.selectNodeContents(text);
       if (!inside(parent)) seen(range.getBoundingClientRect(), text.data.slice(0, 30));
-      if (parent.closest(".MathJax, .MathJax_Display, .MJX_Assistive_MathML, sub, sup, tspan[font-size]")) continue;
+      const low = "sub, sup, tspan[font-size], .MathJax, .MathJax_Display, .MJX_Assistive_MathML";
+      if (parent.closest(low)) continue;
       let size = parseFloat(getComputedStyle(parent).fontSize);
       const drawn = parent.closest("svg") && parent.getScreenCTM?.();
       if (drawn) size *= Math.abs(drawn.d);
@@ -106,7 +109,7 @@ def test_a_deck_fits_its_slides_and_can_be_read_from_the_last_row(
     assert [(row["title"], row["over"]) for row in rows if row["over"]] == []
     small = [(row["title"], row["least"], row["small"]) for row in rows if row["least"] < LEAST]
     assert small == []
-    empty = [row["title"] for row in rows if row["low"] < 420 or row["right"] < 720]
+    empty = [row["title"] for row in rows if row["low"] < 400 or row["right"] < 720]
     assert empty == [], "the lower or the right half is empty"
     assert one.page.locator(".MathJax_Error, .merror").count() == 0
     text = one.page.evaluate("document.querySelector('main').innerText")
@@ -137,8 +140,11 @@ def test_a_toy_works_on_a_slide_and_every_step_of_the_machine_fits(
     for step in machine.locator(".box > button").all():
         step.click()
         hidden, bottom = machine.evaluate(
-            """(machine) => { const stage = machine.querySelector(".stage");
-            return [stage.scrollHeight - stage.clientHeight, machine.getBoundingClientRect().bottom]; }"""
+            """(machine) => {
+              const stage = machine.querySelector(".stage");
+              const hidden = stage.scrollHeight - stage.clientHeight;
+              return [hidden, machine.getBoundingClientRect().bottom];
+            }"""
         )
         assert bottom <= 720, step.inner_text()
         assert hidden <= 0, step.inner_text()
@@ -188,3 +194,50 @@ def test_chromium_prints_a_page_for_each_slide(browser: Any, written: Path) -> N
     printed = (written / "03_self_attention.pdf").read_bytes()
     assert printed.count(b"/Type /Page\n") == len(lecture("03_self_attention"))
     assert re.findall(rb"/MediaBox \[0 0 (\d+)[\d.]* (\d+)", printed)[0] == (b"960", b"540")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_that_was_run_and_saved_shows_stills_the_next_day(
+    browser: Any, lab: Any, name: str
+) -> None:
+    path = f"notebooks/{name}.ipynb"
+    page, _, _ = open_and_run(browser, lab, path)
+    page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+    page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty")
+    page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+    page.context.close()
+    saved = (lab.root / path).read_text(encoding="utf-8")
+    assert "widget-view" not in saved
+    assert not re.search(r" 0%\|", saved)
+    page = browser.new_context(viewport={"width": 1280, "height": 1000}).new_page()
+    page.goto(lab.address(path))
+    page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
+    page.wait_for_function(f"() => ({STATE})()?.ready", timeout=60_000)
+    page.wait_for_timeout(2000)  # what is alive comes a little later
+    shown = page.locator(".jp-OutputArea").all_inner_texts()
+    assert [text[:200] for text in shown if BROKEN.search(text)] == []
+    empty = page.evaluate(
+        """() => [...document.querySelectorAll(".jp-OutputArea-output")]
+             .filter((one) => !one.getBoundingClientRect().height).length"""
+    )
+    assert empty == 0
+    page.context.close()
+
+
+@pytest.mark.parametrize("theme", ["Light", "Dark"])
+@pytest.mark.parametrize("name", NAMES)
+def test_what_the_course_shows_in_jupyterlab_can_be_read(
+    browser: Any, lab: Any, name: str, theme: str
+) -> None:
+    """Stills, tables, verdicts, text: before anything runs. (The colors of code are Lab's own.)"""
+    page = browser.new_context(viewport={"width": 1280, "height": 1000}).new_page()
+    page.goto(lab.address(f"notebooks/{name}.ipynb"))
+    page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
+    page.wait_for_function(f"() => ({STATE})()?.ready", timeout=60_000)
+    change = "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', {theme})"
+    page.evaluate(change, f"JupyterLab {theme}")
+    light = str(theme == "Light").lower()
+    page.wait_for_selector(f"body[data-jp-theme-light={light}]", state="attached")
+    page.wait_for_timeout(1000)
+    assert too_faint(page, ".jp-OutputArea-output, .jp-RenderedMarkdown :not(pre *)") == []
+    page.context.close()

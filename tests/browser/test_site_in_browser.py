@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from contrast import too_faint
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,22 +56,85 @@ def test_no_page_fails_asks_another_host_or_is_wider_than_the_window(
         assert wide <= 0, f"{path.name} is {wide} pixels too wide"
 
 
-def test_the_front_page_leads_to_every_notebook(visit: Callable[[str], Any]) -> None:
+def test_the_front_page_fills_a_blank_and_leads_to_every_notebook(
+    visit: Callable[[str], Any],
+) -> None:
     page = visit("index.html")
-    links = page.eval_on_selector_all(".bd-sidebar-primary a", "all => all.map((a) => a.href)")
+    links = page.eval_on_selector_all(".bd-article a", "all => all.map((a) => a.href)")
     for path in (ROOT / "notebooks").glob("*.ipynb"):
         assert any(link.endswith(f"/notebooks/{path.stem}.html") for link in links)
-    width = page.eval_on_selector(".bd-article img[alt^='One sentence']", "i => i.naturalWidth")
-    assert width > 100
+    guess = page.locator(".front .guess")
+    guess.get_by_text("congress").wait_for()
+    page.locator(".front input[type=text]").fill("The river flows into the Atlantic ___.")
+    guess.get_by_text("ocean").wait_for()
 
 
-def test_the_search_finds_attention(visit: Callable[[str], Any]) -> None:
+def test_the_search_finds_pages_of_the_course_before_names_of_functions(
+    visit: Callable[[str], Any],
+) -> None:
     page = visit("search.html?q=attention")
     page.wait_for_selector("#search-results li a[href*='03_self_attention']", state="attached")
-    assert page.locator("#search-results li a").count() > 3
+    page.wait_for_timeout(2000)
+    found = page.eval_on_selector_all("#search-results li > a", "all => all.map((a) => a.href)")
+    api = ["/api/" in link for link in found]
+    assert api == sorted(api)
+    assert api.count(False) > 3
     page = visit("search.html?q=zyzzyva")  # what the course does not speak of
     page.get_by_text("did not match any documents").wait_for()
     assert page.locator("#search-results li a").count() == 0
+
+
+STOPS = """() => {
+  const every = "a[href], button, input, select, textarea, summary, [tabindex='0']";
+  const stops = [...document.querySelectorAll(every)]
+    .filter((one) => !one.disabled && one.tabIndex >= 0 && one.checkVisibility());
+  const text = document.querySelector(".bd-article");
+  return [stops[0].textContent.trim(), stops.findIndex((one) => text.contains(one))];
+}"""
+# the smallest letters of the text, without those that are set low or high
+SMALL = """() => {
+  const found = [], article = document.querySelector(".bd-article");
+  const texts = document.createTreeWalker(article, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    const node = texts.currentNode.parentElement;
+    if (!texts.currentNode.data.trim() || !node.checkVisibility()) continue;
+    if (node.closest("script, style, sub, sup, tspan, .MathJax, .bertedu-bertviz")) continue;
+    const drawn = node.closest("svg") && node.getScreenCTM?.();
+    const size = parseFloat(getComputedStyle(node).fontSize) * (drawn ? Math.abs(drawn.d) : 1);
+    if (size < 11) found.push(`${size.toFixed(1)} ${texts.currentNode.data.trim().slice(0, 30)}`);
+  }
+  return found;
+}"""
+# what is cut: wider than what shows it, and that does not scroll
+CUT = """() => [...document.querySelectorAll(".bd-article table, .bd-article pre")]
+  .filter((one) => one.checkVisibility() && !one.closest("details:not([open])"))
+  .filter((one) => {
+    for (let node = one; node && !node.matches(".bd-article"); node = node.parentElement)
+      if (["auto", "scroll"].includes(getComputedStyle(node).overflowX)) return false;
+    return one.getBoundingClientRect().right > innerWidth + 1;
+  }).map((one) => one.textContent.trim().slice(0, 40))"""
+LOOKED_AT = ["index", "notebooks/03_self_attention", "notebooks/05_masked_language_model"]
+LOOKED_AT += ["notebooks/13_ablation_directionality", "exercises", "api/bertedu.model"]
+
+
+@pytest.mark.parametrize("name", LOOKED_AT)
+def test_a_page_is_readable_on_a_phone_by_key_in_light_and_in_dark(
+    visit: Callable[[str], Any], name: str
+) -> None:
+    page = visit(f"{name}.html")
+    first, before = page.evaluate(STOPS)
+    assert first == "Skip to main content"
+    assert before <= 40
+    if name.startswith("notebooks/"):
+        assert page.locator(".prev-next-footer a, .prev-next-area a").count() == 2
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        page.wait_for_timeout(1500)
+        assert too_faint(page) == []
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.wait_for_timeout(500)
+    assert page.evaluate(SMALL) == []
+    assert page.evaluate(CUT) == []
 
 
 def test_formulas_are_drawn(visit: Callable[[str], Any]) -> None:

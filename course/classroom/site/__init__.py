@@ -7,35 +7,42 @@ those of the repository, and Sphinx makes build/site of it. Nothing is executed.
 import re
 import shutil
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 from urllib.parse import unquote
 
 import nbformat
 
 from course.classroom.asked import HEADING, NOTEBOOKS, asked_in
+from course.classroom.minutes import HEAD as MINUTES
+from course.workshop.machine import Machine
+from course.workshop.stills import still
 
 ROOT = Path(__file__).parents[3]
-VIEW = "application/vnd.jupyter.widget-view+json"
+HEAD = re.compile(MINUTES.pattern.replace(r"\d+:", r"(\d+):", 1), re.MULTILINE)
+FRONT = """# bertedu: BERT, taught by building it
+
+Twenty notebooks and a small PyTorch package that is tested like one. In the first hour you fill a
+blank with a BERT; at the end you have one that is made of your own functions, and it trains.
+
+{live}
+
+Change the sentence: this page runs the model itself. A blank is `___`.
+
+**[Start here: fill a blank](notebooks/00_start_here.ipynb)** · [Install it](README.md) ·
+[Teach with it](course/classroom/guide.md) · [All exercises](exercises.md) ·
+[What is a …?](notebooks/glossary.md)
+
+## The way through
+
+{map}
+"""
 # What learners call, though it is no room of the package.
 MET = ("bertedu", "course.exercises.check", "course.workshop.my_bert")
 ROOMS = tuple(
     f"bertedu.{room}"
     for room in "text model model.variants pretraining finetuning analysis".split()
 )
-
-
-def still(notebook: Any) -> Any:
-    """Take what needs a running Python out of a notebook, and return it.
-
-    A widget that has no HTML of its own is a progress bar, or does nothing on a page.
-    """
-    notebook.metadata.pop("widgets", None)  # for its sake a page would ask other hosts for scripts
-    for cell in notebook.cells:
-        for output in list(cell.get("outputs", [])):
-            data = output.get("data", {})
-            if data.pop(VIEW, None) and "text/html" not in data:
-                cell.outputs.remove(output)
-    return notebook
 
 
 def slug(title: str) -> str:
@@ -94,6 +101,21 @@ def toctree(caption: str, pages: list[str]) -> str:
     return "\n".join(["", "```{toctree}", ":hidden:", f":caption: {caption}", *pages, "```", ""])
 
 
+def front_page(notebooks: dict[str, Any]) -> str:
+    """Write the first page: what it is, a blank that fills itself, where to begin, and a map."""
+    weights = 'href="notebooks/'  # they lie beside the notebooks
+    live = re.sub(r'(<a hidden )href="', rf"\1{weights}", Machine(folder=mkdtemp())._repr_html_())
+    lines = []
+    for name, notebook in notebooks.items():
+        minutes = HEAD.search(notebook.cells[0].source)
+        promise = re.search(r"\*\*You will\*\* (.+?)\n\n", notebook.cells[0].source, re.DOTALL)
+        about = f"{minutes[1]} minutes. " if minutes else ""
+        about += f"You will {' '.join(promise[1].split())}" if promise else ""
+        lines.append(f"- [{heading(notebook)}](notebooks/{name}.ipynb)  \n  {about}")
+    indented = "\n".join(["```{raw} html", '<div class="front">', live, "</div>", "```"])
+    return FRONT.format(live=indented, map="\n".join(lines))
+
+
 def copy_with_links(page: Path, source: Path, name: str) -> None:
     """Copy a Markdown page of the repository, and the files that it links, into ``source``."""
     text = page.read_text(encoding="utf-8")
@@ -103,7 +125,6 @@ def copy_with_links(page: Path, source: Path, name: str) -> None:
         if file.is_file() and file.suffix not in {".md", ".ipynb"}:
             copied.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, copied)
-    text = re.sub(r"\]\(((?:\.\./)*)README\.md", r"](\1index.md", text)
     (source / name).parent.mkdir(parents=True, exist_ok=True)
     (source / name).write_text(with_slugs(text), encoding="utf-8")
 
@@ -125,10 +146,13 @@ def prepare(source: Path) -> None:
     (source / "api").mkdir()
     for package in [*MET, *ROOMS]:
         (source / "api" / f"{package}.rst").write_text(api_page(package), encoding="utf-8")
-    copy_with_links(ROOT / "README.md", source, "index.md")
+    names = "\n   ".join([*MET, *ROOMS])
+    index = f"The package\n===========\n\n.. toctree::\n   :maxdepth: 1\n\n   {names}\n"
+    (source / "api" / "index.rst").write_text(index, encoding="utf-8")
+    copy_with_links(ROOT / "README.md", source, "README.md")
+    (source / "index.md").write_text(front_page(notebooks), encoding="utf-8")
     with (source / "index.md").open("a", encoding="utf-8") as front:
         front.write(toctree("Notebooks", [f"notebooks/{name}" for name in notebooks]))
         pages = ["exercises", "notebooks/glossary", "notebooks/reading_list"]
-        front.write(toctree("Beside them", [*pages, "course/classroom/guide"]))
-        front.write(toctree("The package", [f"api/{name}" for name in [*MET, *ROOMS]]))
-        front.write(toctree("Take part", ["CONTRIBUTING"]))
+        front.write(toctree("Beside them", [*pages, "README", "course/classroom/guide"]))
+        front.write(toctree("For developers", ["api/index", "CONTRIBUTING"]))

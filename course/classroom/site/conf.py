@@ -36,7 +36,14 @@ html_css_files = ["site.css"]
 no_summary = 'if (location.protocol == "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false'
 html_js_files = [(None, {"body": no_summary})]
 html_copy_source = False
-html_theme_options: dict[str, Any] = {"use_download_button": False, "show_toc_level": 2}
+html_search_scorer = str(HERE / "scorer.js")
+html_theme_options: dict[str, Any] = {
+    "use_download_button": False,
+    "show_toc_level": 2,
+    "max_navbar_depth": 1,
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
 # in a workflow of GitHub, every page links its notebook, there and on Binder
 if repository := os.environ.get("GITHUB_REPOSITORY"):
     html_theme_options |= {
@@ -52,6 +59,7 @@ if repository := os.environ.get("GITHUB_REPOSITORY"):
 mathjax_path = "MathJax.js?config=TeX-AMS-MML_HTMLorMML-full"
 mathjax2_config = {
     "messageStyle": "none",
+    "showMathMenu": False,  # it would make every formula a stop of the Tab key
     "tex2jax": {"processClass": "math"},
     "HTML-CSS": {"availableFonts": [], "webFont": "STIX-Web", "imageFont": None},  # what lies there
 }

@@ -1,7 +1,7 @@
 // One slide at a time, what lies on it as large as there is room for, keys, clocks, the speaker's window.
 (function () {
 const WIDE = 1184; // room on a slide, in pixels
-const MOST = { show: 2.4, code: 1.8, print: 2.3, table: 1.8, turn: 1.8, formula: 3.2, clock: 1 };
+const MOST = { show: 2.4, code: 1.8, print: 2.3, table: 1.8, turn: 1.8, formula: 4.5, clock: 1 };
 const main = document.querySelector("main"), slides = [...document.querySelectorAll(".slide")];
 const at = (id) => document.getElementById(id), root = document.documentElement;
 const kind = (slide) => Object.keys(MOST).find((one) => slide.classList.contains(one));

@@ -35,6 +35,7 @@ from course.experiments.toy import toy_ids, toy_losses, toy_questions
 from course.experiments.toy_language import ToyLanguage
 from course.workshop import my_bert
 from course.workshop.assembly import Ideas, MyBert
+from course.workshop.board import BOXES
 from course.workshop.my_bert import EXERCISES, OURS, SWITCHED, Rows
 
 PARTS = list(EXERCISES)
@@ -91,13 +92,17 @@ def solved() -> None:
     my_bert._passed.update({name: my_bert.Part(written(name)) for name in PARTS})
 
 
+def named_part(_: None) -> None:
+    my_bert.part("nsp_loss")
+
+
 # -- all solved, none solved
 
 
 def test_each_part_that_passes_is_kept_and_counted_and_found_in_a_new_kernel(place: Path) -> None:
     for name, exercise in EXERCISES.items():  # nothing of a stub
         stub = cell(f"def my_{name}({', '.join(exercise.arguments)}):\n    ...\n")
-        assert "still a stub" in verdict(getattr(check, name), stub)
+        assert "not written yet" in verdict(getattr(check, name), stub)
     assert loaded() == f"0 of {ALL} parts of your BERT are yours."
     assert not place.exists()
     assert repr(my_bert.board()).count("·") == ALL + 1  # and once where it is explained
@@ -112,8 +117,10 @@ def test_each_part_that_passes_is_kept_and_counted_and_found_in_a_new_kernel(pla
     assert loaded() == f"{ALL} of {ALL} parts of your BERT are yours."
     assert sorted(path.stem for path in place.iterdir()) == sorted(PARTS)
     shown = my_bert.board()._repr_html_()
-    assert shown.count("<tr>") == len(my_bert.PARTS)
-    assert all(shown.count(f"✓ {name}</span>") == 1 for name in PARTS)
+    assert all(shown.count(f"✓ {name}</text>") == 1 for name in PARTS)
+    assert set(BOXES) == set(PARTS)
+    number = {name: row[:2] for row, names in my_bert.PARTS.items() for name in names.split()}
+    assert {name: box[-1] for name, box in BOXES.items()} == number
 
 
 def batch(vocab_size: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -237,6 +244,15 @@ def test_only_matrices_decay_and_a_row_without_a_word_is_no_answer(
     assert {guess.word for guess in mine.fill("the ___ .", top=3)[0]} == {"the", "a", "."}
 
 
+def test_one_part_alone_is_used_and_named() -> None:
+    assert verdict(named_part, None).startswith("nsp_loss: ours, until")
+    solve("nsp_loss")
+    said = verdict(lambda _: my_bert.build("bert-L2H128") and None, None)
+    assert said == f"Your BERT. 1 of its {ALL} parts is yours: nsp_loss. The rest are ours.\n"
+    assert verdict(named_part, None) == "nsp_loss: yours\n"
+    assert my_bert.part("nsp_loss").__name__ == "my_nsp_loss"
+
+
 # -- ideas that came after BERT, in the learner's own
 
 IDEAS = {
@@ -335,11 +351,11 @@ def test_a_mistake_is_neither_kept_nor_used_and_the_board_says_which_part_has_on
 
 
 WRITTEN = {  # they pass their check; what does the whole say of them?
-    "gelu": (
+    "feed_forward": (
         """
-        def my_gelu(x):
-            values = [v * (1 + math.erf(v / math.sqrt(2))) / 2 for v in x.flatten().tolist()]
-            return torch.tensor(values).reshape(x.shape)
+        def my_feed_forward(x, W1, b1, W2, b2):
+            hidden = torch.nn.functional.gelu(x @ W1.T + b1)
+            return torch.tensor((hidden @ W2.T + b2).tolist())
         """,
         "the gradients are not what they are with ours. Does it leave",
     ),
@@ -353,14 +369,21 @@ WRITTEN = {  # they pass their check; what does the whole say of them?
         """,
         "the loss cannot be computed (",
     ),
-    "attention": (  # for one head, in a batch all the same
+    "multi_head": (  # one row and one head after the other
         """
-        def my_attention(query, key, value, mask):
-            weights = torch.zeros(len(query), len(key))
-            for i in range(len(query)):
-                seen = [j for j in range(len(key)) if mask[i, j]]
-                weights[i, seen] = (key[seen] @ query[i] / query.shape[1] ** 0.5).softmax(0)
-            return weights @ value, weights
+        def my_multi_head(x, mask, w, heads):
+            rows = []
+            for row, sees in zip(x, mask):
+                q, k, v = (
+                    (row @ w[f"{name}.weight"].T + w[f"{name}.bias"]).chunk(heads, dim=-1)
+                    for name in ("query", "key", "value")
+                )
+                each = []
+                for a in range(heads):
+                    scores = (q[a] @ k[a].T / q[a].shape[1] ** 0.5).masked_fill(~sees, -1e9)
+                    each.append(scores.softmax(1) @ v[a])
+                rows.append(torch.cat(each, dim=1) @ w["output.weight"].T + w["output.bias"])
+            return torch.stack(rows)
         """,
         "",
     ),
@@ -381,7 +404,7 @@ def test_a_part_that_passes_and_breaks_the_whole_is_named_and_not_used(
     for board in (my_bert.board(), (loaded(), my_bert.board())[1]):
         assert repr(board).startswith(f"{int(not trouble)} of {ALL} parts")
         assert (f"! {name}: with it, {trouble}" in words(repr(board))) == bool(trouble)
-        assert f"{'!' if trouble else '✓'} {name}</span>" in board._repr_html_()
+        assert f"{'!' if trouble else '✓'} {name}</text>" in board._repr_html_()
     assert (getattr(my_bert.build(model, VOCAB).part, name) is OURS[name]) == bool(trouble)
 
 
@@ -389,15 +412,18 @@ def test_a_part_that_passes_and_breaks_the_whole_is_named_and_not_used(
 
 
 def test_what_stands_outside_the_function_is_named_and_what_can_come_along_does() -> None:
-    outside = "def my_gelu(x):\n    return x * half * (1 + torch.erf(x / 2**0.5))\n"
-    told = words(verdict(check.gelu, cell(outside, torch=torch, half=0.5)))
-    assert "not kept: my_gelu uses `half`, which is defined outside" in told
-    sly = outside.replace("half", "globals().get('half', 0)")
-    told = words(verdict(check.gelu, cell(sly, torch=torch, half=0.5)))
-    assert "not kept: run alone, it gives other answers" in told
+    outside = (
+        "def my_nsp_loss(scores, labels):\n    return half * 2 * F.cross_entropy(scores, labels)\n"
+    )
+    told = words(verdict(check.nsp_loss, cell(outside, F=F, half=0.5)))
+    assert (
+        "not kept: my_nsp_loss uses `half`, which is defined outside the function: put it inside."
+        in told
+    )
+    assert my_bert.board().headline.startswith("0 of")
     helped = "def half(x):\n    return x / TWO(2)\n\n\n" + outside.replace("half *", "half(1) *")
-    both = cell(helped, torch=torch, TWO=cell("def TWO(n):\n    return float(n)\n"))
-    assert "kept: 1 of" in verdict(check.gelu, both)
+    both = cell(helped, F=F, TWO=cell("def TWO(n):\n    return float(n)\n"))
+    assert "kept: 1 of" in verdict(check.nsp_loss, both)
     pair = solution("pair").replace("coin < 0.5", "np.less(coin, 0.5)")
     names = {"np": np, "chain": chain, "IS_NEXT": 0, "NOT_NEXT": 1}
     assert "kept: 2 of" in verdict(check.pair, cell(pair, **names))
@@ -405,9 +431,9 @@ def test_what_stands_outside_the_function_is_named_and_what_can_come_along_does(
 
 
 def test_a_function_without_a_text_of_its_own_is_told_how_to_write_it(place: Path) -> None:
-    for function in (torch.nn.functional.gelu, torch.nn.GELU(), lambda x: F.gelu(x)):
-        told = words(verdict(check.gelu, function))
-        assert told.startswith("✓ gelu: ")
+    for function in (torch.nn.CrossEntropyLoss(), lambda x, y: F.cross_entropy(x, y)):
+        told = words(verdict(check.nsp_loss, function))
+        assert told.startswith("✓ nsp_loss: ")
         assert "not kept: its text cannot be read. Write it in a cell, beginning with" in told
     assert not place.exists()
     verdict(check.chance, lambda vocab_size: torch.tensor(vocab_size).log())
@@ -418,14 +444,14 @@ def test_a_function_without_a_text_of_its_own_is_told_how_to_write_it(place: Pat
 
 
 def test_nothing_of_the_folder_runs_before_it_is_loaded(place: Path, tmp_path: Path) -> None:
-    solve("gelu")
-    file = place / "gelu.py"
+    solve("nsp_loss")
+    file = place / "nsp_loss.py"
     ran = tmp_path / "ran"
     file.write_text(file.read_text() + f"\nopen({str(ran)!r}, 'w').close()\n")
     new_kernel()
-    assert "… gelu" in repr(my_bert.board())
+    assert "… nsp_loss" in repr(my_bert.board())
     my_bert.build("bert-L2H128")
-    my_bert.part("gelu")
+    my_bert.part("nsp_loss")
     solve("pooler")
     assert not ran.exists()
     my_bert.load()
@@ -436,54 +462,58 @@ def test_nothing_of_the_folder_runs_before_it_is_loaded(place: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"def my_gelu(x)\n    return x\n", "line 1 of its file is not Python (expected ':')."),
-        (b"# gelu\nfor\n", "line 2 of its file is not Python"),
+        (b"def my_nsp_loss(x)\n    return x\n", "line 1 of its file is not Python (expected ':')."),
+        (b"# nsp_loss\nfor\n", "line 2 of its file is not Python"),
         (b"", "its file holds no function."),
-        (b"# gelu\nx = 3\n", "its file holds no function."),
+        (b"# nsp_loss\nx = 3\n", "its file holds no function."),
         (b"\xff\xfe\x00", "its file stops with UnicodeDecodeError"),
-        (b"def my_gelu(x):\n    return x\n1 / 0\n", "its file stops with ZeroDivisionError"),
-        (b"exit()\ndef my_gelu(x):\n    return x\n", "its file stops with SystemExit"),
-        (b"def my_gelu(x):\n    return x * scale\n", "does not pass"),
-        (b"def my_gelu(x, y):\n    return x\n", "does not pass"),
-        (b"\n\ndef my_gelu(x):\n    return x\n", "does not pass"),
+        (b"def my_nsp_loss(x):\n    return x\n1 / 0\n", "its file stops with ZeroDivisionError"),
+        (b"exit()\ndef my_nsp_loss(x):\n    return x\n", "its file stops with SystemExit"),
+        (b"def my_nsp_loss(x):\n    return x * scale\n", "does not pass"),
+        (b"def my_nsp_loss(x, y):\n    return x\n", "does not pass"),
+        (b"\n\ndef my_nsp_loss(x):\n    return x\n", "does not pass"),
     ],
 )
 def test_a_spoiled_file_gets_a_line_and_ours_stands_in(
     place: Path, content: bytes, said: str
 ) -> None:
-    solve("gelu"), solve("pooler")
-    (place / "gelu.py").write_bytes(content)
+    solve("nsp_loss"), solve("pooler")
+    (place / "nsp_loss.py").write_bytes(content)
     my_bert.load()  # in the session that had kept it, too
     assert my_bert.board().headline.startswith("1 of")
     assert said in words(repr(my_bert.board()))
     told = loaded()
-    assert told.startswith("✗ gelu: ")
+    assert told.startswith("✗ nsp_loss: ")
     assert said in told
     assert told.endswith(
-        f"Ours is used; check.gelu keeps a new one. 1 of {ALL} parts of your BERT are yours."
+        f"Ours is used; check.nsp_loss keeps a new one. 1 of {ALL} parts of your BERT are yours."
     )
-    solve("gelu")
+    solve("nsp_loss")
     assert loaded() == f"2 of {ALL} parts of your BERT are yours."
 
 
 def test_another_version_of_an_exercise_is_told_and_taken_if_it_passes(place: Path) -> None:
-    solve("gelu")
-    head, body = (place / "gelu.py").read_text(encoding="utf-8").split("\n", 1)
-    wrong = "def my_gelu(x):\n    return x\n"
-    for text, said in ((body, f"1 of {ALL} parts"), (wrong, "✗ gelu: kept for another version")):
-        (place / "gelu.py").write_text(f"{head[:-8]}00000000\n{text}", encoding="utf-8")
+    solve("nsp_loss")
+    file = place / "nsp_loss.py"
+    head, body = file.read_text(encoding="utf-8").split("\n", 1)
+    wrong = "def my_nsp_loss(x):\n    return x\n"
+    for text, said in (
+        (body, f"1 of {ALL} parts"),
+        (wrong, "✗ nsp_loss: kept for another version"),
+    ):
+        file.write_text(f"{head[:-8]}00000000\n{text}", encoding="utf-8")
         assert loaded().startswith(said)
 
 
 def test_a_folder_that_is_gone_or_no_folder_harms_nothing(place: Path) -> None:
-    solve("gelu")
-    (place / "gelu.py").unlink()
+    solve("nsp_loss")
+    (place / "nsp_loss.py").unlink()
     place.rmdir()
     assert my_bert.board().headline.startswith("1 of")  # this session still has it
     assert loaded() == f"0 of {ALL} parts of your BERT are yours."
     place.write_text("a file", encoding="utf-8")
-    told = words(verdict(check.gelu, cell(solution("gelu"), math=math, torch=torch)))
-    assert told.startswith("✓ gelu: ")
+    told = words(verdict(check.nsp_loss, cell(solution("nsp_loss"), torch=torch)))
+    assert told.startswith("✓ nsp_loss: ")
     assert "not kept: cannot write" in told
     assert my_bert.board().headline.startswith("1 of")
     assert loaded() == f"0 of {ALL} parts of your BERT are yours."

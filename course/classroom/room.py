@@ -1,0 +1,67 @@
+"""`python -m course check-room`: whether this machine is ready for a class, in about a minute."""
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from importlib import metadata
+
+import nbformat
+from nbclient import NotebookClient
+
+from bertedu.text.corpus import DEFAULT_CORPORA, load_documents
+from bertedu.text.sources import read
+from course.classroom.asked import NOTEBOOKS
+from course.classroom.decks import chromium
+
+OPTIONAL = ("weights", "browser")  # a class can begin without them
+FIRST = "00_start_here"
+
+
+def environment() -> str:
+    """Name the versions of what everything stands on."""
+    names = ("torch", "jupyterlab", "ipykernel")
+    found = ", ".join(f"{name} {metadata.version(name)}" for name in names)
+    return f"Python {sys.version_info.major}.{sys.version_info.minor}, {found}"
+
+
+def data() -> str:
+    """Read the texts that the notebooks read."""
+    counts = {name: len(load_documents(name)) for name in DEFAULT_CORPORA}
+    return ", ".join(f"{name} {count:,} documents" for name, count in counts.items())
+
+
+def weights() -> str:
+    """Look for the published weights of notebook 16, without fetching them."""
+    for name in ("minilm", "bert-tiny"):
+        read(name, fetch_missing=False)
+    return "minilm and bert-tiny are here, for notebook 16"
+
+
+def notebook() -> str:
+    """Run the first notebook in a folder of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["BERTEDU_MY_BERT"] = folder  # nothing of anybody's is changed
+        opened = nbformat.read(NOTEBOOKS / f"{FIRST}.ipynb", as_version=4)
+        NotebookClient(opened, timeout=180, resources={"metadata": {"path": folder}}).execute()
+    return f"{FIRST} runs to its end"
+
+
+CHECKS: dict[str, Callable[[], str]] = {
+    "environment": environment,
+    "data": data,
+    "weights": weights,
+    "browser": lambda: f"{chromium()} prints decks",
+    "notebook": notebook,
+}
+
+
+def check_room() -> Iterator[tuple[bool, str]]:
+    """Yield for each check whether a class may begin as far as it goes, and a line to show."""
+    for name, check in CHECKS.items():
+        try:
+            yield True, f"✓ {name}: {check()}"
+        except Exception as error:  # whatever lacks: the line says it, and the rest is checked, too
+            said = (str(error).strip() or type(error).__name__).splitlines()[-1]
+            mark = "…" if name in OPTIONAL else "✗"
+            yield name in OPTIONAL, f"{mark} {name}: {said}"
