@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader
-from pygments.formatters import HtmlFormatter
+from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
 from tqdm import tqdm
 
 from bertedu.files import write_atomically

@@ -112,8 +112,8 @@ def output(cell: Any, words: str) -> str:
 
 def formula(cell: Any, words: str) -> str:
     """Return a formula of a cell of text, set on a line of its own."""
-    found = sorted(FORMULA.findall(cell.source), key=lambda one: not one[0])  # displayed first
-    found = first_with([a or b for a, b in found], words)
+    every = sorted(FORMULA.findall(cell.source), key=lambda one: not one[0])  # displayed first
+    found = first_with([a or b for a, b in every], words)
     return f"<p>$${html.escape(found)}$$</p>" if found else ""
 
 
