@@ -88,7 +88,7 @@ def test_a_slide_has_title_words_thing_minutes_and_notes(script: Path) -> None:
     assert body.count("<section") == 2
     assert "<h1>A title</h1>" in body
     assert '<aside class="notes tex2jax_ignore"><p><strong>2 min.</strong> Say it.' in body
-    assert "exercise 2: <b>The causal_mask</b>" in body
+    assert "exercise 2: <b>The chance</b>" in body
     assert 'data-minutes="2"' in body
     asked = re.sub("<[^>]+>", "", body.split("<h2>")[1])
     assert "check." not in asked, "the check would print its hint"
