@@ -32,6 +32,7 @@ from bertedu.text.tokenization import SEP_ID, SPECIAL_TOKENS
 from course.exercises import check
 from course.exercises.judge import mistakes_of
 from course.exercises.patch import read_mistakes
+from course.exercises.real_bert import PLAY, published_bert
 from course.experiments.toy import toy_ids, toy_losses, toy_questions
 from course.experiments.toy_language import ToyLanguage
 from course.workshop import my_bert
@@ -198,6 +199,22 @@ def test_it_begins_to_learn_the_toy_language(solved: None, ideas: Ideas | None) 
         solve(name)
     loss, limit = toy(100, sentences=60, ideas=ideas)
     assert limit < loss < 2.2  # guessing gives 3.8
+
+
+def test_it_reads_a_published_file_and_names_what_that_lacks(solved: None) -> None:
+    tensors, right = published_bert()
+    torch.manual_seed(0)
+    mine = my_bert.build(BertForPreTraining(PLAY), VOCAB[:30])
+    ids, segments = torch.arange(24).view(2, 12), torch.arange(24).view(2, 12) % 2
+
+    def pooled() -> Tensor:
+        return mine.pooled(mine.states(ids, segments)[-1])
+
+    assert not torch.allclose(pooled(), right(ids, segments), atol=1e-2)
+    assert mine.read(tensors) == []
+    torch.testing.assert_close(pooled(), right(ids, segments))
+    del tensors["pooler.dense.bias"]
+    assert mine.read(tensors) == ["pooler.dense.bias"]
 
 
 @pytest.mark.nightly
