@@ -29,6 +29,22 @@ def test_every_head_states_what_its_notebook_takes(path: Path) -> None:
     assert head != with_minutes(notebook)
 
 
+def test_the_first_notebooks_stay_short() -> None:
+    """Words of Markdown, folded answers too: 20,000 in 00 to 05 and a1, and 4,000 in each."""
+    first = [p for p in sorted(NOTEBOOKS.glob("*.ipynb")) if p.name[:2] in "00 01 02 03 04 05 a1"]
+    words = {
+        path.stem: sum(
+            len(cell.source.split())
+            for cell in nbformat.read(path, 4).cells
+            if cell.cell_type == "markdown"
+        )
+        for path in first
+    }
+    assert len(words) == 7
+    assert max(words.values()) <= 4000, words
+    assert sum(words.values()) <= 20_000, words
+
+
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 def test_a_plan_fits_its_minutes_and_fills_them(plan: dict[str, Any]) -> None:
     _, together = guide.tables_of(plan)

@@ -31,6 +31,7 @@ from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.text.tokenization import SEP_ID, SPECIAL_TOKENS
 from course.exercises import check
 from course.exercises.judge import mistakes_of
+from course.exercises.real_bert import PLAY, published_bert
 from course.experiments.toy import toy_ids, toy_losses, toy_questions
 from course.experiments.toy_language import ToyLanguage
 from course.workshop import my_bert
@@ -193,6 +194,28 @@ def test_it_begins_to_learn_the_toy_language(solved: None, ideas: Ideas | None) 
     limit = questions.limits["bidirectional"].mean().item()
     loss = toy_losses(mine, questions).mean().item()
     assert limit < loss < 2.2  # guessing gives 3.8
+
+
+def test_it_reads_a_published_file_and_names_what_that_lacks(solved: None) -> None:
+    tensors, right = published_bert()
+    torch.manual_seed(0)
+    mine = my_bert.build(BertForPreTraining(PLAY), VOCAB[:30])
+    ids, segments = torch.arange(24).view(2, 12), torch.arange(24).view(2, 12) % 2
+
+    def pooled() -> Tensor:
+        return mine.pooled(mine.states(ids, segments)[-1])
+
+    assert not torch.allclose(pooled(), right(ids, segments), atol=1e-2)
+    assert mine.read(tensors) == []
+    torch.testing.assert_close(pooled(), right(ids, segments))
+    del tensors["pooler.dense.bias"]
+    assert mine.read(tensors) == ["pooler.dense.bias"]
+
+
+@pytest.mark.nightly
+def test_it_learns_the_toy_language_to_its_exact_limit(solved: None) -> None:
+    loss, limit = toy(1000, sentences=1000)
+    assert limit * 0.99 < loss < limit * 1.04
 
 
 def test_it_learns_pairs_of_real_documents_and_resumes_exactly(
