@@ -212,12 +212,6 @@ def test_it_reads_a_published_file_and_names_what_that_lacks(solved: None) -> No
     assert mine.read(tensors) == ["pooler.dense.bias"]
 
 
-@pytest.mark.nightly
-def test_it_learns_the_toy_language_to_its_exact_limit(solved: None) -> None:
-    loss, limit = toy(1000, sentences=1000)
-    assert limit * 0.99 < loss < limit * 1.04
-
-
 def test_it_learns_pairs_of_real_documents_and_resumes_exactly(
     solved: None, tmp_path: Path
 ) -> None:
