@@ -20,6 +20,9 @@ from typing import Any
 import pytest
 from acts import written
 
+from course.classroom import decks
+from course.classroom.asked import NotebookError
+
 ROOT = Path(__file__).parents[2]
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 
@@ -31,19 +34,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.browser)
 
 
-def chromium() -> str | None:
-    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
-    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
-
-
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     api = pytest.importorskip(
         "playwright.sync_api", reason="playwright is not installed: make browser installs it"
     )
-    path = chromium()
-    if path is None:
-        pytest.skip("no Chromium found: install one (apt install chromium), or set CHROMIUM=path")
+    try:
+        path = decks.chromium()
+    except NotebookError as error:
+        pytest.skip(str(error))
     with api.sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield started

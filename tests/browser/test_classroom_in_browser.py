@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import chromium
 from contrast import too_faint
 from test_notebooks_in_lab import BROKEN, STATE, open_and_run
 
@@ -190,7 +189,7 @@ def test_a_click_starts_the_clock_of_an_exercise(browser: Any, written: Path) ->
 
 
 def test_chromium_prints_a_page_for_each_slide(browser: Any, written: Path) -> None:
-    decks.print_pdf(str(chromium()), written / "03_self_attention.html")
+    decks.print_pdf(decks.chromium(), written / "03_self_attention.html")
     printed = (written / "03_self_attention.pdf").read_bytes()
     assert printed.count(b"/Type /Page\n") == len(lecture("03_self_attention"))
     assert re.findall(rb"/MediaBox \[0 0 (\d+)[\d.]* (\d+)", printed)[0] == (b"960", b"540")

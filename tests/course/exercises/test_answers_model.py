@@ -170,7 +170,7 @@ def heads_by_loops(x: Tensor, mask: Tensor, w: dict[str, Tensor], heads: int) ->
     for row, sees in zip(x, mask, strict=True):
         made = [F.linear(row, w[f"{n}.weight"], w[f"{n}.bias"]) for n in ("query", "key", "value")]
         each = zip(*(one.chunk(heads, dim=-1) for one in made), strict=True)
-        rows.append(torch.cat([right_attention(*qkv, sees)[0] for qkv in each], dim=-1))
+        rows.append(torch.cat([right_attention(q, k, v, sees)[0] for q, k, v in each], dim=-1))
     return F.linear(torch.stack(rows), w["output.weight"], w["output.bias"])
 
 
