@@ -229,7 +229,7 @@ def shared(scores: Tensor, dim: int = -1) -> tuple[Tensor, Tensor]:
 
 
 test_wrong_in_another_way = wrong_ones([
-    ("tune", lambda *given: [*tuned_by_backward(*given, part=slice(-2, None))], "2 gradients for 3"),
+    ("tune", lambda *given: [*tuned_by_backward(*given, part=slice(1, 3))], "2 gradients for 3"),
     ("tune", lambda *given: sum(tuned_by_backward(*given)), "losses"),
     ("class_probabilities", lambda c, w, b: w @ c.T, "has shape"),
     ("macro_f1", lambda *rows: sk_f1(*rows, labels=None), "neither in true nor in found"),
