@@ -1,5 +1,8 @@
 """`check.NAME(my_NAME)` runs the learner's function beside ours and names the mistake.
 
+The exercise NAME and the words of its known mistakes stand in the file of its notebook here, such
+as `self_attention`; `judge` compares and says what is wrong.
+
 `check.hint("NAME")` gives one more hint at each call, `check.solution("NAME")` the package's own
 source: the package is the answer book.
 """

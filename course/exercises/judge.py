@@ -236,7 +236,7 @@ def judge(exercise: Exercise, function: object) -> str:
         what = f"your function changes {' and '.join(got.changed)} in place{also}."
         return wrong(what, exercise.in_place)
     if got.error is not None:
-        return report(*describe_error(name, got.error), smallest, likely=hint(got.error))
+        return report(*describe_error(name, got.error), smallest, likely=advice(got.error))
     if got.unreadable:
         return wrong(got.unreadable, likely="")
     if mistake := _same_first_part(exercise, cases, mine, ours):
@@ -648,7 +648,7 @@ def _learners_line(error: BaseException) -> str:
     return found
 
 
-def hint(error: BaseException) -> str:
+def advice(error: BaseException) -> str:
     """Say what an error of this type usually means."""
     if isinstance(error, IndexError) and re.search("list|tuple|string", str(error)):
         return (

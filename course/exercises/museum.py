@@ -84,7 +84,9 @@ def judge_test(one: TestExercise, function: object) -> str:
     verdicts = []
     for answer in answers:
         if isinstance(answer, BaseException):
-            return judge.report(*judge.describe_error(one.name, answer), likely=judge.hint(answer))
+            return judge.report(
+                *judge.describe_error(one.name, answer), likely=judge.advice(answer)
+            )
         try:
             verdicts.append(judge.truth(answer))
         except UnreadableError as error:
