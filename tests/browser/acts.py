@@ -51,23 +51,50 @@ def drag(page: Any, handle: Any, across: float, down: float) -> None:
     page.mouse.up()
 
 
-def walk(page: Any, *steps: tuple[Any, ...]) -> None:
-    """Do one thing after another: (act, where, with what), and see what is expected.
+def refusal(page: Any, *steps: tuple[Any, ...]) -> str | None:
+    """Do one thing after another; return the first that is not answered, and what is there.
 
-    ("says", words), ("shows", selector, texts) and ("is", selector, attribute, value) expect; all
-    else is done: ("press", keys …), ("slide", name, value), or an act of playwright's own.
+    A step is (act, where, with what). ("says", words), ("shows", selector, texts) and ("is",
+    selector, attribute, value) expect; all else is done: ("press", keys …), ("slide", name, value),
+    or an act of playwright's own. None: all is answered.
     """
     for step in steps:
         act, *given = step
+        found: Any = None
         if act == "says":
-            assert given[0] in says(page), step
+            found = says(page)
+            answered = given[0] in found
         elif act == "shows":
-            assert texts(page, given[0]) == given[1], step
+            found = texts(page, given[0])
+            answered = found == given[1]
         elif act == "is":
-            assert page.locator(given[0]).first.get_attribute(given[1]) == given[2], step
-        elif act in ("press", "slide"):
-            {"press": press, "slide": slide}[act](page, *given)
-        elif act == "choose":
-            page.select_option(given[0], label=given[1])
+            found = page.locator(given[0]).first.get_attribute(given[1])
+            answered = found == given[2]
         else:
-            getattr(page, act)(*given)
+            answered = True
+            if act in ("press", "slide"):
+                {"press": press, "slide": slide}[act](page, *given)
+            elif act == "choose":
+                page.select_option(given[0], label=given[1])
+            else:
+                getattr(page, act)(*given)
+        if not answered:
+            return f"{step}: {found!r}"
+    return None
+
+
+def walk(page: Any, *steps: tuple[Any, ...]) -> None:
+    """Do as `refusal`, and expect none."""
+    said = refusal(page, *steps)
+    assert said is None, said
+
+
+def comes_true(page: Any, condition: str, given: Any) -> bool:
+    """Whether a function of the page, of what is given, is true within five seconds."""
+    from playwright.sync_api import TimeoutError as TooLate
+
+    try:
+        page.wait_for_function(condition, arg=given, timeout=5000)
+    except TooLate:
+        return False
+    return True

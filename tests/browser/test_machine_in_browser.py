@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from acts import comes_true
 from acts import walk as do
 from torch import Tensor
 
@@ -271,6 +272,6 @@ def test_the_colors_follow_the_theme_and_the_pages_own_goes_first(walk: Any) -> 
     pixels = "document.querySelector('.strips canvas').toDataURL()"
     white = walk.evaluate(pixels)
     walk.emulate_media(color_scheme="dark")
-    walk.wait_for_function(f"(white) => {pixels} !== white", arg=white)
+    assert comes_true(walk, f"(white) => {pixels} !== white", white)
     walk.evaluate("document.body.dataset.jpThemeLight = 'true'")
-    walk.wait_for_function(f"(white) => {pixels} === white", arg=white)
+    assert comes_true(walk, f"(white) => {pixels} === white", white)

@@ -402,3 +402,12 @@ def check_nsp_of_one_kind(make: MakeModel) -> None:
             scores[2].float(), by_hand.detach().float(), f"NSP loss of label {label}", 1e-5
         )
         assert_close(loss.float(), (scores[0] + scores[2]).float(), "the sum of both", 1e-5)
+
+
+def complaint(check: Check) -> str | None:
+    """Return what a check says against the code as it is now; None if it passes."""
+    try:
+        check(make_model)
+    except AssertionError as error:
+        return f"{check.__name__}: {error}"
+    return None
