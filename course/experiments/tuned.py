@@ -21,7 +21,7 @@ from bertedu.finetuning.examples import Splits, Task
 from bertedu.finetuning.finetune import Run, Setup, load_encoder, make_kind
 from bertedu.finetuning.saving import FineTuned, load_finetuned, save_finetuned
 from bertedu.finetuning.training import Hyperparameters, TaskModel, finetune, score_items
-from bertedu.model.checkpoints import load_tensors, save_tensors
+from bertedu.model.checkpoints import CheckpointError, load_tensors, save_tensors
 from bertedu.model.variants.lora import add_lora, lora_state, merge_lora
 from bertedu.text.sources import shipped
 from course.experiments.shortcuts import passage_only_f1
@@ -141,7 +141,9 @@ def load_tuned(name: str) -> FineTuned:
     encoder, tokenizer = load_encoder(plan.model)
     add_lora(encoder, RANK)
     model = TaskModel(encoder, make_kind(task, {"train": []}))
-    model.load_state_dict({n: tensor.float() for n, tensor in state.items()}, strict=False)
+    floats = {n: tensor.float() for n, tensor in state.items()}
+    if strange := model.load_state_dict(floats, strict=False).unexpected_keys:
+        raise CheckpointError(f"the adapter {name} has {strange[0]}, which has no place in MiniLM")
     merge_lora(model)
     model.eval()
     return FineTuned(model, tokenizer, task.name, task.kind, task.labels, pairs=task.pairs)
