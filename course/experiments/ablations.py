@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import combinations, product
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from bertedu.model.checkpoints import CheckpointError, find_checkpoint
 from bertedu.pretraining.run_folder import read_record
 from course.experiments.pretraining_scores import with_earlier_runs
 from course.experiments.tasks import load_task
-from course.results.bootstrap import BootstrapScores, interval, interval_over_runs, run_spread
+from course.results.bootstrap import BootstrapScores, Estimate, common_spread, halves
 from course.results.record import RunRecord
 from course.results.summary import System, draw_systems
 
@@ -37,7 +37,6 @@ RECIPE = replace(UNTIL_DEV_STOPS, learning_rate=3e-4)
 _STEEP = replace(UNTIL_DEV_STOPS, learning_rate=1e-3, batch_size=16)
 RECIPES = dict.fromkeys(("entities", "punctuation", "capitals", "answer"), _STEEP)
 FEATURES_RECIPE = replace(UNTIL_DEV_STOPS, learning_rate=3e-3, batch_size=16)
-Interval = tuple[float, float, float]  # a value, and the two ends of its 95 % interval
 
 
 @dataclass(frozen=True)
@@ -332,29 +331,28 @@ def _run_all(cells: Sequence[Cell], folder: Path, jobs: int) -> Iterator[tuple[C
 def summarize_grid(grid: Grid, folder: Path) -> list[Row]:
     """Return a row for each task and variant: mean, interval, and difference from the first.
 
-    The intervals hold for other texts and other runs (`interval_over_runs`); they are empty where
-    no variant was run twice. ``luck`` is the standard deviation of runs of one variant, pooled.
+    The intervals hold for other texts and other runs. ``luck`` is the standard deviation of runs of
+    one variant, pooled; where it is empty, none was run twice, and intervals are over texts only.
     """
     rows: list[Row] = []
     first = grid.variants[0].name
     for task in grid.tasks:
         drawn = _drawn(grid, task, folder)
-        deviation, _ = _luck(drawn) or (float("nan"), 0)
+        spread = common_spread(drawn.values())
         for name, scores in drawn.items():
             row: Row = {"variant": name, "task": task, "train_examples": grid.examples}
-            row["runs"] = len(scores.scores)
-            numbers = {"luck": deviation}
-            numbers |= zip(("mean", "low", "high"), _over_runs(scores, drawn, name), strict=True)
+            row["runs"] = len(scores.runs)
+            numbers = {"luck": spread.variance**0.5 if spread else float("nan")}
+            numbers |= zip(("mean", "low", "high"), scores.estimate(spread), strict=False)
             if first in drawn and name != first:
-                minus = _over_runs(scores - drawn[first], drawn, name, first)
-                keys = ("minus_reference", "minus_low", "minus_high")
-                numbers |= zip(keys, minus, strict=True)
+                keys = ("minus_reference", "minus_low", "minus_high", "minus_p")
+                numbers |= zip(keys, scores.minus(drawn[first], spread), strict=True)
             row |= {n: "" if np.isnan(value) else f"{value:.4f}" for n, value in numbers.items()}
             rows.append(row)
     return rows
 
 
-def difference(grid: Grid, task: str, one: str, other: str, folder: Path) -> Interval:
+def difference(grid: Grid, task: str, one: str, other: str, folder: Path) -> Estimate:
     """Return how much better variant ``one`` is than ``other``, and the 95 % interval of that.
 
     Either may be a baseline; both are drawn on the same test examples. The interval holds for other
@@ -362,23 +360,21 @@ def difference(grid: Grid, task: str, one: str, other: str, folder: Path) -> Int
     or there is none of that name.
     """
     drawn = _drawn(grid, task, folder)
-    gap = _known(grid, task, one, drawn) - _known(grid, task, other, drawn)
-    return _over_runs(gap, drawn, one, other)
+    sides = [_known(grid, task, name, drawn) for name in (one, other)]
+    return sides[0].minus(sides[1], common_spread(drawn.values()))
 
 
-def same_recipe(grid: Grid, task: str, folder: Path) -> dict[tuple[str, str], Interval]:
-    """Compare every two runs of one variant, which differ by their seeds alone: an A/A test.
+def same_recipe(grid: Grid, task: str, folder: Path) -> list[Estimate]:
+    """Compare one half of the runs of each variant with the other, in every way: an A/A test.
 
-    What `difference` decides here is luck.
+    What is decided here is luck.
     """
-    drawn, runs = _drawn(grid, task, folder), _drawn(grid, task, folder, singly=True)
-    compared = {}
-    for variant in grid.variants:
-        for one, other in combinations(
-            [n for n in runs if n.startswith(f"{variant.name}, run")], 2
-        ):
-            compared[one, other] = _over_runs(runs[one] - runs[other], drawn, one, other)
-    return compared
+    drawn = {n: of for n, of in _drawn(grid, task, folder).items() if of.trained}
+    return [
+        scores.against_itself(half, (of for n, of in drawn.items() if n != name))
+        for name, scores in drawn.items()
+        for half in halves(len(scores.runs))
+    ]
 
 
 def _known(grid: Grid, task: str, name: str, drawn: dict[str, BootstrapScores]) -> BootstrapScores:
@@ -390,40 +386,21 @@ def _known(grid: Grid, task: str, name: str, drawn: dict[str, BootstrapScores]) 
     return drawn[name]
 
 
-def _luck(drawn: dict[str, BootstrapScores]) -> tuple[float, int] | None:
-    """Return the spread of runs of one variant (`run_spread`); None if none was run twice."""
-    groups = [some.scores for name, some in drawn.items() if name not in BASELINES]
-    return run_spread(groups) if any(len(runs) > 1 for runs in groups) else None
-
-
-def _over_runs(value: BootstrapScores, drawn: dict[str, BootstrapScores], *names: str) -> Interval:
-    """Put an interval around a mean, or a difference of two, of variants of these names."""
-    runs = [len(drawn[n].scores) if n in drawn else 1 for n in names if n not in BASELINES]
-    if not runs:
-        return value.mean, *interval(value.draws.tolist())
-    if not (luck := _luck(drawn)):
-        return value.mean, float("nan"), float("nan")
-    return value.mean, *interval_over_runs(value.mean, value.draws, runs, luck)
-
-
-def _drawn(grid: Grid, task: str, folder: Path, singly: bool = False) -> dict[str, BootstrapScores]:
-    """Draw the texts of a task anew for all variants of a grid, or for every run by itself."""
+def _drawn(grid: Grid, task: str, folder: Path) -> dict[str, BootstrapScores]:
+    """Draw the texts of a task anew for all variants of a grid."""
     path = folder / NAME / f"{task}.csv"
     changed = path.stat().st_mtime_ns if path.exists() else 0
-    return _all_drawn(grid, task, folder, singly, changed)
+    return _all_drawn(grid, task, folder, changed)
 
 
 @lru_cache(maxsize=32)
-def _all_drawn(
-    grid: Grid, task: str, folder: Path, singly: bool, _: int
-) -> dict[str, BootstrapScores]:
+def _all_drawn(grid: Grid, task: str, folder: Path, _: int) -> dict[str, BootstrapScores]:
     """Do it once, as long as the file of outcomes is the same."""
-    names: dict[tuple[str, str, str], str] = {}
-    for cell in replace(grid, tasks=(task,)).cells():
-        number = sum(name.startswith(f"{cell.variant}, run") for name in names.values())
-        name = f"{cell.variant}, run {number + 1}" if singly else cell.variant
-        # another grid may have the same cell, and more seeds: those are not this grid's
-        names[cell.setup.model, cell.setup.method, str(cell.recipe.seed)] = name
+    # another grid may have the same cell, and more seeds: those are not this grid's
+    names = {
+        (cell.setup.model, cell.setup.method, str(cell.recipe.seed)): cell.variant
+        for cell in replace(grid, tasks=(task,)).cells()
+    }
 
     def system_of(row: Row) -> System | None:
         if row["train_examples"] != str(grid.examples):
@@ -432,7 +409,7 @@ def _all_drawn(
         name = row["model"] if row["method"] == "baseline" else names.get(key)
         return (name, "", "") if name else None
 
-    drawn = draw_systems(RunRecord(folder, NAME), task, system_of, runs_drawn=False)
+    drawn = draw_systems(RunRecord(folder, NAME), task, system_of)
     return {name: scores for (name, *_), scores in drawn.items()}
 
 

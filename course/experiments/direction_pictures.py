@@ -7,8 +7,9 @@ import numpy as np
 from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, note, style
 from course.experiments.recall import READERS, lengths_of
 from course.experiments.same_question import BOTH, LEFT, PAIR, RIGHT
+from course.results.bootstrap import Estimate
+from course.results.columns import read_estimate
 from course.results.pictures import committed, headed_panels, name_rows
-from course.results.verdicts import Ends
 
 SAME_QUESTION = {BOTH: BLUE, PAIR: GREEN, LEFT: ORANGE, RIGHT: ORANGE}
 WIDTHS = (13, 10, 7, 5, 3)
@@ -23,19 +24,17 @@ def same_question_losses() -> dict[tuple[str, str], list[float]]:
     return losses
 
 
-def less_loss(one: str, other: str, kinds: Mapping[str, str]) -> dict[str, Ends]:
-    """Return the 95 % interval of how many nats ``one`` pays less than ``other``.
+def less_loss(one: str, other: str, kinds: Mapping[str, str]) -> dict[str, Estimate]:
+    """Return how many nats ``one`` pays less than ``other``, with the 95 % interval.
 
-    ``kinds`` is kind of blank -> heading; the ends stand under the heading. Raises KeyError if the
-    two were not compared.
+    ``kinds`` is kind of blank -> heading; an estimate stands under the heading. Raises KeyError if
+    the two were not compared.
     """
-    rows = committed("same_question_differences")
-    ends = {}
-    for row in rows:
-        low, high = float(row["less_loss_low"]), float(row["less_loss_high"])
-        ends[row["one"], row["other"], row["told_by"]] = (low, high)
-        ends[row["other"], row["one"], row["told_by"]] = (-high, -low)
-    return {heading: ends[one, other, kind] for kind, heading in kinds.items()}
+    less = {}
+    for row in committed("same_question_differences"):
+        less[row["one"], row["other"], row["told_by"]] = read_estimate(row, "less_loss")
+        less[row["other"], row["one"], row["told_by"]] = -read_estimate(row, "less_loss")
+    return {heading: less[one, other, kind] for kind, heading in kinds.items()}
 
 
 @style()

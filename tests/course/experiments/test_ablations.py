@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 import forked
@@ -292,13 +293,12 @@ def test_a_difference_is_taken_on_the_same_texts(
 ) -> None:
     for name, row in by_variant(grid, ran).items():
         if name == "BERT":
-            assert difference(grid, "keyword", name, name, ran) == (0, 0, 0)
+            assert difference(grid, "keyword", name, name, ran).value == 0
             continue
         found = difference(grid, "keyword", name, "BERT", ran)
-        expected = [float(row[f"minus_{end}"]) for end in ("reference", "low", "high")]
+        expected = [float(row[f"minus_{end}"]) for end in ("reference", "low", "high", "p")]
         assert found == pytest.approx(expected, abs=2e-4)
-        middle, low, high = difference(grid, "keyword", "BERT", name, ran)
-        assert (-middle, -high, -low) == pytest.approx(found)
+        assert -difference(grid, "keyword", "BERT", name, ran) == pytest.approx(found)
     more = replace(grid, variants=(*grid.variants, Variant("new", (models["rtl"],))))
     for name, message in (
         ("Bert", "no variant 'Bert': choose one of BERT, pair, LTR"),
@@ -332,22 +332,29 @@ def test_an_interval_holds_the_luck_of_runs(grid: Grid, models: dict[str, str], 
                 labels = [word.split("/")[0] for word in row["outcomes"].split()]
                 row["outcomes"] = " ".join(f"{label}/{label}" for label in labels)
         write_csv(path, rows)
-        _, low, high = difference(grid, "keyword", "pair", "word counts", ran)
-        widths.append(high - low)
+        found = difference(grid, "keyword", "pair", "word counts", ran)
+        widths.append(found.high - found.low)
     assert widths[1] > 1.2 * widths[0]
     compared = ablations.same_recipe(grid, "keyword", ran)
-    assert len(compared) == 6 + 4  # of four runs of BERT six pairs, one of each of the others
-    for (one, other), (value, low, high) in compared.items():
-        assert one.partition(", run")[0] == other.partition(", run")[0]
-        assert low <= value <= high
+    assert len(compared) == 3 + 4  # four runs of BERT make halves in three ways, two in one
+    for found in compared:
+        assert found.low <= found.value <= found.high
 
 
-def test_without_a_second_run_of_anything_there_is_no_interval(grid: Grid, tmp_path: Path) -> None:
+def test_without_a_second_run_of_anything_intervals_are_over_texts(
+    grid: Grid, tmp_path: Path
+) -> None:
     alone = keyword(replace(grid, variants=grid.variants[1:3], seeds=1))
     go(alone, tmp_path)
     row = by_variant(alone, tmp_path)["pair"]
-    assert row["mean"]
-    assert row["low"] == row["luck"] == ""
+    assert row["luck"] == ""
+    (drawn,) = (
+        some
+        for name, some in ablations._drawn(alone, "keyword", tmp_path).items()
+        if name == "pair"
+    )
+    reach = 1.96 * stdev(drawn.runs[0, 1:])
+    assert float(row["high"]) - float(row["mean"]) == pytest.approx(reach, abs=1e-4)
 
 
 # -- the command
@@ -446,7 +453,7 @@ def test_the_interval_knows_the_runs_of_both_whoever_is_named_first() -> None:
     """Three runs beside one: the longer interval of the one is in the difference, both ways."""
     grid, committed = GRIDS["direction"], shipped("results")
     names = "both sides", "left and right, narrow"
-    gap, low, high = difference(grid, "topic", *names, committed)
-    assert difference(grid, "topic", *names[::-1], committed) == pytest.approx((-gap, -high, -low))
-    _, low_of_three, high_of_three = difference(grid, "topic", names[0], "left alone", committed)
-    assert high - low > 1.2 * (high_of_three - low_of_three)
+    found = difference(grid, "topic", *names, committed)
+    assert difference(grid, "topic", *names[::-1], committed) == pytest.approx(-found)
+    three = difference(grid, "topic", names[0], "left alone", committed)
+    assert found.high - found.low > 1.2 * (three.high - three.low)
