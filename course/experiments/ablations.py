@@ -364,6 +364,22 @@ def difference(grid: Grid, task: str, one: str, other: str, folder: Path) -> Est
     return sides[0].minus(sides[1], common_spread(drawn.values()))
 
 
+def primary_outcome(folder: Path) -> Estimate:
+    """Return the mean over `PRIMARY` of both sides - left alone: named before its rows were made.
+
+    A run of pre-training counts as one on all tasks, and so does its luck.
+    """
+    grid = GRIDS["direction"]
+    tasks = [_drawn(grid, task, folder) for task in PRIMARY]
+    means = {
+        name: BootstrapScores(np.mean([task[name].runs for task in tasks], axis=0), some.trained)
+        for name, some in tasks[0].items()
+        if all(name in task and len(task[name].runs) == len(some.runs) for task in tasks)
+    }
+    both, left = means["both sides"], means["left alone"]
+    return both.minus(left, common_spread(means.values()))
+
+
 def same_recipe(grid: Grid, task: str, folder: Path) -> list[Estimate]:
     """Compare one half of the runs of each variant with the other, in every way: an A/A test.
 
