@@ -1,6 +1,5 @@
 """The same question under three masks: which blanks are asked, and what is made of the answers."""
 
-
 import numpy as np
 import pytest
 import torch
