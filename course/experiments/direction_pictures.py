@@ -107,8 +107,8 @@ def grammar_plot(title: str, alt: str) -> Picture:
             if sides[place] != sides[place - 1]:
                 axes.axhline(place - 0.5, color=LIMIT, linewidth=1)
     panels["right"].set_xlabel("right, % of the places; dashed: a coin")
-    panels["gap"].set_xlabel("points; colored: decided, of all pairs together (Holm)")
-    panels["right"].legend(loc="upper left", fontsize=11)
+    panels["gap"].set_xlabel("points")
+    panels["right"].legend(loc="lower left", fontsize=11)
     return Picture(figure, alt)
 
 
