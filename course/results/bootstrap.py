@@ -151,7 +151,7 @@ def seed_estimate(values: Sequence[float]) -> Estimate:
     return BootstrapScores(runs).estimate()
 
 
-def verdict_of(low: float, high: float, *, than: float = 0.0) -> Verdict:
+def verdict_of(low: float, high: float, than: float = 0.0) -> Verdict:
     """Say what an interval makes of the claim that a value is above ``than``."""
     return "supported" if low > than else "contradicted" if high < than else "undecided"
 
