@@ -279,6 +279,7 @@ def _questions(path: Path, lines: Iterator[str], notes: list[str]) -> Iterator[_
     for line, row in _question_rows(path, lines):
         try:
             context, question, published = row["context"], row["question"], row["answers"]
+            " ".join((context, question)).encode("utf-8")  # JSON can write half a character
             if isinstance(published, dict):
                 starts, texts = published["answer_start"], published["text"]
                 published = [
@@ -292,7 +293,7 @@ def _questions(path: Path, lines: Iterator[str], notes: list[str]) -> Iterator[_
                     start = context.index(text)  # counted in bytes, or before the text was cleaned
                     moved.append(line)
                 answers.append((text, start))
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise TaskError(
                 f"{path.name}, line {line}: {error!r}. A question needs context, question and "
                 "answers, each with text and answer_start"
@@ -305,16 +306,18 @@ def _questions(path: Path, lines: Iterator[str], notes: list[str]) -> Iterator[_
 
 
 def _question_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    line = 1
     try:
         if path.suffix == ".jsonl":
             for line, text in enumerate(lines, start=1):
                 if text.strip():
                     yield line, json.loads(text)
             return
-        line = 1
         whole = json.loads("".join(lines))
-    except json.JSONDecodeError as error:
-        raise TaskError(f"{path.name}, line {line}: {error.msg}; it is no JSON") from None
+    except TaskError:
+        raise  # by those who read the lines
+    except (ValueError, RecursionError) as error:  # a number, too, can be too long
+        raise TaskError(f"{path.name}, line {line}: {error}; it is no JSON") from None
     flat = whole if isinstance(whole, list) else None
     try:
         flat = flat or [

@@ -73,7 +73,7 @@ class OwnModel:
         examples, answers = self.data.splits["test"], self.answers[self.model]
         costs = [_cost(example, answer) for example, answer in zip(examples, answers, strict=True)]
         order = sorted(range(len(costs)), key=lambda i: -costs[i])[:count]
-        return [self._line(examples[i], answers[i]) for i in order if costs[i] > 0]
+        return [_short(self._line(examples[i], answers[i])) for i in order if costs[i] > 0]
 
     def _line(self, example: Any, answer: Answer) -> str:
         if isinstance(example, Question):
@@ -145,6 +145,11 @@ def _cut(data: OwnData, run: Run) -> list[str]:
         longer += any(len(row) > MAX_LENGTH for row in rows)
     some = f"{longer} of {len(examples)} texts are longer than {MAX_LENGTH} word pieces"
     return [f"{some}: what comes after is not read"] if longer else []
+
+
+def _short(line: str, most: int = 240) -> str:
+    """Cut a line where nobody reads on."""
+    return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def _interval(scores: Floats, form: str) -> str:
