@@ -59,7 +59,8 @@ def few_of(splits: Splits, each: int, seed: int) -> Splits:
         left: dict[Any, int] = {}
         for i in dice.permutation(len(splits[split])):
             example = splits[split][i]
-            left[name] = left.get(name := _class_of(example), most) - 1
+            name = _class_of(example)
+            left[name] = left.get(name, most) - 1
             if left[name] >= 0:
                 yield example
 
