@@ -38,7 +38,7 @@ from bertedu.finetuning.rows import (
 )
 from bertedu.finetuning.tagging import iob2
 
-__all__ = ["Columns", "OwnData", "read_data"]
+__all__ = ["Columns", "OwnData", "read_data", "read_table"]
 MAX_ROWS = 1_000_000  # held in memory at once
 FEW = 1000  # of fewer rows, a tenth would decide nothing: dev and test get a fifth each
 _AS_IOB = {"S": "B", "U": "B", "E": "I", "L": "I"}  # of BIOES and BILOU
@@ -166,6 +166,11 @@ def _guess_encoding(path: Path) -> str:
 
 
 # -- lines to examples
+
+
+def read_table(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the rows of a table whose first line names its columns; TaskError as `read_data`."""
+    return _table(Path(path), _lines(Path(path), encoding))
 
 
 def _table(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, dict[str, str]]]:

@@ -1,20 +1,23 @@
 """A model of your own: fine-tuned on `OwnData` until dev stops rising, beside counted words."""
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tqdm.auto import tqdm
 
+from bertedu.files import Row
 from bertedu.finetuning.baselines import BASELINES, baseline_answers
 from bertedu.finetuning.collation import MAX_LENGTH
-from bertedu.finetuning.examples import SPLITS, Choice, Question, Tagged
+from bertedu.finetuning.examples import SPLITS, Choice, Question, Tagged, TaskError
 from bertedu.finetuning.finetune import Run, Setup, run_once
 from bertedu.finetuning.kinds import Answer, Outcomes
 from bertedu.finetuning.metrics import Floats
-from bertedu.finetuning.own_data import OwnData
-from bertedu.finetuning.saving import FineTuned, save_finetuned
+from bertedu.finetuning.own_data import OwnData, read_table
+from bertedu.finetuning.saving import FineTuned, save_finetuned, value_in_words
 from bertedu.finetuning.training import Hyperparameters
 
 # At most so many rounds of at least so many steps; dev ends it sooner.
@@ -133,6 +136,37 @@ def fit(
     run = run_once(task, splits, setup, recipe, progress=progress)
     notes = _cut(data, run)
     return OwnModel(data, model, recipe, run, answers | {model: run.answers["test"]}, notes)
+
+
+def answer_table(
+    tuned: FineTuned, path: str | Path, columns: Sequence[str], encoding: str = "utf-8"
+) -> list[Row]:
+    """Return the rows of a table, each with what is predicted of the texts in its ``columns``.
+
+    A row with an empty text stays as it is. Raises TaskError if the table cannot be read so, and
+    ValueError if the task wants more or fewer texts.
+    """
+    rows: list[Row] = []
+    for line, row in tqdm(read_table(path, encoding), desc="answering", unit="row"):
+        if missing := [column for column in columns if column not in row]:
+            known = ", ".join(map(repr, row))
+            raise TaskError(f"{path} has no column {missing[0]!r}; it has {known}: --text NAME")
+        if taken := {"predicted", "probability"} & {*row}:
+            raise TaskError(f"{path} has a column {min(taken)!r} already: rename it, to keep both")
+        texts = [row[column] for column in columns]
+        made: Row = {"predicted": "", "probability": ""}
+        if all(text.strip() for text in texts):
+            try:
+                answer = tuned.ask(*texts)
+            except ValueError as error:
+                raise TaskError(f"{path}, line {line}: {error} (--text once for each)") from None
+            made["predicted"] = value_in_words(tuned, texts, answer)
+            if answer.probabilities:
+                made["probability"] = f"{answer.probabilities[int(answer.value)]:.3f}"
+        rows.append(row | made)
+    if not rows:
+        raise TaskError(f"{path} has no row under the names of its columns")
+    return rows
 
 
 def _cut(data: OwnData, run: Run) -> list[str]:
