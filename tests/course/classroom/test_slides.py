@@ -4,9 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
+from matplotlib import pyplot as plt
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 from tiny_course import NAME, bertedu, save, tiny
 
+from bertedu.analysis.views import Picture
 from course.classroom import decks, slides
 from course.classroom.asked import LINK, NotebookError, course
 from course.classroom.slides import deck, lecture, thing_of
@@ -89,7 +91,7 @@ def test_a_slide_has_title_words_thing_minutes_and_notes(script: Path) -> None:
     assert "<h1>A title</h1>" in body
     assert '<aside class="notes tex2jax_ignore"><p><strong>2 min.</strong> Say it.' in body
     assert "exercise 2: <b>The chance</b>" in body
-    assert 'data-minutes="2"' in body
+    assert 'data-minutes="3"' in body, "the minutes of the slide, not those of the exercise"
     asked = re.sub("<[^>]+>", "", body.split("<h2>")[1])
     assert "check." not in asked, "the check would print its hint"
 
@@ -114,6 +116,24 @@ def test_what_a_slide_takes_and_nothing_else(
     body = thing_of(NAME, lecture(NAME)[0])
     assert shown in body
     assert hidden not in body
+
+
+def test_a_slide_shows_parts_of_a_picture_and_knows_its_smallest_type() -> None:
+    figure, axes = plt.subplots(figsize=(4, 2), dpi=100)
+    axes.set_title("a", fontsize=17)
+    axes.text(0, 0, "b", fontsize=9.5)
+    whole = Picture(figure, "two parts")._repr_html_()
+    cell = new_code_cell(outputs=[new_output("display_data", data={"text/html": whole})])
+    body = slides.show(cell, "0 0 25 100, 50 50 100 100")
+    sizes = re.findall(r"width:(\d+)px;height:(\d+)px", body)
+    wide, high = map(int, re.findall(r"width:(\d+)px;height:(\d+)px", slides.show(cell, ""))[0])
+    assert [(int(a), int(b)) for a, b in sizes] == [(wide // 4, high), (wide // 2, high // 2)]
+    assert re.findall(r"margin:(\S+) 0 0 (\S+)\"", body) == [
+        ("-0px", "-0px"),
+        (f"-{high // 2}px", f"-{wide // 2}px"),
+    ]
+    assert re.findall(r'alt="(.*?)"', body) == ["two parts", ""]  # read aloud once
+    assert set(re.findall(r'data-type="(.*?)"', body)) == {"9.5"}
 
 
 @pytest.mark.parametrize(
