@@ -2,7 +2,8 @@
 
 `lectures/03.md` belongs to notebook 03. ``# Title`` opens the first slide, ``## Title`` each other
 one; below it come a few words, one thing taken from the notebook, ``{kind cell-id}`` on a line of
-its own, and as a quotation the notes: ``> 2 min. What to say. **Ask:** a question.`` Kinds:
+its own, and as a quotation the notes: ``> 2 min. What to say. **Ask:** a question.`` The room has
+half a minute to answer, or what the question names: ``**Ask, 2 min:**``, in pairs. Kinds:
 
 - ``show``: a picture or a toy, as the cell has drawn it; with ``| 2``, its second; with
   ``| 0 0 50 100, 50 0 75 100``, parts of a picture, side by side: left, top, right, bottom, in %;
