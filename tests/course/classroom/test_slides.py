@@ -71,7 +71,7 @@ def test_a_lecture_given_aloud_takes_its_minutes(name: str) -> None:
     planned, spoken = sum(one.minutes for one in found), sum(map(aloud, found))
     assert abs(spoken - planned) <= planned / 5
     for one in found:
-        assert abs(aloud(one) - one.minutes) <= 1.25, f"{one.title}: {aloud(one):.1f} minutes of talk"
+        assert abs(aloud(one) - one.minutes) <= 1.25, f"{one.title}: {aloud(one):.1f} minutes"
 
 
 @pytest.fixture
