@@ -38,7 +38,7 @@ TABLE = re.compile(r"(?:^\|.*\n?)+", re.MULTILINE)
 IMAGE = re.compile(r'<img alt="([^"]*)"[^>]* src="data:image/png;base64,([^"]+)">')
 TYPE = re.compile(rb"tEXtType\0([\d.]+) pt")  # the smallest in a picture, as Picture notes it
 STYLE = "15"  # points, of a picture that notes none: the type of the course's style
-WIDEST = 104  # characters of a line that fits a slide
+WIDEST, PROSE = 104, 60  # characters of a line that fits a slide, and of one that reads well
 highlight = Highlight2HTML(config=Config())
 
 
@@ -95,7 +95,9 @@ def printed(cell: Any) -> str:
         o.get("data", {}).get("text/plain", "") for o in outputs
     ]
     lines = "\n".join(text.strip("\n") for text in texts).split("\n")
-    return "\n".join("\n".join(wrap(one, WIDEST)) if len(one) > WIDEST else one for one in lines)
+    widest = [WIDEST if "  " in one.strip() else PROSE for one in lines]  # columns, or a sentence
+    pairs = zip(lines, widest, strict=True)
+    return "\n".join("\n".join(wrap(x, most)) if len(x) > most else x for x, most in pairs)
 
 
 def show(cell: Any, words: str) -> str:
