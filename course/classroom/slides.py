@@ -19,6 +19,7 @@ import html
 import re
 import struct
 from collections.abc import Callable
+from math import ceil
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, NamedTuple
@@ -95,9 +96,13 @@ def printed(cell: Any) -> str:
         o.get("data", {}).get("text/plain", "") for o in outputs
     ]
     lines = "\n".join(text.strip("\n") for text in texts).split("\n")
-    widest = [WIDEST if "  " in one.strip() else PROSE for one in lines]  # columns, or a sentence
-    pairs = zip(lines, widest, strict=True)
-    return "\n".join("\n".join(wrap(x, most)) if len(x) > most else x for x, most in pairs)
+    return "\n".join(wrapped(one, WIDEST if "  " in one.strip() else PROSE) for one in lines)
+
+
+def wrapped(line: str, most: int) -> str:
+    """Return a line as lines of nearly the same length, none with more than ``most`` characters."""
+    count = ceil(len(line) / most)
+    return line if count <= 1 else "\n".join(wrap(line, min(most, len(line) // count + 9)))
 
 
 def show(cell: Any, words: str) -> str:
