@@ -155,9 +155,11 @@ slides:  ## the lectures as slides in build/slides, for a browser without a netw
 	$(call install,classroom)
 	@$(PY) -m course slides build/slides
 
+# TRAIN=1 runs the notebooks whose toys ask a model that they train: some minutes, after make weights
+TRAIN ?=
 site:  ## the course as a website in build/site: search, exercises, the package's documentation
 	$(call install,classroom)
-	@$(PY) -m course.classroom.site
+	@$(PY) -m course.classroom.site $(if $(TRAIN),--train)
 
 clean:  ## remove caches and build/; .venv and data/ stay
 	@rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis
