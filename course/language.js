@@ -10,15 +10,22 @@
   const LABELS = ["aria-label", "aria-valuetext", "placeholder", "title"];
   const TOKENS = ".cell, .token, .mono, textarea, style, script";
 
+  // 을(를) and the like, after the sound that a word ends with
+  const particles = (text) => text.replace(/([가-힣]|[0-9]|[A-Za-z]+)(["'”’)\]]*)(을\(를\)|이\(가\)|은\(는\)|과\(와\))/g,
+    (_, last, between, both) => {
+      const code = last.charCodeAt(last.length - 1) - 0xac00;
+      return last + between + both[(code >= 0 ? code % 28 > 0 : /[013678LMNRlmn]$|[lmn]e$|ng$/.test(last)) ? 0 : 2];
+    });
   const translated = (text) => {
     if (!/[a-z]/i.test(text)) return text;
     if (whole.has(text)) return whole.get(text);
     for (const [pattern, korean] of patterns) {
       const parts = text.match(pattern)?.slice(1).map(translated);
       let next = 0;
-      if (parts) return korean.replace(/\{(\d?)\}/g, (_, at) => parts[at ? at - 1 : next++]);
+      if (parts) return particles(korean.replace(/\{(\d?)\}/g, (_, at) => parts[at ? at - 1 : next++]));
     }
-    return text;
+    const sentences = text.split(/(?<=[.:?!]) (?=[A-Z“])/);
+    return sentences.length > 1 ? sentences.map(translated).join(" ") : text;
   };
   const put = (text, write) => {
     const trimmed = text.trim(), korean = translated(trimmed);

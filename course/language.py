@@ -14,6 +14,12 @@ from pathlib import Path
 TABLE = Path(__file__).parents[1] / "notebooks" / "ko" / "messages.csv"
 SHIM = Path(__file__).with_name("language.js")
 HOLE = re.compile(r"\{(\d?)\}")
+SENTENCES = re.compile(r"(?<=[.:?!]) (?=[A-Z“])")
+# 을(를) and the like, after the sound that a word ends with: Hangul, digits, names of letters
+PARTICLE = re.compile(
+    r"([가-힣]|[0-9]|[A-Za-z]+)([\"'”’)\]`]*)(을\(를\)|이\(가\)|은\(는\)|과\(와\))"
+)
+CLOSED = re.compile("[013678LMNRlmn]$|[lmn]e$|ng$")
 MARKED = re.compile(r"(\s*[✓✗…!·] (?:[\w.-]+: )?)(.+)", re.DOTALL)
 
 
@@ -30,30 +36,38 @@ def rows() -> list[dict[str, str]]:
 
 
 @cache
+def whole() -> dict[str, str]:
+    """Return what Python says, as it stands."""
+    return {row["english"]: row["korean"] for row in rows() if row["where"] != "toys"}
+
+
+@cache
 def patterns() -> list[tuple[re.Pattern[str], str]]:
     """Return what has something that changes, the longest first: the most particular one wins."""
-    found = [(row["english"], row["korean"]) for row in rows() if HOLE.search(row["english"])]
+    found = [one for one in whole().items() if HOLE.search(one[0])]
     found.sort(key=lambda one: -len(HOLE.sub("", one[0])))
     return [
-        (re.compile("(.+?)".join(map(re.escape, re.split(r"\{\d?\}", english))), re.DOTALL), ours)
+        (re.compile("(.+?)".join(map(re.escape, HOLE.split(english)[::2])), re.DOTALL), ours)
         for english, ours in found
     ]
 
 
-@cache
-def whole() -> dict[str, str]:
-    """Return what is said as it stands."""
-    return {row["english"]: row["korean"] for row in rows()}
-
-
 def filled(korean: str, parts: list[str]) -> str:
-    """Put parts into a text, in order or by number."""
+    """Put parts into a text, in order or by number, and choose the particles after them."""
+
+    def particle(match: re.Match[str]) -> str:
+        last, between, both = match.groups()
+        code = ord(last[-1]) - 0xAC00
+        closed = code % 28 > 0 if code >= 0 else CLOSED.search(last)
+        return f"{last}{between}{both[0] if closed else both[2]}"
+
     left = iter(parts)
-    return HOLE.sub(lambda hole: parts[int(hole[1]) - 1] if hole[1] else next(left), korean)
+    text = HOLE.sub(lambda hole: parts[int(hole[1]) - 1] if hole[1] else next(left), korean)
+    return PARTICLE.sub(particle, text)
 
 
 def translated(text: str) -> str:
-    """Return the Korean of a text, or the text if there is none."""
+    """Return the Korean of a text, at once or sentence by sentence; what has none stays."""
     for one in (text, text[:1].lower() + text[1:]):
         if one in whole():
             return whole()[one]
@@ -63,7 +77,8 @@ def translated(text: str) -> str:
         for pattern, ours in patterns():
             if match := pattern.fullmatch(one):
                 return filled(ours, [*map(translated, match.groups())])
-    return text
+    sentences = SENTENCES.split(text)
+    return " ".join(map(translated, sentences)) if len(sentences) > 1 else text
 
 
 def spoken(text: str) -> str:

@@ -1,5 +1,6 @@
 """The Korean edition: in step with the English, cell by cell, or marked where it is not."""
 
+import ast
 import csv
 import json
 import re
@@ -9,10 +10,14 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from course import language
 from course.classroom import glossary
+from course.exercises import check  # noqa: F401  # fills KNOWN
+from course.exercises.judge import KNOWN
+from course.exercises.patch import read_mistakes
 from course.korean import build, pages
 from course.korean.alike import cell_problems, problems, share
-from course.korean.pages import Page, hashed, korean, plain, skeleton, terms
+from course.korean.pages import ROOT, Page, hashed, korean, plain, skeleton, terms
 
 PAGES = pages.pages()
 NOTEBOOKS = [name for name, page in PAGES.items() if page.source.suffix == ".ipynb"]
@@ -243,3 +248,111 @@ def test_outputs_are_not_translated() -> None:
     ours, theirs = json.loads(build.built(page)), json.loads(page.source.read_text("utf-8"))
     outputs = [[c.get("outputs") for c in one["cells"]] for one in (ours, theirs)]
     assert outputs[0] == outputs[1]
+
+
+# -- what is said: a table beside the English
+
+
+FIELDS = ("start", "tried", "in_place", "refuses_all", "refuses_right")
+# pieces of a sentence that is put together, and what is no message
+PIECES = """
+your function draws random numbers of its own. Use only what it is given:
+your function changes {} in place{}.
+ours, until check.{} passes yours
+Does it leave torch (.item(), .tolist(), NumPy)? No gradient comes back.
+{} of its {} parts {} yours:
+{}. The rest are ours.
+Its {} parts are still the course's; each one you solve becomes your own.
+All {} of its parts are yours.
+# {}, kept {}, exercise {}
+feed_forward post_norm_layer encoder_layer stack pooler our_name load
+""".strip().splitlines()
+
+
+def exercise_messages() -> set[str]:
+    """All that the exercises say, from their own fields."""
+    found = set()
+    for one in KNOWN.values():
+        texts = [getattr(one, field, "") for field in FIELDS] if hasattr(one, "asks") else []
+        for written in (getattr(one, "mistakes", ""), getattr(one, "museum", "")):
+            texts += [text for mistake in read_mistakes(written or "") for text in mistake[:2]]
+        texts += [demand for demand, _ in getattr(one, "demands", ())]
+        found |= {" ".join(text.split()) for text in texts if text}
+    return found
+
+
+def sentences_of(module: str) -> set[str]:
+    """The texts of a module that look like sentences, with {} for what changes."""
+    tree = ast.parse((ROOT / f"course/{module}.py").read_text(encoding="utf-8"))
+    docs = {
+        ast.get_docstring(node, clean=False)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+    }
+    inside = {id(v) for n in ast.walk(tree) if isinstance(n, ast.JoinedStr) for v in n.values}
+    texts = {
+        "".join(v.value if isinstance(v, ast.Constant) else "{}" for v in node.values)
+        if isinstance(node, ast.JoinedStr)
+        else node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr)
+        or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+        if id(node) not in inside
+    } - docs
+    return {text.strip() for text in texts if len(re.findall(r"(?<![\w.])[a-z]+\b", text)) > 3}
+
+
+def test_what_every_exercise_says_stands_in_the_table() -> None:
+    assert {text for text in exercise_messages() if text not in language.whole()} == set()
+
+
+@pytest.mark.parametrize("module", ["exercises/judge", "exercises/museum", "workshop/my_bert"])
+def test_each_sentence_of_the_judge_has_korean_or_is_listed(module: str) -> None:
+    said = {text: text.replace("{}", "qz") for text in sentences_of(module)}
+    left = {text for text, one in said.items() if language.translated(one) == one}
+    assert left - set(PIECES) == set()
+
+
+def test_the_table_keeps_what_changes_and_the_code() -> None:
+    for row in language.rows():
+        theirs, ours = (language.HOLE.findall(row[name]) for name in ("english", "korean"))
+        numbered = {int(one) for one in ours if one} or set(range(1, len(ours) + 1))
+        assert numbered == set(range(1, len(theirs) + 1)), row
+        if row["where"] != "toys":
+            code = re.findall(r"\b[a-z_]+\.[a-z_]+\b(?:\()?|\b[a-z_]+\(", row["english"])
+            assert [word for word in code if word not in row["korean"]] == [], row
+
+
+@pytest.mark.parametrize(
+    ("text", "korean"),
+    [
+        ("✗ softmax: 3 of 4 cases come out wrong.", "✗ softmax: 4가지 경우 가운데 3가지가 틀렸다."),
+        ("Yours gives 1; it should give 2.", "내 함수는 1, 정답은 2이다."),
+        ("Your function returned None.", "함수가 None을 돌려주었다."),
+        ("your function returned a list.", "함수가 리스트를 돌려주었다."),
+        ("Nobody has ever said this.", "Nobody has ever said this."),
+    ],
+)
+def test_a_message_is_said_in_korean_where_there_is_one(text: str, korean: str) -> None:
+    assert language.translated(text) == korean
+
+
+def test_a_verdict_is_korean_only_where_korean_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    exercise = KNOWN["softmax"]
+    columns = lambda scores: scores.softmax(dim=0)  # noqa: E731
+    monkeypatch.delenv("BERTEDU_LANG", raising=False)
+    assert "columns sum to 1, rows do not." in exercise.verdict(columns)
+    monkeypatch.setenv("BERTEDU_LANG", "ko")
+    assert "열의 합은 1인데 행의 합은 1이 아니다." in exercise.verdict(columns)
+    assert "짐작: " in exercise.verdict(columns)
+    assert exercise.verdict(exercise.right).startswith("✓ softmax: 무작위 표 133개")
+
+
+def test_a_toy_gets_its_words_only_in_korean(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BERTEDU_LANG", raising=False)
+    assert language.page("<p>toy</p>") == "<p>toy</p>"
+    monkeypatch.setenv("BERTEDU_LANG", "ko")
+    assert "스텝" in language.page("<p>toy</p>")
+    assert "WORDS" not in language.shim()
