@@ -8,7 +8,7 @@ from matplotlib import pyplot as plt
 from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, style
 from course.experiments.grammar import TELLS
 from course.experiments.recall import READERS, lengths_of
-from course.experiments.same_question import BOTH, LEFT, NARROW, PAIR, RIGHT, TOGETHER
+from course.experiments.same_question import BOTH, LEFT, PAIR, RIGHT
 from course.results.bootstrap import Estimate
 from course.results.columns import read_estimate
 from course.results.pictures import committed, headed_panels, interval_bar, name_rows
@@ -17,8 +17,6 @@ from course.results.verdicts import verdicts_together
 # the readers beside the one of both sides, and how each is drawn
 OTHERS = {
     PAIR: (GREEN, "D"),
-    NARROW: (GREEN, "d"),
-    TOGETHER: ("#CC79A7", "s"),
     LEFT: (ORANGE, "<"),
     RIGHT: (ORANGE, ">"),
 }
@@ -52,15 +50,13 @@ def less_loss(one: str, other: str, kinds: Mapping[str, str]) -> dict[str, Estim
 def same_question_plot(kinds: Mapping[str, str], title: str, alt: str) -> Picture:
     """Draw what each reader pays more than both sides, on one axis: a row for each kind of blank.
 
-    ``kinds`` is kind -> heading; what the runs at hand lack is not drawn.
+    ``kinds`` is kind -> heading.
     """
-    known = {row["reader"] for row in committed("same_question")}
-    readers = {name: look for name, look in OTHERS.items() if name in known}
-    figure, axes = plt.subplots(figsize=(11, 1.5 + 1.15 * len(kinds)))
-    for i, (reader, (color, marker)) in enumerate(readers.items()):
+    figure, axes = plt.subplots(figsize=(11, 1.5 + 0.95 * len(kinds)))
+    for i, (reader, (color, marker)) in enumerate(OTHERS.items()):
         more = less_loss(BOTH, reader, kinds).values()
         for place, (value, low, high, _) in enumerate(more):
-            height = place + 0.8 * ((i + 0.5) / len(readers) - 0.5)
+            height = place + 0.7 * ((i + 0.5) / len(OTHERS) - 0.5)
             interval_bar(axes, height, (value, low, high), color, marker)
         axes.plot([], [], marker, color=color, label=reader, markersize=10)
     axes.axvline(0, color=LIMIT, linestyle="--")
@@ -111,8 +107,8 @@ def grammar_plot(title: str, alt: str) -> Picture:
             if sides[place] != sides[place - 1]:
                 axes.axhline(place - 0.5, color=LIMIT, linewidth=1)
     panels["right"].set_xlabel("right, % of the places; dashed: a coin")
-    panels["gap"].set_xlabel("points; colored: decided, of all pairs together (Holm)")
-    panels["right"].legend(loc="upper left", fontsize=11)
+    panels["gap"].set_xlabel("points")
+    panels["right"].legend(loc="lower left", fontsize=11)
     return Picture(figure, alt)
 
 

@@ -20,22 +20,13 @@ import torch
 
 from bertedu.files import Row, read_csv, write_csv
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import find_checkpoint, load_checkpoint
+from bertedu.model.checkpoints import CheckpointError, find_checkpoint, load_checkpoint
 from bertedu.pretraining.batches import load_splits
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.text.fast_tokenizer import load_vocabulary
+from course.experiments.ablations import AT_A_BLANK
 from course.experiments.counting import UnigramModel
-from course.experiments.same_question import (
-    BOTH,
-    LEFT,
-    LONGEST,
-    PAIR,
-    RIGHT,
-    RUNS,
-    SEEDS,
-    finished,
-    hide,
-)
+from course.experiments.same_question import BOTH, LEFT, LONGEST, PAIR, RIGHT, RUNS, SEEDS, hide
 from course.results.bootstrap import BootstrapScores, Floats, Ints, common_spread, drawn_means
 from course.results.columns import estimate_columns
 from course.results.study import Run, grid, study
@@ -140,15 +131,24 @@ def about(pair: str, reader: str, seed: str) -> list[Row]:
 def ask(pair: str, reader: str, seed: int) -> list[Row]:
     """Ask a run for its odds at a pair's places."""
     words, found = _places(pair)
-    model = load_checkpoint(find_checkpoint(f"same-question/{RUNS[reader]}-{seed}"))
+    model = load_checkpoint(find_checkpoint(AT_A_BLANK[reader][seed]))
     return [{"odds": _packed(odds_at(model, found, words))}]
+
+
+def finished(reader: str, seed: int) -> bool:
+    """Whether a run can be found, and has come to its end."""
+    try:
+        folder = find_checkpoint(AT_A_BLANK[reader][seed])
+    except CheckpointError:
+        return False
+    return (folder / "model.safetensors").exists()
 
 
 def plan() -> list[Run]:
     """Return the questions to every reader that can be found."""
     runs = grid(about, pair=TELLS, reader=("(which)", "(document)", "(prior)"), seed=[""])
     asked = grid(ask, pair=TELLS, reader=RUNS, seed=SEEDS)
-    return runs + [one for one in asked if finished(f"{RUNS[one[0]['reader']]}-{one[0]['seed']}")]
+    return runs + [one for one in asked if finished(one[0]["reader"], one[0]["seed"])]
 
 
 @dataclass(frozen=True)

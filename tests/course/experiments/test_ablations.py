@@ -127,6 +127,9 @@ def test_a_grid_is_every_variant_checkpoint_task_and_seed(grid: Grid) -> None:
         assert cell.setup.train_examples == 16
         expected = FEATURES_RECIPE if cell.variant == "ELMo" else recipe
         assert cell.recipe == replace(expected, seed=cell.recipe.seed)
+    patient = replace(grid, variants=(replace(grid.variants[0], patience=4),))
+    for cell in patient.cells():
+        assert (cell.recipe.epochs, cell.recipe.patience) == (ablations.MOST_EPOCHS, 4)
 
 
 def test_the_record_has_a_row_for_every_run(ran: Path) -> None:

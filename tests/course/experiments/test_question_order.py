@@ -56,10 +56,10 @@ def test_a_study_goes_on_and_its_record_gives_the_gain(
         real, calls = RunRecord.add, iter([None])
         patch.setattr(RunRecord, "add", lambda *given: next(calls) or real(*given))
         with pytest.raises(StopIteration):  # between the two rows of a run
-            run_study(tmp_path, readers, splits, range(2))
+            run_study(tmp_path, readers, splits)
     assert len(record.rows()) == 1
     for _ in range(2):
-        run_study(tmp_path, readers, splits, range(2))
+        run_study(tmp_path, readers, splits)
         assert len(record.rows()) == 2 * 2 * 2 * 2
     assert {row["reader"] for row in record.rows()} == {"one", "other"}
     scores, exchanged = (

@@ -89,20 +89,19 @@ def test_joined_sides_are_right_where_they_are_independent() -> None:
 
 
 @pytest.fixture(scope="module")
-def models() -> dict[str, list[list[BertForPreTraining]]]:
-    made: dict[str, list[list[BertForPreTraining]]] = {}
+def models() -> dict[str, list[BertForPreTraining]]:
+    made: dict[str, list[BertForPreTraining]] = {}
     for name, direction in zip((BOTH, LEFT, RIGHT), DIRECTIONS, strict=True):
         sizes = (SIZE, 16, 1, 2, 32, 16, 2, 0.0)
         config = BertConfig(*sizes, initializer_range=0.3, direction=direction)
         for seed in range(2):
             torch.manual_seed(seed)
-            made.setdefault(name, []).append([BertForPreTraining(config).eval()])
-    made[PAIR] = [left + right for left, right in zip(made[LEFT], made[RIGHT], strict=True)]
+            made.setdefault(name, []).append(BertForPreTraining(config).eval())
     return made
 
 
 def test_nobody_sees_the_hidden_word_nor_the_side_that_is_not_theirs(
-    models: dict[str, list[list[BertForPreTraining]]],
+    models: dict[str, list[BertForPreTraining]],
 ) -> None:
     def losses(*sentence: int) -> dict[str, float]:
         blank = Blanks([sentence], np.array([2]), np.array([0]), [ALL])
@@ -120,7 +119,7 @@ def test_nobody_sees_the_hidden_word_nor_the_side_that_is_not_theirs(
         assert sum(np.exp(-some[name]) for some in all_words) == pytest.approx(1, abs=1e-4)
 
 
-def test_rows_and_differences(models: dict[str, list[list[BertForPreTraining]]]) -> None:
+def test_rows_and_differences(models: dict[str, list[BertForPreTraining]]) -> None:
     blanks = find_blanks(DOCUMENTS, NEIGHBORS, per_kind=10)
     asked = answer_all(models, blanks, torch.zeros(SIZE))
     rows = {(r["reader"], r["seed"], r["told_by"]): r for r in score_rows(asked, blanks)}
