@@ -1,38 +1,20 @@
-"""The Korean edition: one Markdown file a notebook, each cell headed by its id and a hash.
+"""What Korean and English must have alike: formulas, code, links, numbers, answers."""
 
-`python -m course.korean skeleton 03` writes into notebooks/ko what 03 lacks, in English, to be
-replaced; `check 03` says what is missing, stale or not as the English is; `build` makes build/ko.
-The hash is of the English that was translated: when that changes, the Korean is known to be stale.
-"""
-
-from __future__ import annotations
-
-import csv
-import hashlib
 import re
-import sys
 from collections import Counter
 from decimal import Decimal
-from functools import cache
-from pathlib import Path
-from typing import NamedTuple
 
-import nbformat
 from markdown_it import MarkdownIt
 
-from bertedu.files import write_atomically
-from course.classroom.asked import HEADING, NOTEBOOKS
+from course.classroom.asked import HEADING
+from course.korean.pages import GLOSSARY_LINK, STALE, Page, english, hashed, korean, plain, terms
 
-ROOT = NOTEBOOKS.parent
-HEAD = re.compile(r"^<!-- ([\w가-힣-]+) ([0-9a-f]{8}) -->$", re.MULTILINE)
-STALE = re.compile(r"^<!-- the English is now:\n.*?^-->\n*", re.MULTILINE | re.DOTALL)
-GLOSSARY_LINK = re.compile(r"\[([^\]]+)\]\(glossary\.md#([^)]*)\)")
+STILL_ENGLISH = "missing: still English"
 HANGUL = re.compile("[가-힣]")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 FORMULA = re.compile(r"\$\$.+?\$\$|(?<![\\$])\$[^$\n]+(?:\n[^$\n]+)*\$", re.DOTALL)
 CODE = re.compile(r"(`+)(?!`)(.+?)(?<!`)\1(?!`)|<code>(.*?)</code>", re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)[^)]*\)")
-KOREAN_HEADING = re.compile(r"^\*\*(\d+)\. (.+?) \((★[★☆]*), (\d+)분\)", re.MULTILINE)
 UNITS = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 UNITS |= {"천": 10**3, "만": 10**4, "백만": 10**6, "천만": 10**7, "억": 10**8, "조": 10**12}
 NUMBER = re.compile(
@@ -46,88 +28,6 @@ STIFF = re.compile(
 )
 BIEUP = "".join(chr(code) for code in range(0xAC00 + 17, 0xD7A4, 28))  # syllables that end in ㅂ
 POLITE = re.compile(rf"\S*(?:[{BIEUP}]니다|[세어아해예에]요)(?=[.?!\s])")
-
-
-class Page(NamedTuple):
-    """A notebook or document of the course, and where its Korean lies."""
-
-    name: str
-    source: Path
-    target: Path
-
-
-@cache
-def pages() -> dict[str, Page]:
-    """Return all there is to translate, by short names: 03, glossary, lectures/03, README."""
-    korean, found = NOTEBOOKS / "ko", {}
-    for path in sorted(NOTEBOOKS.glob("*.ipynb")):
-        found[path.stem[:2]] = Page(path.stem[:2], path, korean / f"{path.stem}.md")
-    for path in sorted(NOTEBOOKS.glob("*.md")):
-        found[path.stem] = Page(path.stem, path, korean / path.name)
-    for path in sorted((ROOT / "course" / "classroom" / "lectures").glob("*.md")):
-        name = f"lectures/{path.stem}"
-        found[name] = Page(name, path, korean / f"{name}.md")
-    guide = ROOT / "course" / "classroom" / "guide.md"
-    found["guide"] = Page("guide", guide, korean / "guide.md")
-    found["README"] = Page("README", ROOT / "README.md", ROOT / "README.ko.md")
-    return found
-
-
-def english(page: Page) -> dict[str, str]:
-    """Return the English by id: a notebook's Markdown cells, or a document's sections."""
-    if page.source.suffix == ".ipynb":
-        cells = nbformat.read(page.source, as_version=4).cells
-        return {cell.id: cell.source for cell in cells if cell.cell_type == "markdown"}
-    found: dict[str, str] = {}
-    for section in re.split("^(?=## )", page.source.read_text(encoding="utf-8"), flags=re.M):
-        title = section.splitlines()[0].removeprefix("## ") if section.startswith("## ") else "top"
-        name = re.sub(r"[\W_]+", "-", title.lower()).strip("-")
-        found[name if name not in found else f"{name}-{len(found)}"] = section.strip()
-    return found
-
-
-def plain(source: str) -> str:
-    """Return a source without links into the glossary, which the builder sets anew."""
-    return GLOSSARY_LINK.sub(r"\1", source)
-
-
-def hashed(source: str) -> str:
-    """Return eight digits that change when the words do, not when lines are broken elsewhere."""
-    return hashlib.sha256(" ".join(plain(source).split()).encode()).hexdigest()[:8]
-
-
-def korean(page: Page) -> dict[str, tuple[str, str]]:
-    """Return hash and text of each cell that is written; ValueError for one written twice."""
-    if not page.target.exists():
-        return {}
-    _, *parts = HEAD.split(page.target.read_text(encoding="utf-8"))
-    names = parts[::3]
-    if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise ValueError(f"{page.target.name}: {', '.join(twice)} is there twice: take one away")
-    return {n: (h, t.strip()) for n, h, t in zip(names, parts[1::3], parts[2::3], strict=True)}
-
-
-def write(page: Page, cells: dict[str, tuple[str, str]]) -> None:
-    """Write the Korean file of a page."""
-    page.target.parent.mkdir(parents=True, exist_ok=True)
-    parts = [f"<!-- {name} {digest} -->\n{text}\n" for name, (digest, text) in cells.items()]
-    write_atomically(page.target, "\n".join(parts))
-
-
-def skeleton(page: Page) -> None:
-    """Write what is missing in English, and what is stale with the new English above it."""
-    own, known = english(page), korean(page)
-    made: dict[str, tuple[str, str]] = {}
-    for name, source in own.items():
-        digest, text = known.get(name, (hashed(source), plain(source)))
-        if digest != hashed(source):
-            now = f"<!-- the English is now:\n{plain(source)}\n-->\n"
-            digest, text = hashed(source), now + STALE.sub("", text)
-        made[name] = digest, text
-    write(page, made | {name: cell for name, cell in known.items() if name not in own})
-
-
-# -- what must be the same
 
 
 def words_only(text: str) -> str:
@@ -210,7 +110,7 @@ def cell_problems(source: str, text: str) -> list[str]:
             detail = f" without {lost}" * bool(lost) + f" with {new}" * bool(new)
             found.append(f"{what} differ:{detail or f' {theirs} became {ours}'}")
     exercises = [(n, stars, minutes) for n, _, stars, minutes in HEADING.findall(source)]
-    if exercises != [(n, s, m) for n, _, s, m in KOREAN_HEADING.findall(text)]:
+    if exercises != [(n, s, m) for n, _, s, m in HEADING.findall(text)]:
         found.append("exercise: write **3. 제목 (★★☆, 8분).** with the same number, stars, minutes")
     found += number_problems(source, text)
     if stray_stars(text) > stray_stars(source):
@@ -218,7 +118,7 @@ def cell_problems(source: str, text: str) -> list[str]:
     if polite := POLITE.findall(words_only(text)):
         found.append(f"한다체: {', '.join(polite)}")
     if re.search("[A-Za-z]{3}", words_only(source)) and not HANGUL.search(text):
-        found = ["missing: still English"]
+        found = [STILL_ENGLISH]
     return found
 
 
@@ -234,13 +134,6 @@ def problems(page: Page) -> dict[str, list[str]]:
         elif wrong := cell_problems(own[name], text):
             found[name] = wrong
     return found
-
-
-@cache
-def terms() -> dict[str, str]:
-    """Return the Korean word of each term, from terms.csv."""
-    with (NOTEBOOKS / "ko" / "terms.csv").open(encoding="utf-8", newline="") as file:
-        return {row["term"]: row["korean"] for row in csv.DictReader(file)}
 
 
 def advice(page: Page) -> dict[str, list[str]]:
@@ -261,31 +154,3 @@ def share(page: Page) -> tuple[int, int]:
     """Return how many cells of a page are in step, and how many there are."""
     own, wrong = english(page), problems(page)
     return sum(name not in wrong for name in own), len(own)
-
-
-def main(words: list[str]) -> int:
-    """Do what the command line says; 1 if something is not in step."""
-    command, *names = words or ["help"]
-    if command not in {"skeleton", "check"} or (unknown := set(names) - set(pages())):
-        known = ", ".join(pages())
-        print(f"python -m course.korean skeleton|check [NAME …], with names among {known}")
-        if command in {"skeleton", "check"}:
-            print(f"unknown: {', '.join(sorted(unknown))}")
-        return 2
-    wrong = 0
-    for page in (pages()[name] for name in names or pages()):
-        if command == "skeleton":
-            skeleton(page)
-            print(f"written: {page.target.relative_to(ROOT)}")
-            continue
-        for name, said in problems(page).items():
-            wrong += 1
-            print(f"{page.name} {name}: {'; '.join(said)}")
-        for name, said in advice(page).items() if names else ():
-            print(f"{page.name} {name}: (advice) {'; '.join(said)}")
-        print("{}: {} of {} cells in step".format(page.name, *share(page)))
-    return bool(wrong)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
