@@ -158,9 +158,11 @@ slides:  ## the lectures as slides in build/slides, for a browser without a netw
 	$(call install,classroom)
 	@$(PY) -m course slides build/slides
 
+# TRAIN=1 runs the notebooks whose toys ask a model that they train: some minutes, after make weights
+TRAIN ?=
 site:  ## the course as a website in build/site: search, exercises, the package's documentation
 	$(call install,classroom)
-	@$(PY) -m course.classroom.site
+	@$(PY) -m course.classroom.site $(if $(TRAIN),--train)
 
 IN_KOREAN := BERTEDU_LANG=ko BERTEDU_NOTEBOOKS="$(CURDIR)/build/ko"
 korean:  ## the course in Korean: build/ko, its slides, and a site with both languages in build/site

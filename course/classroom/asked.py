@@ -38,6 +38,8 @@ def read_cells(path: Path) -> list[Any]:
             raise ValueError(f"{path.stat().st_size / 1e6:.0f} MB is too large")
         notebook = nbformat.reads(path.read_text(encoding="utf-8"), as_version=4)
         nbformat.validate(notebook)
+        for number, cell in enumerate(notebook.cells):  # before format 4.5 they have no id
+            cell.setdefault("id", f"cell-{number}")
         return list(notebook.cells)
     except Exception as error:  # nbformat raises what it likes, RecursionError among it
         said = (str(error).splitlines() or [type(error).__name__])[0][:120]

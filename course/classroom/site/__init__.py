@@ -51,7 +51,8 @@ def slug(title: str) -> str:
 
     The same for a heading and for the address that JupyterLab gives it, which the pages link.
     """
-    return re.sub(r"\$[^$]*\$|[^\w-]", "", unquote(title).strip().replace(" ", "-")).strip("-")
+    words = re.sub(r"\$[^$]*\$|[^\w-]", "", unquote(title).strip().replace(" ", "-"))
+    return words.strip("-")
 
 
 def with_slugs(text: str) -> str:
