@@ -15,10 +15,13 @@ from bertedu.files import write_atomically
 from course.classroom.asked import NotebookError
 from course.classroom.slides import deck, lecture
 from course.classroom.weights import lay_weights
+from course.language import in_korean, shim, spoken
 
 TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=False
 )
+TEMPLATES.filters["spoken"] = TEMPLATES.globals["spoken"] = spoken
+TEMPLATES.globals |= {"korean": in_korean(), "shim": shim() if in_korean() else ""}
 MATHJAX = "jupyter-server-mathjax"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 CHROMIUM = ["--headless", "--no-sandbox", "--disable-gpu", "--no-pdf-header-footer"]
@@ -66,7 +69,9 @@ def write(folder: Path, names: list[str], pdf: bool = False) -> None:
         )
         write_atomically(folder / f"{name}.html", page)
         listed.append((name, title, len(slides), round(sum(one.minutes for one in slides))))
-    front = template.render(title="bertedu: lectures", listed=listed, pdf=pdf, pygments=style)
+    front = template.render(
+        title=spoken("bertedu: lectures"), listed=listed, pdf=pdf, pygments=style
+    )
     write_atomically(folder / "index.html", front)
     lay_weights(folder, names)
     if pdf:

@@ -27,13 +27,16 @@ from typing import Any, NamedTuple
 from nbconvert.filters import Highlight2HTML, markdown2html
 from traitlets.config import Config
 
-from course.classroom.asked import LINK, NotebookError, asked_in, course
+from course.classroom.asked import LINK, NOTEBOOKS, NotebookError, asked_in, course
+from course.language import spoken
 
 LECTURES = Path(__file__).with_name("lectures")
+if (_built := NOTEBOOKS / "lectures").is_dir():  # in the language of those notebooks
+    LECTURES = _built
 SLIDE = re.compile(r"^#{1,2} (.+)$", re.MULTILINE)
 THING = re.compile(r"^\{(\w+) ([\w.-]+)(?: \| (.+))?\}$", re.MULTILINE)
 NOTES = re.compile(r"(?:^>.*\n?)+", re.MULTILINE)
-MINUTES = re.compile(r"([\d.]+) min\.")
+MINUTES = re.compile(r"([\d.]+)(?: min|분)\.")
 FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+)\$", re.DOTALL)
 TABLE = re.compile(r"(?:^\|.*\n?)+", re.MULTILINE)
 IMAGE = re.compile(r'<img alt="([^"]*)"[^>]* src="data:image/png;base64,([^"]+)">')
@@ -178,7 +181,8 @@ def turn(name: str, number: str, minutes: float) -> str:
         return ""
     stub = next((cell.source for cell in cells if cell.id == one.cell), "")
     lines = re.sub(r"^check\..*", "", stub[stub.find("def my_") :], flags=re.MULTILINE).strip()
-    head = f"<p>Notebook {name[:2]}, exercise {number}: <b>{html.escape(one.title)}</b></p>"
+    said = spoken(f"Notebook {name[:2]}, exercise {number}:")
+    head = f"<p>{said} <b>{html.escape(one.title)}</b></p>"
     return head + (str(highlight(lines)) if one.cell else "") + clock(minutes)
 
 
@@ -204,10 +208,11 @@ def thing_of(name: str, slide: Slide) -> str:
 def slide_html(name: str, slide: Slide, first: bool) -> str:
     """Return a slide as HTML, with its notes for the speaker."""
     kind, tag = slide.thing[0] or "words", "h1" if first else "h2"
-    above = "<p class=chip>Your turn</p>" if kind in ("turn", "clock") else ""
+    above = f"<p class=chip>{spoken('Your turn')}</p>" if kind in ("turn", "clock") else ""
     title, text = (str(markdown2html(part)) for part in (slide.title, slide.text))
     title = re.sub(r"^<p>|</p>$", "", title.strip())
-    notes = markdown2html(f"**{slide.minutes:g} min.** {slide.notes}")
+    minutes = spoken(f"{slide.minutes:g} min.")
+    notes = markdown2html(f"**{minutes}** {slide.notes}")
     drawn, beside = thing_of(name, slide), ""
     if kind == "turn":  # its clock stands beside the title
         drawn, mark, rest = drawn.partition("<button")

@@ -14,6 +14,7 @@ from sphinx.cmd.build import build_main
 from course.classroom.asked import course
 from course.classroom.site import ROOT, prepare
 from course.classroom.weights import lay_weights
+from course.language import in_korean
 
 
 def main() -> int:
@@ -21,6 +22,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m course.classroom.site", description=__doc__)
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "site")
     parser.add_argument("--train", action="store_true", help="Run the notebooks that train a toy.")
+    parser.add_argument("--languages", action="store_true", help="with a switch to Korean, at ko/")
     given = parser.parse_args()
     out = given.out.resolve()
     source, notes = (out.with_name(out.name + suffix) for suffix in ("-src", "-doctrees"))
@@ -28,7 +30,19 @@ def main() -> int:
         shutil.rmtree(folder, ignore_errors=True)
     prepare(source)
     settings = Path(__file__).parent
-    options = ["-q", "-W", "--keep-going", "-c", str(settings), "-d", str(notes)]
+    switch = ["-A", "languages=1"] if given.languages else []
+    language = ["-D", "language=ko"] if in_korean() else []
+    options = [
+        *switch,
+        *language,
+        "-q",
+        "-W",
+        "--keep-going",
+        "-c",
+        str(settings),
+        "-d",
+        str(notes),
+    ]
     failed = build_main([*options, str(source), str(out)])
     if failed == 0:
         for name in lay_weights(out / "notebooks", list(course()), given.train):
