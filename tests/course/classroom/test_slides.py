@@ -73,7 +73,8 @@ def test_a_lecture_given_aloud_takes_its_minutes(name: str) -> None:
     planned, spoken = sum(one.minutes for one in found), sum(map(aloud, found))
     assert abs(spoken - planned) <= planned / 5
     for one in found:
-        assert abs(aloud(one) - one.minutes) <= 1.25, f"{one.title}: {aloud(one):.1f} minutes"
+        off = 2 if one.thing[0] == "turn" else 1  # some is said while the room works
+        assert abs(aloud(one) - one.minutes) <= off, f"{one.title}: {aloud(one):.1f} minutes"
 
 
 @pytest.fixture
