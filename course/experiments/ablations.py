@@ -391,12 +391,10 @@ def primary_outcome(folder: Path) -> Estimate:
     A run of pre-training counts as one on all tasks, and so does its luck.
     """
     tasks = [_drawn(GRIDS["ends"], task, folder) for task in PRIMARY]
-    means = {
-        name: BootstrapScores(np.mean([task[name].runs for task in tasks], axis=0))
-        for name in SIDES
-        if all(name in task for task in tasks)
-    }
-    return means["both sides"].minus(means["left alone"], common_spread(means.values()))
+    both, left, right = (
+        BootstrapScores(np.mean([task[name].runs for task in tasks], axis=0)) for name in SIDES
+    )
+    return both.minus(left, common_spread([both, left, right]))
 
 
 def same_recipe(grid: Grid, task: str, folder: Path) -> list[Estimate]:

@@ -435,6 +435,45 @@ def test_a_verdicts_unit_is_a_pretraining_read_alike() -> None:
     assert variants["left and right"].checkpoints == pairs
 
 
+def capped(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    """The runs that came to their cap: dev had not stopped rising for long enough."""
+    return [
+        row for row in rows if int(row["best_epoch"]) + int(row["patience"]) > int(row["epochs"])
+    ]
+
+
+@pytest.mark.parametrize("name", [name for name, grid in GRIDS.items() if grid.to_the_end])
+def test_committed_runs_to_the_end_have_come_there(name: str) -> None:
+    """By one rule, with at most a tenth of a task's runs stopped by the cap."""
+    grid, record = GRIDS[name], RunRecord(shipped("results"), NAME)
+    made = {(r["task"], r["model"], r["method"], r["seed"]): r for r in record.rows()}
+    cells = list(grid.cells())
+    rows = [
+        made[c.task, c.setup.model, c.setup.method, str(c.recipe.seed)]
+        for c in cells
+    ]  # fmt: skip
+    for cell, row in zip(cells, rows, strict=True):
+        asked = (cell.recipe.epochs, cell.recipe.patience, cell.recipe.min_steps)
+        assert (
+            (40, 4, 30) == asked == tuple(int(row[n]) for n in ("epochs", "patience", "min_steps"))
+        )
+    for task in grid.tasks:
+        of_task = [row for row in rows if row["task"] == task]
+        assert len(capped(of_task)) <= len(of_task) / 10, task
+    spoiled = [row | {"best_epoch": "37"} for row in rows]
+    assert capped(spoiled) == spoiled, "a run that was still rising is told"
+
+
+def test_the_primary_outcome_is_the_mean_gap_of_its_tasks() -> None:
+    folder = shipped("results")
+    gaps = [difference(GRIDS["ends"], task, "both sides", "left alone", folder)
+            for task in ablations.PRIMARY]  # fmt: skip
+    found = ablations.primary_outcome(folder)
+    assert found.value == pytest.approx(sum(gap.value for gap in gaps) / 3)
+    widest = max(gap.high - gap.low for gap in gaps)
+    assert 0 < found.high - found.low < widest, "three tasks tell more than one"
+
+
 @pytest.mark.usefixtures("real_tasks")
 def test_a_committed_run_comes_out_again(tmp_path: Path) -> None:
     """Without the table, the command makes it anew: on another machine within its interval."""
