@@ -72,7 +72,7 @@ class Estimate(NamedTuple):
 
     def __mul__(self, factor: Any) -> "Estimate":
         """Return it in another unit, such as points; ``factor`` is above 0."""
-        return Estimate(*(factor * number for number in self[:3]), self.p)
+        return Estimate(factor * self.value, factor * self.low, factor * self.high, self.p)
 
 
 class Spread(NamedTuple):
