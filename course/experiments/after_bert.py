@@ -14,7 +14,7 @@ from typing import Any
 from bertedu.files import Row, read_csv
 from bertedu.text.sources import shipped
 from course.results.bootstrap import Estimate, Verdict, over_texts, seed_estimate
-from course.results.verdicts import CEILING, VerdictTable, verdicts_together
+from course.results.verdicts import VerdictTable, ends_of, verdicts_together
 
 
 @dataclass(frozen=True)
@@ -39,23 +39,18 @@ class Finding:
     def __str__(self) -> str:
         """Return claim, measurement and verdict, a line each."""
         over = "a single training, over questions" if self.runs == 1 else f"{self.runs} seeds"
-        same = f"; A/A {self.span(self.same)}" if self.same else ""
+        same = f"; A/A {ends_of(self.same, self.digits)}" if self.same else ""
         alone = f" (alone {self.found.verdict})" if self.found.verdict != self.verdict else ""
         return (
             f"claimed:  {self.claimed} ({self.idea}, {self.year})\n"
-            f"measured: {self.number(self.found.value)} ({self.span(self.found)}) {self.unit}, "
-            f"{over}{same}\nverdict:  {self.verdict}{alone}"
+            f"measured: {self.found.value:+.{self.digits}f} ({ends_of(self.found, self.digits)}) "
+            f"{self.unit}, {over}{same}\nverdict:  {self.verdict}{alone}"
         )
 
-    def number(self, value: float) -> str:
-        """Write a value with its sign: points to one digit, nats to two."""
-        return f"{value:+.{1 if 'points' in self.unit else 2}f}"
-
-    def span(self, found: Estimate) -> str:
-        """Write the ends of an interval; not if all runs are equal, which measures no chance."""
-        if found.low == found.high:
-            return CEILING
-        return f"{self.number(found.low)} to {self.number(found.high)}"
+    @property
+    def digits(self) -> int:
+        """Points are written to one digit, nats to two."""
+        return 1 if "points" in self.unit else 2
 
 
 def per_seed(rows: Iterable[Row], column: str = "value", **where: str) -> dict[str, float]:
@@ -104,14 +99,15 @@ def _finding(
 def findings_table(found: Sequence[Finding]) -> VerdictTable:
     """Return the table *idea, claimed, measured, verdict*, an A/A test beside each line."""
     lines = {f"{f.idea} ({f.year}): {f.claimed}": f for f in found}
+    beside: dict[str, dict[str, str]] = {"measured": {}, "runs": {}, "A/A": {}}
+    for name, f in lines.items():
+        beside["measured"][name] = f"{f.found.value:+.{f.digits}f} {f.unit}"
+        beside["runs"][name] = "single" if f.runs == 1 else str(f.runs)
+        beside["A/A"][name] = ends_of(f.same, f.digits) if f.same else "–"
     return VerdictTable(
         {name: {"verdict": f.found} for name, f in lines.items()},
         "95 % intervals over trainings, on one test; of a single training, over its questions. "
         "A/A: each model against itself, trained with the next seed.",
-        {
-            "measured": {name: f"{f.number(f.found.value)} {f.unit}" for name, f in lines.items()},
-            "runs": {name: "single" if f.runs == 1 else str(f.runs) for name, f in lines.items()},
-            "A/A": {name: f.span(f.same) if f.same else "–" for name, f in lines.items()},
-        },
+        beside,
         digits=2,
     )

@@ -132,7 +132,7 @@ def over_texts(value: float, reach: float) -> Estimate:
     """Return an estimate whose 95 % interval, ``reach`` to each side, is known: a single run's."""
     from scipy.stats import norm
 
-    p = float(2 * norm.sf(norm.isf(0.025) * abs(value) / reach))
+    p = float(2 * norm.sf(norm.isf(0.025) * abs(value) / reach)) if reach else float(value == 0)
     return Estimate(value, value - reach, value + reach, p)
 
 

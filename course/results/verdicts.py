@@ -7,7 +7,7 @@ from math import isnan
 from bertedu.analysis.views import BLUE, LIMIT, ORANGE
 from course.results.bootstrap import Estimate, Verdict
 
-CEILING = "at the ceiling in every run"  # of a task too easy for an interval
+CEILING, TIE = "at the ceiling in every run", "no difference at all"  # neither has an interval
 LEVEL = 0.05
 Table = Mapping[str, Mapping[str, Estimate]]  # claim -> task -> difference
 _COLORS: dict[Verdict, str] = {"supported": BLUE, "undecided": LIMIT, "contradicted": ORANGE}
@@ -28,11 +28,15 @@ def say(text: str, found: Estimate, digits: int = 1, within: float | None = None
         word = "supported"
     else:
         word = "contradicted" if low > within or high < -within else "undecided"
-    print(f"{word:<15}{text}: {_range(low, high, digits)}")
+    print(f"{word:<15}{text}: {ends_of(found, digits)}")
 
 
-def _range(low: float, high: float, digits: int) -> str:
-    return f"{low:+.{digits}f} to {high:+.{digits}f}" if low != high else CEILING
+def ends_of(found: Estimate, digits: int) -> str:
+    """Write the ends of an interval; if they are one, no chance was measured: `CEILING`, `TIE`."""
+    low, high = found.low, found.high
+    if low == high:
+        return CEILING if low else TIE
+    return f"{low:+.{digits}f} to {high:+.{digits}f}"
 
 
 def verdicts_together(found: Sequence[Estimate]) -> list[Verdict]:
@@ -51,7 +55,7 @@ def verdicts_together(found: Sequence[Estimate]) -> list[Verdict]:
 
 
 class VerdictTable:
-    """Claims as rows, tasks as columns: in each cell a verdict and its interval, or `CEILING`.
+    """Claims as rows, tasks as columns: in each cell a verdict and its interval.
 
     All are tested together (`verdicts_together`): where an interval that would decide alone is not
     clear enough for one of so many, the cell says "undecided" and what it would say alone. The
@@ -102,9 +106,8 @@ class VerdictTable:
             (texts.get(claim, ""), None) for texts in self.beside.values()
         ]
         for one, word in self.rows[claim].values():
-            ends = _range(one.low, one.high, self.digits)
             alone = f" (alone {one.verdict})" if one.verdict != word else ""
-            line.append((ends + alone, word))
+            line.append((ends_of(one, self.digits) + alone, word))
         return line
 
     def __repr__(self) -> str:
