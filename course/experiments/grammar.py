@@ -20,7 +20,7 @@ import torch
 
 from bertedu.files import Row, read_csv, write_csv
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import CheckpointError, find_checkpoint, load_checkpoint
+from bertedu.model.checkpoints import find_checkpoint, load_checkpoint
 from bertedu.pretraining.batches import load_splits
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.text.fast_tokenizer import load_vocabulary
@@ -33,6 +33,7 @@ from course.experiments.same_question import (
     RIGHT,
     RUNS,
     SEEDS,
+    finished,
     hide,
     mean_columns,
 )
@@ -143,20 +144,11 @@ def ask(pair: str, reader: str, seed: int) -> list[Row]:
     return [{"odds": _packed(odds_at(model, found, words))}]
 
 
-def finished(reader: str, seed: int) -> bool:
-    """Whether a run can be found, and has come to its end."""
-    try:
-        folder = find_checkpoint(f"same-question/{RUNS[reader]}-{seed}")
-    except CheckpointError:
-        return False
-    return (folder / "model.safetensors").exists()
-
-
 def plan() -> list[Run]:
     """Return the questions to every reader that can be found."""
     runs = grid(about, pair=TELLS, reader=("(which)", "(document)", "(prior)"), seed=[""])
     asked = grid(ask, pair=TELLS, reader=RUNS, seed=SEEDS)
-    return runs + [one for one in asked if finished(one[0]["reader"], one[0]["seed"])]
+    return runs + [one for one in asked if finished(f"{RUNS[one[0]['reader']]}-{one[0]['seed']}")]
 
 
 @dataclass(frozen=True)

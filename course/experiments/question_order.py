@@ -6,7 +6,7 @@ scored twice, on the test as it is and with the questions exchanged among the te
 the question cannot help. Runs that `data/results/question_order.csv` has are not made again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -18,10 +18,10 @@ import typer
 from bertedu.files import Row
 from bertedu.finetuning.examples import Splits, Task
 from bertedu.finetuning.finetune import Setup, run_once
+from bertedu.finetuning.own_model import UNTIL_DEV_STOPS
 from bertedu.finetuning.question_answering import QuestionAnswering
-from bertedu.finetuning.training import Hyperparameters
 from bertedu.text.fast_tokenizer import load_tokenizer
-from course.experiments.ablations import BOTH, LEFT, RIGHT, Interval
+from course.experiments.ablations import BOTH, LEFT, RIGHT, SEEDS, Interval
 from course.experiments.tasks import short_answers
 from course.results.bootstrap import BootstrapScores, interval_over_runs, run_spread
 from course.results.record import RunRecord
@@ -31,7 +31,7 @@ NAME = "question_order"  # of the record
 READERS = {"both sides": BOTH, "left alone": LEFT, "right alone": RIGHT}
 ORDERS = ("question first", "question last")
 LONGEST = 128  # tokens of question and text: nothing is cut into windows
-RECIPE = Hyperparameters(learning_rate=1e-3, batch_size=16, epochs=2)
+RECIPE = replace(UNTIL_DEV_STOPS, learning_rate=1e-3, batch_size=16)
 
 
 def questions_that_fit() -> Splits:
@@ -60,10 +60,14 @@ def task_of(order: str, exchanged: bool = False) -> Task:
     return Task(name, "span", "mark what is described", (), "f1", questions_that_fit)
 
 
-def run_study(folder: Path, readers: Mapping[str, tuple[str, ...]], splits: Splits) -> None:
+def run_study(
+    folder: Path,
+    readers: Mapping[str, tuple[str, ...]],
+    splits: Splits,
+    seeds: Sequence[int] = SEEDS,
+) -> None:
     """Fine-tune every checkpoint with the question first and last; write down what is missing."""
     record = RunRecord(folder, NAME)
-    seeds = range(max(map(len, readers.values())))
     for seed, reader, order in product(seeds, readers, ORDERS):
         setup, recipe = Setup(readers[reader][seed]), replace(RECIPE, seed=seed)
         task = task_of(order)
@@ -113,9 +117,12 @@ def order_gain(folder: Path, reader: str, reading: bool = False) -> Interval:
 
 def main(
     out: Annotated[Path, typer.Option(help="Folder of results.")] = Path("data/results"),
+    reader: Annotated[str | None, typer.Option(help="This one only.")] = None,
+    seed: Annotated[int | None, typer.Option(help="This pre-training only.")] = None,
 ) -> None:
-    """Run the study; some twenty minutes on one core."""
-    run_study(out, READERS, questions_that_fit())
+    """Run the study; hours on one core, minutes on a GPU."""
+    some = {name: READERS[name] for name in READERS if reader in (None, name)}
+    run_study(out, some, questions_that_fit(), SEEDS if seed is None else [seed])
 
 
 if __name__ == "__main__":

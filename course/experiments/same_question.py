@@ -10,6 +10,7 @@ the one of notebook 14: what four times the reading adds for both sides, and for
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated
@@ -22,12 +23,14 @@ from torch.nn import functional as F
 from tqdm.auto import tqdm
 
 from bertedu.files import Row, read_csv, write_csv
+from bertedu.machine import default_device
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import find_checkpoint, load_checkpoint
+from bertedu.model.checkpoints import CheckpointError, find_checkpoint, load_checkpoint
 from bertedu.pretraining.batches import load_splits
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.text.fast_tokenizer import load_vocabulary
 from bertedu.text.tokenization import CLS_ID, MASK_ID, SEP_ID, SPECIAL_TOKENS
+from course.experiments import joint_pair
 from course.experiments.ablations import LONG_BOTH, LONG_LEFT, pretrained_with
 from course.experiments.counting import UnigramModel
 from course.results.bootstrap import Floats, Ints, draw_texts, interval_over_runs, run_spread
@@ -41,7 +44,16 @@ LONGEST = 100  # word pieces of a sentence
 KINDS = ("left", "right", "both needed", "neither")
 ALL = "all"  # any blanks, as they come
 BOTH, LEFT, RIGHT, PAIR = "both sides", "left alone", "right alone", "left and right, joined"
-RUNS = {BOTH: "no-nsp", LEFT: "mlm-ltr", RIGHT: "mlm-rtl"}  # data/checkpoints/same-question/
+# Two of each pair are as large together as one of the others. Predicted: the narrow pair pays more
+# than the wide one; one that was trained together pays less than one that was joined later, and
+# more than both sides.
+NARROW, TOGETHER = "left and right, narrow", "left and right, together"
+RUNS = {BOTH: "no-nsp", LEFT: "mlm-ltr", RIGHT: "mlm-rtl"}  # folders of `same-question/`
+PAIRS = {
+    PAIR: (RUNS[LEFT], RUNS[RIGHT]),
+    NARROW: (f"{RUNS[LEFT]}-L4H80", f"{RUNS[RIGHT]}-L4H80"),
+    TOGETHER: joint_pair.NAMES,
+}
 SEEDS = (0, 1, 2)
 MARKS = range(6000, 42001, 6000)  # steps of the longer runs at which weights were kept
 Answers = dict[str, list[tuple[Floats, Floats]]]  # reader -> of each run, loss and right, (n,)
@@ -178,8 +190,10 @@ def answer_blanks(
     One model answers for itself, two are joined.
     """
     loss, right = np.zeros(len(blanks.sentences)), np.zeros(len(blanks.sentences))
+    device = next(models[0].parameters()).device
     for group, ids, blank, answers in hide(blanks.sentences, blanks.places):
-        said = [model(ids, selected=blank)[0] for model in models]  # (n, V) each
+        asked = {"ids": ids.to(device), "selected": blank.to(device)}
+        said = [model(**asked)[0].cpu() for model in models]  # (n, V) each
         scores = said[0] if len(said) == 1 else join(said[0], said[1], prior)
         scores[:, : len(SPECIAL_TOKENS)] = -torch.inf
         log_chances = scores.log_softmax(-1)
@@ -188,28 +202,45 @@ def answer_blanks(
     return loss, right
 
 
-def load_runs(seeds: Sequence[int] = SEEDS) -> dict[str, list[BertForPreTraining]]:
-    """Load the pre-trained models: kind of reader -> a model for each seed.
+def finished(run: str) -> bool:
+    """Whether a run of the same question can be found, and has come to its end."""
+    try:
+        return (find_checkpoint(f"same-question/{run}") / "model.safetensors").exists()
+    except CheckpointError:
+        return False
 
-    Raises CheckpointError if a checkpoint is missing.
+
+def load_runs(seeds: Sequence[int] = SEEDS) -> dict[str, list[list[BertForPreTraining]]]:
+    """Load the pre-trained models: reader -> for each seed one model, or the two of a pair.
+
+    A pair that is not there is left out. Raises CheckpointError if another checkpoint is missing.
     """
-    runs: dict[str, list[BertForPreTraining]] = {}
-    for reader, name in RUNS.items():
-        folders = [find_checkpoint(f"same-question/{name}-{seed}") for seed in seeds]
-        runs[reader] = [load_checkpoint(folder) for folder in folders]
+
+    @cache
+    def load(run: str) -> BertForPreTraining:
+        return load_checkpoint(find_checkpoint(f"same-question/{run}")).to(default_device())
+
+    readers = {reader: (name,) for reader, name in RUNS.items()} | PAIRS
+    runs = {}
+    for reader, names in readers.items():
+        folders = [[f"{name}-{seed}" for name in names] for seed in seeds]
+        if reader in RUNS or all(finished(run) for some in folders for run in some):
+            runs[reader] = [[load(run) for run in some] for some in folders]
     return runs
 
 
 def answer_all(
-    runs: Mapping[str, Sequence[BertForPreTraining]], blanks: Blanks, prior: Tensor
+    runs: Mapping[str, Sequence[Sequence[BertForPreTraining]]], blanks: Blanks, prior: Tensor
 ) -> Answers:
-    """Ask every run, and every pair of a left and a right run of one seed."""
-    asked: Answers = {}
-    for reader, models in runs.items():
-        asked[reader] = [answer_blanks([model], blanks, prior) for model in models]
-    pairs = zip(runs[LEFT], runs[RIGHT], strict=True)
-    asked[PAIR] = [answer_blanks(pair, blanks, prior) for pair in pairs]
-    return asked
+    """Ask every run; two that have learned together share one prior, which both hold half of."""
+    none = torch.zeros_like(prior)
+    return {
+        reader: [
+            answer_blanks(models, blanks, none if reader == TOGETHER else prior)
+            for models in all_models
+        ]
+        for reader, all_models in runs.items()
+    }
 
 
 def score_rows(asked: Answers, blanks: Blanks) -> list[Row]:
@@ -237,7 +268,7 @@ def difference_rows(asked: Answers, blanks: Blanks) -> list[Row]:
         some = np.array(blanks.kinds) == kind
         draws = draw_texts(np.unique(blanks.documents[some], return_inverse=True)[1])
         losses = {name: [loss[some] for loss, _ in runs] for name, runs in asked.items()}
-        # a pair's runs are made of others: they tell nothing more of the luck of a run
+        # the runs of this pair are those of others: they tell nothing more of the luck of a run
         means = [[float(loss.mean()) for loss in runs] for n, runs in losses.items() if n != PAIR]
         spread = run_spread(means)
         sides = list(combinations(losses.items(), 2))
