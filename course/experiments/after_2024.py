@@ -40,7 +40,6 @@ from bertedu.text.tokenization import MASK_ID, SPECIAL_TOKENS
 from course.experiments.ablations import PRIMARY, TUNED, Grid, Variant, ablate
 from course.experiments.pretraining_scores import with_earlier_runs
 from course.results.columns import ratio_columns, word_columns
-from course.results.origin import origin
 from course.results.study import add_missing
 
 SEEDS = range(3)
