@@ -19,6 +19,7 @@ distance has halved. Muon: at its own best rate 0.05 to 0.15 nats below AdamW at
 """
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -48,13 +49,13 @@ SHARES = (0, 25, 50, 75)  # per cent of the steps that ask for next words, befor
 LONGEST, BATCH = 128, 32
 DRAWS = 16  # of blanks in each text, for the bound
 LTR, DIFFUSION = "left to right", "masked diffusion"
-# reader -> its runs; the longer ones read the text some thirty times, in larger batches
-READERS = {
-    **{f"after-2024/ltr-{seed}": LTR for seed in SEEDS},
-    **{f"after-2024/diffusion-{seed}": DIFFUSION for seed in SEEDS},
-    "after-2024/ltr-long": LTR,
-    "after-2024/writer": DIFFUSION,
-}
+# (reader, how long, seed, run); the longer ones read the text some thirty times, in larger batches
+READERS = (
+    *((LTR, "short", seed, f"after-2024/ltr-{seed}") for seed in SEEDS),
+    *((DIFFUSION, "short", seed, f"after-2024/diffusion-{seed}") for seed in SEEDS),
+    (LTR, "long", 0, "after-2024/ltr-long"),
+    (DIFFUSION, "long", 0, "after-2024/writer"),
+)
 
 
 def _runs(name: str) -> tuple[str, ...]:
@@ -122,12 +123,8 @@ def diffusion_nats(model: BertForPreTraining, batch: Batch, dice: torch.Generato
     masked = batch.ids.masked_fill(hidden, MASK_ID)
     scores, _ = model(masked, batch.segment_ids, batch.padding_mask, hidden)
     nats = F.cross_entropy(scores, batch.ids[hidden], reduction="none")
-    return (
-        (torch.zeros_like(rate, dtype=nats.dtype).expand_as(hidden).clone())
-        .masked_scatter(hidden, nats)
-        .div(rate)
-        .sum(dim=1)
-    )
+    paid = torch.zeros_like(hidden, dtype=nats.dtype).masked_scatter(hidden, nats)
+    return (paid / rate).sum(dim=1)
 
 
 def bound_row(name: str, batches: list[Batch]) -> Iterator[Row]:
@@ -161,14 +158,14 @@ def tune(
 @app.command()
 def blanks(out: Out = RESULTS) -> None:
     """Score the runs of both grids on held-out blanks: next_first.csv."""
-    names = [run for grid in GRIDS.values() for v in grid.variants for run in v.checkpoints]
     texts = load_splits()["test"]
     batches = fixed_batches(texts, LONGEST, BATCH, 8192)
-    runs = [
-        ({"run": name}, lambda name=name: blank_row(name, batches))
-        for name in dict.fromkeys(names)
-        if ready(name) and load(name).config.direction == "bidirectional"
-    ]
+    runs = []
+    for variant in (variant for grid in GRIDS.values() for variant in grid.variants):
+        for seed, name in enumerate(dict.fromkeys(variant.checkpoints)):
+            if ready(name) and load(name).config.direction == "bidirectional":
+                row: Row = {"variant": variant.name, "seed": seed, "run": name}
+                runs.append((row, partial(blank_row, name, batches)))
     add_missing(out / "next_first.csv", runs)
 
 
@@ -178,8 +175,11 @@ def bounds(out: Out = RESULTS) -> None:
     texts = load_splits()["test"]
     batches = fixed_batches(texts, LONGEST, BATCH, 8192, direction="left-to-right")
     runs = [
-        ({"run": name, "reader": reader}, lambda name=name: bound_row(name, batches))
-        for name, reader in READERS.items()
+        (
+            {"reader": reader, "length": length, "seed": seed, "run": name},
+            partial(bound_row, name, batches),
+        )
+        for reader, length, seed, name in READERS
         if ready(name)
     ]
     add_missing(out / "bounds.csv", runs)
