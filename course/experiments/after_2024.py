@@ -18,7 +18,8 @@ distance has halved. Muon: at its own best rate 0.05 to 0.15 nats below AdamW at
 10,500 steps, decided over three seeds; half of the steps to the loss that AdamW has at the end.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -32,10 +33,14 @@ from bertedu.files import Row, write_csv
 from bertedu.machine import default_device
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import CheckpointError, find_checkpoint, load_checkpoint
+from bertedu.model.config import BertConfig
 from bertedu.model.inference import evaluating
 from bertedu.model.variants.diffusion import hide_some
 from bertedu.pretraining.batches import Batch, fixed_batches, load_splits
 from bertedu.pretraining.evaluation import score_pairs
+from bertedu.pretraining.next_sentence import EncodedDocument
+from bertedu.pretraining.recipe import Recipe
+from bertedu.pretraining.run import halved, step_seconds
 from bertedu.pretraining.run_folder import read_record
 from bertedu.text.tokenization import MASK_ID, SPECIAL_TOKENS
 from course.experiments.ablations import PRIMARY, TUNED, Grid, Variant, ablate
@@ -46,7 +51,7 @@ from course.results.study import add_missing
 SEEDS = range(3)
 STEPS = 10_500
 SHARES = (0, 25, 50, 75)  # per cent of the steps that ask for next words, before blanks
-LONGEST, BATCH = 128, 32
+LONGEST, BATCH, VOCABULARY = 128, 32, 8192
 DRAWS = 16  # of blanks in each text, for the bound
 LTR, DIFFUSION = "left to right", "masked diffusion"
 # (reader, how long, seed, run); the longer ones read the text some thirty times, in larger batches
@@ -159,7 +164,7 @@ def tune(
 def blanks(out: Out = RESULTS) -> None:
     """Score the runs of both grids on held-out blanks: next_first.csv."""
     texts = load_splits()["test"]
-    batches = fixed_batches(texts, LONGEST, BATCH, 8192)
+    batches = fixed_batches(texts, LONGEST, BATCH, VOCABULARY)
     runs = []
     for variant in (variant for grid in GRIDS.values() for variant in grid.variants):
         for seed, name in enumerate(dict.fromkeys(variant.checkpoints)):
@@ -173,7 +178,7 @@ def blanks(out: Out = RESULTS) -> None:
 def bounds(out: Out = RESULTS) -> None:
     """Score readers and writers in nats a word, on the same held-out texts: bounds.csv."""
     texts = load_splits()["test"]
-    batches = fixed_batches(texts, LONGEST, BATCH, 8192, direction="left-to-right")
+    batches = fixed_batches(texts, LONGEST, BATCH, VOCABULARY, direction="left-to-right")
     runs = [
         (
             {"reader": reader, "length": length, "seed": seed, "run": name},
@@ -183,6 +188,23 @@ def bounds(out: Out = RESULTS) -> None:
         if ready(name)
     ]
     add_missing(out / "bounds.csv", runs)
+
+
+def step_rows(documents: Sequence[EncodedDocument], rounds: int = 5) -> Iterator[Row]:
+    """Time a step of both optimizers, in turn, on one thread of the CPU: medians."""
+    config = replace(BertConfig.preset("L4H128"), vocab_size=VOCABULARY, dropout=0.0)
+    for number in range(rounds):
+        for optimizer in ("adamw", "muon"):
+            recipe = Recipe(1, optimizer=optimizer, next_sentence=False)
+            taken = step_seconds(BertForPreTraining(config), documents, recipe, bfloat16=False)
+            yield {"optimizer": optimizer, "seed": number, "seconds": round(taken, 4)}
+
+
+@app.command()
+def seconds(out: Out = RESULTS) -> None:
+    """Time a step of AdamW and of Muon: muon_seconds.csv."""
+    documents = halved(load_splits()["train"])
+    add_missing(out / "muon_seconds.csv", [({"config": "L4 H128"}, partial(step_rows, documents))])
 
 
 @app.command()

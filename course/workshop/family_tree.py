@@ -40,7 +40,8 @@ def family_tree() -> Drawing:
         446,
         f"A family tree with dates: {dated}. From the Transformer lead lines to GPT, BERT and "
         "Transformer-XL; from seq2seq to ELMo; from GPT and ELMo to BERT; from GPT to GPT-2 and on "
-        "to GPT-3 and T5Gemma; from BERT to the others from 2019 on; to XLNet from Transformer-XL, too. "
+        "to GPT-3 and T5Gemma; from BERT to the others from 2019 on; to XLNet from "
+        "Transformer-XL, too. "
         f"Blue, another question, notebook 17: {asked}. "
         "Orange, another machine, notebook 18: the rest but ELMo.",
     )
