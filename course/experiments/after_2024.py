@@ -2,20 +2,17 @@
 
 *Next words first* (Weller et al. 2025; Gisserot-Boukhlef et al. 2025): a share of the steps asks
 for next words, then the attention mask comes off, and the rest asks for blanks. *The mask off*:
-`ltr-L4H128` read from both sides, at once, and after some steps of blanks. *Masked diffusion*: its
-held-out bound beside the loss of a left-to-right model. *Muon*: beside AdamW, in the same batches.
+`ltr-L4H128` asked for blanks, at once, and after some steps. *Masked diffusion*: its held-out bound
+beside the loss of a left-to-right model. *Muon*: beside AdamW, in the same batches.
 
-``pretrain`` makes the runs (data/README.md has the commands); ``tune``, ``blanks``, ``bounds`` and
-``curves`` write the tables. What is recorded is not made again.
+``pretrain`` makes the runs (data/README.md has the commands); ``blanks`` and ``curves`` read their
+records into tables, ``bounds`` scores three models, ``seconds`` times a step.
 
-Predicted, before any of it was run. Next words first: of held-out blanks, 25 % next words cost
-less than 1 point, 50 % 1 to 3, 75 % more than 3 against blanks alone; of the primary outcome of
-notebook 13 all three shares undecided at 25 and 50 %, and 75 % below. The mask off: untrained, both
-tasks lose at least 5 points against the mask on, topic more than entities; after 1,000 steps of
-blanks both are at least where the mask on was. Masked diffusion: its bound is 0.3 to 0.9 nats a
-word above the loss of left to right after as many steps, and after 30 readings of the text the
-distance has halved. Muon: at its own best rate 0.05 to 0.15 nats below AdamW at its best after
-10,500 steps, decided over three seeds; half of the steps to the loss that AdamW has at the end.
+Predicted, before any of it was run. Next words first: of held-out blanks, 25 % next words cost less
+than 1 point, 50 % 1 to 3, 75 % more than 3 against blanks alone. Masked diffusion: its bound is 0.3
+to 0.9 nats a word above the loss of left to right. Muon: at its best rate 0.05 to 0.15 nats below
+AdamW at its best; half of the steps to AdamW's last loss. (The tasks of notebook 13 were to be
+fine-tuned after each share, and full runs of both optimizers compared; neither was finished.)
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,9 +27,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bertedu.files import Row, write_csv
-from bertedu.machine import default_device
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import CheckpointError, find_checkpoint, load_checkpoint
+from bertedu.model.checkpoints import find_checkpoint, load_checkpoint
 from bertedu.model.config import BertConfig
 from bertedu.model.inference import evaluating
 from bertedu.model.variants.diffusion import hide_some
@@ -43,88 +39,41 @@ from bertedu.pretraining.recipe import Recipe
 from bertedu.pretraining.run import halved, step_seconds
 from bertedu.pretraining.run_folder import read_record
 from bertedu.text.tokenization import MASK_ID, SPECIAL_TOKENS
-from course.experiments.ablations import PRIMARY, TUNED, Grid, Variant, ablate
 from course.experiments.pretraining_scores import with_earlier_runs
-from course.results.columns import ratio_columns, word_columns
+from course.results.columns import ratio_columns
 from course.results.study import add_missing
 
 SEEDS = range(3)
-STEPS = 10_500
-SHARES = (0, 25, 50, 75)  # per cent of the steps that ask for next words, before blanks
-LONGEST, BATCH, VOCABULARY = 128, 32, 8192
-DRAWS = 16  # of blanks in each text, for the bound
-LTR, DIFFUSION = "left to right", "masked diffusion"
-# (reader, how long, seed, run); the longer ones read the text some thirty times, in larger batches
-READERS = (
-    *((LTR, "short", seed, f"after-2024/ltr-{seed}") for seed in SEEDS),
-    *((DIFFUSION, "short", seed, f"after-2024/diffusion-{seed}") for seed in SEEDS),
-    (LTR, "long", 0, "after-2024/ltr-long"),
-    (DIFFUSION, "long", 0, "after-2024/writer"),
+SHARES = (0, 25, 50, 75)  # per cent of 10,500 steps that ask for next words, before blanks
+# (variant, seed, run) of what is asked for blanks
+BLANKS = (
+    *((f"{share} %", seed, f"next-{share}-{seed}") for share in SHARES for seed in SEEDS),
+    *((f"off, {steps} steps", 0, f"off-{steps}") for steps in (0, 100, 1000)),
 )
-
-
-def _runs(name: str) -> tuple[str, ...]:
-    return tuple(f"after-2024/{name}-{seed}" for seed in SEEDS)
-
-
-OFF = ("ltr-L4H128",) * 3  # pre-trained once: the luck of a fine-tuning alone is drawn anew
-GRIDS = {
-    "next-first": Grid(
-        "next words for a share of the steps, then blanks",
-        tuple(Variant(f"{share} %", _runs(f"next-{share}"), TUNED) for share in SHARES),
-        PRIMARY,
-        seeds=1,
-    ),
-    "mask-off": Grid(
-        "a left-to-right model with its mask taken off",
-        (
-            Variant("mask on", OFF, TUNED),
-            Variant("off", ("after-2024/off-0",) * 3, TUNED),
-            Variant("off, 100 steps", _runs("off-100"), TUNED),
-            Variant("off, 1000 steps", _runs("off-1000"), TUNED),
-            Variant("both sides from the start", ("no-nsp-L4H128",) * 3, TUNED),
-        ),
-        ("topic", "entities"),
-        seeds=1,
-    ),
-}
+LENGTH, BATCH, VOCABULARY = 128, 32, 8192
+EVERY, DRAWS = 4, 8  # of the held-out texts every fourth; draws of blanks in each, for the bound
+LTR, FIXED, DIFFUSION = "left to right", "BERT, fixed rates", "rate drawn"
+READERS = {LTR: "ltr-L4H128", FIXED: "no-nsp-L4H128", DIFFUSION: "writer-L4H128"}
 
 app = typer.Typer(help=__doc__.splitlines()[0], no_args_is_help=True, add_completion=False)
-Out = Annotated[Path, typer.Option(help="Folder of results.")]
 RESULTS = Path("data/results")
+Out = Annotated[Path, typer.Option(help="Folder of results.")]
+Runs = Annotated[Path, typer.Option(help="Folder of the runs.")]
 
 
-def ready(name: str) -> bool:
-    """Whether a run is there, and finished."""
-    try:
-        return (find_checkpoint(name) / "training.json").exists()
-    except CheckpointError:
-        return False
+def made(record: Row) -> Row:
+    """Say where a run comes from: device and commit."""
+    return {"device": f"{record['device']} {record['hardware']}", "commit": record["commit"]}
 
 
-def load(name: str) -> BertForPreTraining:
-    """Load a run onto the best device."""
-    model = load_checkpoint(find_checkpoint(name))
-    assert isinstance(model, BertForPreTraining)
-    return model.to(default_device())
-
-
-def trained(name: str) -> Row:
+def trained(record: Row) -> Row:
     """Say what a run has read, with those that it went on from."""
-    record = read_record(find_checkpoint(name))
-    return {n: int(with_earlier_runs(record, n)) for n in ("steps", "tokens")}
-
-
-def blank_row(name: str, batches: list[Batch]) -> Iterator[Row]:
-    """Score a run on held-out blanks."""
-    words, _ = score_pairs(load(name), batches)
-    yield word_columns(words) | trained(name)
+    return {name: int(with_earlier_runs(record, name)) for name in ("steps", "tokens")}
 
 
 def diffusion_nats(model: BertForPreTraining, batch: Batch, dice: torch.Generator) -> Tensor:
     """Return one draw of the bound on -log P of each text, (B,), in nats; segments are told."""
-    hidden, rate = hide_some(batch.ids.cpu(), dice)
-    hidden, rate = hidden.to(batch.ids.device), rate.to(batch.ids.device)
+    hidden, rate = hide_some(batch.ids, dice)
     masked = batch.ids.masked_fill(hidden, MASK_ID)
     scores, _ = model(masked, batch.segment_ids, batch.padding_mask, hidden)
     nats = F.cross_entropy(scores, batch.ids[hidden], reduction="none")
@@ -132,62 +81,21 @@ def diffusion_nats(model: BertForPreTraining, batch: Batch, dice: torch.Generato
     return (paid / rate).sum(dim=1)
 
 
-def bound_row(name: str, batches: list[Batch]) -> Iterator[Row]:
-    """Score a run in nats a word: what a left-to-right model pays, or the bound of diffusion."""
-    model = load(name)
+def bound_row(checkpoint: str, batches: Sequence[Batch]) -> Iterator[Row]:
+    """Score a model in nats a word: what a left-to-right model pays, or the bound of diffusion."""
+    model = load_checkpoint(find_checkpoint(checkpoint))
+    assert isinstance(model, BertForPreTraining)
     if model.config.direction != "bidirectional":
-        paid = score_pairs(model, batches)[0]  # (N, 3)
-        nats, words = paid[:, 1], paid[:, 0]
+        words, nats, _ = score_pairs(model, batches)[0].unbind(-1)
     else:
         dice, some = torch.Generator().manual_seed(2024), []
         with evaluating(model):
             for batch in batches:
-                batch = batch.to(default_device())
                 draws = [diffusion_nats(model, batch, dice) for _ in range(DRAWS)]
-                some.append(torch.stack(draws).mean(dim=0).double().cpu())
+                some.append(torch.stack(draws).mean(dim=0).double())
         nats = torch.cat(some)
         words = torch.cat([(b.ids >= len(SPECIAL_TOKENS)).sum(dim=1) for b in batches]).double()
-    yield ratio_columns("nats", nats, words) | trained(name)
-
-
-@app.command()
-def tune(
-    grid: Annotated[str, typer.Argument(help="next-first or mask-off.")],
-    variants: Annotated[list[str] | None, typer.Option(help="These only; repeatable.")] = None,
-    out: Out = RESULTS,
-) -> None:
-    """Fine-tune the runs of a grid until dev stops."""
-    ablate(GRIDS[grid], out / grid.replace("-", "_"), variants=variants)
-
-
-@app.command()
-def blanks(out: Out = RESULTS) -> None:
-    """Score the runs of both grids on held-out blanks: next_first.csv."""
-    texts = load_splits()["test"]
-    batches = fixed_batches(texts, LONGEST, BATCH, VOCABULARY)
-    runs = []
-    for variant in (variant for grid in GRIDS.values() for variant in grid.variants):
-        for seed, name in enumerate(dict.fromkeys(variant.checkpoints)):
-            if ready(name) and load(name).config.direction == "bidirectional":
-                row: Row = {"variant": variant.name, "seed": seed, "run": name}
-                runs.append((row, partial(blank_row, name, batches)))
-    add_missing(out / "next_first.csv", runs)
-
-
-@app.command()
-def bounds(out: Out = RESULTS) -> None:
-    """Score readers and writers in nats a word, on the same held-out texts: bounds.csv."""
-    texts = load_splits()["test"]
-    batches = fixed_batches(texts, LONGEST, BATCH, VOCABULARY, direction="left-to-right")
-    runs = [
-        (
-            {"reader": reader, "length": length, "seed": seed, "run": name},
-            partial(bound_row, name, batches),
-        )
-        for reader, length, seed, name in READERS
-        if ready(name)
-    ]
-    add_missing(out / "bounds.csv", runs)
+    yield ratio_columns("nats", nats, words) | trained(read_record(find_checkpoint(checkpoint)))
 
 
 def step_rows(documents: Sequence[EncodedDocument], rounds: int = 5) -> Iterator[Row]:
@@ -198,6 +106,28 @@ def step_rows(documents: Sequence[EncodedDocument], rounds: int = 5) -> Iterator
             recipe = Recipe(1, optimizer=optimizer, next_sentence=False)
             taken = step_seconds(BertForPreTraining(config), documents, recipe, bfloat16=False)
             yield {"optimizer": optimizer, "seed": number, "seconds": round(taken, 4)}
+
+
+@app.command()
+def blanks(runs: Runs = Path("runs/after-2024"), out: Out = RESULTS) -> None:
+    """Read held-out blanks from the records of runs: next_first.csv."""
+    rows: list[Row] = []
+    for variant, seed, name in BLANKS:
+        record = read_record(runs / name)
+        dev = {n: record["curve"][-1][f"dev_{n}"] for n in ("mlm_loss", "mlm_accuracy")}
+        about: Row = {"variant": variant, "seed": seed, "run": name}
+        rows.append(about | dev | trained(record) | made(record))
+    write_csv(out / "next_first.csv", rows)
+
+
+@app.command()
+def bounds(out: Out = RESULTS) -> None:
+    """Score three models in nats a word, on the same held-out texts: bounds.csv."""
+    texts = load_splits()["test"]
+    batches = fixed_batches(texts, LENGTH, BATCH, VOCABULARY, direction="left-to-right")[::EVERY]
+    rows = [({"reader": r, "run": name}, partial(bound_row, name, batches))
+            for r, name in READERS.items()]  # fmt: skip
+    add_missing(out / "bounds.csv", rows)
 
 
 @app.command()
@@ -217,12 +147,11 @@ def curves(
     for folder in runs:
         record = read_record(folder)
         recipe = record["recipe"]
-        names = ("optimizer", "learning_rate", "seed")
-        about: Row = {"run": folder.name, "variant": record["variant"]}
-        about |= {name: recipe[name] for name in names} | {"steps": recipe["steps"]}
-        made = {"device": f"{record['device']} {record['hardware']}", "commit": record["commit"]}
+        names = ("optimizer", "learning_rate", "seed", "steps")
+        about: Row = {"run": folder.name} | {name: recipe[name] for name in names}
         keep = ("step", "tokens", "mlm_loss", "dev_mlm_loss", "dev_mlm_accuracy")
-        rows += [about | {k: row[k] for k in keep if k in row} | made for row in record["curve"]]
+        for row in record["curve"]:
+            rows.append(about | {k: row[k] for k in keep if k in row} | made(record))
     write_csv(out, rows)
 
 

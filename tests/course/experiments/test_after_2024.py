@@ -15,7 +15,6 @@ from bertedu.model.variants.diffusion import diffusion_loss
 from bertedu.pretraining.batches import Batch, fixed_batches
 from bertedu.pretraining.next_sentence import EncodedDocument
 from course.experiments import after_2024
-from course.experiments.ablations import PRIMARY
 
 CONFIG = BertConfig(60, 16, 2, 2, 32, 32, initializer_range=0.4)
 DOCUMENTS = [EncodedDocument("s", [[5 + (7 * d + 3 * s + w) % 55 for w in range(6)]
@@ -42,15 +41,15 @@ def test_the_bound_is_the_packages_loss_where_all_is_one_segment() -> None:
 def test_a_uniform_model_pays_the_log_of_the_vocabulary_a_word_either_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(after_2024, "trained", lambda name: {})
+    monkeypatch.setattr(after_2024, "trained", lambda record: {})
     monkeypatch.setattr(after_2024, "DRAWS", 200)
     batches = fixed_batches(DOCUMENTS, 24, 8, 60, direction="left-to-right")
     for direction in ("left-to-right", "bidirectional"):
         even = model(direction=direction)
         for weight in (even.decoder.weight, even.decoder.bias):
             torch.nn.init.zeros_(weight)
-        monkeypatch.setattr(after_2024, "load", lambda name, even=even: even)
-        (row,) = after_2024.bound_row("x", batches)
+        monkeypatch.setattr(after_2024, "load_checkpoint", lambda folder, even=even: even)
+        (row,) = after_2024.bound_row("no-nsp-L4H128", batches)
         assert float(row["nats"]) == pytest.approx(torch.tensor(60.0).log().item(), rel=0.03)
 
 
@@ -71,33 +70,32 @@ def test_a_bound_looks_at_no_word_that_it_hides(monkeypatch: pytest.MonkeyPatch)
     assert torch.equal(seen[0][~hidden], batch.ids[~hidden])
 
 
-def test_grids_compare_like_with_like() -> None:
-    first, off = after_2024.GRIDS["next-first"], after_2024.GRIDS["mask-off"]
-    assert first.tasks == PRIMARY
-    runs = [run for variant in first.variants for run in variant.checkpoints]
-    assert len(set(runs)) == len(runs) == 12
-    for grid in (first, off):
-        cells = [(c.task, c.setup.model, c.recipe.seed) for c in grid.cells()]
-        assert len(set(cells)) == len(cells) == 3 * len(grid.variants) * len(grid.tasks)
-        assert len({(c.task, c.recipe.learning_rate) for c in grid.cells()}) == len(grid.tasks)
+def record(curve: list[dict[str, float]], **recipe: object) -> dict[str, object]:
+    values = {"recipe": recipe, "curve": curve, "steps": 100, "tokens": 1000}
+    return values | {"device": "cpu", "hardware": "x", "commit": "abc"}
 
 
-def test_curves_say_whose_they_are(tmp_path: Path) -> None:
-    for seed in (0, 1):
-        folder = tmp_path / f"muon-{seed}"
-        folder.mkdir()
-        recipe = {"optimizer": "muon", "learning_rate": 1e-3, "seed": seed, "steps": 100}
+def test_tables_say_whose_a_number_is(tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    for number, (_, seed, name) in enumerate(after_2024.BLANKS):
         curve = [{"step": s, "tokens": 10 * s, "mlm_loss": 5.0 - seed} for s in (50, 100)]
-        curve[-1] |= {"dev_mlm_loss": 4.0, "dev_mlm_accuracy": 0.25}
-        record = {"variant": "no-nsp", "recipe": recipe, "curve": curve}
-        record |= {"device": "cpu", "hardware": "x", "commit": "abc"}
-        (folder / "training.json").write_text(json.dumps(record))
+        curve[-1] |= {"dev_mlm_loss": 4.0, "dev_mlm_accuracy": number / 100}
+        made = record(curve, optimizer="muon", learning_rate=1e-3, seed=seed, steps=100)
+        made["init"] = record([]) if "off" in name else None
+        (runs / name).mkdir(parents=True)
+        (runs / name / "training.json").write_text(json.dumps(made))
+    run = CliRunner().invoke
+    asked = ["blanks", "--runs", str(runs), "--out", str(tmp_path)]
+    assert run(after_2024.app, asked).exit_code == 0
+    rows = read_csv(tmp_path / "next_first.csv")
+    assert [r["mlm_accuracy"] for r in rows] == [str(n / 100) for n in range(len(rows))]
+    assert len({(r["variant"], r["seed"]) for r in rows}) == len(rows) == 15
+    assert [r["steps"] for r in rows] == ["100"] * 12 + ["200"] * 3, "earlier runs count"
     out = tmp_path / "curves.csv"
-    folders = [str(tmp_path / f"muon-{seed}") for seed in (0, 1)]
-    result = CliRunner().invoke(after_2024.app, ["curves", *folders, "--out", str(out)])
-    assert result.exit_code == 0, result.output
-    rows = read_csv(out)
-    assert [(r["seed"], r["step"], r["mlm_loss"], r["dev_mlm_loss"]) for r in rows] == [
+    folders = [str(runs / f"next-0-{seed}") for seed in (0, 1)]
+    assert run(after_2024.app, ["curves", *folders, "--out", str(out)]).exit_code == 0
+    found = [(r["seed"], r["step"], r["mlm_loss"], r["dev_mlm_loss"]) for r in read_csv(out)]
+    assert found == [
         ("0", "50", "5.0", ""), ("0", "100", "5.0", "4.0"),
         ("1", "50", "4.0", ""), ("1", "100", "4.0", "4.0"),
     ]  # fmt: skip
