@@ -8,6 +8,8 @@ FROM ?=
 # How many tests, or notebooks, run at a time; each computes on one thread, with no reader's my_bert.
 JOBS ?= 2
 ONE_THREAD := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} BERTEDU_MY_BERT="$(CURDIR)/build/my_bert"
+# The language of the notebooks: make lab IN=ko
+IN ?=
 # Extra words for JupyterLab, for example LAB_ARGS="--no-browser --port 8890"
 LAB_ARGS ?=
 
@@ -17,13 +19,13 @@ CHECKS := env data lint types unit notebooks
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help env course data weights lab test lint types unit nightly notebooks portable browser bench slides site clean
+.PHONY: help env course data weights lab test lint types unit nightly notebooks portable browser bench slides site korean clean
 
 help:  ## show this list
 	@echo "bertedu: BERT, taught by building it. Two commands: make lab, make test."
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo "Options: PYTHON=python3.12 (which Python), VENV= (use the active environment),"
-	@echo "  FROM=folder (data wheels on a USB stick), LAB_ARGS=--no-browser (passed to JupyterLab)"
+	@echo "  IN=ko (한국어), FROM=folder (data wheels on a USB stick), LAB_ARGS=--no-browser (passed to JupyterLab)"
 
 # pip writes the path of the clone into a .pth file. Python 3.12 and older reads it in the encoding of
 # the locale, and does not start where that cannot read it: with LC_ALL=C, in a folder called 과정.
@@ -98,8 +100,9 @@ lab: course data  ## environment, data, then JupyterLab on the first notebook
 	@echo "lab: starting JupyterLab; the address to open is printed below. Stop it with Ctrl-C."
 	@root=; if [ "$$(id -u)" = 0 ]; then root=--allow-root; \
 	  echo "lab: you are root, as in most containers; JupyterLab is told so with --allow-root."; fi; \
+	$(if $(IN),export BERTEDU_LANG=$(IN) && $(PY) -m course.korean lab && )\
 	JUPYTER_CONFIG_PATH="$(CURDIR)/binder$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}" \
-	$(PY) -m jupyterlab --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb $$root $(LAB_ARGS)
+	$(PY) -m jupyterlab --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/$(or $(IN),notebooks)/00_start_here.ipynb $$root $(LAB_ARGS)
 
 test:  ## environment, data, lint, types, unit tests, every notebook: all that CI runs
 	@begin=$$(date +%s); \
@@ -155,9 +158,20 @@ slides:  ## the lectures as slides in build/slides, for a browser without a netw
 	$(call install,classroom)
 	@$(PY) -m course slides build/slides
 
+# TRAIN=1 runs the notebooks whose toys ask a model that they train: some minutes, after make weights
+TRAIN ?=
 site:  ## the course as a website in build/site: search, exercises, the package's documentation
 	$(call install,classroom)
-	@$(PY) -m course.classroom.site
+	@$(PY) -m course.classroom.site $(if $(TRAIN),--train)
+
+IN_KOREAN := BERTEDU_LANG=ko BERTEDU_NOTEBOOKS="$(CURDIR)/build/ko"
+korean:  ## the course in Korean: build/ko, its slides, and a site with both languages in build/site
+	$(call install,classroom)
+	@$(PY) -m course.korean build
+	@$(IN_KOREAN) $(PY) -m course slides build/ko/slides
+	@$(PY) -m course.classroom.site --languages
+	@$(IN_KOREAN) $(PY) -m course.classroom.site --languages --out build/site-ko
+	@mv build/site-ko build/site/ko
 
 clean:  ## remove caches and build/; .venv and data/ stay
 	@rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -332,18 +332,35 @@ def finetune(
 def predict(
     folder: Annotated[Path, Argument(help="What `bertedu finetune` wrote.")],
     texts: Annotated[
-        list[str],
+        list[str] | None,
         Argument(help="One text, a pair, a question and a text, or a beginning and endings."),
-    ],
+    ] = None,
+    csv: Annotated[
+        Path | None, Option(help="A table, in place of texts: each row is asked.")
+    ] = None,
+    text: Annotated[
+        list[str] | None, Option(help="A column of it with a text; repeatable. None: text.")
+    ] = None,
+    encoding: Encoding = "utf-8",
+    out: Annotated[Path, Option(help="The table with what is predicted.")] = Path("predicted.csv"),
 ) -> None:
-    """Ask a fine-tuned model."""
+    """Ask a fine-tuned model about a text, or about each row of a table."""
+    from bertedu.files import write_csv
+    from bertedu.finetuning.own_model import answer_table
     from bertedu.finetuning.saving import load_finetuned, say_answer
     from bertedu.text.tokenization import check_text
 
-    for text in texts:  # before a model is loaded
-        check_text(text)
+    if bool(texts) == bool(csv):
+        raise BadParameter('give a text, "…", or a table, --csv FILE --text COLUMN')
+    for one in texts or []:  # before a model is loaded
+        check_text(one)
     found = load_finetuned(folder)
-    echo(say_answer(found, texts, found.ask(*texts)))
+    if csv:
+        rows = answer_table(found, csv, text or ["text"], encoding)
+        write_csv(out, rows)
+        echo(f"written: {out}, {len(rows):,} rows, with the columns predicted and probability")
+    else:
+        echo(say_answer(found, texts or [], found.ask(*(texts or []))))
 
 
 @app.command()

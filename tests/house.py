@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 # A room may open the rooms before it, and those of the house before; the command line stands above.
 ROOMS = {
     "bertedu": ["files", "machine", "text", "model", "pretraining", "finetuning", "analysis"],
-    "course": ["results", "experiments", "exercises", "workshop", "classroom"],
+    "course": "language results experiments exercises workshop classroom korean".split(),
 }
 ABOVE = ("cli", "__main__")
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"

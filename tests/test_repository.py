@@ -503,10 +503,10 @@ SITTING += " model/bert pretraining/masking pretraining/next_sentence pretrainin
 # More lines are a decision, made here and explained. Where code falls, its bound falls with it.
 BOUNDS = {
     "bertedu/*.py": 9_500,
-    "course/*.py": 18_000,
+    "course/*.py": 18_900,  # 600 of them the Korean edition
     "course/*.js": 3_300,
     "benchmarks/*.py": 600,
-    "tests/*.py": 25_500,
+    "tests/*.py": 26_100,  # 250 of them hold it in step
     " ".join(f"bertedu/{name}.py" for name in SITTING.split()): 1_150,  # what a learner reads
 }
 

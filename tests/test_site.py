@@ -48,6 +48,7 @@ def test_every_star_of_every_notebook_is_an_exercise_of_the_list(source: Path) -
         ("causal mask", "causal-mask"),
         ('Which words should "it" listen to?', "Which-words-should-%22it%22-listen-to?"),
         ("Why ?", "Why-%24x-%2B-f(x)%24?"),  # Sphinx gives a heading without its formulas
+        ("Add, do not replace: ", "Add,-do-not-replace:-%24x-%2B-f%28x%29%24"),
         ("Learned, or learned by heart?", "Learned,-or-learned-by-heart?"),
     ],
 )

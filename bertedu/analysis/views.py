@@ -13,6 +13,7 @@ import torch
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from torch import Tensor
 
 from bertedu.analysis.fill import Guess
@@ -31,7 +32,9 @@ class Picture:
             raise ValueError("every picture needs alt text: say in a sentence what it shows")
         self.alt = alt
         buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", metadata={"Software": None})
+        sizes = [x.get_fontsize() for x in figure.findobj(Text) if x.get_visible() and x.get_text()]
+        noted = {"Type": f"{min(sizes):g} pt"} if sizes else {}  # how far it may be made smaller
+        figure.savefig(buffer, format="png", metadata={"Software": None, **noted})
         plt.close(figure)
         self.png = buffer.getvalue()
 

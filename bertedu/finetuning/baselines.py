@@ -56,8 +56,12 @@ def word_count_answers(task: Task, splits: Splits) -> Answers:
     return own_way(splits) if own_way else _classes(task, splits)
 
 
-def _vectorizer(texts: Sequence[str]) -> TfidfVectorizer:
-    return TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True).fit(texts)
+def _vectorizer(texts: Sequence[str], longest: int = 2, texts_at_least: int = 2) -> TfidfVectorizer:
+    how = {"ngram_range": (1, longest), "min_df": texts_at_least, "sublinear_tf": True}
+    try:
+        return TfidfVectorizer(**how).fit(texts)
+    except ValueError:  # not a word stands in two of them: letters, then
+        return TfidfVectorizer(analyzer="char").fit(texts)
 
 
 def _together(
@@ -151,9 +155,7 @@ def _tags(splits: Splits) -> Answers:
 
 def _spans(splits: Splits) -> Answers:
     train = splits["train"]
-    vectorizer = TfidfVectorizer(sublinear_tf=True).fit(
-        [text for e in train for text in (e.question, e.context)]
-    )
+    vectorizer = _vectorizer([text for e in train for text in (e.question, e.context)], 1, 1)
     answers, threshold = {}, np.inf
     for split in SCORED:  # dev first: it sets the threshold
         nearest = {e.name: _nearest_capitals(e, vectorizer) for e in splits[split]}

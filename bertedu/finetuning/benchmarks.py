@@ -11,7 +11,7 @@ the same sentences: its ``dev`` is easier than its ``test``, good for comparing 
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,10 +21,6 @@ from bertedu.files import Row, read_csv
 from bertedu.finetuning.examples import (
     SPLITS,
     AnyExample,
-    Choice,
-    Example,
-    KindName,
-    Question,
     Splits,
     Tagged,
     Task,
@@ -32,6 +28,7 @@ from bertedu.finetuning.examples import (
     collect,
     split_by,
 )
+from bertedu.finetuning.rows import KINDS, Columns, Found, labeled, of_questions, of_table
 from bertedu.finetuning.tagging import iob2
 
 
@@ -40,13 +37,22 @@ class Benchmark:
     """A row of `benchmarks.csv`: what a benchmark is, and what the Hub calls its parts."""
 
     name: str
-    kind: KindName
+    kind: str  # of `KINDS`
     metric: str  # the one that the paper reports
     hub: tuple[str, ...]  # dataset, and a configuration if it has several
     splits: tuple[str, ...]  # published ones: train and dev (and test)
-    texts: tuple[str, ...]  # columns, one or two; empty where the kind has columns of its own
+    texts: tuple[str, ...]  # columns, one or two; none: answers and tags have columns of their own
     labels: tuple[str, ...]  # in the order of the Hub, where they are numbers
     about: str
+
+    @property
+    def columns(self) -> Columns:
+        """Where a table has what; rows with the same first text, or of one film, stay together."""
+        first, second = (*self.texts, None, None)[:2]
+        if self.kind == "choice":
+            endings = tuple(f"ending{i}" for i in range(4))
+            return Columns(first or "", endings=endings, group="video-id")
+        return Columns(first or "", text_b=second, group=first)
 
 
 def _read(row: Row) -> Benchmark:
@@ -67,7 +73,7 @@ def benchmark(name: str) -> Task:
         raise TaskError(f"no benchmark {name!r}: choose one of {', '.join(BENCHMARKS)}")
     spec = BENCHMARKS[name]
     load, pairs = partial(_load, spec), len(spec.texts) == 2
-    return Task(name, spec.kind, spec.about, spec.labels, spec.metric, load, pairs)
+    return Task(name, KINDS[spec.kind][0], spec.about, spec.labels, spec.metric, load, pairs)
 
 
 def _load(spec: Benchmark) -> Splits:
@@ -120,96 +126,61 @@ def _from_hub(spec: Benchmark) -> Mapping[str, Any]:
 
 def _examples(spec: Benchmark, split: str, found: Mapping[str, Any]) -> list[AnyExample]:
     """Convert rows; a few are known to be broken, and are left out with a word."""
-    source, total = " ".join((*spec.hub, split)), 0
-    examples: list[AnyExample] = []
+    source = " ".join((*spec.hub, split))
+    notes: list[str] = []
     try:
-        feature = found[split].features.get("ner_tags" if spec.kind == "tagging" else "label")
+        feature = found[split].features.get("ner_tags" if spec.kind == "tags" else "label")
         names = getattr(getattr(feature, "feature", feature), "names", spec.labels)
         if spec.labels and tuple(names) != spec.labels:
-            raise ValueError(f"its labels are {', '.join(names)}, not {', '.join(spec.labels)}")
-        for total, row in enumerate(found[split], start=1):  # noqa: B007
-            if example := _CONVERT.get(spec.kind, _example)(row, spec):
-                examples.append(example)
+            raise TaskError(
+                f"{source}: its labels are {', '.join(names)}, not {', '.join(spec.labels)}"
+            )
+        rows = enumerate(found[split], start=1)
+        some: Iterable[Found] = of_questions(source, rows, notes)
+        if spec.kind == "tags":
+            some = (_sentence(row, spec, line, source) for line, row in rows if row["tokens"])
+        elif spec.kind != "answer":
+            cells = ((line, _cells(row, spec, f"{source}, line {line}")) for line, row in rows)
+            some = of_table(source, cells, spec.columns, notes)
+        examples = [labeled(one, spec.kind, spec.labels, source).example for one in some]
     except KeyError as error:
         raise TaskError(f"{source} has no {error}: its layout has changed") from None
-    except (ValueError, TypeError, IndexError) as error:
-        raise TaskError(f"{source}, row {total}: {error}") from None
     if not examples:
         raise TaskError(
-            f"{source}: none of its {total} rows has both texts and a label. The published test "
-            "sets have no labels: use the dev set"
+            f"{source}: no row has both texts and a label. The published test sets have no labels: "
+            "use the dev set"
         )
-    if len(examples) < total:
-        warnings.warn(
-            f"{source}: {total - len(examples)} of {total} rows are left out: a text or label is "
-            "missing, or an answer does not stand in its text",
-            stacklevel=2,
-        )
+    for note in notes:
+        warnings.warn(f"{source}: {note}", stacklevel=2)
     return examples
 
 
-def _label(value: int | None, labels: Sequence[str]) -> int | None:
-    """Check the number of a label; None if there is none."""
-    if value in (None, -1):
-        return None
-    if value not in range(len(labels)):
-        raise ValueError(f"label {value!r} is not the number of one of {', '.join(labels)}")
-    return value
+def _cells(row: Row, spec: Benchmark, where: str) -> Row:
+    """Return a row of the Hub as a table would have it, where a label is its name.
 
-
-def _score(value: float | None) -> float | None:
-    """Check a score from 0 to 5; the Hub has 32 bits (3.799999952), three digits are published."""
-    score = None if value is None else round(float(value), 3)
-    if score is not None and not 0 <= score <= 5:
-        raise ValueError(f"score {score} is not between 0 and 5")
-    return score
-
-
-def _example(row: Row, spec: Benchmark) -> Example | None:
-    texts, value = [row[column] for column in spec.texts], row["label"]
-    label = _score(value) if spec.kind == "regression" else _label(value, spec.labels)
-    if label is None or not all(text and text.strip() for text in texts):
-        return None  # some lines of QQP end early
-    text, *pair = (text.strip() for text in texts)
-    return Example(text, pair[0] if pair else None, label, text)
-
-
-def _question(row: Row, spec: Benchmark) -> Question | None:
-    """Answers of several people are kept once each. White space around texts goes.
-
-    The Hub's copy of KorQuAD has lost white space at the head of contexts, so that there an answer
-    can stand elsewhere than it says: such answers are left out.
+    SWAG's second sentence begins alike, and ends in four ways.
     """
-    context, question = row["context"].strip(), row["question"].strip()
-    shift = len(row["context"]) - len(row["context"].lstrip())
-    published = row["answers"]
-    answers = [
-        (raw.strip(), begin - shift + len(raw) - len(raw.lstrip()))
-        for raw, begin in zip(published["text"], published["answer_start"], strict=True)
-        if raw.strip() and begin >= 0 and row["context"].startswith(raw, begin)
-    ]
-    if not question or not context or (published["text"] and not answers):
-        return None  # without an answer that it has, it would seem to have none
-    return Question(
-        row["id"], question, context, tuple(dict.fromkeys(answers)), row["title"].strip()
-    )
+    cells = {name: "" if value in (None, -1) else str(value) for name, value in row.items()}
+    for name in spec.columns.endings:
+        cells[name] = cells[name].strip() and f"{cells['sent2']} {cells[name]}"
+    if spec.kind == "class" and "label" in row and cells["label"]:
+        if row["label"] not in range(len(spec.labels)):
+            known = ", ".join(spec.labels)
+            raise TaskError(f"{where}: label {row['label']!r} is not the number of one of {known}")
+        cells["label"] = spec.labels[row["label"]]
+    if spec.kind == "score" and cells["label"]:  # 32 bits (3.799999952) of three digits
+        cells["label"] = f"{row['label']:.3f}"
+    return cells
 
 
-def _tagged(row: Row, spec: Benchmark) -> Tagged | None:
-    tags = [spec.labels[tag] for tag in row["ner_tags"]]
-    # As published (IOB1), an entity begins with I-; and the Hub does not tell which document a
-    # sentence is of.
-    return Tagged(tuple(row["tokens"]), iob2(tags), " ".join(row["tokens"])) if tags else None
+def _sentence(row: Row, spec: Benchmark, line: int, source: str) -> Found:
+    """Return words and tags; the Hub does not tell which document a sentence is of.
 
-
-def _choice(row: Row, spec: Benchmark) -> Choice | None:
-    label = _label(row["label"], "0123")
-    begin = row["sent2"].strip()  # the second sentence begins alike, and ends in four ways
-    text, endings = row["sent1"].strip(), [row[f"ending{i}"].strip() for i in range(4)]
-    if label is None or not text or not all(endings):
-        return None
-    whole = tuple(f"{begin} {ending}".strip() for ending in endings)
-    return Choice(text, whole, label, row["video-id"])
-
-
-_CONVERT = {"span": _question, "tagging": _tagged, "choice": _choice}  # others: _example
+    As published (IOB1), an entity begins with I-.
+    """
+    words = tuple(row["tokens"])
+    try:
+        tags = iob2([spec.labels[tag] for tag in row["ner_tags"]])
+    except IndexError as error:
+        raise TaskError(f"{source}, line {line}: {error}") from None
+    return Found(Tagged(words, tags, " ".join(words)), line)

@@ -20,41 +20,28 @@ from bertedu.finetuning.benchmarks import BENCHMARKS, benchmark
 from bertedu.finetuning.examples import (
     SPLITS,
     Choice,
-    Example,
-    KindName,
-    Question,
     Splits,
     Tagged,
     Task,
     TaskError,
     check_examples,
 )
+from bertedu.finetuning.rows import (
+    KINDS,
+    Columns,
+    Found,
+    at_lines,
+    labeled,
+    of_questions,
+    of_table,
+    plain,
+)
 from bertedu.finetuning.tagging import iob2
 
+__all__ = ["Columns", "OwnData", "read_data", "read_table"]
 MAX_ROWS = 1_000_000  # held in memory at once
 FEW = 1000  # of fewer rows, a tenth would decide nothing: dev and test get a fifth each
-KINDS: dict[str, tuple[KindName, str]] = {  # -> kind of a task, metric that selects on dev
-    "class": ("classification", "accuracy"),
-    "score": ("regression", "pearson"),
-    "choice": ("choice", "accuracy"),
-    "answer": ("span", "f1"),
-    "tags": ("tagging", "f1"),
-}
-_SPLITS = {"train": "train", "training": "train", "test": "test"}
-_SPLITS |= dict.fromkeys(("dev", "valid", "val", "validation"), "dev")
 _AS_IOB = {"S": "B", "U": "B", "E": "I", "L": "I"}  # of BIOES and BILOU
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Which columns of a table hold what, by the names in its first line."""
-
-    text: str = "text"
-    label: str = "label"
-    text_b: str | None = None  # of pairs
-    endings: tuple[str, ...] = ()  # of choices; the label is the number of the right one, from 0
-    group: str | None = None  # rows of one group stay in one split
-    split: str | None = None  # train, dev or test; none: it is drawn
 
 
 @dataclass
@@ -64,19 +51,6 @@ class OwnData:
     task: Task
     splits: Splits
     notes: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class _Found:
-    """An example, the line it stands in, its label as it is written, and its split if it has one.
-
-    The source of the example is what keeps rows together: its group, or its text.
-    """
-
-    example: Any
-    line: int
-    label: str = ""
-    split: str | None = None
 
 
 def read_data(
@@ -105,7 +79,7 @@ def read_data(
     kind, found = _read(path, columns, kind, encoding, rows, notes)
     kind = kind or _guess(found, columns.label, notes)
     labels = _labels(found, kind)
-    found = [_labeled(one, kind, labels, path) for one in found]
+    found = [labeled(one, kind, labels, path.name) for one in found]
     splits = _split(found, kind, seed, notes)
     name, metric = KINDS[kind]
     task = Task(
@@ -125,20 +99,21 @@ def _read(
     encoding: str,
     rows: int | None,
     notes: list[str],
-) -> tuple[str | None, list[_Found]]:
+) -> tuple[str | None, list[Found]]:
     """Read the examples of a file, of the kind that its name or its first example says."""
     limit = MAX_ROWS + 1 if rows is None else rows
     if kind is not None and kind not in KINDS:
         raise TaskError(f"no kind {kind!r}: choose one of {', '.join(KINDS)}")
     lines = _lines(path, encoding)
     if path.suffix in (".json", ".jsonl"):
-        kind, examples = "answer", _questions(path, lines, notes)
+        kind, examples = "answer", of_questions(path.name, _question_rows(path, lines), notes)
     elif path.suffix == ".conll" or kind == "tags":
         kind, examples = "tags", _sentences(path, lines)
     elif kind == "answer":
         raise TaskError(f"{path.name}: answers are read from .json or .jsonl, in SQuAD's shape")
     else:
-        examples = _rows(path, islice(_table(path, lines), limit), columns, notes)
+        table = islice(_table(path, lines), limit)
+        examples = of_table(path.name, table, columns, notes)
     found = list(islice(examples, limit))
     if len(found) > MAX_ROWS:
         raise TaskError(
@@ -193,6 +168,11 @@ def _guess_encoding(path: Path) -> str:
 # -- lines to examples
 
 
+def read_table(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield the rows of a table whose first line names its columns; TaskError as `read_data`."""
+    return _table(Path(path), _lines(Path(path), encoding))
+
+
 def _table(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield the rows of a table by the names of its columns, and the line at which each ends."""
     first = next(lines, "")
@@ -219,102 +199,19 @@ def _table(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, dict[str, st
         ) from None
 
 
-def _rows(
-    path: Path,
-    table: Iterable[tuple[int, dict[str, str]]],
-    columns: Columns,
-    notes: list[str],
-) -> Iterator[_Found]:
-    """Read the rows of a table; those with an empty cell are left out, and a note says so."""
-    needed = [columns.text, *([columns.text_b] if columns.text_b else []), *columns.endings]
-    needed.append(columns.label)
-    beside = [name for name in (columns.group, columns.split) if name]
-    empty: dict[str, list[int]] = defaultdict(list)
-    markup: list[int] = []
-    for line, row in table:
-        if missing := [name for name in (*needed, *beside) if name not in row]:
-            raise TaskError(
-                f"{path.name} has no column {missing[0]!r}; it has "
-                f"{', '.join(map(repr, row)) or 'none'} (--text and --label "
-                "name yours). If its first line is a row already, write the columns' names above it"
-            )
-        cells = {name: " ".join(row[name].split()) for name in (*needed, *beside)}
-        if blank := [name for name in needed if not cells[name]]:
-            empty[blank[0]].append(line)
-            continue
-        if any(re.search(r"</?[a-zA-Z][^<>]*>", cells[name]) for name in needed[:-1]):
-            markup.append(line)
-        yield _of_row(cells, columns, line, path)
-    for name, where in empty.items():
-        notes.append(f"rows without {name!r}, left out: {len(where)}{_at(where)}")
-    if markup:
-        notes.append(f"rows with HTML tags, which are read as text: {len(markup)}{_at(markup)}")
-
-
-def _of_row(cells: dict[str, str], columns: Columns, line: int, path: Path) -> _Found:
-    split = cells[columns.split].lower() if columns.split else None
-    if split is not None and split not in _SPLITS:
-        raise TaskError(
-            f"{path.name}, line {line}: {columns.split!r} is {split!r}: train, dev or test?"
-        )
-    text, second = cells[columns.text], cells[columns.text_b] if columns.text_b else None
-    source = cells[columns.group] if columns.group else _plain(f"{text} {second or ''}")
-    endings = tuple(cells[name] for name in columns.endings)
-    example = Choice(text, endings, 0, source) if endings else Example(text, second, 0, source)
-    return _Found(example, line, cells[columns.label], split and _SPLITS[split])
-
-
-def _plain(text: str) -> str:
-    """Return what two texts share that differ by capitals, blanks and punctuation only."""
-    return " ".join(re.findall(r"\w+", text.lower())) or text
-
-
-def _at(lines: Sequence[int]) -> str:
-    return f" (line {', '.join(map(str, lines[:3]))}{', …' if len(lines) > 3 else ''})"
-
-
-def _questions(path: Path, lines: Iterator[str], notes: list[str]) -> Iterator[_Found]:
-    """Read questions as SQuAD was published, nested, or as the Hub has it, one a line."""
-    moved: list[int] = []
-    for line, row in _question_rows(path, lines):
-        try:
-            context, question, published = row["context"], row["question"], row["answers"]
-            if isinstance(published, dict):
-                starts, texts = published["answer_start"], published["text"]
-                published = [
-                    {"text": text, "answer_start": start}
-                    for text, start in zip(texts, starts, strict=True)
-                ]
-            answers = []
-            for answer in published:
-                text, start = answer["text"], int(answer["answer_start"])
-                if context[start : start + len(text)] != text and context.count(text) == 1:
-                    start = context.index(text)  # counted in bytes, or before the text was cleaned
-                    moved.append(line)
-                answers.append((text, start))
-        except (KeyError, TypeError, ValueError) as error:
-            raise TaskError(
-                f"{path.name}, line {line}: {error!r}. A question needs context, question and "
-                "answers, each with text and answer_start"
-            ) from None
-        name, source = str(row.get("id", line)), str(row.get("title") or _plain(context))
-        kept = tuple(dict.fromkeys(answers))
-        yield _Found(Question(name, question, context, kept, source), line)
-    if moved:
-        notes.append(f"answers moved to where they stand: {len(moved)}{_at(moved)}")
-
-
 def _question_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    line = 1
     try:
         if path.suffix == ".jsonl":
             for line, text in enumerate(lines, start=1):
                 if text.strip():
                     yield line, json.loads(text)
             return
-        line = 1
         whole = json.loads("".join(lines))
-    except json.JSONDecodeError as error:
-        raise TaskError(f"{path.name}, line {line}: {error.msg}; it is no JSON") from None
+    except TaskError:
+        raise  # by those who read the lines
+    except (ValueError, RecursionError) as error:  # a number, too, can be too long
+        raise TaskError(f"{path.name}, line {line}: {error}; it is no JSON") from None
     flat = whole if isinstance(whole, list) else None
     try:
         flat = flat or [
@@ -328,16 +225,16 @@ def _question_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, dict
     yield from enumerate(flat, start=1)
 
 
-def _sentences(path: Path, lines: Iterator[str]) -> Iterator[_Found]:
+def _sentences(path: Path, lines: Iterator[str]) -> Iterator[Found]:
     """Read words and tags: the first and the last of the columns that blanks separate."""
     words: list[str] = []
     tags: list[str] = []
     begin, document, documents = 1, "", 0
 
-    def sentence() -> Iterator[_Found]:
+    def sentence() -> Iterator[Found]:
         if words:
-            source = document or _plain(" ".join(words))
-            yield _Found(Tagged(tuple(words), iob2(tags), source), begin)
+            source = document or plain(" ".join(words))
+            yield Found(Tagged(tuple(words), iob2(tags), source), begin)
 
     for number, line in enumerate(lines, start=1):
         cells = line.split()
@@ -366,7 +263,7 @@ def _sentences(path: Path, lines: Iterator[str]) -> Iterator[_Found]:
 # -- labels
 
 
-def _guess(found: Sequence[_Found], column: str, notes: list[str]) -> str:
+def _guess(found: Sequence[Found], column: str, notes: list[str]) -> str:
     """Tell names from measurements, which have a point or are many."""
     labels = {one.label for one in found}
     numbers = all(re.fullmatch(r"[-+]?\d+([.,]\d+)?", label) for label in labels)
@@ -381,7 +278,7 @@ def _guess(found: Sequence[_Found], column: str, notes: list[str]) -> str:
     return "class"
 
 
-def _labels(found: Sequence[_Found], kind: str) -> tuple[str, ...]:
+def _labels(found: Sequence[Found], kind: str) -> tuple[str, ...]:
     """Return the classes or tags in order; TaskError if they cannot be learned."""
     if kind == "tags":
         types = {tag[2:] for one in found for tag in one.example.tags} - {""}
@@ -414,32 +311,12 @@ def _labels(found: Sequence[_Found], kind: str) -> tuple[str, ...]:
     return tuple(sorted(texts))
 
 
-def _labeled(one: _Found, kind: str, labels: tuple[str, ...], path: Path) -> _Found:
-    """Give an example of a table its label as a number."""
-    if kind in ("answer", "tags"):
-        return one
-    if kind == "class":
-        return replace(one, example=replace(one.example, label=labels.index(one.label)))
-    where = f"{path.name}, line {one.line}: the label is {one.label!r}, and"
-    try:
-        value = float(one.label.replace(",", "."))
-    except ValueError:
-        value = np.nan
-    if not np.isfinite(value):
-        raise TaskError(f"{where} a {kind} is a number")
-    if kind == "choice":
-        if value not in range(len(one.example.endings)):
-            raise TaskError(f"{where} endings are numbered 0 to {len(one.example.endings) - 1}")
-        value = int(value)
-    return replace(one, example=replace(one.example, label=value))
-
-
 # -- the split
 
 
-def _split(found: list[_Found], kind: str, seed: int, notes: list[str]) -> Splits:
+def _split(found: list[Found], kind: str, seed: int, notes: list[str]) -> Splits:
     """Sort examples into splits as the file says, or draw one; and say what looks wrong with it."""
-    parts: dict[str, list[_Found]] = {split: [] for split in SPLITS}
+    parts: dict[str, list[Found]] = {split: [] for split in SPLITS}
     for one in found:
         parts[one.split or "train"].append(one)
     share = 0.2 if len(found) < FEW else 0.1
@@ -457,35 +334,35 @@ def _split(found: list[_Found], kind: str, seed: int, notes: list[str]) -> Split
         if leaked := [one for text, one in texts[split].items() if text in texts["train"]]:
             lines = [one.line for one in leaked]
             notes.append(
-                f"texts of {split} that stand in train, too: {len(leaked)}{_at(lines)}; "
+                f"texts of {split} that stand in train, too: {len(leaked)}{at_lines(lines)}; "
                 "its score is too good"
             )
     labels: dict[str, set[str]] = defaultdict(set)
     for one in found:
         labels[_text(one)].add(one.label)
     if torn := [one.line for one in found if len(labels[_text(one)]) > 1]:
-        notes.append(f"rows with the same text and another label: {len(torn)}{_at(torn)}")
+        notes.append(f"rows with the same text and another label: {len(torn)}{at_lines(torn)}")
     return {split: [one.example for one in some] for split, some in parts.items()}
 
 
-def _text(one: _Found) -> str:
+def _text(one: Found) -> str:
     """Return the text of an example, plainly: what a leak is looked for by."""
-    return _plain(" ".join(one.example.texts))
+    return plain(" ".join(one.example.texts))
 
 
 def _drawn(
-    found: Iterable[_Found], kind: str, share: float, seed: int
-) -> tuple[list[_Found], list[_Found]]:
+    found: Iterable[Found], kind: str, share: float, seed: int
+) -> tuple[list[Found], list[Found]]:
     """Take a share of whole sources out, of every class alike; return what stays, and the share."""
-    sources: dict[str, list[_Found]] = defaultdict(list)
+    sources: dict[str, list[Found]] = defaultdict(list)
     for one in found:
         sources[one.example.source].append(one)
-    strata: dict[str, list[list[_Found]]] = defaultdict(list)
+    strata: dict[str, list[list[Found]]] = defaultdict(list)
     for some in sources.values():
         strata[some[0].label if kind == "class" else ""].append(some)
     generator = np.random.default_rng(seed)
-    stay: list[_Found] = []
-    out: list[_Found] = []
+    stay: list[Found] = []
+    out: list[Found] = []
     for label in sorted(strata):
         groups = [strata[label][i] for i in generator.permutation(len(strata[label]))]
         count = min(max(1, round(share * len(groups))), len(groups) - 1)

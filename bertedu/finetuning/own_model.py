@@ -1,20 +1,23 @@
 """A model of your own: fine-tuned on `OwnData` until dev stops rising, beside counted words."""
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tqdm.auto import tqdm
 
+from bertedu.files import Row
 from bertedu.finetuning.baselines import BASELINES, baseline_answers
 from bertedu.finetuning.collation import MAX_LENGTH
-from bertedu.finetuning.examples import SPLITS, Choice, Question, Tagged
+from bertedu.finetuning.examples import SPLITS, Choice, Question, Tagged, TaskError
 from bertedu.finetuning.finetune import Run, Setup, run_once
 from bertedu.finetuning.kinds import Answer, Outcomes
 from bertedu.finetuning.metrics import Floats
-from bertedu.finetuning.own_data import OwnData
-from bertedu.finetuning.saving import FineTuned, save_finetuned
+from bertedu.finetuning.own_data import OwnData, read_table
+from bertedu.finetuning.saving import FineTuned, save_finetuned, value_in_words
 from bertedu.finetuning.training import Hyperparameters
 
 # At most so many rounds of at least so many steps; dev ends it sooner.
@@ -28,6 +31,7 @@ class OwnModel:
 
     data: OwnData
     model: str
+    recipe: Hyperparameters
     run: Run
     answers: dict[str, list[Answer]]  # on test, of the baselines, then of the model
     notes: list[str]  # what was noticed while it was trained
@@ -72,7 +76,7 @@ class OwnModel:
         examples, answers = self.data.splits["test"], self.answers[self.model]
         costs = [_cost(example, answer) for example, answer in zip(examples, answers, strict=True)]
         order = sorted(range(len(costs)), key=lambda i: -costs[i])[:count]
-        return [self._line(examples[i], answers[i]) for i in order if costs[i] > 0]
+        return [_short(self._line(examples[i], answers[i])) for i in order if costs[i] > 0]
 
     def _line(self, example: Any, answer: Answer) -> str:
         if isinstance(example, Question):
@@ -131,7 +135,38 @@ def fit(
     answers = {name: baseline_answers(name, task, splits)["test"] for name in BASELINES}
     run = run_once(task, splits, setup, recipe, progress=progress)
     notes = _cut(data, run)
-    return OwnModel(data, model, run, answers | {model: run.answers["test"]}, notes)
+    return OwnModel(data, model, recipe, run, answers | {model: run.answers["test"]}, notes)
+
+
+def answer_table(
+    tuned: FineTuned, path: str | Path, columns: Sequence[str], encoding: str = "utf-8"
+) -> list[Row]:
+    """Return the rows of a table, each with what is predicted of the texts in its ``columns``.
+
+    A row with an empty text stays as it is. Raises TaskError if the table cannot be read so, and
+    ValueError if the task wants more or fewer texts.
+    """
+    rows: list[Row] = []
+    for line, row in tqdm(read_table(path, encoding), desc="answering", unit="row"):
+        if missing := [column for column in columns if column not in row]:
+            known = ", ".join(map(repr, row))
+            raise TaskError(f"{path} has no column {missing[0]!r}; it has {known}: --text NAME")
+        if taken := {"predicted", "probability"} & {*row}:
+            raise TaskError(f"{path} has a column {min(taken)!r} already: rename it, to keep both")
+        texts = [row[column] for column in columns]
+        made: Row = {"predicted": "", "probability": ""}
+        if all(text.strip() for text in texts):
+            try:
+                answer = tuned.ask(*texts)
+            except ValueError as error:
+                raise TaskError(f"{path}, line {line}: {error} (--text once for each)") from None
+            made["predicted"] = value_in_words(tuned, texts, answer)
+            if answer.probabilities:
+                made["probability"] = f"{answer.probabilities[int(answer.value)]:.3f}"
+        rows.append(row | made)
+    if not rows:
+        raise TaskError(f"{path} has no row under the names of its columns")
+    return rows
 
 
 def _cut(data: OwnData, run: Run) -> list[str]:
@@ -144,6 +179,11 @@ def _cut(data: OwnData, run: Run) -> list[str]:
         longer += any(len(row) > MAX_LENGTH for row in rows)
     some = f"{longer} of {len(examples)} texts are longer than {MAX_LENGTH} word pieces"
     return [f"{some}: what comes after is not read"] if longer else []
+
+
+def _short(line: str, most: int = 240) -> str:
+    """Cut a line where nobody reads on."""
+    return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def _interval(scores: Floats, form: str) -> str:

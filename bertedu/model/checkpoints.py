@@ -582,7 +582,7 @@ def read_tokenizer(folder: Path, rows: int) -> Tokenizer:
     try:
         settings = json.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
         if whole.is_file():
-            tokenizer = Tokenizer.from_file(str(whole))
+            tokenizer = Tokenizer.from_buffer(whole.read_bytes())
         else:
             tokenizer = _read_vocabulary(folder, settings)
         if isinstance(normalizer := tokenizer.normalizer, normalizers.BertNormalizer):

@@ -1,5 +1,6 @@
 """What the notebooks of the course ask: their exercises, and the function that answers each."""
 
+import os
 import re
 from functools import cache
 from pathlib import Path
@@ -7,8 +8,8 @@ from typing import Any, NamedTuple
 
 import nbformat
 
-NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
-HEADING = re.compile(r"^\*\*(\d+)\. (.+?) \((★[★☆]*), (\d+) minutes?\)", re.MULTILINE)
+NOTEBOOKS = Path(os.environ.get("BERTEDU_NOTEBOOKS") or Path(__file__).parents[2] / "notebooks")
+HEADING = re.compile(r"^\*\*(\d+)\. (.+?) \((★[★☆]*), (\d+)(?: minutes?|분)\)", re.MULTILINE)
 STUB = re.compile(r"^def (my_\w+)\(.*^check\.(\w+)\(\1\)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[([^\]]+)\]\([^)]*\)")
 LARGEST = 30_000_000  # bytes; the course's own stay below 2 MB
@@ -37,6 +38,8 @@ def read_cells(path: Path) -> list[Any]:
             raise ValueError(f"{path.stat().st_size / 1e6:.0f} MB is too large")
         notebook = nbformat.reads(path.read_text(encoding="utf-8"), as_version=4)
         nbformat.validate(notebook)
+        for number, cell in enumerate(notebook.cells):  # before format 4.5 they have no id
+            cell.setdefault("id", f"cell-{number}")
         return list(notebook.cells)
     except Exception as error:  # nbformat raises what it likes, RecursionError among it
         said = (str(error).splitlines() or [type(error).__name__])[0][:120]

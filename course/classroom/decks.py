@@ -1,6 +1,5 @@
 """Decks: the lectures as pages for a projector, which ask nothing of another host, and as PDF."""
 
-import contextlib
 import html
 import os
 import shutil
@@ -13,12 +12,16 @@ from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
 from tqdm import tqdm
 
 from bertedu.files import write_atomically
-from course.classroom.asked import NOTEBOOKS, NotebookError
+from course.classroom.asked import NotebookError
 from course.classroom.slides import deck, lecture
+from course.classroom.weights import lay_weights
+from course.language import in_korean, shim, spoken
 
 TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=False
 )
+TEMPLATES.filters["spoken"] = TEMPLATES.globals["spoken"] = spoken
+TEMPLATES.globals |= {"korean": in_korean(), "shim": shim() if in_korean() else ""}
 MATHJAX = "jupyter-server-mathjax"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 CHROMIUM = ["--headless", "--no-sandbox", "--disable-gpu", "--no-pdf-header-footer"]
@@ -54,8 +57,6 @@ def write(folder: Path, names: list[str], pdf: bool = False) -> None:
 
     Raises NotebookError if PDFs are asked for and there is no Chromium.
     """
-    from course.workshop import play
-
     browser = chromium() if pdf else ""
     take_mathjax(folder)
     style, listed = colors(), []
@@ -68,13 +69,11 @@ def write(folder: Path, names: list[str], pdf: bool = False) -> None:
         )
         write_atomically(folder / f"{name}.html", page)
         listed.append((name, title, len(slides), round(sum(one.minutes for one in slides))))
-    front = template.render(title="bertedu: lectures", listed=listed, pdf=pdf, pygments=style)
+    front = template.render(
+        title=spoken("bertedu: lectures"), listed=listed, pdf=pdf, pygments=style
+    )
     write_atomically(folder / "index.html", front)
-    with contextlib.chdir(folder):  # what computes in the page reads its weights from beside it
-        play.neighbors()
-        play.meet()
-    for weights in NOTEBOOKS.glob("*.weights.js"):  # of models that a notebook has trained here
-        shutil.copy(weights, folder)
+    lay_weights(folder, names)
     if pdf:
         for name in tqdm(names, unit="PDF", disable=None):
             print_pdf(browser, folder / f"{name}.html")

@@ -10,13 +10,13 @@ from nbconvert.filters.markdown import markdown2html
 from bertedu.files import replacing, write_atomically
 from course.classroom.asked import NotebookError, course
 
-HEADING = re.compile(r"^## .*Quiz", re.MULTILINE)
+HEADING = re.compile(r"^## .*(?:Quiz|퀴즈)", re.MULTILINE)
 OPTION = re.compile(r"<details>\s*<summary>(.*?)</summary>(.*?)</details>", re.DOTALL)
 LINK = re.compile(
     r"\[([^\]]+)\]\((?!https?:)[^)]*\)"
 )  # into the course: nothing is there elsewhere
 FORMULA = re.compile(r"(?<!\\)\$([^$]+)\$")
-RIGHT = re.compile(r"<b>Yes\b")
+RIGHT = re.compile(r"<b>(?:Yes|맞다)\b")
 
 
 class Option(NamedTuple):

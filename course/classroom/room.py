@@ -1,18 +1,14 @@
 """`python -m course check-room`: whether this machine is ready for a class, in about a minute."""
 
-import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from importlib import metadata
 
-import nbformat
-from nbclient import NotebookClient
-
 from bertedu.text.corpus import DEFAULT_CORPORA, load_documents
 from bertedu.text.sources import read
-from course.classroom.asked import NOTEBOOKS
 from course.classroom.decks import chromium
+from course.classroom.weights import run
 
 OPTIONAL = ("weights", "browser")  # a class can begin without them
 FIRST = "00_start_here"
@@ -41,9 +37,7 @@ def weights() -> str:
 def notebook() -> str:
     """Run the first notebook in a folder of its own."""
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["BERTEDU_MY_BERT"] = folder  # nothing of anybody's is changed
-        opened = nbformat.read(NOTEBOOKS / f"{FIRST}.ipynb", as_version=4)
-        NotebookClient(opened, timeout=180, resources={"metadata": {"path": folder}}).execute()
+        run(FIRST, folder)
     return f"{FIRST} runs to its end"
 
 

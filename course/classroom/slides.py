@@ -2,19 +2,24 @@
 
 `lectures/03.md` belongs to notebook 03. ``# Title`` opens the first slide, ``## Title`` each other
 one; below it come a few words, one thing taken from the notebook, ``{kind cell-id}`` on a line of
-its own, and as a quotation the notes: ``> 2 min. What to say. **Ask:** a question.`` Kinds:
+its own, and as a quotation the notes: ``> 2 min. What to say. **Ask:** a question.`` The room has
+half a minute to answer, or what the question names: ``**Ask, 2 min:**``, in pairs. Kinds:
 
-- ``show``: a picture or a toy, as the cell has drawn it;
+- ``show``: a picture or a toy, as the cell has drawn it; with ``| 2``, its second; with
+  ``| 0 0 50 100, 50 0 75 100``, parts of a picture, side by side: left, top, right, bottom, in %;
 - ``code``, ``print``: lines of the cell, or of what it printed; with ``| words``, the paragraph
   from these words on; with ``| words … words``, the lines from the first to the last of them;
 - ``formula``, ``table``: those of a cell of text; with ``| words``, the one that holds them;
-- ``turn``: the exercise of this number, ``{turn 2}``: title, minutes, stub, and a clock;
+- ``turn``: the exercise of this number, ``{turn 2}``: its stub, and the slide's minutes;
 - ``clock``: minutes for something smaller, ``{clock 2}``.
 """
 
+import base64
 import html
 import re
+import struct
 from collections.abc import Callable
+from math import ceil
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, NamedTuple
@@ -22,16 +27,22 @@ from typing import Any, NamedTuple
 from nbconvert.filters import Highlight2HTML, markdown2html
 from traitlets.config import Config
 
-from course.classroom.asked import LINK, NotebookError, asked_in, course
+from course.classroom.asked import LINK, NOTEBOOKS, NotebookError, asked_in, course
+from course.language import spoken
 
 LECTURES = Path(__file__).with_name("lectures")
+if (_built := NOTEBOOKS / "lectures").is_dir():  # in the language of those notebooks
+    LECTURES = _built
 SLIDE = re.compile(r"^#{1,2} (.+)$", re.MULTILINE)
 THING = re.compile(r"^\{(\w+) ([\w.-]+)(?: \| (.+))?\}$", re.MULTILINE)
 NOTES = re.compile(r"(?:^>.*\n?)+", re.MULTILINE)
-MINUTES = re.compile(r"([\d.]+) min\.")
+MINUTES = re.compile(r"([\d.]+)(?: min|분)\.")
 FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+)\$", re.DOTALL)
 TABLE = re.compile(r"(?:^\|.*\n?)+", re.MULTILINE)
-WIDEST = 104  # characters of a line that fits a slide
+IMAGE = re.compile(r'<img alt="([^"]*)"[^>]* src="data:image/png;base64,([^"]+)">')
+TYPE = re.compile(rb"tEXtType\0([\d.]+) pt")  # the smallest in a picture, as Picture notes it
+STYLE = "15"  # points, of a picture that notes none: the type of the course's style
+WIDEST, PROSE = 104, 60  # characters of a line that fits a slide, and of one that reads well
 highlight = Highlight2HTML(config=Config())
 
 
@@ -88,14 +99,39 @@ def printed(cell: Any) -> str:
         o.get("data", {}).get("text/plain", "") for o in outputs
     ]
     lines = "\n".join(text.strip("\n") for text in texts).split("\n")
-    return "\n".join("\n".join(wrap(one, WIDEST)) if len(one) > WIDEST else one for one in lines)
+    return "\n".join(wrapped(one, WIDEST if "  " in one.strip() else PROSE) for one in lines)
+
+
+def wrapped(line: str, most: int) -> str:
+    """Return a line as lines of nearly the same length, none with more than ``most`` characters."""
+    count = ceil(len(line) / most)
+    return line if count <= 1 else "\n".join(wrap(line, min(most, len(line) // count + 9)))
 
 
 def show(cell: Any, words: str) -> str:
-    """Return the picture, toy or table that a cell has drawn: its only one, or one by number."""
+    """Return the picture, toy or table that a cell has drawn, one by number, or parts of it."""
     outputs = cell.get("outputs", [])
     drawn = [o.data["text/html"] for o in outputs if "text/html" in o.get("data", {})]
-    return "".join(drawn[int(words or 1) - 1 :][:1])
+    one = "".join(drawn[int(words) - 1 if words.isdigit() else 0 :][:1])
+    image = None if "bertedu-" in one else IMAGE.search(one)
+    return picture(*image.groups(), "" if words.isdigit() else words) if image else one
+
+
+def picture(alt: str, data: str, parts: str) -> str:
+    """Return a picture, or parts of it, with the points of its smallest type."""
+    png = base64.b64decode(data)
+    wide, high = (size / 100 for size in struct.unpack(">II", png[16:24]))
+    noted, found = TYPE.search(png), list[str]()
+    points = noted[1].decode() if noted else STYLE
+    for part in (parts or "0 0 100 100").split(","):
+        left, top, right, bottom = map(float, part.split())
+        size = f"width:{(right - left) * wide:.0f}px;height:{(bottom - top) * high:.0f}px"
+        found.append(
+            f'<div class="part" style="{size}"><img alt="{alt if not found else ""}" '
+            f'style="margin:{-top * high:.0f}px 0 0 {-left * wide:.0f}px" data-type="{points}" '
+            f'src="data:image/png;base64,{data}"></div>'
+        )
+    return "".join(found)
 
 
 def code(cell: Any, words: str) -> str:
@@ -137,16 +173,17 @@ def clock(minutes: float) -> str:
     return f'<button class="clock" type="button" data-minutes="{minutes:g}"></button>'
 
 
-def turn(name: str, number: str) -> str:
-    """Return an exercise: its title, its stub without the check, and a clock of its minutes."""
+def turn(name: str, number: str, minutes: float) -> str:
+    """Return an exercise: its title, its stub without the check, and a clock."""
     cells = course()[name]
     one = next((one for one in asked_in(cells) if str(one.number) == number), None)
     if one is None:
         return ""
     stub = next((cell.source for cell in cells if cell.id == one.cell), "")
     lines = re.sub(r"^check\..*", "", stub[stub.find("def my_") :], flags=re.MULTILINE).strip()
-    head = f"<p>Notebook {name[:2]}, exercise {number}: <b>{html.escape(one.title)}</b></p>"
-    return head + (str(highlight(lines)) if one.cell else "") + clock(one.minutes)
+    said = spoken(f"Notebook {name[:2]}, exercise {number}:")
+    head = f"<p>{said} <b>{html.escape(one.title)}</b></p>"
+    return head + (str(highlight(lines)) if one.cell else "") + clock(minutes)
 
 
 def thing_of(name: str, slide: Slide) -> str:
@@ -154,7 +191,7 @@ def thing_of(name: str, slide: Slide) -> str:
     kind, cell_id, words = slide.thing
     drawn = ""
     if kind == "turn":
-        drawn = turn(name, cell_id)
+        drawn = turn(name, cell_id, slide.minutes)
     elif kind == "clock":
         drawn = clock(float(cell_id))
     elif kind in KINDS:
@@ -171,14 +208,16 @@ def thing_of(name: str, slide: Slide) -> str:
 def slide_html(name: str, slide: Slide, first: bool) -> str:
     """Return a slide as HTML, with its notes for the speaker."""
     kind, tag = slide.thing[0] or "words", "h1" if first else "h2"
-    above = "<p class=chip>Your turn</p>" if kind in ("turn", "clock") else ""
+    above = f"<p class=chip>{spoken('Your turn')}</p>" if kind in ("turn", "clock") else ""
     title, text = (str(markdown2html(part)) for part in (slide.title, slide.text))
     title = re.sub(r"^<p>|</p>$", "", title.strip())
-    notes = markdown2html(f"**{slide.minutes:g} min.** {slide.notes}")
+    minutes = spoken(f"{slide.minutes:g} min.")
+    notes = markdown2html(f"**{minutes}** {slide.notes}")
     drawn, beside = thing_of(name, slide), ""
     if kind == "turn":  # its clock stands beside the title
         drawn, mark, rest = drawn.partition("<button")
         beside = mark + rest
+    kind += " picture" * ('class="part"' in drawn)
     thing = f'<div class="room"><div class="thing">{drawn}</div></div>{beside}'
     return (
         f'<section class="slide {kind}{" first" * first}"><header>{above}<{tag}>{title}</{tag}>'

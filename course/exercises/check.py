@@ -15,6 +15,7 @@ from typing import Any
 from course import exercises
 from course.exercises.hints import next_hint
 from course.exercises.judge import KNOWN, known, show_solution
+from course.language import spoken
 
 for _file in pkgutil.iter_modules(exercises.__path__):
     if _file.name != "check":
@@ -35,7 +36,7 @@ def _say(what: Callable[[], str]) -> None:
     try:
         print(what())
     except LookupError as error:
-        print(error)
+        print(spoken(str(error)))
 
 
 def __getattr__(name: str) -> Any:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from bertedu.files import write_atomically
 from course.exercises.judge import Registered, report
+from course.language import spoken
 
 
 def folder() -> Path:
@@ -39,7 +40,7 @@ def next_hint(one: Registered) -> str:
     write_atomically(folder() / "hints.json", json.dumps(counts, sort_keys=True) + "\n")
     begin, *code = every[:due]
     head = report(f"Hint {counts[one.name]} of {len(every)} for {one.name}. Start from {begin}")
-    last = [f'That was the last hint; check.solution("{one.name}") shows ours.']
+    last = [spoken(f'That was the last hint; check.solution("{one.name}") shows ours.')]
     return "\n\n".join([head, *code[-1:], *last * (due >= len(every))])
 
 

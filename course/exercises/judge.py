@@ -31,6 +31,7 @@ from torch import Tensor
 
 from course.exercises.patch import patched, read_mistakes
 from course.exercises.time_limit import TooLongError, at_most
+from course.language import in_korean, spoken
 
 Function = Callable[..., Any]
 Inputs = tuple[Any, ...]
@@ -169,7 +170,7 @@ class Exercise(Registered):
 
 def whose(name: str, yours: bool) -> str:
     """Say whether the function of an exercise that is used is the learner's."""
-    return f"{name}: {'yours' if yours else f'ours, until check.{name} passes yours'}"
+    return spoken(f"{name}: {'yours' if yours else f'ours, until check.{name} passes yours'}")
 
 
 @cache
@@ -216,7 +217,7 @@ def judge(exercise: Exercise, function: object) -> str:
     right = [nothing or _alike(a, b) for a, b in zip(mine, ours, strict=True)]
     failed = [i for i, outcome in enumerate(mine) if outcome.changed or not right[i]]
     if not failed:
-        return f"✓ {name}: {exercise.tried}"
+        return spoken(f"✓ {name}: {exercise.tried}")
     first = failed[0]
     smallest = f"Smallest case: {show(exercise.arguments, cases[first])}."
     got = mine[first]
@@ -284,7 +285,7 @@ def cannot_call(name: str, arguments: Sequence[str], function: object) -> str:
 
 def stub(name: str) -> str:
     """Say that there is no answer yet, and nothing of what it is."""
-    return f'… {name}: not written yet, or no return. check.hint("{name}") helps.'
+    return spoken(f'… {name}: not written yet, or no return. check.hint("{name}") helps.')
 
 
 def prints_only(name: str) -> str:
@@ -563,11 +564,14 @@ def _a(value: Any) -> str:
 def report(first: str, *details: str, likely: str = "") -> str:
     """Put a verdict together: the first line, and below it what is known in detail."""
     # a name like d2l-en stays in one piece
-    fill = partial(textwrap.fill, width=100, break_on_hyphens=False)
+    # (a syllable of Hangul is as wide as two letters)
+    fill = partial(textwrap.fill, width=60 if in_korean() else 100, break_on_hyphens=False)
+    first, details, likely = spoken(first), tuple(map(spoken, details)), spoken(likely)
     parts = [fill(first, subsequent_indent="  ")]
     parts += [fill(d, initial_indent="  ", subsequent_indent="    ") for d in details if d]
     if likely:
-        parts.append(fill(likely, initial_indent="  Likely: ", subsequent_indent="    "))
+        label = f"  {spoken('Likely')}: "
+        parts.append(fill(likely, initial_indent=label, subsequent_indent="    "))
     return "\n".join(parts)
 
 

@@ -29,6 +29,7 @@ from bertedu.model.attention import attention_mask
 from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.config import Direction
 from bertedu.model.inference import evaluating
+from course import language
 
 SCRIPT = Path(__file__).with_suffix(".js")
 MOST_BYTES = 1_000_000  # of weights in one view: a notebook should stay below 2 MB
@@ -232,7 +233,7 @@ class AttentionView:
     def _repr_html_(self) -> str:
         data = for_script(self.data())
         name = "attention-" + hashlib.sha256(data.encode()).hexdigest()[:12]
-        return (
+        return language.page(
             f'<div class="bertedu-attention" data-view="{name}">'
             f"{self.picture()._repr_html_()}"
             "<p>A still picture, a row a query. Run the cell in a notebook, and it becomes a view "

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from bertedu.analysis.views import BLUE, ORANGE
 from course.exercises.judge import report
+from course.language import spoken
 from course.workshop.schematics import Drawing, Point
 
 MARKS = {  # the mark before a part, what it says, and its color
@@ -58,8 +59,9 @@ class Board:
         """Take a mark for each part, and what else there is to say."""
         self.marks = marks
         yours = [*marks.values()].count("✓")
-        self.headline = f"{yours} of {len(marks)} parts of your BERT are yours."
-        seen = [f"{mark} {said}" for mark, (said, _) in MARKS.items() if mark in marks.values()]
+        self.headline = spoken(f"{yours} of {len(marks)} parts of your BERT are yours.")
+        legend = {mark: spoken(said) for mark, (said, _) in MARKS.items()}
+        seen = [f"{mark} {said}" for mark, said in legend.items() if mark in marks.values()]
         self.notes = [", ".join(seen), *notes]
 
     def __repr__(self) -> str:
@@ -70,11 +72,11 @@ class Board:
     def drawing(self) -> Drawing:
         """Draw the machine."""
         told = ", ".join(f"{mark} {name}" for name, mark in self.marks.items())
-        drawing = Drawing(414, f"Your BERT as a machine. {self.headline} {told}.")
+        drawing = Drawing(414, f"{spoken('Your BERT as a machine.')} {self.headline} {told}.")
         for points in ARROWS:
             drawing.arrow(*points)
         for place_x, place_y, words in WORDS:
-            drawing.text(place_x, place_y, words, 15)
+            drawing.text(place_x, place_y, spoken(words), 15)
         for name, (x, y, width, height, notebook) in BOXES.items():
             mark = self.marks[name]
             color, label = MARKS[mark][1], f"{mark} {name}"
@@ -83,9 +85,9 @@ class Board:
             if frame:
                 drawing.text(x + 90, y + 20, label, 15)
             drawing.text(x + width - 14, y + 9, notebook, 11)
-        drawing.text(510, 110, "L layers, one after the other", 14)
+        drawing.text(510, 110, spoken("L layers, one after the other"), 14)
         return drawing
 
     def _repr_html_(self) -> str:
-        notes = "<br>".join(map(html.escape, self.notes))
+        notes = "<br>".join(html.escape(spoken(note)) for note in self.notes)
         return f"<b>{self.headline}</b>{self.drawing()._repr_html_()}{notes}"

@@ -20,6 +20,7 @@ from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import load_named
 from bertedu.model.config import BertConfig
 from bertedu.model.inference import evaluating
+from course import language
 from course.workshop.attention_view import attend, for_script
 
 HERE = Path(__file__).parent
@@ -113,7 +114,7 @@ class Machine:
     def _repr_html_(self) -> str:
         name = "machine-" + hashlib.sha256(self.data.encode()).hexdigest()[:12]
         script = "\n".join((HERE / part).read_text(encoding="utf-8") for part in SCRIPTS)
-        return (
+        return language.page(
             f"<style>{(HERE / 'machine.css').read_text(encoding='utf-8')}</style>"
             f'<div class="bertedu-machine" data-view="{name}">{self.picture._repr_html_()}'
             "<p>A still picture. Run the cell in a notebook, and it becomes a machine to walk "

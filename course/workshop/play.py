@@ -25,6 +25,7 @@ from bertedu.pretraining.masking import PAPER
 from bertedu.pretraining.next_sentence import IS_NEXT
 from bertedu.text.fast_tokenizer import load_tokenizer, load_vocabulary
 from bertedu.text.tokenization import MASK_ID, SEP_ID, WordPiece, piece_name, train_wordpiece
+from course import language
 from course.experiments.toy_language import ToyLanguage
 from course.workshop.attention_view import SCRIPT, attend, for_script
 from course.workshop.machine import write_tensors, write_weights
@@ -57,7 +58,7 @@ class Playground:
         scripts = "\n".join(parts)
         # where the weights will be; JupyterLab turns links, and links alone, into its addresses
         links = "".join(f'<a hidden href="{quote(x)}"></a>' for x in files)
-        return (
+        return language.page(
             f'<div class="bertedu-play" data-play="{name}"><p>{html.escape(self.alt)}</p>'
             f"<pre>{html.escape(self.still)}</pre>"
             "<p>A still text. Run the cell in a notebook, and it becomes something to play with."

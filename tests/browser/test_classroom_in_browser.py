@@ -34,7 +34,12 @@ MEASURE = """() => {
     const inside = (node) => node.parentElement.closest(".stage, .rail"); // these scroll
     for (const node of slide.querySelectorAll("img, svg, canvas, button, table, pre, .stage"))
       if (node.checkVisibility({visibilityProperty: true}) && !inside(node))
-        seen(node.getBoundingClientRect(), node.tagName);
+        seen((node.closest(".part") ?? node).getBoundingClientRect(), node.tagName);
+    for (const image of slide.querySelectorAll("img[data-type]")) {
+      const zoom = image.getBoundingClientRect().width / image.naturalWidth;
+      const size = (4 / 3) * image.dataset.type * zoom;
+      if (size < row.least) Object.assign(row, {least: size, small: "letters of the picture"});
+    }
     const texts = document.createTreeWalker(slide, NodeFilter.SHOW_TEXT);
     while (texts.nextNode()) {
       const text = texts.currentNode, parent = text.parentElement;

@@ -1,15 +1,17 @@
 """Data of one's own: what is read, how it is split, what is said, and what is refused."""
 
+import csv
+import io
 import json
 import random
+import re
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bertedu.finetuning.examples import SPLITS, Example, Question, TaskError
+from bertedu.finetuning.examples import SPLITS, Question, TaskError
 from bertedu.finetuning.own_data import MAX_ROWS, Columns, OwnData, read_data
 
 WORDS = "ship bay wood river tax bill vote north song red old wide".split()
@@ -221,7 +223,11 @@ REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
     ("own.csv", table(), {"columns": Columns(split="label")}, "train, dev or test?"),
     ("own.json", "{", {}, "no JSON"),
     ("own.json", '{"x": 1}', {}, "not in the shape of SQuAD"),
+    ("own.json", "[" * 100_000, {}, "it is no JSON"),
     ("own.jsonl", '{"context": "a"}', {}, "own.jsonl, line 1: "),
+    ("own.jsonl", squad(False) + "\n[9" + "9" * 5000, {}, "own.jsonl, line 13: "),
+    ("own.jsonl", squad(False).replace("sank", r"\ud800"), {}, "surrogates not allowed"),
+    ("own.jsonl", squad(False).replace("[4]", "[1e999]"), {}, "infinity"),
     ("own.conll", CONLL + "\n\nalone", {}, "'alone' has no tag"),
     ("own.conll", CONLL + "\n\na PLACE", {}, "neither O nor B-"),
     ("own.conll", CONLL.replace("B-X", "O"), {}, "nothing to find"),
@@ -251,16 +257,61 @@ def test_too_many_rows_are_refused_before_memory_is_full(
     assert MAX_ROWS >= 1_000_000
 
 
+# what is exchanged for some bytes of a file
+BROKEN = [b"", b'"', b'""', b"\0", b"\n", b"\r", b",", b";;", b"\t", b"|", b"0,1", b"-1", b"\x1a"]
+BROKEN += [b"\xff", b"\xfe\xff", b"\xef\xbb\xbf", b"\xa0", "가".encode(), "\u2028".encode()]
+BROKEN += [b"x" * 70_000, b"9" * 5_000, b"1e999", b"NaN", b"null", b"[", b"{", rb"\ud800"]
+
+
+def broken(content: bytes, dice: random.Random) -> bytes:
+    """Exchange, cut, double and put in, at one to four places."""
+    made = bytearray(content)
+    for _ in range(dice.randint(1, 4)):
+        at = dice.randrange(len(made) + 1)
+        made[at : at + dice.choice([0, 0, 1, 1, 2, 3, 9, 200])] = dice.choice([*BROKEN, made[:99]])
+    return bytes(made)
+
+
+def found_or_refused(path: Path, **how: Any) -> OwnData | None:
+    """Read a file; a refusal is one line of a TaskError, and all that is read can be used."""
+    try:
+        found = read_data(path, **how)
+    except TaskError as error:
+        said = str(error)
+        found = None
+    if found is None:
+        assert "\n" not in said
+        return None
+    for split in SPLITS:
+        for example in found.splits[split]:
+            " ".join(example.texts).encode("utf-8")
+    return found
+
+
 @pytest.mark.parametrize("seed", range(200))
-def test_a_broken_table_is_read_or_refused_and_nothing_else(seed: int, tmp_path: Path) -> None:
-    """Bytes are exchanged, cut, doubled and put in: no traceback but a TaskError."""
+def test_a_broken_table_is_read_whole_or_refused(seed: int, tmp_path: Path) -> None:
     dice = random.Random(seed)
-    content = bytearray(table(20).encode())
-    for _ in range(dice.randint(1, 8)):
-        at = dice.randrange(len(content))
-        content[at : at + dice.randint(0, 9)] = dice.choice(
-            [b"", b'"', b"\0", b"\n", b"\r", b",", b";;", b"\xff", "가".encode(), b"\t", b"0,1"]
-        )
-    with suppress(TaskError):
-        found = read(tmp_path, bytes(content), encoding=dice.choice(["utf-8", "latin-1"]))
-        assert {type(e) for split in SPLITS for e in found.splits[split]} == {Example}
+    separator, written = dice.choice([(",", "utf-8"), (";", "utf-8-sig"), ("\t", "utf-16")])
+    encoding = dice.choice([written.removesuffix("-sig")] * 4 + ["latin-1", "cp949", "utf-16"])
+    path = tmp_path / "own.csv"
+    path.write_bytes(broken(table(20).replace(",", separator).encode(written), dice))
+    found = found_or_refused(path, encoding=encoding)
+    if found is None:
+        return
+    decoded = path.read_bytes().decode("utf-8-sig" if encoding == "utf-8" else encoding)
+    first = decoded.splitlines()[0]
+    rows = [*csv.reader(io.StringIO(decoded, ""), delimiter=max(",;\t|", key=first.count))]
+    there = sum(any(cell.strip() for cell in row) for row in rows[1:])
+    without = sum(int(n) for n in re.findall(r"left out: (\d+)", " ".join(found.notes)))
+    assert sum(map(len, found.splits.values())) == there - without, "a row is lost in silence"
+
+
+OTHERS = {"own.json": squad(True), "own.jsonl": squad(False), "own.conll": CONLL}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_broken_questions_and_sentences_are_read_or_refused(name: str, tmp_path: Path) -> None:
+    dice = random.Random(name)
+    for _ in range(100):
+        (tmp_path / name).write_bytes(broken(OTHERS[name].encode(), dice))
+        found_or_refused(tmp_path / name)

@@ -14,6 +14,7 @@ import torch
 from typer.testing import CliRunner, Result
 
 from bertedu.cli import app
+from bertedu.files import read_csv, write_csv
 from bertedu.finetuning import own_model
 from bertedu.finetuning.examples import Choice, Question, Tagged, TaskError
 from bertedu.finetuning.finetune import Setup
@@ -93,6 +94,34 @@ def test_from_a_file_to_a_model_that_answers(kind: str, checkpoint: Path, tmp_pa
     assert (out / "confusion.png").exists() == (kind in ("class", "pair"))
     about = json.loads((out / "finetuning.json").read_text())
     assert {"majority", "word counts", str(checkpoint)} == {*next(iter(about["test"].values()))}
+
+
+def test_a_whole_table_is_answered_and_no_row_is_lost(checkpoint: Path, tmp_path: Path) -> None:
+    table, model, out = tmp_path / "own.csv", tmp_path / "mine", tmp_path / "said.csv"
+    bertedu("finetune", *write("class", tmp_path), "--from", checkpoint, "--out", model)
+    before = read_csv(table)
+    before[3]["message"] = " "
+    write_csv(table, before)
+    said = bertedu("predict", model, "--csv", table, "--text", "message", "--out", out)
+    assert said.exit_code == 0, said.output
+    after = read_csv(out)
+    assert [row | {"predicted": "", "probability": ""} for row in before] == [
+        row | {"predicted": "", "probability": ""} for row in after
+    ]
+    for row in [*after[:3], *after[4:9]]:
+        alone = bertedu("predict", model, row["message"]).stdout.strip()
+        assert alone == f"{row['predicted']} ({float(row['probability']):.0%})"
+    assert not after[3]["predicted"]
+    for words, error in {
+        (): "give a text",
+        ("a", "--csv", table): "give a text",
+        ("--csv", table): "no column 'text'",
+        ("--csv", out, "--text", "message"): "a column 'predicted' already",
+        ("--csv", table, "--text", "message", "--text", "class"): "give one text",
+    }.items():
+        refused = bertedu("predict", model, *words)
+        assert refused.exit_code
+        assert error in refused.output
 
 
 def test_the_table_and_the_worst_are_those_of_the_answers(checkpoint: Path, tmp_path: Path) -> None:

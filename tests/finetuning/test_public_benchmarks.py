@@ -185,7 +185,7 @@ def test_rows_become_examples(name: str, serve: Serve) -> None:
         found = [[*splits["train"], *splits["dev"]], splits["test"]]
     assert [set(some) for some in found] == [set(some) for some in expected]
     assert [len(some) for some in found] == [len(some) for some in expected]
-    whole = {split: [*splits["train"], *splits["dev"], *splits["test"]] for split in splits}
+    whole: Splits = {split: [*splits["train"], *splits["dev"], *splits["test"]] for split in splits}
     check_examples(task, whole)
     assert task.metric == metric
     kind = make_kind(task, splits)
@@ -219,29 +219,44 @@ def test_a_fixed_tenth_of_train_is_dev_and_no_source_is_in_both(serve: Serve) ->
 # -- rows that are known to be broken
 
 
-@pytest.mark.parametrize(("text", "start"), [("Bo", 9), ("Bob", 10), ("", 10), ("left", -3)])
-def test_a_misplaced_answer_is_left_out(serve: Serve, text: str, start: int) -> None:
+@pytest.mark.parametrize(
+    ("text", "start", "place"),
+    [("Bo", 9, None), ("Bob", 10, None), ("", 10, None), ("left", -3, 15)],
+)
+def test_a_misplaced_answer_is_moved_or_left_out(
+    serve: Serve, text: str, start: int, place: int | None
+) -> None:
     """The Hub's KorQuAD has lost white space at the head of contexts, and so some answers."""
     rows = [
         asked("1", "P", CONTEXT, ("Ann", 2), (text, start)),
         asked("2", "P", CONTEXT, (text, start)),
     ]
-    with pytest.warns(UserWarning, match="1 of 2 rows are left out"):
+    with pytest.warns(
+        UserWarning, match="moved to where they" if place else r"left out: 1 \(line 2"
+    ):
         splits = serve("squad", train=rows)
-    (question,) = [*splits["train"], *splits["dev"]]
-    assert question.answers == (("Ann", 0),), "the other has an answer, but where?"
+    found = {q.name: q.answers for q in [*splits["train"], *splits["dev"]]}
+    moved = () if place is None else ((text, place),)
+    assert found == {"1": (("Ann", 0), *moved)} | ({"2": moved} if moved else {}), (
+        "a question whose answer has no place would seem to have none"
+    )
 
 
 def test_rows_without_text_or_label_are_left_out_and_counted(serve: Serve) -> None:
     good, *bad = glue("glue/mnli", "", 4).values()
     changes: list[Row] = [{"label": -1}, {"premise": " "}, {"premise": None}]
     bad = [row | change for row, change in zip(bad, changes, strict=True)]
-    with pytest.warns(UserWarning, match=r"glue mnli train: 3 of 4 rows are left out"):
+    with (
+        pytest.warns(
+            UserWarning, match=r"mnli train: rows without 'premise', left out: 2 \(line 3"
+        ),
+        pytest.warns(UserWarning, match=r"mnli train: rows without 'label', left out: 1 \(line 2"),
+    ):
         splits = serve("glue/mnli", train=[good, *bad])
     assert len([*splits["train"], *splits["dev"]]) == 1
     (clip,) = CASES["swag"][2]["train"].values()
     for change in ({"label": -1}, {"sent1": " "}, {"ending2": ""}):
-        with pytest.warns(UserWarning, match=r"swag.* train: 1 of 2 rows"):
+        with pytest.warns(UserWarning, match=r"swag.* train: rows without .* out: 1 \(line 2"):
             serve("swag", train=[clip, clip | change])
     asked_nothing = next(iter(glue("glue/rte", "").values())) | {"label": -1}
     with pytest.raises(TaskError, match="test sets have no labels: use the dev set"):
@@ -254,25 +269,35 @@ def test_rows_without_text_or_label_are_left_out_and_counted(serve: Serve) -> No
 @pytest.mark.parametrize(
     ("name", "columns", "row", "message"),
     [
-        ("glue/sst2", {"text": STRING, "label": NUMBER}, ("fine", 1), "has no 'sentence'"),
-        ("glue/rte", dict.fromkeys(PAIR, STRING), ("a", "b"), "has no 'label'"),
-        ("squad", {"id": STRING, "context": STRING}, ("q1", "a"), "squad train has no 'question'"),
-        ("glue/sst2", {"sentence": STRING, "label": NUMBER}, ("b", 2), "row 1: label 2 is not"),
-        ("glue/sst2", {"sentence": STRING, "label": NUMBER}, ("a", -2), "row 1: label -2 is not"),
-        ("glue/sst2", {"sentence": STRING, "label": STRING}, ("a", "1"), "row 1: label '1' is not"),
-        ("glue/stsb", None, ("a", "b", 7.0, 0), "row 1: score 7.0 is not between 0 and 5"),
-        ("glue/stsb", None, None, "none of its 0 rows"),
+        ("glue/sst2", {"text": STRING, "label": NUMBER}, ("fine", 1), "has no column 'sentence'"),
+        ("glue/rte", dict.fromkeys(PAIR, STRING), ("a", "b"), "has no column 'label'"),
+        (
+            "squad",
+            {"id": STRING, "context": STRING},
+            ("q1", "a"),
+            "squad train, line 1: KeyError\\('question'\\)",
+        ),
+        ("glue/sst2", {"sentence": STRING, "label": NUMBER}, ("b", 2), "line 1: label 2 is not"),
+        ("glue/sst2", {"sentence": STRING, "label": NUMBER}, ("a", -2), "line 1: label -2 is not"),
+        (
+            "glue/sst2",
+            {"sentence": STRING, "label": STRING},
+            ("a", "1"),
+            "line 1: label '1' is not",
+        ),
+        ("glue/stsb", None, ("a", "b", float("nan"), 0), "line 1: .* a score is a number"),
+        ("glue/stsb", None, None, "no row has both"),
         (
             "conll2003",
             {"tokens": Sequence(STRING), "ner_tags": Sequence(NUMBER)},
             (["Oslo"], [9]),
-            "conll2003 train, row 1: tuple index out of range",
+            "conll2003 train, line 1: tuple index out of range",
         ),
         (  # that would train well and score badly, without a word
             "glue/mnli",
             dict.fromkeys(GLUE["glue/mnli"][0], STRING) | {"label": ClassLabel(names=NLI[::-1])},
             None,
-            "mnli train, row 0: its labels are contradiction, neutral, entailment, not",
+            "mnli train: its labels are contradiction, neutral, entailment, not",
         ),
     ],
 )

@@ -14,12 +14,13 @@ from urllib.parse import unquote
 import nbformat
 
 from course.classroom.asked import HEADING, NOTEBOOKS, asked_in
-from course.classroom.minutes import HEAD as MINUTES
+from course.language import spoken
 from course.workshop.machine import Machine
 from course.workshop.stills import still
 
 ROOT = Path(__file__).parents[3]
-HEAD = re.compile(MINUTES.pattern.replace(r"\d+:", r"(\d+):", 1), re.MULTILINE)
+MINUTES = re.compile(r"^\| (\d+): ", re.MULTILINE)
+PROMISE = re.compile(r"\*\*(?:You will|이 노트북에서는)\*\* (.+?)\n\n", re.DOTALL)
 FRONT = """# bertedu: BERT, taught by building it
 
 Twenty notebooks and a small PyTorch package that is tested like one. In the first hour you fill a
@@ -50,7 +51,8 @@ def slug(title: str) -> str:
 
     The same for a heading and for the address that JupyterLab gives it, which the pages link.
     """
-    return re.sub(r"\$[^$]*\$|[^\w-]", "", unquote(title).strip().replace(" ", "-"))
+    words = re.sub(r"\$[^$]*\$|[^\w-]", "", unquote(title).strip().replace(" ", "-"))
+    return words.strip("-")
 
 
 def with_slugs(text: str) -> str:
@@ -68,7 +70,7 @@ def exercises_page(notebooks: dict[str, Any]) -> str:
     for name, notebook in notebooks.items():
         anchor = f"exercise-{name[:2]}-"
         parts.append(f"\n## [{heading(notebook)}](notebooks/{name}.ipynb)\n")
-        parts.append("| exercise | difficulty | minutes |\n|---|---|---|")
+        parts.append(spoken("| exercise | difficulty | minutes |") + "\n|---|---|---|")
         for one in asked_in(notebook.cells):
             title = f"[{one.number}. {one.title}](#{anchor}{one.number})"
             parts.append(f"| {title} | {one.stars} | {one.minutes} |")
@@ -76,8 +78,9 @@ def exercises_page(notebooks: dict[str, Any]) -> str:
         for cell in notebook.cells:
             if cell.cell_type == "markdown":
                 cell.source = HEADING.sub(rf"({anchor}\1)=\n\g<0>", cell.source)
-    head = f"{len(minutes)} exercises, {sum(minutes) / 60:.0f} hours by the minutes beside them."
-    return "\n".join(["# Exercises\n", head, *parts, ""])
+    hours = f"{sum(minutes) / 60:.0f}"
+    head = spoken(f"{len(minutes)} exercises, {hours} hours by the minutes beside them.")
+    return "\n".join([f"# {spoken('Exercises')}\n", head, *parts, ""])
 
 
 def heading(notebook: Any) -> str:
@@ -98,7 +101,9 @@ def api_page(package: str) -> str:
 
 def toctree(caption: str, pages: list[str]) -> str:
     """Write a list of pages for the bar at the left."""
-    return "\n".join(["", "```{toctree}", ":hidden:", f":caption: {caption}", *pages, "```", ""])
+    return "\n".join(
+        ["", "```{toctree}", ":hidden:", f":caption: {spoken(caption)}", *pages, "```", ""]
+    )
 
 
 def front_page(notebooks: dict[str, Any]) -> str:
@@ -107,18 +112,19 @@ def front_page(notebooks: dict[str, Any]) -> str:
     live = re.sub(r'(<a hidden )href="', rf"\1{weights}", Machine(folder=mkdtemp())._repr_html_())
     lines = []
     for name, notebook in notebooks.items():
-        minutes = HEAD.search(notebook.cells[0].source)
-        promise = re.search(r"\*\*You will\*\* (.+?)\n\n", notebook.cells[0].source, re.DOTALL)
-        about = f"{minutes[1]} minutes. " if minutes else ""
-        about += f"You will {' '.join(promise[1].split())}" if promise else ""
+        head = notebook.cells[0].source
+        minutes, promise = MINUTES.search(head), PROMISE.search(head)
+        about = spoken(f"{minutes[1]} minutes.") + " " if minutes else ""
+        about += spoken(f"You will {' '.join(promise[1].split())}") if promise else ""
         lines.append(f"- [{heading(notebook)}](notebooks/{name}.ipynb)  \n  {about}")
     indented = "\n".join(["```{raw} html", '<div class="front">', live, "</div>", "```"])
-    return FRONT.format(live=indented, map="\n".join(lines))
+    return spoken(FRONT).format(live=indented, map="\n".join(lines))
 
 
 def copy_with_links(page: Path, source: Path, name: str) -> None:
     """Copy a Markdown page of the repository, and the files that it links, into ``source``."""
-    text = page.read_text(encoding="utf-8")
+    built = NOTEBOOKS / page.name  # in the language of those notebooks
+    text = (built if built.is_file() else page).read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#\s]+)", text):
         file = (page.parent / target).resolve()
         copied = source / file.relative_to(ROOT) if file.is_relative_to(ROOT) else source
@@ -132,7 +138,7 @@ def copy_with_links(page: Path, source: Path, name: str) -> None:
 def prepare(source: Path) -> None:
     """Lay all inputs into an empty folder: the repository's own pages, and those made from it."""
     guide = Path(__file__).parents[1] / "guide.md"
-    beside = [NOTEBOOKS / "glossary.md", NOTEBOOKS / "reading_list.md", guide]
+    beside = [ROOT / "notebooks" / "glossary.md", ROOT / "notebooks" / "reading_list.md", guide]
     for page in [*beside, ROOT / "CONTRIBUTING.md"]:
         copy_with_links(page, source, str(page.relative_to(ROOT)))
     paths = sorted(NOTEBOOKS.glob("*.ipynb"))

@@ -7,6 +7,8 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
+from course.language import in_korean, shim
+
 HERE = Path(__file__).parent
 
 project = html_title = "bertedu"
@@ -30,15 +32,19 @@ python_use_unqualified_type_names = True
 add_module_names = False
 
 html_theme = "sphinx_book_theme"
+templates_path = [str(HERE / "templates")]
 html_static_path = [str(HERE / "static"), str(files("jupyter_server_mathjax") / "static")]
 html_css_files = ["site.css"]
 # a page opened as a file may not read the others: the search then shows titles alone
 no_summary = 'if (location.protocol == "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false'
-html_js_files = [(None, {"body": no_summary})]
+html_js_files: list[Any] = [(None, {"body": no_summary})]
+if in_korean():
+    html_js_files += [(None, {"body": f"addEventListener('load', () => {{{shim()}}})"})]
 html_copy_source = False
 html_search_scorer = str(HERE / "scorer.js")
 html_theme_options: dict[str, Any] = {
     "use_download_button": False,
+    "article_header_end": ["language.html", "article-header-buttons.html"],
     "show_toc_level": 2,
     "max_navbar_depth": 1,
     "pygments_light_style": "a11y-high-contrast-light",

@@ -1,6 +1,5 @@
 // One slide at a time, what lies on it as large as there is room for, keys, clocks, the speaker's window.
 (function () {
-const WIDE = 1184; // room on a slide, in pixels
 const MOST = { show: 2.4, code: 1.8, print: 2.3, table: 1.8, turn: 1.8, formula: 4.5, clock: 1 };
 const main = document.querySelector("main"), slides = [...document.querySelectorAll(".slide")];
 const at = (id) => document.getElementById(id), root = document.documentElement;
@@ -11,10 +10,10 @@ let now = 0, notes = null;
 function fit(slide) {
   const thing = slide.querySelector(".thing");
   if (!thing) return;
-  const room = thing.parentNode, high = room.clientHeight;
+  const room = thing.parentNode, high = room.clientHeight, wide = room.clientWidth;
   const machine = thing.querySelector(".bertedu-machine");
   if (machine) {
-    thing.style.width = WIDE + "px";
+    thing.style.width = wide + "px";
     machine.style.height = high + "px";
     return;
   }
@@ -23,12 +22,12 @@ function fit(slide) {
     thing.style.zoom = 1;
     thing.style.width = width;
     const box = thing.getBoundingClientRect(), scale = main.getBoundingClientRect().width / 1280;
-    const wide = Math.max(box.width / scale, thing.scrollWidth);
-    return Math.min(high / (box.height / scale), WIDE / wide, MOST[kind(slide)]);
+    const taken = Math.max(box.width / scale, thing.scrollWidth);
+    return Math.min(high / (box.height / scale), wide / taken, MOST[kind(slide)]);
   };
-  const widths = toy ? [1184, 1080, 960, 840, 720].map((one) => one + "px") : ["max-content"];
+  const widths = toy ? [wide, 1080, 960, 840, 720].map((one) => one + "px") : ["max-content"];
   const best = widths.reduce((a, b) => (share(b) > share(a) + 0.01 ? b : a));
-  thing.style.zoom = share(best) * 0.995;
+  thing.style.zoom = share(best) * 0.998;
 }
 
 function go(to, quiet = false) {

@@ -17,7 +17,7 @@ from tiny_course import ANSWERS, NAME, WRONG, bertedu, save, stub, tiny
 from bertedu.files import read_csv
 from course.classroom import grade as grading
 from course.classroom import referee
-from course.classroom.asked import asked_in, course
+from course.classroom.asked import LARGEST, asked_in, course
 from course.classroom.grade import Limits, by_learner, grade, heard, submissions, watch
 from course.classroom.referee import sign
 from course.exercises import check, judge
@@ -150,6 +150,46 @@ def test_nothing_that_a_submission_does_harms_others_or_the_course(
         assert found == wanted, (name, messages(rows, name))
         assert why in messages(rows, name)
     assert marks(rows, "well") == ALL
+
+
+def forms() -> dict[str, tuple[bytes, str]]:
+    """Files as learners hand them in, and what each exercise must be called then."""
+    solved = tiny(*ANSWERS)
+    whole = "\n\n".join(cell.source for cell in solved.cells if cell.cell_type == "code")
+    one_cell = nbformat.v4.new_notebook(cells=[new_code_cell(whole.rpartition("\n\n")[0])])
+    bare = tiny(*ANSWERS)
+    for cell in bare.cells:
+        del cell["id"]
+    bare["nbformat_minor"] = 2
+    old = nbformat.convert(tiny(*ANSWERS), 3)
+    large = tiny(*ANSWERS)
+    large.cells[0].outputs = [nbformat.v4.new_output("stream", text="x" * (LARGEST + 1))]
+    notebooks = {"김민수": solved, "one cell": one_cell, "no ids": bare, "old": old}
+    found = {k: (json.dumps(v).encode(), "solved") for k, v in notebooks.items()}
+    found["untouched"] = (json.dumps(tiny()).encode(), "open")
+    broken = {"large": json.dumps(large).encode(), "empty": b"", "list": b"[]", "bytes": b"\xff\0"}
+    broken |= {"deep": b"[" * 10**5, "null": b'{"nbformat": 4, "cells": null}'}
+    return found | {name: (content, "not judged") for name, content in broken.items()}
+
+
+@pytest.mark.nightly
+def test_each_form_of_a_file_gets_its_own_rows_and_costs_others_nothing(
+    tiny_course: Path, tmp_path: Path
+) -> None:
+    every = forms()
+    for name, (content, _) in every.items():
+        path = tmp_path / "in" / name / f"copy of {NAME}.ipynb"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(content)
+    (tmp_path / "in" / "folder.ipynb").mkdir()
+    rows = grade(tmp_path / "in", tmp_path / "out.csv", [NAME], LIMITS)
+    for name, (_, verdict) in every.items():
+        assert set(marks(rows, name).values()) == {verdict}, (name, messages(rows, name))
+        if verdict == "not judged":
+            assert "cannot be read as a notebook" in messages(rows, name)
+        else:
+            assert set(marks(rows, name)) == set(ANSWERS)
+    assert "too large" in messages(rows, "large")
 
 
 def watched(code: str, tmp_path: Path, limits: Limits) -> tuple[str, int]:

@@ -1,12 +1,15 @@
 """python -m course check-room: a line for each thing that a class needs, whatever lacks."""
 
 import os
+import re
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tiny_course import bertedu, save, tiny
+from tiny_course import bertedu
 
 from course.classroom import room
 
@@ -40,24 +43,47 @@ def test_data_of_another_place_is_missed(tmp_path: Path, monkeypatch: pytest.Mon
     assert room.CHECKS["browser"]() == "mine prints decks"
 
 
+LOCALES: list[dict[str, str]] = [
+    {"LC_ALL": "C"},
+    {"PYTHONIOENCODING": "cp949", "PYTHONUTF8": "0", "PYTHONWARNDEFAULTENCODING": "1"},
+    {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},  # paths are bytes then
+]
+# commands of the README: what they say, and whether they are quick
+COMMANDS = [
+    ("bertedu data show encyclopedia", "members", False),
+    ("bertedu fill 'I ask the ___.' --picture 그림.png", "%", True),
+    ("course progress 낸것", "exercise 1", True),
+    ("course quiz --gift 물음.txt --qti q.zip 03", "3 questions", False),
+    ("course nbgrader 주/1 03", "written", False),
+    ("course grade 낸것 --out marks.csv --notebook 03", "written: marks.csv", False),
+    ("course slides 강의 03", "no network is needed", False),
+    ("bertedu pretrain --config mini --minutes 0.02 --out runs/첫째", "written", False),
+]
+SLOW = pytest.mark.nightly
+
+
+@pytest.mark.parametrize("locale", LOCALES)
 @pytest.mark.parametrize(
-    "locale",
-    [{"LC_ALL": "C"}, {"PYTHONIOENCODING": "cp949"}, {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}],
+    ("command", "said"),
+    [pytest.param(a, b, marks=[] if quick else SLOW) for a, b, quick in COMMANDS],
 )
-def test_commands_work_in_every_locale_in_a_folder_called_in_hangul(
-    tmp_path: Path, locale: dict[str, str]
+def test_commands_work_in_every_locale_in_a_clone_with_a_name_in_hangul(
+    tmp_path: Path, locale: dict[str, str], command: str, said: str
 ) -> None:
-    folder = tmp_path / "과정 수업"
-    notebook = tiny()
-    notebook.cells[1].source = notebook.cells[1].source.replace("The", "그")
-    save(notebook, folder / "김민수.ipynb")
-    root = Path(room.__file__).parents[2]
-    environment = os.environ | {"PYTHONPATH": str(root), "PYTHONUTF8": "0"} | locale
+    clone, root = tmp_path / "과정 수업", Path(room.__file__).parents[2]
+    clone.symlink_to(root, target_is_directory=True)
+    folder = tmp_path / "책상"
+    (folder / "낸것").mkdir(parents=True)
+    shutil.copy(root / "notebooks" / "03_self_attention.ipynb", folder / "낸것" / "김민수.ipynb")
+    known = ("PATH", "HOME", "SYSTEMROOT", "OMP_NUM_THREADS")
+    environment = {name: os.environ[name] for name in known if name in os.environ}
     done = subprocess.run(
-        [sys.executable, "-m", "course", "progress", "."],
+        [sys.executable, "-m", *shlex.split(command)],
         cwd=folder,
-        env=environment,
+        env=environment | {"PYTHONPATH": str(clone), "BERTEDU_MY_BERT": str(folder)} | locale,
         capture_output=True,
     )
-    assert b"no notebook of the course in ." in done.stderr, done.stderr.decode(errors="replace")
-    assert done.returncode == 1
+    assert done.returncode == 0, done.stderr.decode(errors="replace")
+    assert said.encode() in done.stdout
+    # on a Windows whose encoding is cp949, a file that is opened without one is garbled
+    assert re.findall(rb"\S*(?:bertedu|course)/\S+\.py:\d+: EncodingWarning", done.stderr) == []

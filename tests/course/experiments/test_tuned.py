@@ -4,15 +4,13 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from bertedu.files import read_csv
 from bertedu.finetuning.collation import MAX_LENGTH
-from bertedu.finetuning.examples import Question
-from bertedu.finetuning.finetune import Run
+from bertedu.finetuning.examples import Question, Splits, Task
+from bertedu.finetuning.finetune import Run, Setup
 from bertedu.finetuning.metrics import squad_scores
 from bertedu.finetuning.training import Hyperparameters, score_items
 from bertedu.model.checkpoints import load_tensors
@@ -20,8 +18,13 @@ from bertedu.model.variants.lora import LoraLinear
 from bertedu.text.sources import shipped
 from course.experiments import tuned
 from course.experiments.tasks import load_task
+from course.results.record import RunRecord
+from course.results.summary import draw_systems
 
-ROWS = {row["name"]: row for row in read_csv(shipped("results") / "tuned.csv")}
+RECORD = RunRecord(shipped("results"), tuned.NAME)
+ROWS = {
+    row["name"]: row for row in RECORD.rows() if (row["purpose"], row["seed"]) == ("score", "0")
+}
 TEXT = (
     "Lake Vern is a deep lake in the northern mountains. Its water is cold and clear. "
     "The violin is a wooden string instrument. It is played with a bow. "
@@ -56,7 +59,7 @@ def test_the_reader_loses_its_lead_when_the_questions_are_exchanged() -> None:
     assert f1(moved) < 35
 
 
-@pytest.mark.parametrize("name", tuned.PLANS)
+@pytest.mark.parametrize("name", [tuned.READER, *tuned.ADAPTERS])
 def test_the_record_is_of_the_model_that_lies_there(name: str) -> None:
     folder, row = shipped("checkpoints"), ROWS[name]
     if name == tuned.READER:
@@ -74,41 +77,67 @@ def test_the_record_is_of_the_model_that_lies_there(name: str) -> None:
         assert path.stat().st_size < 500_000
     saved = {key: str(value) for key, value in json.loads(text).items()}
     assert saved == {key: value for key, value in row.items() if value}
-    assert float(row["low"]) < float(row["test"]) < float(row["high"])
-    assert float(row["chance"]) < float(row["low"]), "no better than without reading"
+    system = row["model"], row["method"], "all"
+    low, _ = draw_systems(RECORD, row["task"])[system].interval
+    assert float(row["chance"]) < low, "no better than without reading"
+
+
+@pytest.mark.parametrize("name", [name for name in tuned.PLANS if name != tuned.READER])
+def test_the_seeds_are_of_what_dev_preferred(name: str) -> None:
+    rows = [row for row in RECORD.rows() if row["name"] == name]
+    tried = [row for row in rows if row["purpose"] == "grid"]
+    assert len(tried) == len([*tuned.PLANS[name].trials()])
+    best = max(tried, key=lambda row: float(row["dev"]))
+    seeds = [row for row in rows if row["purpose"] == "score"]
+    assert {row["seed"] for row in seeds} == {"0", "1", "2"}
+    assert {(row["method"], row["learning_rate"]) for row in seeds} == {
+        (best["method"], best["learning_rate"])
+    }
+    for row in rows:
+        assert int(row["best_epoch"]) <= int(row["epochs"]) - int(row["patience"]), "not at its end"
+
+
+Small = Callable[[str], None]
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Make a plan of a task cheap: forty examples, one epoch, our own model."""
+def small(monkeypatch: pytest.MonkeyPatch) -> Small:
+    """Make a plan cheap: forty examples, one epoch, our own model, two ranks and rates."""
 
     def make_small(name: str) -> None:
         task, splits = load_task(tuned.PLANS[name].task)
         few = {split: some[:40] for split, some in splits.items()}
         monkeypatch.setattr(tuned, "load_task", lambda _: (task, few))
-        recipe = Hyperparameters(learning_rate=1e-2, epochs=1)
-        plan = tuned.Plan(task.name, recipe, "bert-L2H128")
+        setups = Setup("bert-L2H128", lora=3), Setup("bert-L2H128", lora=2)
+        plan = tuned.Plan(task.name, setups, (1e-2, 1e-3), Hyperparameters(epochs=1), range(2))
         monkeypatch.setattr(tuned, "PLANS", {name: plan})
 
     return make_small
 
 
-@pytest.mark.parametrize("name", ["topic", "description", "next"])
+@pytest.mark.parametrize("name", tuned.ADAPTERS)
 def test_an_adapter_comes_back_as_it_was_trained(
-    name: str, small: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small(name)
-    trained: list[Run] = []
+    trained: list[tuple[Setup, Hyperparameters, Run]] = []
     train = tuned.train_model
 
-    def remember(*of: Any) -> Run:
-        trained.append(train(*of))
-        return trained[-1]
+    def remember(task: Task, splits: Splits, setup: Setup, recipe: Hyperparameters) -> Run:
+        trained.append((setup, recipe, train(task, splits, setup, recipe)))
+        return trained[-1][-1]
 
     monkeypatch.setattr(tuned, "train_model", remember)
-    tuned.make(name, tmp_path / "results", tmp_path / "checkpoints")
+    where = tmp_path / "results", tmp_path / "checkpoints"
+    rows = tuned.run_plan(name, *where)
+    assert [recipe.seed for _, recipe, _ in trained] == [0, 0, 0, 0, 0, 1]
+    *tried, (setup, recipe, run), _ = trained
+    best = max(tried, key=lambda one: max(one[2].history.dev))
+    assert (setup, recipe) == best[:2]
+    assert tuned.run_plan(name, *where) == rows
+    assert len(trained) == 6, "what the record has is not run again"
     monkeypatch.setattr(tuned, "shipped", lambda _: tmp_path / "checkpoints")
-    again, (run,) = tuned.load_tuned(name), trained
+    again = tuned.load_tuned(name)
     examples = load_task(name)[1]["test"][:40]
     kind = run.model.kind
     items = kind.encode(examples, run.tokenizer, MAX_LENGTH)

@@ -1,0 +1,52 @@
+"""The models that toys compute with, laid beside the pages on which they are played with."""
+
+import contextlib
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from tqdm import tqdm
+
+from course.classroom import asked
+
+WEIGHTS = re.compile(r'<a hidden href="([^"]+\.weights\.js)"')
+
+
+def lay_weights(folder: Path, names: list[str], train: bool = False) -> list[str]:
+    """Lay the weights that the toys of some notebooks ask for into a folder.
+
+    Those that a notebook trains are copied from where it has been run. With ``train``, a notebook
+    that has not been run here is run now, aside. Return the notebooks whose toys lack a model.
+    """
+    from course.workshop import play
+
+    with contextlib.chdir(folder):
+        play.neighbors()
+        play.meet()
+    for weights in asked.NOTEBOOKS.glob("*.weights.js"):
+        shutil.copy(weights, folder)
+    without = lacking(folder, names)
+    for name in tqdm(without if train else [], unit="notebook", desc="training", disable=None):
+        with tempfile.TemporaryDirectory() as aside:
+            run(name, aside)
+            for weights in Path(aside).glob("*.weights.js"):
+                shutil.copy(weights, folder)
+    return lacking(folder, names)
+
+
+def lacking(folder: Path, names: list[str]) -> list[str]:
+    """List the notebooks whose toys ask for weights that do not lie in a folder."""
+    text = {name: (asked.NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8") for name in names}
+    wanted = {name: WEIGHTS.findall(one.replace('\\"', '"')) for name, one in text.items()}
+    return [n for n in names if not all((folder / one).is_file() for one in wanted[n])]
+
+
+def run(name: str, folder: str) -> None:
+    """Run a notebook in a folder, with no parts of anybody's own; nothing of it is changed."""
+    notebook = nbformat.read(asked.NOTEBOOKS / f"{name}.ipynb", as_version=4)
+    client = NotebookClient(notebook, timeout=900, resources={"metadata": {"path": folder}})
+    client.execute(env=os.environ | {"BERTEDU_MY_BERT": folder})
