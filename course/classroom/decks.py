@@ -14,8 +14,8 @@ from tqdm import tqdm
 from bertedu.files import write_atomically
 from course.classroom.asked import NotebookError
 from course.classroom.slides import deck, lecture
-from course.language import in_korean, shim, spoken
 from course.classroom.weights import lay_weights
+from course.language import in_korean, shim, spoken
 
 TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=False
