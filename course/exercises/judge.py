@@ -23,17 +23,18 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from types import EllipsisType
-from typing import Any
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from course.exercises.patch import patched, read_mistakes
+from course.exercises.patch import patched, read_mistakes, source_of
 from course.exercises.time_limit import TooLongError, at_most
 from course.language import in_korean, spoken
 
 Function = Callable[..., Any]
+F = TypeVar("F", bound=Function)
 Inputs = tuple[Any, ...]
 SECONDS = 20.0  # for a learner's function, in all cases; ours take three at most
 
@@ -107,6 +108,24 @@ class Registered:
         """Our own answer: of a test, the first piece that is shown."""
         return self.solution[0]
 
+    @classmethod
+    def asking(cls, *, beside: tuple[Any, ...] = (), **told: Any) -> Callable[[F], F]:
+        """Register the function below as our own answer: a decorator.
+
+        ``beside`` is shown with it, ``told`` are the fields of the class.
+        """
+
+        def answered(by: F) -> F:
+            cls.answered(by, beside, **told)
+            return by
+
+        return answered
+
+    @classmethod
+    def answered(cls, by: Function, beside: tuple[Any, ...], **told: Any) -> Self:
+        """Make a test that is answered by this one."""
+        return cls(solution=(by, *beside), **told)
+
     @property
     def arguments(self) -> tuple[str, ...]:
         """The names of the function's arguments; what the package may leave out is none."""
@@ -126,8 +145,8 @@ class Exercise(Registered):
     cases: Callable[[], Iterable[Inputs]]  # smallest first, the same at every call
     tried: str  # what a right function has passed
     mistakes: str  # see course/exercises/patch.py
-    # (answer, *inputs) -> plain lists and numbers, or raises UnreadableError; if None, one number,
-    # or such tensors as our own answer: their names, "mixed, weights"
+    # (answer, *inputs) -> plain lists and numbers, or raises UnreadableError; if None, the kind of
+    # number or tensor that our own answer is, or such tensors: their names, "mixed, weights"
     read: Function | None = None
     tensors: str = ""
     in_place: str = "Work on a copy: x = x.clone()."
@@ -157,15 +176,22 @@ class Exercise(Registered):
         """The right function."""
         return self.right
 
+    @classmethod
+    def answered(cls, by: Function, beside: tuple[Any, ...], **told: Any) -> Self:
+        """Make an exercise of the right function; what the package has is shown before it."""
+        return cls(right=by, solution=(*beside, by), **told)
+
     def reading(self, answer: Any, *inputs: Any) -> Any:
         """Read an answer as plain lists and numbers; raises UnreadableError if it is none."""
-        if self.read or not self.tensors:
-            return (self.read or number)(answer, *inputs)
-        ours, names = self.right(*inputs), self.tensors.split(", ")
-        if len(names) == 1:
-            return read_numbers(answer, names[0], np.shape(ours))
-        each = zip(read_parts(answer, self.tensors), names, ours, strict=True)
-        return tuple(read_numbers(part, name, np.shape(right)) for part, name, right in each)
+        if self.read:
+            return self.read(answer, *inputs)
+        ours, names = self.right(*inputs), self.tensors
+        if isinstance(ours, tuple):
+            each = zip(read_parts(answer, names), names.split(", "), ours, strict=True)
+            return tuple(read_numbers(part, name, np.shape(right)) for part, name, right in each)
+        if np.shape(ours):
+            return read_numbers(answer, names or "your result", np.shape(ours))
+        return {bool: truth, int: whole}.get(type(ours), number)(answer)
 
 
 def whose(name: str, yours: bool) -> str:
@@ -695,7 +721,7 @@ def show_solution(name: str) -> str:
     parts = []
     for piece in pieces_of(known(name)):
         path = piece.__module__.replace(".", "/")
-        parts.append(f"# {path}.py\n{textwrap.dedent(inspect.getsource(piece)).rstrip()}")
+        parts.append(f"# {path}.py\n{source_of(piece)}")
     return "\n\n".join(parts)
 
 

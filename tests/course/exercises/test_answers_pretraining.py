@@ -51,7 +51,6 @@ from course.exercises.next_sentence_prediction import (
     right_ranking,
 )
 from course.exercises.pretraining import (
-    RESUME_TEST,
     ByHand,
     right_adamw,
     right_clip,
@@ -512,7 +511,7 @@ def alike_in(column: str) -> Any:
 
 
 DIVERGED = ["a run that diverged", "a run made twice"]
-SAVED = [seen(exhibit) for exhibit in exhibits(RESUME_TEST)]
+SAVED = [seen(exhibit) for exhibit in exhibits(check.resume_test)]
 
 test_a_learners_test_is_told_what_it_misses = learners_tests([
     ("loss_test", loss_by_perturbing, []),
@@ -575,7 +574,7 @@ def test_a_diagonal_off_by_one_is_one_for_each_layer_and_a_window_is_8_wide() ->
             assert ahead == sees[seen(exhibit)]
 
 
-@pytest.mark.parametrize("shown", [e.wrong[0] for e in exhibits(RESUME_TEST)], ids=SAVED)
+@pytest.mark.parametrize("shown", [e.wrong[0] for e in exhibits(check.resume_test)], ids=SAVED)
 def test_all_trainers_learn_alike_until_they_are_stopped(shown: Any) -> None:
     """Nothing but resuming gives the broken ones away."""
     assert torch.equal(run(shown(), 300).weights(), run(ByHand(), 300).weights())

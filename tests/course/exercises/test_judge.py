@@ -1,13 +1,11 @@
 """What all checks share: stubs, errors, isolation, solutions; no message hides another."""
 
 import copy
-import inspect
 import math
 import random
 import re
 import signal
 import sys
-import textwrap
 import threading
 import time
 import warnings
@@ -25,6 +23,7 @@ from verdicts import verdict, words
 from course.exercises import check, judge, start_here
 from course.exercises.judge import KNOWN, Exercise, mistakes_of
 from course.exercises.museum import TestExercise, exhibits
+from course.exercises.patch import source_of
 from course.exercises.time_limit import TooLongError, at_most
 
 EXERCISES = [value for value in KNOWN.values() if isinstance(value, Exercise)]
@@ -412,7 +411,8 @@ def test_every_exercise_has_a_solution(one: Exercise | TestExercise) -> None:
     for piece in judge.pieces_of(one):
         name = getattr(piece, "__name__", "")
         assert f"def {name}(" in said or f"class {name}" in said, name
-        assert textwrap.dedent(inspect.getsource(piece)).strip() in said
+        assert source_of(piece) in said
+        assert ".asking" not in said
 
 
 @pytest.mark.parametrize("ask", [check.hint, check.solution])
