@@ -173,10 +173,8 @@ def _model(layers: int, hidden: int, heads: int) -> Bert:
 def _whole_layer_cases() -> Iterator[Inputs]:
     draw = drawer(7)
     for hidden, heads, rows, length in ((2, 1, 1, 1), (2, 2, 1, 2), (4, 2, 2, 2), (6, 3, 3, 4)):
-        w = {
-            name: t.clone()
-            for name, t in _model(1, hidden, heads).encoder.layers[0].state_dict().items()
-        }
+        layer = _model(1, hidden, heads).encoder.layers[0]
+        w = {name: tensor.clone() for name, tensor in layer.state_dict().items()}
         for _ in range(5):
             mask = draw(rows, length, length) < 0.5
             mask |= torch.eye(length, dtype=torch.bool)
@@ -347,13 +345,7 @@ def _load_cases() -> Iterator[Inputs]:
     translated = named(
         "our_name", lambda name: name.removeprefix("bert.").replace("gamma", "weight")
     )
-    names = [
-        "bert.norm.gamma",
-        "bert.map.weight",
-        "map.bias",
-        "cls.decoder.weight",
-        "bert.position",
-    ]
+    names = "bert.norm.gamma bert.map.weight map.bias cls.decoder.weight bert.position".split()
     for count in [1] * 3 + [2] * 5 + [4] * 12:
         some = dice.sample(names, count)
         tensors = {n: torch.tensor([float(i), 1.0]) for i, n in enumerate(names) if n in some}

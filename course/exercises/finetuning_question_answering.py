@@ -192,21 +192,6 @@ def _mark_pieces(context: str, answer: str, start: int, room: int, stride: int) 
     return found
 
 
-def _but(change: Callable[[list[Window]], list[Window]]) -> Callable[[Marker], Marker]:
-    """Turn a right marker into one that a test of more than the rules may want."""
-    return lambda mark: lambda *inputs: change(mark(*inputs))
-
-
-def _one_marked(found: list[Window]) -> list[Window]:
-    """Leave the answer to the first of the windows that hold it."""
-    holding = [number for number, (_, place) in enumerate(found) if place]
-    return [(o, place if i in holding[:1] else None) for i, (o, place) in enumerate(found)]
-
-
-def _one_further(found: list[Window]) -> list[Window]:
-    return [(offsets, place and (place[0], place[1] + 1)) for offsets, place in found]
-
-
 @TestExercise.asking(
     asks="a test, (mark) -> bool, true if it marks answers correctly. mark(context, answer, "
     "start, room, stride) returns (offsets, place) for each window",
@@ -220,21 +205,17 @@ def _one_further(found: list[Window]) -> list[Window]:
     refuses_all="it returns False on every path.",
     refuses_right="it takes tokens for words. A token may be a part of a word, or a comma: look at "
     "the text from the first token's begin to the last one's end.",
-    demands=(
-        (
-            "it takes last for the token after the answer. last is the answer's own last token.",
-            _but(_one_further),
-        ),
-        (
-            "it wants the answer in every window. A window that does not hold it says None.",
-            _but(lambda found: [(offsets, place) for offsets, place in found if place]),
-        ),
-        (
-            "it wants the answer in one window only. Windows overlap: each that holds the whole "
-            "answer marks it.",
-            _but(_one_marked),
-        ),
-    ),
+    demands="""
+    ✗ it takes last for the token after the answer.
+      last is the answer's own last token.
+    | inside[-1] => inside[-1] + 1
+    ✗ it wants the answer in every window.
+      A window that does not hold it says None.
+    | found.append => if place: found.append
+    ✗ it wants the answer in one window only.
+      Windows overlap: each that holds the whole answer marks it.
+    | if inside and => if inside and not any(marked for _, marked in found) and
+    """,
     museum="""
     ✗ bytes: counts offsets in bytes, not in characters.
       write é or an emoji before the answer, and cut the text by the offsets.

@@ -76,12 +76,8 @@ class PlayBert:
 def _tune_cases() -> Iterator[Inputs]:
     draw, dice = judge.drawer(25), random.Random(25)
     for rows, classes, steps in [(1, 2, 2)] * 10 + [(2, 2, 3)] * 15 + [(3, 4, 4)] * 15:
-        batches = [
-            SimpleNamespace(
-                x=draw(rows, 3), target=torch.tensor([dice.randrange(classes) for _ in range(rows)])
-            )
-            for _ in range(steps)
-        ]
+        targets = [torch.tensor(dice.choices(range(classes), k=rows)) for _ in range(steps)]
+        batches = [SimpleNamespace(x=draw(rows, 3), target=target) for target in targets]
         rates = [dice.choice((0.5, 1.0, 2.0)) for _ in range(steps)]
         yield PlayBert(draw, 3, classes), batches, rates
 

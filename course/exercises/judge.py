@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from types import EllipsisType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -94,7 +94,7 @@ class Registered:
     asks: str  # arguments and result, as help(check.NAME) shows them
     start: str  # how to begin: the first hint
     name: str = ""  # else that of our own answer, without its right_
-    solution: tuple[Any, ...] = ()  # the pieces to show, else the right function; a test first
+    solution: tuple[Any, ...] = ()  # the pieces to show, else the right function; a test last
 
     def __post_init__(self) -> None:
         """Register it under its name."""
@@ -105,26 +105,22 @@ class Registered:
 
     @property
     def ours(self) -> Function:
-        """Our own answer: of a test, the first piece that is shown."""
-        return self.solution[0]
+        """Our own answer: of a test, the last piece that is shown."""
+        return self.solution[-1]
 
     @classmethod
     def asking(cls, *, beside: tuple[Any, ...] = (), **told: Any) -> Callable[[F], F]:
-        """Register the function below as our own answer: a decorator.
+        """Make an exercise of the function below, our own answer: a decorator.
 
-        ``beside`` is shown with it, ``told`` are the fields of the class.
+        ``told`` are the fields of the class; what is right is that function, if they do not say.
+        ``beside`` is shown with it.
         """
 
         def answered(by: F) -> F:
-            cls.answered(by, beside, **told)
+            cls(solution=(*beside, by), **{"right": by, **told})
             return by
 
         return answered
-
-    @classmethod
-    def answered(cls, by: Function, beside: tuple[Any, ...], **told: Any) -> Self:
-        """Make a test that is answered by this one."""
-        return cls(solution=(by, *beside), **told)
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -146,7 +142,7 @@ class Exercise(Registered):
     tried: str  # what a right function has passed
     mistakes: str  # see course/exercises/patch.py
     # (answer, *inputs) -> plain lists and numbers, or raises UnreadableError; if None, the kind of
-    # number or tensor that our own answer is, or such tensors: their names, "mixed, weights"
+    # number or tensor that our own answer is, or several: their names, "mixed, weights"
     read: Function | None = None
     tensors: str = ""
     in_place: str = "Work on a copy: x = x.clone()."
@@ -176,22 +172,14 @@ class Exercise(Registered):
         """The right function."""
         return self.right
 
-    @classmethod
-    def answered(cls, by: Function, beside: tuple[Any, ...], **told: Any) -> Self:
-        """Make an exercise of the right function; what the package has is shown before it."""
-        return cls(right=by, solution=(*beside, by), **told)
-
     def reading(self, answer: Any, *inputs: Any) -> Any:
         """Read an answer as plain lists and numbers; raises UnreadableError if it is none."""
         if self.read:
             return self.read(answer, *inputs)
         ours, names = self.right(*inputs), self.tensors
-        if isinstance(ours, tuple):
-            each = zip(read_parts(answer, names), names.split(", "), ours, strict=True)
-            return tuple(read_numbers(part, name, np.shape(right)) for part, name, right in each)
-        if np.shape(ours):
-            return read_numbers(answer, names or "your result", np.shape(ours))
-        return {bool: truth, int: whole}.get(type(ours), number)(answer)
+        if not isinstance(ours, tuple):
+            return read_like(ours, answer, names or "your result")
+        return tuple(map(read_like, ours, read_parts(answer, names), names.split(", ")))
 
 
 def whose(name: str, yours: bool) -> str:
@@ -503,6 +491,13 @@ def number(answer: Any, *_: Any) -> float:
         raise UnreadableError(wanted) from None
 
 
+def read_like(ours: Any, answer: Any, name: str) -> Any:
+    """Read such a number or tensor as ours is."""
+    if np.shape(ours):
+        return read_numbers(answer, name, np.shape(ours))
+    return {bool: truth, int: whole}.get(type(ours), number)(answer)
+
+
 def whole(answer: Any, *_: Any) -> int:
     """Read one whole number."""
     one = number(answer)
@@ -644,8 +639,11 @@ def _difference(exercise: Exercise, inputs: Inputs, mine: Outcome, right: Outcom
         said = describe_error(exercise.name, mine.error)[0].partition(": ")[2]
     if said:
         return said[0].upper() + said[1:]
-    if exercise.differ:
-        return exercise.differ(inputs, mine.value, right.value)
+    differ = exercise.differ
+    if not differ and not exercise.read and isinstance(right.value, tuple):
+        differ = differing(*exercise.tensors.split(", "))
+    if differ:
+        return differ(inputs, mine.value, right.value)
     return f"Yours gives {plain(mine.value)}; it should give {plain(right.value)}."
 
 

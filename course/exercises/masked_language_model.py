@@ -249,13 +249,8 @@ def _pretrain_cases() -> Iterator[Inputs]:
         text[:, 0], text[1:, 4:] = CLS_ID, PAD_ID
         draws = [whole(0, 4, (rows,)) for _ in range(steps)]
         rates = [0.5 / (1 + i) for i in range(steps)]
-        yield (
-            named("(a model of two tables)", _Model(draw, 12)),
-            text,
-            draws,
-            named("hide", _hide),
-            rates,
-        )
+        model = named("(a model of two tables)", _Model(draw, 12))
+        yield model, text, draws, named("hide", _hide), rates
 
 
 @Exercise.asking(

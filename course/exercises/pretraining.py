@@ -13,7 +13,7 @@ from bertedu.model.optimization import make_optimizer
 from bertedu.pretraining.recipe import Recipe
 from bertedu.pretraining.run_folder import load_state, save_state
 from course.exercises import judge
-from course.exercises.judge import Exercise, Inputs, UnreadableError, differing, number, parts
+from course.exercises.judge import Exercise, Inputs, UnreadableError, differing
 from course.exercises.museum import TestExercise
 
 
@@ -196,8 +196,7 @@ def _cost_cases() -> Iterator[Inputs]:
     asks="(parameters, tokens, operations_per_second, share, price) -> (hours, money). Count 6 "
     "operations per parameter and token, at share of the chip's best speed",
     cases=_cost_cases,
-    read=parts("hours, money", number, number),
-    differ=differing("hours", "money"),
+    tensors="hours, money",
     first_part=0,
     tried="41 trainings, from 1 million parameters to BERT-base.",
     start="the operations of the whole training: 6 * parameters * tokens.",

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from bertedu.analysis import attention_heads as heads
-from course.exercises.judge import Exercise, Inputs, parts, whole
+from course.exercises.judge import Exercise, Inputs
 from course.exercises.museum import TestExercise
 
 Rollout = Callable[[Tensor], Tensor]
@@ -67,7 +67,7 @@ def _find_cases() -> list[Inputs]:
 @Exercise.asking(
     asks="(weights, queries, keys) -> (layer, head): the head that finds a relation best",
     cases=_find_cases,
-    read=parts("layer, head", whole, whole),
+    tensors="layer, head",
     tried="100 random cases, of 1 to 3 layers with 2 or 3 heads.",
     start="best = weights.argmax(dim=-1) is each query's strongest key; count where it is right.",
     mistakes="""

@@ -12,7 +12,7 @@ from seqeval.scheme import IOB2
 from sklearn.metrics import f1_score
 from torch import Tensor
 from torch.nn import functional as F
-from verdicts import learners_tests, right_ones, seen, wrong_ones
+from verdicts import learners_tests, right_ones, seen, then, wrong_ones
 
 from bertedu.finetuning import tagging
 from bertedu.finetuning.collation import collate, truncating
@@ -29,7 +29,6 @@ from course.exercises.features_versus_finetuning import play_bert, right_extract
 from course.exercises.finetuning_question_answering import right_best_span, right_windows
 from course.exercises.finetuning_sentence_pairs import (
     right_choice_head,
-    right_choice_loss,
     right_choice_rows,
 )
 from course.exercises.finetuning_single_sentence import PlayModel, right_leaked
@@ -180,7 +179,6 @@ test_right_in_another_way = right_ones([
     ("choice_rows", rows_by_zip),
     ("choice_head", folded_first),
     ("choice_loss", F.cross_entropy),
-    ("choice_loss", lambda s, y: right_choice_loss(s.double(), y).numpy()),
     ("best_span", span_vectorized),
     ("word_f1", word_f1),
     ("windows", windows_of_the_tokenizer),
@@ -204,11 +202,6 @@ def leaks(train: list[str], test: list[str], plain: Any) -> list[int]:
     return [place for place in range(len(test)) if plain(test[place]) in known]
 
 
-def then(right: Any, spoil: Any) -> Any:
-    """The right answer of a function that spoils its inputs."""
-    return lambda *inputs: (right(*inputs), spoil(*inputs))[0]
-
-
 def shared(scores: Tensor, dim: int = -1) -> tuple[Tensor, Tensor]:
     return scores, scores.softmax(dim)
 
@@ -218,9 +211,7 @@ test_wrong_in_another_way = wrong_ones([
     ("tune", lambda *given: sum(tuned_by_backward(*given)), "losses"),
     ("class_probabilities", lambda c, w, b: w @ c.T, "has shape"),
     ("macro_f1", lambda *rows: sk_f1(*rows, labels=None), "neither in true nor in found"),
-    ("macro_f1", lambda true, found, classes: [0.5], "one number is wanted"),
     ("choose", lambda dev, test: max(enumerate(test), key=lambda t: (dev[t[0]], t[1])), "no say"),
-    ("choose", lambda dev, test: 3, "return two things"),
     ("choose", lambda dev, test: (0.5, 0.5), "a whole number is wanted"),
     ("leaked", lambda train, test: leaks(train, test, str.split), "in other capitals get away"),
     ("leaked", lambda train, test: leaks(train, test, str.strip), "at the ends"),
@@ -249,10 +240,8 @@ test_wrong_in_another_way = wrong_ones([
     ("entity_f1", lambda t, f: right_entity_f1([[*chain(*t)]], [[*chain(*f)]]), "of differ"),
     ("entity_f1", lambda t, f: sum(with_seqeval([a], [f.pop(0)]) for a in t) / len(t),
      "a mean of the F1 of each sentence"),
-    ("layer_mix", lambda s, w, g: g * s.mean(0), "cases come out wrong"),
     ("concat_layers", lambda h, n: torch.cat(h[len(h) - 1 - n : len(h) - 1], -1), "too low"),
     ("concat_layers", lambda h, n: torch.cat(list(h[-n:])), "your result has shape"),
-    ("concat_layers", lambda h, n: list(h[-n:]), "a tensor is wanted"),
     ("trainable", then(right_trainable, lambda m: m.requires_grad_(True)), "must leave the model"),
 ])  # fmt: skip
 

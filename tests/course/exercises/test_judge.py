@@ -87,7 +87,7 @@ def test_every_known_mistake_gets_its_own_message(one: Exercise) -> None:
 @pytest.mark.parametrize("one", TESTS, ids=[e.name for e in TESTS])
 def test_a_test_of_ours_passes_and_each_exhibit_is_named_alone(one: TestExercise) -> None:
     """A learner's test that is blind to one exhibit is told which one, and how to catch it."""
-    ours = one.solution[0]
+    ours = one.ours
     assert verdict(one, ours).startswith(f"✓ {one.name}: accepts {len(one.right)} right ")
     broken = [e.wrong[0] for e in exhibits(one)]
     assert not any(map(ours, broken))
