@@ -192,6 +192,9 @@ def ablate(
     seeds: Annotated[
         int | None, Option(help="Of the grid's seeds, the first so many.", min=1)
     ] = None,
+    variants: Annotated[
+        list[str] | None, Option(help="These variants only, and no summary; repeatable.")
+    ] = None,
     jobs: Annotated[int, Option(help="Runs at the same time.", min=1)] = 1,
     results: Results = Path("data/results"),
 ) -> None:
@@ -213,8 +216,8 @@ def ablate(
         raise BadParameter("no such task in these grids: leave --tasks out to see all")
     for name in chosen:
         echo(f"{name}: {GRIDS[name].about}")
-        run(GRIDS[name], results, jobs, tasks, seeds, say=echo)
-    for row in write_summary(results):
+        run(GRIDS[name], results, jobs, tasks, seeds, variants, say=echo)
+    for row in [] if variants else write_summary(results):
         if row["grid"] in chosen:
             echo(f"{row['task']:<13}{row['variant']:<32}{_mean(row)}")
     echo(f"written: {results / 'ablations.csv'}")

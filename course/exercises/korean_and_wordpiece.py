@@ -19,8 +19,8 @@ def right_char_f1(found: str, answer: str) -> float:
 
 def _f1_cases() -> Iterator[Inputs]:
     told = (
-        "호수/호수; 호수/강; 호수에서/호수; 큰 호수/큰호수; 호수/큰 호수; 가가/가; 가/가가; /호수; 호수/; /; "
-        "서울/서울특별시; 서울특별시에서/서울특별시; 물 과 물/물; 조선 시대/조선시대에"
+        "호수/호수; 호수/강; 호수에서/호수; 큰 호수/큰호수; 호수/큰 호수; 가가/가; 가/가가; /호수; "
+        "호수/; /; 서울/서울특별시; 서울특별시에서/서울특별시; 물 과 물/물; 조선 시대/조선시대에"
     )
     yield from (tuple(pair.split("/")) for pair in told.split("; "))
     generator = random.Random(20)

@@ -12,7 +12,6 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from bertedu.files import Row
@@ -21,9 +20,9 @@ from bertedu.finetuning.finetune import Setup, run_once
 from bertedu.finetuning.question_answering import QuestionAnswering
 from bertedu.finetuning.training import Hyperparameters
 from bertedu.text.fast_tokenizer import load_tokenizer
-from course.experiments.ablations import BOTH, LEFT, RIGHT, Interval
+from course.experiments.ablations import BOTH, LEFT, RIGHT
 from course.experiments.tasks import short_answers
-from course.results.bootstrap import BootstrapScores, interval_over_runs, run_spread
+from course.results.bootstrap import BootstrapScores, Estimate, common_spread
 from course.results.record import RunRecord
 from course.results.summary import System, draw_systems
 
@@ -84,11 +83,11 @@ def drawn_readers(folder: Path, task: Task) -> dict[str, BootstrapScores]:
     def system_of(row: Row) -> System | None:
         return (names[row["model"]], "", "") if row["model"] in names else None
 
-    drawn = draw_systems(RunRecord(folder, NAME), task.name, system_of, runs_drawn=False)
+    drawn = draw_systems(RunRecord(folder, NAME), task.name, system_of)
     return {reader: scores for (reader, *_), scores in drawn.items()}
 
 
-def order_gain(folder: Path, reader: str, reading: bool = False) -> Interval:
+def order_gain(folder: Path, reader: str, reading: bool = False) -> Estimate:
     """Return F1 with the question first minus last, with the 95 % interval (0 to 1).
 
     With ``reading``, not of F1 but of what is lost when the questions are exchanged: how much more
@@ -96,19 +95,15 @@ def order_gain(folder: Path, reader: str, reading: bool = False) -> Interval:
     the luck of pre-training is mostly gone from the difference: its spread is that of the
     differences, run by run, pooled over the readers.
     """
-    terms = [(1, ORDERS[0], False), (-1, ORDERS[1], False)]
-    terms += [(-sign, order, True) for sign, order, _ in terms if reading]
-    drawn = [
-        (sign, drawn_readers(folder, task_of(order, exchanged))) for sign, order, exchanged in terms
-    ]
-    gaps = {
-        name: np.sum([sign * np.array(some[name].scores) for sign, some in drawn], axis=0)
-        for name in READERS
-    }
-    draws = np.sum([sign * some[reader].draws for sign, some in drawn], axis=0)
-    mean, runs = float(np.mean(gaps[reader])), [len(gaps[reader])]
-    spread = run_spread([some.tolist() for some in gaps.values()])
-    return mean, *interval_over_runs(mean, draws, runs, spread)
+    orders = (False, True) if reading else (False,)
+    first, last = (
+        [drawn_readers(folder, task_of(order, exchanged)) for exchanged in orders]
+        for order in ORDERS
+    )
+    gaps = {name: first[0][name] - last[0][name] for name in READERS}
+    if reading:
+        gaps = {name: gap - (first[1][name] - last[1][name]) for name, gap in gaps.items()}
+    return gaps[reader].estimate(common_spread(gaps.values()))
 
 
 def main(

@@ -58,7 +58,7 @@ from course.exercises.pretraining import (
     right_resume_test,
 )
 from course.experiments.ablations import PROCEDURES
-from course.results.bootstrap import interval, verdict_of
+from course.results.bootstrap import Estimate, interval, verdict_of
 
 # -- our own answers do what the package does
 
@@ -590,12 +590,12 @@ def test_rows_that_a_test_spoils_are_fresh_for_the_next() -> None:
 # -- the game of notebook 14
 
 DIFFERENCES = {
-    ("small", "middle"): (-11.0, -7.0),
-    ("wide", "small"): (8.0, 12.0),
-    ("middle", "wide"): (-3.0, 1.0),
-    ("large", "small"): (17.0, 21.0),
-    ("large", "middle"): (6.0, 14.0),
-    ("large", "wide"): (5.0, 13.0),
+    ("small", "middle"): Estimate(-9.0, -11.0, -7.0, 0.001),
+    ("wide", "small"): Estimate(10.0, 8.0, 12.0, 0.001),
+    ("middle", "wide"): Estimate(-1.0, -3.0, 1.0, 0.4),
+    ("large", "small"): Estimate(19.0, 17.0, 21.0, 0.001),
+    ("large", "middle"): Estimate(10.0, 6.0, 14.0, 0.001),
+    ("large", "wide"): Estimate(9.0, 5.0, 13.0, 0.02),
 }
 EMPTY = (
     "… predict_order: nothing is predicted yet. Before you look: which is best? Write a list, "
@@ -619,11 +619,10 @@ def said(order: object, differences: Any = DIFFERENCES) -> str:
         (["large", "wide", "large", "large", "small"], "large stands there 3 times; once is en"),
         ([["large"]], "No variant is called ['large']. Still to be placed: large, middle, small,"),
         (["large", "wide", "middle", "small"], "✓ predict_order: 5 of 5 decided pairs came out as "
-         "you said. 1 more does not count: the interval holds 0."),
+         "you said. 1 more is undecided."),
         (("large", "middle", "wide", "small"), "✓ predict_order: 5 of 5 decided pairs came out"),
         (["wide", "small", "large", "middle"],
-         "predict_order: 2 of 5 decided pairs came out as you said. 1 more does not count: the "
-         "interval holds 0. "
+         "predict_order: 2 of 5 decided pairs came out as you said. 1 more is undecided. "
          "- You put small before large, but large is better by 17.0 to 21.0. "
          "- You put small before middle, but middle is better by 7.0 to 11.0. "
          "- You put wide before large, but large is better by 5.0 to 13.0."),
@@ -632,21 +631,24 @@ def said(order: object, differences: Any = DIFFERENCES) -> str:
 def test_an_order_is_counted_once_it_is_complete(order: Any, told: str) -> None:
     text = said(order)
     assert told in text
-    turned = {(b, a): (-high, -low) for (a, b), (low, high) in reversed(DIFFERENCES.items())}
+    turned = {(b, a): -found for (a, b), found in reversed(DIFFERENCES.items())}
     assert said(order, turned) == text  # how a pair is written changes nothing
     if text.startswith("…"):  # no result is told before the prediction stands
         assert "better" not in text
         assert "decided" not in text
 
 
-def test_an_interval_that_touches_0_decides_nothing() -> None:
-    touching = {("a", "b"): (0.0, 2.0), ("c", "a"): (1.0, 2.0), ("c", "b"): (3.0, 4.0)}
+def test_a_pair_that_is_clear_only_alone_decides_nothing() -> None:
+    clear = {("c", "a"): Estimate(1.5, 1, 2, 0.001), ("c", "b"): Estimate(3.5, 3, 4, 0.001)}
+    touching = {("a", "b"): Estimate(1, 0, 2, 0.051), **clear}
     for order in ("cab", "cba"):
         assert said([*order], touching).startswith("✓ predict_order: 2 of 2 decided pairs")
-    apart = {**touching, ("a", "b"): (-2.0, -0.1)}
+    apart = {("a", "b"): Estimate(-1, -2, -0.1, 0.04), **clear}
     assert said(["c", "a", "b"], apart).startswith("predict_order: 2 of 3 decided pairs")
-    assert "count" not in said(["c", "a", "b"], apart)
-    assert "none of 1 pair" in said(["a", "b"], {("a", "b"): (math.nan, math.nan)})
+    assert "undecided" not in said(["c", "a", "b"], apart)
+    both = {("a", "b"): Estimate(-1, -2, -0.1, 0.04), ("c", "a"): Estimate(1, 0.1, 2, 0.03)}
+    assert "none of 3 pairs" in said(["c", "a", "b"], {**both, ("c", "b"): Estimate(0, -1, 1, 1)})
+    assert "none of 1 pair" in said(["a", "b"], {("a", "b"): Estimate(1, *[math.nan] * 3)})
 
 
 def test_without_intervals_it_counts_as_kendalls_tau_does() -> None:
@@ -654,7 +656,7 @@ def test_without_intervals_it_counts_as_kendalls_tau_does() -> None:
     for _ in range(20):
         scores, order = dice.sample(range(100), 7), dice.sample("abcdefg", 7)
         pairs = combinations(zip("abcdefg", scores, strict=True), 2)
-        gaps = {(a, b): (left - right,) * 2 for (a, left), (b, right) in pairs}
+        gaps = {(a, b): Estimate(*[left - right] * 3, 0) for (a, left), (b, right) in pairs}
         tau = stats.kendalltau(scores, [-order.index(name) for name in "abcdefg"]).statistic
         text = said(order, gaps)
         assert f"predict_order: {round(21 * (tau + 1) / 2)} of 21 decided pairs" in text
