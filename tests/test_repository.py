@@ -324,7 +324,7 @@ def test_what_a_document_names_exists(name: str) -> None:
 def test_readme_lists_all_nineteen_notebooks_and_the_appendix_and_links_those_that_exist() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\d\d|a\d) \| (.+?) \|", readme, re.MULTILINE)
-    assert [number for number, _ in rows] == [*(f"{i:02}" for i in range(19)), "a1"]
+    assert [number for number, _ in rows] == [*(f"{i:02}" for i in range(19)), "a1", "a2"]
     linked = {m[1] for _, cell in rows if (m := re.search(r"\]\(notebooks/(.+?)\)", cell))}
     assert linked == {path.name for path in NOTEBOOKS}
 
@@ -503,7 +503,7 @@ SITTING += " model/bert pretraining/masking pretraining/next_sentence pretrainin
 # More lines are a decision, made here and explained. Where code falls, its bound falls with it.
 BOUNDS = {
     "bertedu/*.py": 9_500,
-    "course/*.py": 18_900,  # 600 of them the Korean edition
+    "course/*.py": 19_100,  # 600 of them the Korean edition, 170 notebook a2
     "course/*.js": 3_300,
     "benchmarks/*.py": 600,
     "tests/*.py": 26_100,  # 250 of them hold it in step

@@ -15,6 +15,8 @@ from bertedu.text.tokenization import MASK_ID, SPECIAL_TOKENS
 from course.exercises import judge
 from course.exercises.judge import Exercise, Inputs, anything_moved, offered
 from course.exercises.museum import TestExercise
+from course.results.bootstrap import Estimate
+from course.results.verdicts import verdicts_together
 
 _MAKE_NEW = "its next user gets others. Make new lists."
 
@@ -245,7 +247,7 @@ FAIR = TestExercise(
 
 # -- predict before you plot
 
-Differences = Mapping[tuple[str, str], tuple[float, float]]
+Differences = Mapping[tuple[str, str], Estimate]
 
 
 @offered
@@ -253,11 +255,10 @@ def predict_order(my_order: Any, differences: Differences) -> None:
     """Say how many pairs of a predicted order the data confirm: a game, not an exercise.
 
     ``my_order`` is the list of all names, best first. ``differences`` gives for every pair (a, b)
-    the low and high end of the interval of a's score minus b's. If it holds 0, the pair does not
-    count.
+    a's score minus b's. All are tested together: a pair that is not decided does not count.
     """
     names = sorted({name for pair in differences for name in pair})  # gives nothing away
-    turned = {(b, a): (-high, -low) for (a, b), (low, high) in differences.items()}
+    turned = {(b, a): -found for (a, b), found in differences.items()}
     mine = my_order if isinstance(my_order, list | tuple) else []
     mine = [name for name in mine if name not in (None, ..., "")]  # beside what is still open
     print(_no_order(my_order, mine, names) or _compare(mine, {**differences, **turned}))
@@ -285,22 +286,24 @@ def _no_order(my_order: object, mine: Sequence[Any], names: Sequence[str]) -> st
 def _compare(mine: Sequence[str], found: Differences) -> str:
     """Count the pairs; the ones that came out the other way round follow, the clearest first."""
     pairs = list(combinations(mine, 2))  # of each, the first is said to be better
-    right = [pair for pair in pairs if found[pair][0] > 0]
-    wrong = sorted((pair for pair in pairs if found[pair][1] < 0), key=lambda p: found[p][1])
+    verdicts = dict(zip(pairs, verdicts_together([found[p] for p in pairs]), strict=True))
+    right = [pair for pair in pairs if verdicts[pair] == "supported"]
+    wrong = sorted(
+        (pair for pair in pairs if verdicts[pair] == "contradicted"), key=lambda p: found[p].high
+    )
     decided, still_open = len(wrong) + len(right), len(pairs) - len(wrong) - len(right)
     if not decided:
         return judge.report(
             f"predict_order: the data decide none of {len(pairs)} pairs.",
-            "Every interval of a difference holds 0, so no order is right or wrong here. More "
-            "seeds and more test examples would make them shorter.",
+            "No difference is clear enough for one of so many, so no order is right or wrong here. "
+            "More seeds and more test examples would tell more.",
         )
     of_all = f"{len(right)} of {decided} decided {'pair' if decided == 1 else 'pairs'}"
     first = f"{'' if wrong else '✓ '}predict_order: {of_all} came out as you said."
     if still_open:
-        first += f" {still_open} more {'does' if still_open == 1 else 'do'} not count: the "
-        first += f"{'interval holds' if still_open == 1 else 'intervals hold'} 0."
+        first += f" {still_open} more {'is' if still_open == 1 else 'are'} undecided."
     details = []
     for a, b in wrong:
-        low, high = (judge.plain(round(end, 1)) for end in found[b, a])
+        low, high = (judge.plain(round(end, 1)) for end in found[b, a][1:3])
         details.append(f"- You put {a} before {b}, but {b} is better by {low} to {high}.")
     return judge.report(first, *details)

@@ -9,7 +9,7 @@ from bertedu.files import Row
 from bertedu.text.sources import shipped
 from course.experiments.ablations import GRIDS, NAME, Grid, difference, same_recipe
 from course.results import pictures
-from course.results.verdicts import Ends
+from course.results.bootstrap import Estimate
 
 # the paper's: variant -> task -> score; table 6 by layers, width and heads
 TABLE_5, TABLE_8 = pictures.paper_table("table_5"), pictures.paper_table("table_8")
@@ -38,27 +38,25 @@ def score_lines(grid: str, task: str) -> None:
         pictures.print_score(baseline or row["variant"], row, 31, "" if baseline else runs)
 
 
-def task_intervals(grid: Grid, better: str, worse: str) -> dict[str, Ends]:
-    """Return the 95 % interval, in points, of better - worse on each task of a grid."""
+def task_intervals(grid: Grid, better: str, worse: str) -> dict[str, Estimate]:
+    """Return better - worse, in points, with its 95 % interval, on each task of a grid."""
     return {task: _points(grid, task, better, worse) for task in grid.tasks}
 
 
-def pair_differences(grid: str, task: str) -> dict[tuple[str, str], Ends]:
-    """Return the 95 % interval, in points, of the difference of every two variants on a task."""
+def pair_differences(grid: str, task: str) -> dict[tuple[str, str], Estimate]:
+    """Return the difference of every two variants on a task, in points, with its 95 % interval."""
     names = [variant.name for variant in GRIDS[grid].variants]
     return {pair: _points(GRIDS[grid], task, *pair) for pair in combinations(names, 2)}
 
 
-def _points(grid: Grid, task: str, better: str, worse: str) -> Ends:
-    return pictures.in_points(difference(grid, task, better, worse, shipped("results")))
+def _points(grid: Grid, task: str, better: str, worse: str) -> Estimate:
+    return difference(grid, task, better, worse, shipped("results")) * 100
 
 
-def same_recipe_intervals(grid: Grid) -> dict[str, list[Ends]]:
-    """Return, task by task, the intervals of every two runs of one variant: an A/A test."""
+def same_recipe_differences(grid: Grid) -> dict[str, list[Estimate]]:
+    """Return, task by task, each half of the runs of a variant minus the rest: an A/A test."""
     return {
-        task: [
-            pictures.in_points(one) for one in same_recipe(grid, task, shipped("results")).values()
-        ]
+        task: [one * 100 for one in same_recipe(grid, task, shipped("results"))]
         for task in grid.tasks
     }
 
@@ -162,7 +160,7 @@ def size_plot(sizes: Mapping[str, int], tasks: Mapping[str, str], title: str, al
         axes.axhline(score, color=GREEN, linestyle="--")
         # where the widest gap begins, so that no interval crosses the words
         free, _ = max(pairwise(sorted(x)), key=lambda gap: gap[1] / gap[0])
-        note(axes, "word-count\nbaseline", (free, score), (32, -5), GREEN, va="top")
+        note(axes, "word-count\nbaseline", (free, score), (16, -5), GREEN, va="top")
         axes.margins(y=0.14)  # room for the names
         axes.set(xscale="log", xlabel="parameters, millions")
         axes.set_xticks(x, [f"{value:.1f}" for value in x])

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import combinations, product
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -25,28 +25,36 @@ from bertedu.model.checkpoints import CheckpointError, find_checkpoint
 from bertedu.pretraining.run_folder import read_record
 from course.experiments.pretraining_scores import with_earlier_runs
 from course.experiments.tasks import load_task
-from course.results.bootstrap import BootstrapScores, interval, interval_over_runs, run_spread
+from course.results.bootstrap import BootstrapScores, Estimate, common_spread, halves
 from course.results.record import RunRecord
 from course.results.summary import System, draw_systems
 
 NAME = "ablations"  # of the record
 EXAMPLES = 1500  # training examples of every task, so that no task is decided by its size
-# One rule says how long, for every row: until dev has stopped rising.
-RECIPE = replace(UNTIL_DEV_STOPS, learning_rate=3e-4)
-# Three kinds of task have a plateau that this rate hardly leaves.
-_STEEP = replace(UNTIL_DEV_STOPS, learning_rate=1e-3, batch_size=16)
-RECIPES = dict.fromkeys(("entities", "punctuation", "capitals", "answer"), _STEEP)
-FEATURES_RECIPE = replace(UNTIL_DEV_STOPS, learning_rate=3e-3, batch_size=16)
-Interval = tuple[float, float, float]  # a value, and the two ends of its 95 % interval
+RECIPE = Hyperparameters(learning_rate=3e-4)
+# Two tasks have a plateau that this rate does not leave in three epochs. "answer" has two epochs:
+# every question brings nearly three windows of text.
+STEEP = replace(RECIPE, learning_rate=1e-3, batch_size=16)
+RECIPES = {
+    "entities": STEEP,
+    "punctuation": STEEP,
+    "answer": replace(RECIPE, learning_rate=1e-3, batch_size=16, epochs=2),
+}
+MOST_EPOCHS = 40  # of a run that ends where dev stops rising
+FEATURES_RECIPE = Hyperparameters(learning_rate=3e-3, batch_size=16, epochs=6)
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One row of a table: a name, checkpoints that differ by their seed only, and the method."""
+    """One row of a table: a name, checkpoints that differ by their seed only, and the method.
+
+    With ``patience`` a run goes on until dev has not improved for so many epochs.
+    """
 
     name: str
     checkpoints: tuple[str, ...]
     method: str = "fine-tuned"
+    patience: int | None = None
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,7 @@ class Grid:
     """Variants × tasks × checkpoints × ``seeds``; differences are taken from the first variant.
 
     No two runs of a variant have the same fine-tuning seed: that luck, too, is drawn for each.
+    ``to_the_end``: all train until dev stops rising (`UNTIL_DEV_STOPS`); else for a few epochs.
     """
 
     about: str
@@ -61,6 +70,7 @@ class Grid:
     tasks: tuple[str, ...]
     seeds: int = 5
     examples: int = EXAMPLES
+    to_the_end: bool = False
 
     def cells(self) -> Iterator["Cell"]:
         """Yield every run, task by task, and of a task the first seed of every variant first."""
@@ -69,6 +79,12 @@ class Grid:
                 setup = Setup(checkpoint, variant.method, self.examples)
                 # the same for all variants; frozen features need a recipe of theirs
                 recipe = FEATURES_RECIPE if setup.reads else RECIPES.get(task, RECIPE)
+                if self.to_the_end:
+                    end = UNTIL_DEV_STOPS
+                    how = {"epochs": end.epochs, "patience": end.patience}
+                    recipe = replace(recipe, **how, min_steps=end.min_steps)
+                if variant.patience:
+                    recipe = replace(recipe, epochs=MOST_EPOCHS, patience=variant.patience)
                 seed = again * len(variant.checkpoints) + number
                 yield Cell(task, variant.name, setup, replace(recipe, seed=seed))
 
@@ -86,24 +102,17 @@ class Cell:
 BERT = "bert-L4H128"
 # The same question under three masks, three pre-trainings of each: see data/README.md
 SEEDS = range(3)
-
-
-def _seeds(name: str) -> tuple[str, ...]:
-    """Name the runs of every seed of a variant, or of a pair of two."""
-    return tuple(
-        "+".join(f"same-question/{half}-{seed}" for half in name.split("+")) for seed in SEEDS
-    )
-
-
-BOTH, LEFT, RIGHT = map(_seeds, ("no-nsp", "mlm-ltr", "mlm-rtl"))
-PAIR = _seeds("mlm-ltr+mlm-rtl")
-NARROW = _seeds("mlm-ltr-L4H80+mlm-rtl-L4H80")
-TOGETHER = _seeds("joint-ltr+joint-rtl")  # see `joint_pair`
-# Asked for the next word: at every place, as GPT is, or at as many places as the three above are
-# asked for hidden ones. Predicted in advance: on entities and punctuation no better than "left
-# alone"; on topic a little better, for no [MASK] hides what it reads.
-NEXT, NEXT_SOME = map(_seeds, ("ltr", "ltr-some"))
-TUNED, READ = "fine-tuned" + MEAN, "features:sum of all" + MEAN
+BOTH, LEFT, RIGHT = (
+    tuple(f"same-question/{variant}-{seed}" for seed in SEEDS)
+    for variant in ("no-nsp", "mlm-ltr", "mlm-rtl")
+)
+PAIR = tuple(f"{left}+{right}" for left, right in zip(LEFT, RIGHT, strict=True))
+# Asked for the next word, at as many places as the three above are asked for hidden ones. Predicted
+# in advance: on entities as good as "left alone"; on topic a little better, for no [MASK] hides
+# what it reads.
+NEXT = tuple(f"same-question/ltr-some-{seed}" for seed in SEEDS)
+NARROW = "same-question/mlm-ltr-L4H80-0+same-question/mlm-rtl-L4H80-0"
+TUNED = "fine-tuned" + MEAN
 # Four times the reading, one pre-training of each
 LONG_BOTH, LONG_LEFT = "same-question/no-nsp-long-0", "same-question/mlm-ltr-long-0"
 AGAIN = ("", "-1", "-2")  # three pre-trainings of one recipe; the first run has no number
@@ -127,56 +136,57 @@ MASKED = {
     procedure: tuple(f"masking-{procedure.replace('/', '-')}{end}" for end in AGAIN)
     for procedure in PROCEDURES
 }
-STEPS = (1500, 3000, 6000, 10500)
+STEPS = tuple(range(1500, 10501, 1500))
 
 
 def _masked(method: str) -> tuple[Variant, ...]:
     return tuple(Variant(procedure, runs, method) for procedure, runs in MASKED.items())
 
 
-def _after(run: str, step: int) -> str:
-    return run if step == STEPS[-1] else f"{run}/steps/{step:06d}"
+FIRST_ROWS = (
+    Variant("both sides", BOTH, TUNED),
+    Variant("left alone", LEFT, TUNED),
+    Variant("left alone, next words", NEXT, TUNED),
+    Variant("right alone", RIGHT, TUNED),
+)
 
-
+# The readers of `grammar`: the recipes of the three above, once more, on one GPU
+SIDES = ("both sides", "left alone", "right alone")
+AT_A_BLANK = {
+    name: tuple(f"at-a-blank/{variant}-{seed}" for seed in SEEDS)
+    for name, variant in zip(SIDES, ("no-nsp", "mlm-ltr", "mlm-rtl"), strict=True)
+}
 # The primary outcome, named before any of its rows was made, is the mean of "both sides" minus
 # "left alone" over these three. Predicted: above zero, decided; most on punctuation, then entities,
-# then topic. Everything else in the grid is exploratory. Predicted of that: capitals, where nearly
-# all is told by the word itself, less than 3 points; no row of one side alone reaches both sides on
-# punctuation; the three pairs reach both sides on it, all but 3 points.
+# then topic. The right alone is exploratory.
 PRIMARY = ("topic", "entities", "punctuation")
 
 GRIDS = {
+    "ends": Grid(
+        "both sides, the left or the right: every run until dev stops rising",
+        tuple(Variant(name, runs, TUNED) for name, runs in AT_A_BLANK.items()),
+        PRIMARY,
+        seeds=1,
+        to_the_end=True,
+    ),
     "direction": Grid(
         "what a token may see while pre-training (table 5): one question, several masks",
         (
-            Variant("both sides", BOTH, TUNED),
-            Variant("left alone", LEFT, TUNED),
-            Variant("right alone", RIGHT, TUNED),
-            Variant("left alone, next words", NEXT_SOME, TUNED),
-            Variant("left alone, every next word", NEXT, TUNED),
-            Variant("both sides + BiLSTM", BOTH, "fine-tuned + BiLSTM" + MEAN),
+            *FIRST_ROWS,
             Variant("left alone + BiLSTM", LEFT, "fine-tuned + BiLSTM" + MEAN),
             Variant("left and right", PAIR, TUNED),
-            Variant("left and right, narrow", NARROW, TUNED),
-            Variant("left and right, together", TOGETHER, TUNED),
             # pre-trained once: their intervals take the luck of a run from the rows above
-            Variant("ELMo, frozen", ("elmo-L4H128",), READ),
-            Variant("both sides, frozen", ("no-nsp-L4H128",), READ),
-            Variant("not pre-trained", BOTH, "untrained" + MEAN),
+            Variant("left and right, narrow", (NARROW,), TUNED),
+            Variant("ELMo", ("elmo-L4H128",), "features:sum of all" + MEAN),
+            Variant("not pre-trained", BOTH, "untrained" + MEAN, patience=4),
         ),
-        (*PRIMARY, "valence", "capitals"),
+        ("topic", "valence", "description", "next", "answer", "entities"),
         seeds=1,
     ),
     "pairs": Grid(
         "sentence pairs while pre-training, or none (the first two rows of table 5)",
-        (
-            Variant("BERT", (BERT,)),
-            Variant("No NSP", ("no-nsp-L4H128",)),
-            Variant("BERT, mean", (BERT,), TUNED),
-            Variant("No NSP, mean", ("no-nsp-L4H128",), TUNED),
-        ),
-        ("description", "next", "answer", "topic", "entities"),
-        seeds=3,
+        (Variant("BERT", (BERT,)), Variant("No NSP", ("no-nsp-L4H128",))),
+        ("topic", "valence", "description", "next", "entities"),
     ),
     "size": Grid(
         "layers and width (table 6), one at the rate of another, and three that have read more",
@@ -203,11 +213,21 @@ GRIDS = {
     "steps": Grid(
         "the number of pre-training steps (figure 5)",
         tuple(
-            Variant(f"{name}, {step} steps", tuple(_after(run, step) for run in runs), TUNED)
+            Variant(f"{name}, {step} steps", tuple(f"{run}/steps/{step:06d}" for run in runs))
             for name, runs in (("both sides", BOTH), ("left alone", LEFT))
             for step in STEPS
         ),
         ("topic", "entities"),
+        seeds=1,
+    ),
+    "longer": Grid(
+        "both sides and the left after four times the reading, pre-trained once",
+        (
+            *FIRST_ROWS,  # the luck of a run is theirs
+            Variant("both sides, longer", (LONG_BOTH,), TUNED),
+            Variant("left alone, longer", (LONG_LEFT,), TUNED),
+        ),
+        ("topic", "valence", "description", "next", "answer", "entities"),
         seeds=1,
     ),
     "quick": Grid(
@@ -332,29 +352,28 @@ def _run_all(cells: Sequence[Cell], folder: Path, jobs: int) -> Iterator[tuple[C
 def summarize_grid(grid: Grid, folder: Path) -> list[Row]:
     """Return a row for each task and variant: mean, interval, and difference from the first.
 
-    The intervals hold for other texts and other runs (`interval_over_runs`); they are empty where
-    no variant was run twice. ``luck`` is the standard deviation of runs of one variant, pooled.
+    The intervals hold for other texts and other runs. ``luck`` is the standard deviation of runs of
+    one variant, pooled; where it is empty, none was run twice, and intervals are over texts only.
     """
     rows: list[Row] = []
     first = grid.variants[0].name
     for task in grid.tasks:
         drawn = _drawn(grid, task, folder)
-        deviation, _ = _luck(drawn) or (float("nan"), 0)
+        spread = common_spread(drawn.values())
         for name, scores in drawn.items():
             row: Row = {"variant": name, "task": task, "train_examples": grid.examples}
-            row["runs"] = len(scores.scores)
-            numbers = {"luck": deviation}
-            numbers |= zip(("mean", "low", "high"), _over_runs(scores, drawn, name), strict=True)
+            row["runs"] = len(scores.runs)
+            numbers = {"luck": spread.variance**0.5 if spread else float("nan")}
+            numbers |= zip(("mean", "low", "high"), scores.estimate(spread), strict=False)
             if first in drawn and name != first:
-                minus = _over_runs(scores - drawn[first], drawn, name, first)
-                keys = ("minus_reference", "minus_low", "minus_high")
-                numbers |= zip(keys, minus, strict=True)
+                keys = ("minus_reference", "minus_low", "minus_high", "minus_p")
+                numbers |= zip(keys, scores.minus(drawn[first], spread), strict=True)
             row |= {n: "" if np.isnan(value) else f"{value:.4f}" for n, value in numbers.items()}
             rows.append(row)
     return rows
 
 
-def difference(grid: Grid, task: str, one: str, other: str, folder: Path) -> Interval:
+def difference(grid: Grid, task: str, one: str, other: str, folder: Path) -> Estimate:
     """Return how much better variant ``one`` is than ``other``, and the 95 % interval of that.
 
     Either may be a baseline; both are drawn on the same test examples. The interval holds for other
@@ -362,23 +381,33 @@ def difference(grid: Grid, task: str, one: str, other: str, folder: Path) -> Int
     or there is none of that name.
     """
     drawn = _drawn(grid, task, folder)
-    gap = _known(grid, task, one, drawn) - _known(grid, task, other, drawn)
-    return _over_runs(gap, drawn, one, other)
+    sides = [_known(grid, task, name, drawn) for name in (one, other)]
+    return sides[0].minus(sides[1], common_spread(drawn.values()))
 
 
-def same_recipe(grid: Grid, task: str, folder: Path) -> dict[tuple[str, str], Interval]:
-    """Compare every two runs of one variant, which differ by their seeds alone: an A/A test.
+def primary_outcome(folder: Path) -> Estimate:
+    """Return the mean over `PRIMARY` of both sides - left alone: named before its rows were made.
 
-    What `difference` decides here is luck.
+    A run of pre-training counts as one on all tasks, and so does its luck.
     """
-    drawn, runs = _drawn(grid, task, folder), _drawn(grid, task, folder, singly=True)
-    compared = {}
-    for variant in grid.variants:
-        for one, other in combinations(
-            [n for n in runs if n.startswith(f"{variant.name}, run")], 2
-        ):
-            compared[one, other] = _over_runs(runs[one] - runs[other], drawn, one, other)
-    return compared
+    tasks = [_drawn(GRIDS["ends"], task, folder) for task in PRIMARY]
+    both, left, right = (
+        BootstrapScores(np.mean([task[name].runs for task in tasks], axis=0)) for name in SIDES
+    )
+    return both.minus(left, common_spread([both, left, right]))
+
+
+def same_recipe(grid: Grid, task: str, folder: Path) -> list[Estimate]:
+    """Compare one half of the runs of each variant with the other, in every way: an A/A test.
+
+    What is decided here is luck.
+    """
+    drawn = {n: of for n, of in _drawn(grid, task, folder).items() if of.trained}
+    return [
+        scores.against_itself(half, (of for n, of in drawn.items() if n != name))
+        for name, scores in drawn.items()
+        for half in halves(len(scores.runs))
+    ]
 
 
 def _known(grid: Grid, task: str, name: str, drawn: dict[str, BootstrapScores]) -> BootstrapScores:
@@ -390,40 +419,21 @@ def _known(grid: Grid, task: str, name: str, drawn: dict[str, BootstrapScores]) 
     return drawn[name]
 
 
-def _luck(drawn: dict[str, BootstrapScores]) -> tuple[float, int] | None:
-    """Return the spread of runs of one variant (`run_spread`); None if none was run twice."""
-    groups = [some.scores for name, some in drawn.items() if name not in BASELINES]
-    return run_spread(groups) if any(len(runs) > 1 for runs in groups) else None
-
-
-def _over_runs(value: BootstrapScores, drawn: dict[str, BootstrapScores], *names: str) -> Interval:
-    """Put an interval around a mean, or a difference of two, of variants of these names."""
-    runs = [len(drawn[n].scores) if n in drawn else 1 for n in names if n not in BASELINES]
-    if not runs:
-        return value.mean, *interval(value.draws.tolist())
-    if not (luck := _luck(drawn)):
-        return value.mean, float("nan"), float("nan")
-    return value.mean, *interval_over_runs(value.mean, value.draws, runs, luck)
-
-
-def _drawn(grid: Grid, task: str, folder: Path, singly: bool = False) -> dict[str, BootstrapScores]:
-    """Draw the texts of a task anew for all variants of a grid, or for every run by itself."""
+def _drawn(grid: Grid, task: str, folder: Path) -> dict[str, BootstrapScores]:
+    """Draw the texts of a task anew for all variants of a grid."""
     path = folder / NAME / f"{task}.csv"
     changed = path.stat().st_mtime_ns if path.exists() else 0
-    return _all_drawn(grid, task, folder, singly, changed)
+    return _all_drawn(grid, task, folder, changed)
 
 
 @lru_cache(maxsize=32)
-def _all_drawn(
-    grid: Grid, task: str, folder: Path, singly: bool, _: int
-) -> dict[str, BootstrapScores]:
+def _all_drawn(grid: Grid, task: str, folder: Path, _: int) -> dict[str, BootstrapScores]:
     """Do it once, as long as the file of outcomes is the same."""
-    names: dict[tuple[str, str, str], str] = {}
-    for cell in replace(grid, tasks=(task,)).cells():
-        number = sum(name.startswith(f"{cell.variant}, run") for name in names.values())
-        name = f"{cell.variant}, run {number + 1}" if singly else cell.variant
-        # another grid may have the same cell, and more seeds: those are not this grid's
-        names[cell.setup.model, cell.setup.method, str(cell.recipe.seed)] = name
+    # another grid may have the same cell, and more seeds: those are not this grid's
+    names = {
+        (cell.setup.model, cell.setup.method, str(cell.recipe.seed)): cell.variant
+        for cell in replace(grid, tasks=(task,)).cells()
+    }
 
     def system_of(row: Row) -> System | None:
         if row["train_examples"] != str(grid.examples):
@@ -432,7 +442,7 @@ def _all_drawn(
         name = row["model"] if row["method"] == "baseline" else names.get(key)
         return (name, "", "") if name else None
 
-    drawn = draw_systems(RunRecord(folder, NAME), task, system_of, runs_drawn=False)
+    drawn = draw_systems(RunRecord(folder, NAME), task, system_of)
     return {name: scores for (name, *_), scores in drawn.items()}
 
 

@@ -5,62 +5,52 @@
 
 import tomllib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import isclose
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from bertedu.files import Row, read_csv
 from bertedu.text.sources import shipped
-from course.results.bootstrap import Verdict, seed_interval, verdict_of
-from course.results.verdicts import CEILING, VerdictTable
+from course.results.bootstrap import Estimate, Verdict, over_texts, seed_estimate
+from course.results.verdicts import VerdictTable, ends_of, verdicts_together
 
 
 @dataclass(frozen=True)
 class Finding:
     """One line of the table *idea, claimed, measured, verdict*.
 
-    ``unit`` names what was measured and in what: the claim is that ``value`` is above 0. ``low``
-    and ``high`` are the ends of its 95 % interval over ``runs`` trainings; ``same`` the ends of an
-    A/A test, each model against itself trained with the next seed (not of one run, or equal ones).
+    ``unit`` names what was measured and in what: the claim is that it is above 0. The interval of
+    ``found`` is over ``runs`` trainings, ``same`` an A/A test, each model against itself trained
+    with the next seed (not of one run, or equal ones). ``verdict`` is one of all of a notebook,
+    tested together.
     """
 
     idea: str  # the model, as its paper names it
     year: int
     claimed: str  # the paper's claim, in few words
     unit: str
-    value: float
-    low: float
-    high: float
+    found: Estimate
     runs: int
-    same: tuple[float, float] | None = None
-
-    @property
-    def verdict(self) -> Verdict:
-        """What the interval makes of the claim."""
-        return verdict_of(self.low, self.high)
+    same: Estimate | None = None
+    verdict: Verdict = "undecided"
 
     def __str__(self) -> str:
         """Return claim, measurement and verdict, a line each."""
-        over = "one training, over questions" if self.runs == 1 else f"{self.runs} seeds"
-        same = f"; A/A {self.span(*self.same)}" if self.same else ""
+        over = "a single training, over questions" if self.runs == 1 else f"{self.runs} seeds"
+        same = f"; A/A {ends_of(self.same, self.digits)}" if self.same else ""
+        alone = f" (alone {self.found.verdict})" if self.found.verdict != self.verdict else ""
         return (
             f"claimed:  {self.claimed} ({self.idea}, {self.year})\n"
-            f"measured: {self.number(self.value)} ({self.span(self.low, self.high)}) {self.unit}, "
-            f"{over}{same}\nverdict:  {self.verdict}"
+            f"measured: {self.found.value:+.{self.digits}f} ({ends_of(self.found, self.digits)}) "
+            f"{self.unit}, {over}{same}\nverdict:  {self.verdict}{alone}"
         )
 
-    def number(self, value: float) -> str:
-        """Write a value with its sign: points to one digit, nats to two."""
-        return f"{value:+.{1 if 'points' in self.unit else 2}f}"
-
-    def span(self, low: float, high: float) -> str:
-        """Write the ends of an interval; not if all runs are equal, which measures no chance."""
-        if low == high:
-            return CEILING
-        return f"{self.number(low)} to {self.number(high)}"
+    @property
+    def digits(self) -> int:
+        """Points are written to one digit, nats to two."""
+        return 1 if "points" in self.unit else 2
 
 
 def per_seed(rows: Iterable[Row], column: str = "value", **where: str) -> dict[str, float]:
@@ -80,7 +70,9 @@ def findings(notebook: int, folder: Path | None = None) -> list[Finding]:
     """Return what the results in a folder (the course's own) make of the claims of a notebook."""
     claims = tomllib.loads(shipped("after_bert.toml").read_text(encoding="utf-8"))["claim"]
     folder = folder or shipped("results")
-    return [_finding(folder, **claim) for claim in claims if claim.pop("notebook") == notebook]
+    made = [_finding(folder, **claim) for claim in claims if claim.pop("notebook") == notebook]
+    verdicts = verdicts_together([one.found for one in made])
+    return [replace(one, verdict=word) for one, word in zip(made, verdicts, strict=True)]
 
 
 def _finding(
@@ -92,30 +84,30 @@ def _finding(
     if less is None:
         column = more.pop("column")
         (row,) = (row for row in rows if more.items() <= row.items())
-        ends = [scale * float(row[column + end]) + plus for end in ("", "_low", "_high")]
-        return Finding(**said, value=ends[0], low=ends[1], high=ends[2], runs=1)
+        value, low, high = (scale * float(row[column + end]) for end in ("", "_low", "_high"))
+        return Finding(**said, found=over_texts(value + plus, (high - low) / 2), runs=1)
     one, other = (per_seed(rows, **of) for of in (more, more | less))
     again = [scale * (a - b) for of in (one, other) for a, b in pairwise(of.values())]
     if len(other) == 1:  # one model, from which all runs began
         other = dict.fromkeys(one, *other.values())
     gaps = [scale * (one[seed] - other[seed]) + plus for seed in one if seed in other]
-    runs, value, (low, high) = len(gaps), mean(gaps), seed_interval(gaps)
-    if isclose(low, high, abs_tol=1e-9):  # equal runs, but for the last digit of a float
-        return Finding(**said, value=value, low=value, high=value, runs=runs)
-    same = seed_interval(again)
-    return Finding(**said, value=value, low=low, high=high, runs=runs, same=same)
+    found = seed_estimate(gaps)
+    same = seed_estimate(again) if found.low < found.high else None
+    return Finding(**said, found=found, runs=len(gaps), same=same)
 
 
 def findings_table(found: Sequence[Finding]) -> VerdictTable:
     """Return the table *idea, claimed, measured, verdict*, an A/A test beside each line."""
     lines = {f"{f.idea} ({f.year}): {f.claimed}": f for f in found}
+    beside: dict[str, dict[str, str]] = {"measured": {}, "runs": {}, "A/A": {}}
+    for name, f in lines.items():
+        beside["measured"][name] = f"{f.found.value:+.{f.digits}f} {f.unit}"
+        beside["runs"][name] = "single" if f.runs == 1 else str(f.runs)
+        beside["A/A"][name] = ends_of(f.same, f.digits) if f.same else "–"
     return VerdictTable(
-        {name: {"verdict": (f.low, f.high)} for name, f in lines.items()},
-        "95 % intervals over trainings, on one test; of one training, over its questions. "
+        {name: {"verdict": f.found} for name, f in lines.items()},
+        "95 % intervals over trainings, on one test; of a single training, over its questions. "
         "A/A: each model against itself, trained with the next seed.",
-        {
-            "measured": {name: f"{f.number(f.value)} {f.unit}" for name, f in lines.items()},
-            "A/A": {name: f.span(*f.same) if f.same else "–" for name, f in lines.items()},
-        },
+        beside,
         digits=2,
     )

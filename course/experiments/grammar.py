@@ -20,24 +20,15 @@ import torch
 
 from bertedu.files import Row, read_csv, write_csv
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import find_checkpoint, load_checkpoint
+from bertedu.model.checkpoints import CheckpointError, find_checkpoint, load_checkpoint
 from bertedu.pretraining.batches import load_splits
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.text.fast_tokenizer import load_vocabulary
+from course.experiments.ablations import AT_A_BLANK
 from course.experiments.counting import UnigramModel
-from course.experiments.same_question import (
-    BOTH,
-    LEFT,
-    LONGEST,
-    PAIR,
-    RIGHT,
-    RUNS,
-    SEEDS,
-    finished,
-    hide,
-    mean_columns,
-)
-from course.results.bootstrap import Floats, Ints, draw_texts, run_spread
+from course.experiments.same_question import BOTH, LEFT, LONGEST, PAIR, RIGHT, RUNS, SEEDS, hide
+from course.results.bootstrap import BootstrapScores, Floats, Ints, common_spread, drawn_means
+from course.results.columns import estimate_columns
 from course.results.study import Run, grid, study
 
 PER_WORD = 150  # places of each word
@@ -140,15 +131,24 @@ def about(pair: str, reader: str, seed: str) -> list[Row]:
 def ask(pair: str, reader: str, seed: int) -> list[Row]:
     """Ask a run for its odds at a pair's places."""
     words, found = _places(pair)
-    model = load_checkpoint(find_checkpoint(f"same-question/{RUNS[reader]}-{seed}"))
+    model = load_checkpoint(find_checkpoint(AT_A_BLANK[reader][seed]))
     return [{"odds": _packed(odds_at(model, found, words))}]
+
+
+def finished(reader: str, seed: int) -> bool:
+    """Whether a run can be found, and has come to its end."""
+    try:
+        folder = find_checkpoint(AT_A_BLANK[reader][seed])
+    except CheckpointError:
+        return False
+    return (folder / "model.safetensors").exists()
 
 
 def plan() -> list[Run]:
     """Return the questions to every reader that can be found."""
     runs = grid(about, pair=TELLS, reader=("(which)", "(document)", "(prior)"), seed=[""])
     asked = grid(ask, pair=TELLS, reader=RUNS, seed=SEEDS)
-    return runs + [one for one in asked if finished(f"{RUNS[one[0]['reader']]}-{one[0]['seed']}")]
+    return runs + [one for one in asked if finished(one[0]["reader"], one[0]["seed"])]
 
 
 @dataclass(frozen=True)
@@ -199,19 +199,19 @@ def difference_rows(rows: Sequence[Row], pairs: Mapping[str, str] = TELLS) -> li
     compared: list[Row] = []
     for pair, tells in pairs.items():
         answers = answers_of(rows, pair)
-        draws = draw_texts(np.unique(answers.documents, return_inverse=True)[1])
-        means = [runs.mean(axis=1).tolist() for name, runs in answers.right.items() if name != PAIR]
-        if all(len(runs) < 2 for runs in means):
+        documents = np.unique(answers.documents, return_inverse=True)[1]
+        drawn = {
+            name: BootstrapScores(drawn_means(100 * runs, documents))
+            for name, runs in answers.right.items()
+        }
+        spread = common_spread(of for name, of in drawn.items() if name != PAIR)
+        if not spread:
             continue  # nothing is known yet of the spread between runs
-        spread = run_spread(means)
         for one, other in ((BOTH, LEFT), (RIGHT, LEFT), (BOTH, PAIR)):
-            if one not in answers.right or other not in answers.right:
-                continue
-            mine, theirs = answers.right[one], answers.right[other]
-            gap = 100 * (mine.mean(axis=0) - theirs.mean(axis=0))
-            row: Row = {"pair": pair, "tells": tells, "one": one, "other": other}
-            runs_of, luck = (len(mine), len(theirs)), (100 * spread[0], spread[1])
-            compared.append(row | mean_columns("points", gap, draws, runs_of, luck))
+            if one in drawn and other in drawn:
+                row: Row = {"pair": pair, "tells": tells, "one": one, "other": other}
+                found = drawn[one].minus(drawn[other], spread)
+                compared.append(row | estimate_columns("points", found))
     return compared
 
 

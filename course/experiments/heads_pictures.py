@@ -11,6 +11,7 @@ from bertedu.analysis.probes import RELATIONS
 from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, heat_map, note, style
 from bertedu.files import Row
 from course.results import pictures
+from course.results.bootstrap import Estimate, over_texts
 
 COLORS = (BLUE, ORANGE, GREEN)
 
@@ -40,6 +41,12 @@ def interval_of(row: Row, scale: float = 1.0) -> pictures.Score:
     """Return value, low and high of a row."""
     value, low, high = (scale * float(row[name]) for name in ("value", "low", "high"))
     return value, low, high
+
+
+def difference_of(row: Row, scale: float = 1.0) -> Estimate:
+    """Return the difference that a row holds: of a single model, over documents."""
+    value, low, high = interval_of(row, scale)
+    return over_texts(value, (high - low) / 2)
 
 
 def relation(model: str, name: str) -> dict[str, Row]:

@@ -10,7 +10,6 @@ the one of notebook 14: what four times the reading adds for both sides, and for
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated
@@ -22,19 +21,26 @@ from torch import Tensor
 from torch.nn import functional as F
 from tqdm.auto import tqdm
 
-from bertedu.files import Row, read_csv, write_csv
-from bertedu.machine import default_device
+from bertedu.files import Row, write_csv
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import CheckpointError, find_checkpoint, load_checkpoint
+from bertedu.model.checkpoints import find_checkpoint, load_checkpoint
 from bertedu.pretraining.batches import load_splits
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.text.fast_tokenizer import load_vocabulary
 from bertedu.text.tokenization import CLS_ID, MASK_ID, SEP_ID, SPECIAL_TOKENS
-from course.experiments import joint_pair
 from course.experiments.ablations import LONG_BOTH, LONG_LEFT, pretrained_with
 from course.experiments.counting import UnigramModel
-from course.results.bootstrap import Floats, Ints, draw_texts, interval_over_runs, run_spread
-from course.results.columns import with_interval
+from course.results.bootstrap import (
+    BootstrapScores,
+    Floats,
+    Ints,
+    common_spread,
+    drawn_means,
+    estimate,
+    halves,
+    run_spread,
+)
+from course.results.columns import estimate_columns
 from course.results.origin import origin
 
 FIXED, OPEN = 0.5, 0.1  # a word is told if it is this share of what stood there; below, it is open
@@ -44,16 +50,7 @@ LONGEST = 100  # word pieces of a sentence
 KINDS = ("left", "right", "both needed", "neither")
 ALL = "all"  # any blanks, as they come
 BOTH, LEFT, RIGHT, PAIR = "both sides", "left alone", "right alone", "left and right, joined"
-# Two of each pair are as large together as one of the others. Predicted: the narrow pair pays more
-# than the wide one; one that was trained together pays less than one that was joined later, and
-# more than both sides.
-NARROW, TOGETHER = "left and right, narrow", "left and right, together"
-RUNS = {BOTH: "no-nsp", LEFT: "mlm-ltr", RIGHT: "mlm-rtl"}  # folders of `same-question/`
-PAIRS = {
-    PAIR: (RUNS[LEFT], RUNS[RIGHT]),
-    NARROW: (f"{RUNS[LEFT]}-L4H80", f"{RUNS[RIGHT]}-L4H80"),
-    TOGETHER: joint_pair.NAMES,
-}
+RUNS = {BOTH: "no-nsp", LEFT: "mlm-ltr", RIGHT: "mlm-rtl"}  # data/checkpoints/same-question/
 SEEDS = (0, 1, 2)
 MARKS = range(6000, 42001, 6000)  # steps of the longer runs at which weights were kept
 Answers = dict[str, list[tuple[Floats, Floats]]]  # reader -> of each run, loss and right, (n,)
@@ -190,10 +187,8 @@ def answer_blanks(
     One model answers for itself, two are joined.
     """
     loss, right = np.zeros(len(blanks.sentences)), np.zeros(len(blanks.sentences))
-    device = next(models[0].parameters()).device
     for group, ids, blank, answers in hide(blanks.sentences, blanks.places):
-        asked = {"ids": ids.to(device), "selected": blank.to(device)}
-        said = [model(**asked)[0].cpu() for model in models]  # (n, V) each
+        said = [model(ids, selected=blank)[0] for model in models]  # (n, V) each
         scores = said[0] if len(said) == 1 else join(said[0], said[1], prior)
         scores[:, : len(SPECIAL_TOKENS)] = -torch.inf
         log_chances = scores.log_softmax(-1)
@@ -202,45 +197,28 @@ def answer_blanks(
     return loss, right
 
 
-def finished(run: str) -> bool:
-    """Whether a run of the same question can be found, and has come to its end."""
-    try:
-        return (find_checkpoint(f"same-question/{run}") / "model.safetensors").exists()
-    except CheckpointError:
-        return False
+def load_runs(seeds: Sequence[int] = SEEDS) -> dict[str, list[BertForPreTraining]]:
+    """Load the pre-trained models: kind of reader -> a model for each seed.
 
-
-def load_runs(seeds: Sequence[int] = SEEDS) -> dict[str, list[list[BertForPreTraining]]]:
-    """Load the pre-trained models: reader -> for each seed one model, or the two of a pair.
-
-    A pair that is not there is left out. Raises CheckpointError if another checkpoint is missing.
+    Raises CheckpointError if a checkpoint is missing.
     """
-
-    @cache
-    def load(run: str) -> BertForPreTraining:
-        return load_checkpoint(find_checkpoint(f"same-question/{run}")).to(default_device())
-
-    readers = {reader: (name,) for reader, name in RUNS.items()} | PAIRS
-    runs = {}
-    for reader, names in readers.items():
-        folders = [[f"{name}-{seed}" for name in names] for seed in seeds]
-        if reader in RUNS or all(finished(run) for some in folders for run in some):
-            runs[reader] = [[load(run) for run in some] for some in folders]
+    runs: dict[str, list[BertForPreTraining]] = {}
+    for reader, name in RUNS.items():
+        folders = [find_checkpoint(f"same-question/{name}-{seed}") for seed in seeds]
+        runs[reader] = [load_checkpoint(folder) for folder in folders]
     return runs
 
 
 def answer_all(
-    runs: Mapping[str, Sequence[Sequence[BertForPreTraining]]], blanks: Blanks, prior: Tensor
+    runs: Mapping[str, Sequence[BertForPreTraining]], blanks: Blanks, prior: Tensor
 ) -> Answers:
-    """Ask every run; two that have learned together share one prior, which both hold half of."""
-    none = torch.zeros_like(prior)
-    return {
-        reader: [
-            answer_blanks(models, blanks, none if reader == TOGETHER else prior)
-            for models in all_models
-        ]
-        for reader, all_models in runs.items()
-    }
+    """Ask every run, and every pair of a left and a right run of one seed."""
+    asked: Answers = {}
+    for reader, models in runs.items():
+        asked[reader] = [answer_blanks([model], blanks, prior) for model in models]
+    pairs = zip(runs[LEFT], runs[RIGHT], strict=True)
+    asked[PAIR] = [answer_blanks(pair, blanks, prior) for pair in pairs]
+    return asked
 
 
 def score_rows(asked: Answers, blanks: Blanks) -> list[Row]:
@@ -260,81 +238,78 @@ def score_rows(asked: Answers, blanks: Blanks) -> list[Row]:
 def difference_rows(asked: Answers, blanks: Blanks) -> list[Row]:
     """Return how many nats every reader pays less than every other, with intervals.
 
-    The interval knows both kinds of luck, other documents and other runs of pre-training. Two runs
-    of one reader are compared by the same function: an A/A test, which should say "undecided".
+    The interval knows both kinds of luck, other documents and other runs of pre-training. Each run
+    of a reader is compared with its others, too: an A/A test, which should say "undecided".
     """
     rows: list[Row] = []
     for kind in (*KINDS, ALL):
         some = np.array(blanks.kinds) == kind
-        draws = draw_texts(np.unique(blanks.documents[some], return_inverse=True)[1])
-        losses = {name: [loss[some] for loss, _ in runs] for name, runs in asked.items()}
-        # the runs of this pair are those of others: they tell nothing more of the luck of a run
-        means = [[float(loss.mean()) for loss in runs] for n, runs in losses.items() if n != PAIR]
-        spread = run_spread(means)
-        sides = list(combinations(losses.items(), 2))
-        for name, runs in losses.items():
-            singly = [(f"{name}, run {i}", [loss]) for i, loss in enumerate(runs)]
-            sides += combinations(singly, 2)
-        for (one, by_one), (other, by_other) in sides:
-            gap = np.mean(by_other, axis=0) - np.mean(by_one, axis=0)  # (n,)
-            runs_of = (len(by_one), len(by_other))
+        documents = np.unique(blanks.documents[some], return_inverse=True)[1]
+        losses = {name: np.array([loss[some] for loss, _ in runs]) for name, runs in asked.items()}
+        drawn = {n: BootstrapScores(drawn_means(runs, documents)) for n, runs in losses.items()}
+        # a pair's runs are made of others: they tell nothing more of the luck of a run
+        others = {name: of for name, of in drawn.items() if name != PAIR}
+        spread = common_spread(others.values())
+        for one, other in combinations(drawn, 2):
             row: Row = {"one": one, "other": other, "told_by": kind}
-            rows.append(row | mean_columns("less_loss", gap, draws, runs_of, spread))
+            less = drawn[other].minus(drawn[one], spread)
+            rows.append(row | estimate_columns("less_loss", less))
+        for name, of in drawn.items():
+            known = [of for other, of in others.items() if other != name]
+            for run in halves(len(of.runs)):
+                row = {"one": f"{name}, run {run[0]}", "other": f"{name}, others", "told_by": kind}
+                less = of.against_itself(run, known)
+                rows.append(row | estimate_columns("less_loss", less))
     return rows
 
 
-def mean_columns(
-    name: str, values: Floats, draws: Sequence[Ints], runs: Sequence[int], spread: tuple[float, int]
-) -> Row:
-    """Return the mean of (n,) values in nats, and its interval: see `interval_over_runs`."""
-    mean = float(values.mean())
-    drawn = [float(values[texts].mean()) for texts in draws]
-    return with_interval(name, mean, interval_over_runs(mean, drawn, runs, spread))
-
-
 def longer_rows(
-    short: Mapping[str, Floats],
-    marks: Mapping[int, Mapping[str, Floats]],
-    blanks: Blanks,
-    spread: tuple[float, int],
+    short: Mapping[str, Floats], marks: Mapping[int, Mapping[str, Floats]], blanks: Blanks
 ) -> list[Row]:
     """Return what the left alone pays more than both sides, at every mark of a longer reading.
 
-    ``short`` is reader -> loss in nats at each blank, (n,), of a run of `BOTH` and one of `LEFT`;
-    ``marks`` is step -> the same of a longer run of each. ``wider`` is how much more that gap is
-    than that of the short runs. A run is one pre-training; its luck is ``spread``, that of others.
+    ``short`` is reader -> loss in nats at each blank of its runs, (runs, n); ``marks`` is step ->
+    the same, (n,), of one longer run of `BOTH` and one of `LEFT`. ``wider`` is how much more that
+    gap is than that of the first short runs. The luck of a run is that of the short ones.
     """
-    draws = draw_texts(np.unique(blanks.documents, return_inverse=True)[1])
-    gap_of_short = short[LEFT] - short[BOTH]  # (n,)
+    documents = np.unique(blanks.documents, return_inverse=True)[1]
+    spread = run_spread(drawn_means(runs, documents) for runs in short.values())
+    gap_of_short = short[LEFT][0] - short[BOTH][0]  # (n,)
     rows: list[Row] = []
     for step, long in marks.items():
         gap = long[LEFT] - long[BOTH]
         row: Row = {"step": step, "blanks": len(gap), "documents": len(set(blanks.documents))}
         row |= {"both_loss": round(float(long[BOTH].mean()), 4)}
         row |= {"left_loss": round(float(long[LEFT].mean()), 4)}
-        row |= mean_columns("gap", gap, draws, (1, 1), spread)
-        rows.append(row | mean_columns("wider", gap - gap_of_short, draws, (1, 1, 1, 1), spread))
+        for name, values, runs in (("gap", gap, 2), ("wider", gap - gap_of_short, 4)):
+            found = estimate(drawn_means(values, documents), [1] * runs, spread)
+            row |= estimate_columns(name, found)
+        rows.append(row)
     return rows
 
 
-def score_longer(blanks: Blanks, prior: Tensor, shorter: Sequence[Row]) -> list[Row]:
-    """Score both longer runs where their weights were kept; ``shorter`` is `score_rows` of others.
+def score_longer(blanks: Blanks, prior: Tensor) -> list[Row]:
+    """Score both longer runs where their weights were kept, beside all the short ones.
 
     Raises CheckpointError if a checkpoint is missing.
     """
 
-    def losses(run: str) -> Floats:
-        return answer_blanks([load_checkpoint(find_checkpoint(run))], blanks, prior)[0]
+    def losses(*models: BertForPreTraining) -> Floats:
+        return np.array([answer_blanks([model], blanks, prior)[0] for model in models])
 
-    short = {r: losses(f"same-question/{RUNS[r]}-0") for r in (BOTH, LEFT)}
+    short = {reader: losses(*models) for reader, models in load_runs().items()}
     long = {BOTH: LONG_BOTH, LEFT: LONG_LEFT}
-    marks = {s: {r: losses(f"{long[r]}/steps/{s:06d}") for r in long} for s in MARKS}
-    told = [row for row in shorter if row["told_by"] == ALL]
-    groups = [[float(r["loss"]) for r in told if r["reader"] == reader] for reader in RUNS]
-    rows = longer_rows(short, marks, blanks, run_spread(groups))
+    marks = {
+        step: {
+            reader: losses(load_checkpoint(find_checkpoint(f"{run}/steps/{step:06d}")))[0]
+            for reader, run in long.items()
+        }
+        for step in MARKS
+    }
     read = [
         pretrained_with(f"{LONG_BOTH}/steps/{step:06d}")["pretraining_tokens"] for step in MARKS
     ]
+    rows = longer_rows(short, marks, blanks)
     return [{"tokens": tokens} | row for tokens, row in zip(read, rows, strict=True)]
 
 
@@ -344,16 +319,13 @@ def main(
     longer: Annotated[bool, typer.Option("--longer", help="Four times the reading.")] = False,
 ) -> None:
     """Score all runs on the same held-out blanks; some minutes on one quiet core."""
-    shorter = read_csv(out / "same_question.csv")
-    if longer and not shorter:
-        raise typer.BadParameter(f"{out} has no same_question.csv: run it without --longer first")
     made = origin()  # before it runs: the code may be edited meanwhile
     size = len(load_vocabulary())
     splits = load_splits(say=lambda _: None)
     prior = UnigramModel(splits["train"], size).log_probabilities
     blanks = find_blanks(splits["test"], Neighbors(*neighbors_of(splits["train"]), size), per_kind)
     if longer:
-        rows = score_longer(blanks.of(ALL), prior, shorter)
+        rows = score_longer(blanks.of(ALL), prior)
         write_csv(out / "longer_reading.csv", [row | made for row in rows])
         return
     asked = answer_all(load_runs(), blanks, prior)

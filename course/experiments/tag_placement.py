@@ -25,7 +25,7 @@ from bertedu.finetuning.kinds import Answer, Items, ItemScores, Outcomes
 from bertedu.finetuning.tagging import Tagging, entities, first_pieces, known_spans
 from bertedu.finetuning.training import Hyperparameters
 from course.experiments.tasks import load_task
-from course.results.bootstrap import BootstrapScores, resample
+from course.results.bootstrap import BootstrapScores, draw_texts
 from course.results.record import pack, unpack
 from course.results.study import Run, grid, study
 
@@ -218,11 +218,9 @@ def estimate(
         )
     sources = np.array([int(word) for word in rows[0][groups[0]].split()])
     runs = [np.sum([unpack(row[name]) for name in groups], axis=0) for row in chosen]
-    draws = [
-        np.mean([_score(runs[i][examples], measure) for i in numbers])
-        for examples, numbers in resample(sources, len(runs))
-    ]
-    return BootstrapScores([_score(run, measure) for run in runs], np.array(draws))
+    texts = [np.arange(len(sources)), *draw_texts(sources)]
+    scores = np.array([[_score(run[some], measure) for some in texts] for run in runs])
+    return BootstrapScores(scores, method != "baseline")
 
 
 if __name__ == "__main__":

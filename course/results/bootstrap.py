@@ -1,8 +1,9 @@
 """The bootstrap: what is drawn again, the interval that follows, and what it makes of a claim."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from itertools import combinations
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -25,21 +26,22 @@ def draw_texts(sources: Ints, draws: int = DRAWS, seed: int = 0) -> list[Ints]:
     ]
 
 
-def draw_runs(runs: int, draws: int = DRAWS, seed: int = 0) -> list[Ints]:
-    """Draw as many runs as there are, with replacement: their numbers, for each draw."""
-    dice = np.random.default_rng([seed, 1])
-    return [dice.integers(runs, size=runs) for _ in range(draws)]
+def often_drawn(sources: Ints, draws: int = DRAWS) -> Floats:
+    """Return how often each example is there, (1 + draws, n): once in the test, then in each draw.
 
-
-def resample(
-    sources: Ints, runs: int, draws: int = DRAWS, seed: int = 0
-) -> list[tuple[Ints, Ints]]:
-    """Draw texts and runs: (examples, runs) for each draw.
-
-    Both are drawn, since both are chance: which texts the test holds, and how training went. The
-    texts do not depend on the number of runs, so that any two systems meet on the same ones.
+    ``sources``: (n,), the number of the article (or other unit) that each is of: drawn whole.
     """
-    return list(zip(draw_texts(sources, draws, seed), draw_runs(runs, draws, seed), strict=True))
+    texts = [np.arange(len(sources)), *draw_texts(sources, draws)]
+    return np.array([np.bincount(some, minlength=len(sources)) for some in texts], float)
+
+
+def drawn_means(values: Floats, sources: Ints) -> Floats:
+    """Return the means of values, (..., n) -> (..., 1 + draws): once, then on sources drawn again.
+
+    For ``sources`` see `often_drawn`.
+    """
+    often = often_drawn(sources)
+    return np.asarray(values @ (often / often.sum(axis=1, keepdims=True)).T)
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
@@ -48,45 +50,99 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def seed_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return the 95 % interval of a mean over seeds, by Student's t; one seed has none."""
-    from scipy.stats import t
+class Estimate(NamedTuple):
+    """A mean or a difference, the ends of its 95 % interval, and how rare it is by luck alone.
 
-    if len(values) < 2:
-        return float("nan"), float("nan")
-    mean, error = np.mean(values), np.std(values, ddof=1) / len(values) ** 0.5
-    reach = float(t.ppf(0.975, len(values) - 1) * error)
-    return float(mean - reach), float(mean + reach)
-
-
-def run_spread(groups: Sequence[Sequence[float]]) -> tuple[float, int]:
-    """Return the standard deviation of runs of one recipe, and its degrees of freedom.
-
-    ``groups``: for each recipe the scores of its runs. All recipes are pooled, since two
-    or three runs alone say little about theirs. Raises ValueError if no recipe was run twice.
+    ``p`` is the chance to find one as far from 0 if the truth is 0.
     """
-    deviations = [np.array(runs) - np.mean(runs) for runs in groups]
-    freedom = sum(len(runs) - 1 for runs in groups)
+
+    value: float
+    low: float
+    high: float
+    p: float
+
+    @property
+    def verdict(self) -> Verdict:
+        """What it makes of the claim that the truth is above 0, taken alone."""
+        return verdict_of(self.low, self.high)
+
+    def __neg__(self) -> "Estimate":
+        """Return the difference the other way round."""
+        return Estimate(-self.value, -self.high, -self.low, self.p)
+
+    def __mul__(self, factor: Any) -> "Estimate":
+        """Return it in another unit, such as points; ``factor`` is above 0."""
+        return Estimate(factor * self.value, factor * self.low, factor * self.high, self.p)
+
+
+class Spread(NamedTuple):
+    """How far apart runs of one recipe lie: their variance on a test as it is.
+
+    ``by_texts`` is the part of it that other test texts would do to each run alone: half of the
+    variance of the difference of two runs, over texts drawn again.
+    """
+
+    variance: float
+    by_texts: float
+    freedom: int
+
+
+def run_spread(groups: Iterable[Floats]) -> Spread:
+    """Return the spread of runs of one recipe.
+
+    ``groups``: for each recipe the scores (runs, 1 + draws) of its runs, on the test as it is and
+    on texts drawn again, the same for all. All recipes are pooled, since two or three runs alone
+    say little about theirs. Raises ValueError if no recipe was run twice.
+    """
+    deviations = [runs - runs.mean(axis=0) for runs in groups]
+    freedom = sum(len(d) - 1 for d in deviations)
     if freedom < 1:
-        raise ValueError("no recipe was run twice: the standard deviation of runs is not known")
-    return float(np.sqrt(sum((d**2).sum() for d in deviations) / freedom)), freedom
+        raise ValueError("no recipe was run twice: the spread of runs is not known")
+    variance = sum(float((d[:, 0] ** 2).sum()) for d in deviations) / freedom
+    by_texts = sum(float(d[:, 1:].var(axis=1, ddof=1).sum()) for d in deviations) / freedom
+    return Spread(variance, by_texts, freedom)
 
 
-def interval_over_runs(
-    value: float, drawn: Sequence[float] | Floats, runs: Sequence[int], spread: tuple[float, int]
-) -> tuple[float, float]:
-    """Return the 95 % interval of a mean or a difference of means, for other texts and other runs.
+def estimate(drawn: Floats, runs: Sequence[int] = (), spread: Spread | None = None) -> Estimate:
+    """Return a mean or a difference of means with its 95 % interval, for other texts and runs.
 
-    ``drawn`` is the value on texts drawn again; ``runs`` how many runs each of its means is of, and
-    none for what has no luck of training; ``spread`` as from `run_spread`. The variances of the two
-    kinds of luck are added, and since the spread is of few runs, the interval is Student's t.
+    ``drawn`` (1 + draws,) is its value on the test as it is, then on texts drawn again; ``runs``
+    how many runs each of its means is of, and none for what has no luck of training. What other
+    texts do to each run alone is in the spread of runs already: of the variance over texts, only
+    what is beyond that is added. The interval is Student's t, its degrees of freedom are
+    Satterthwaite's (Biometrics Bulletin 2, 1946): the variance of runs is an estimate of few runs.
     """
     from scipy.stats import t
 
-    deviation, freedom = spread
-    by_runs = deviation**2 * sum(1 / count for count in runs)
-    reach = float(t.ppf(0.975, freedom) * np.sqrt(np.var(drawn, ddof=1) + by_runs))
-    return value - reach, value + reach
+    value, by_texts = float(drawn[0]), float(np.var(drawn[1:], ddof=1))
+    share, freedom = sum(1 / count for count in runs), np.inf
+    if share and spread and spread.variance:
+        by_runs = share * spread.variance
+        by_texts = by_runs + max(0.0, by_texts - share * spread.by_texts)
+        freedom = spread.freedom * (by_texts / by_runs) ** 2
+    error = by_texts**0.5
+    reach = float(t.ppf(0.975, freedom)) * error
+    p = float(2 * t.sf(abs(value) / error, freedom)) if error else float(value == 0)
+    return Estimate(value, value - reach, value + reach, p)
+
+
+def over_texts(value: float, reach: float) -> Estimate:
+    """Return an estimate whose 95 % interval, ``reach`` to each side, is known: a single run's."""
+    return estimate(value + np.array([0, -1, 1]) * reach / (1.95996 * 2**0.5))
+
+
+def seed_estimate(values: Sequence[float]) -> Estimate:
+    """Return a mean over seeds with its 95 % interval, by Student's t; one seed has none.
+
+    Of seeds that are equal, but for the last digit of a float, the mean is all that is known.
+    """
+    mean = float(np.mean(values))
+    if len(values) < 2:
+        return Estimate(mean, np.nan, np.nan, np.nan)
+    if np.ptp(values) < 1e-9:
+        return Estimate(mean, mean, mean, float(abs(mean) < 1e-9))
+    # on a test that is never drawn again
+    return BootstrapScores(np.repeat(np.array(values, float)[:, None], 3, axis=1)).estimate()
 
 
 def verdict_of(low: float, high: float, than: float = 0.0) -> Verdict:
@@ -96,29 +152,66 @@ def verdict_of(low: float, high: float, than: float = 0.0) -> Verdict:
 
 @dataclass(frozen=True)
 class BootstrapScores:
-    """The scores of a system's runs, and their mean on each of `DRAWS` draws."""
+    """The scores (runs, 1 + draws) of a system's runs: on the test, then on texts drawn again.
 
-    scores: list[float]
-    draws: Floats
+    What is not ``trained`` has no luck of training: its one run is all there is.
+    """
+
+    runs: Floats
+    trained: bool = True
 
     @property
     def mean(self) -> float:
         """The mean over runs, on the test as it is."""
-        return float(np.mean(self.scores))
+        return float(self.runs[:, 0].mean())
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The middle 95 % of the draws."""
-        return interval(self.draws.tolist())
+        """The 95 % interval of the mean; of a single run, over texts only."""
+        return self.estimate()[1:3]
+
+    def estimate(self, spread: Spread | None = None) -> Estimate:
+        """Return the mean with its interval; the spread of runs is its own if none is given."""
+        return _estimate([self], self.runs.mean(axis=0), spread)
 
     def __sub__(self, other: "BootstrapScores") -> "BootstrapScores":
-        """Return the difference of the means, on common draws."""
-        return BootstrapScores([self.mean - other.mean], self.draws - other.draws)
+        """Return the differences run by run: of pairs of runs that belong together."""
+        return BootstrapScores(self.runs - other.runs, self.trained or other.trained)
 
-    def minus(self, other: "BootstrapScores") -> tuple[float, float, float]:
-        """Return the difference of the means, and its 95 % interval on common draws."""
-        difference = self - other
-        return (difference.mean, *difference.interval)
+    def minus(self, other: "BootstrapScores", spread: Spread | None = None) -> Estimate:
+        """Return the difference of the means, on common texts, of runs that are independent.
+
+        The spread of runs is that of both if none is given; if neither was run twice, the interval
+        is over texts only, and so about these two runs.
+        """
+        return _estimate([self, other], self.runs.mean(axis=0) - other.runs.mean(axis=0), spread)
+
+    def against_itself(self, half: Sequence[int], others: Iterable["BootstrapScores"]) -> Estimate:
+        """Compare the runs of these numbers with the rest, as `minus` would: an A/A test.
+
+        The spread is of each half by itself and of ``others``: it must not know the difference.
+        """
+        one, rest = self.runs[list(half)], np.delete(self.runs, list(half), axis=0)
+        spread = run_spread([one, rest, *(other.runs for other in others if other.trained)])
+        return BootstrapScores(one).minus(BootstrapScores(rest), spread)
+
+
+def common_spread(systems: Iterable[BootstrapScores]) -> Spread | None:
+    """Return the spread of runs of all these systems; None if none was run twice."""
+    runs = [some.runs for some in systems if some.trained]
+    return run_spread(runs) if any(len(some) > 1 for some in runs) else None
+
+
+def _estimate(sides: Sequence[BootstrapScores], drawn: Floats, spread: Spread | None) -> Estimate:
+    if not (spread := spread or common_spread(sides)):
+        return estimate(drawn)
+    return estimate(drawn, [len(side.runs) for side in sides if side.trained], spread)
+
+
+def halves(runs: int) -> list[tuple[int, ...]]:
+    """Return every way to split so many runs in two: the numbers of the smaller half, or of one."""
+    ways = combinations(range(runs), runs // 2) if runs > 1 else ()
+    return [way for way in ways if runs % 2 or 0 in way]
 
 
 def ratio_intervals(sums: Tensor, counts: Tensor, draws: int = 2000, seed: int = 0) -> Tensor:

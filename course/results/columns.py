@@ -1,15 +1,28 @@
 """Columns of the tables of results: a value, and the ends of its 95 % interval."""
 
+from collections.abc import Mapping
+
 from torch import Tensor
 
 from bertedu.files import Row
-from course.results.bootstrap import ratio_interval
+from course.results.bootstrap import Estimate, ratio_interval
 
 
 def with_interval(name: str, value: float, ends: tuple[float, float]) -> Row:
     """Return a value and its interval as three columns, to four digits."""
     low, high = ends
     return {name: round(value, 4), f"{name}_low": round(low, 4), f"{name}_high": round(high, 4)}
+
+
+def estimate_columns(name: str, found: Estimate) -> Row:
+    """Return an estimate as four columns: a value, its interval, and p to two digits."""
+    return with_interval(name, found.value, found[1:3]) | {f"{name}_p": f"{found.p:.2g}"}
+
+
+def read_estimate(row: Mapping[str, str], name: str, scale: float = 1) -> Estimate:
+    """Read what `estimate_columns` wrote, times ``scale``."""
+    value, low, high, p = (float(row[name + end]) for end in ("", "_low", "_high", "_p"))
+    return Estimate(value, low, high, p) * scale
 
 
 def ratio_columns(name: str, sums: Tensor, counts: Tensor) -> Row:

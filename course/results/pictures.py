@@ -56,11 +56,6 @@ def headed_panels(
     return figure, dict(zip(headings, panels.flat, strict=False))
 
 
-def in_points(score: tuple[float, float, float]) -> tuple[float, float]:
-    """Return the two ends of a score's interval, times 100."""
-    return 100 * score[1], 100 * score[2]
-
-
 def score_of(row: Row, columns: Sequence[str] = ("mean", "low", "high")) -> Score:
     """Return a value and the ends of its interval, times 100."""
     value, low, high = (100 * float(row[name]) for name in columns)

@@ -9,8 +9,16 @@ import numpy as np
 from bertedu.files import Row, write_csv
 from bertedu.finetuning.examples import TaskError
 from bertedu.finetuning.kinds import Outcomes
-from course.results import bootstrap
-from course.results.bootstrap import BootstrapScores, Floats, Ints
+from course.results.bootstrap import (
+    BootstrapScores,
+    Estimate,
+    Floats,
+    Ints,
+    Spread,
+    common_spread,
+    drawn_means,
+    often_drawn,
+)
 from course.results.record import SYSTEM, RunRecord
 
 REFERENCE = "bert-L4H128"
@@ -55,17 +63,18 @@ METRICS: dict[str, Metric] = {
 
 
 def paired_difference(
-    record: RunRecord, task: str, one: System, other: System
-) -> tuple[float, float, float]:
-    """Return mean(one) - mean(other) and its 95 % interval, on the same draws of texts.
+    record: RunRecord, task: str, one: System, other: System | BootstrapScores
+) -> Estimate:
+    """Return mean(one) - mean(other) with its 95 % interval, on the same draws of texts.
 
-    Where both have the same number of seeds, seed i of one is drawn with seed i of the other.
-    Raises TaskError if one of them has no runs.
+    ``other`` may be a reader of `drawn_reader`. Raises TaskError if one of them has no runs.
     """
     drawn = draw_systems(record, task)
-    if missing := [", ".join(system) for system in (one, other) if system not in drawn]:
+    systems = [side for side in (one, other) if not isinstance(side, BootstrapScores)]
+    if missing := [", ".join(system) for system in systems if system not in drawn]:
         raise TaskError(f"no runs of {missing[0]} on {task}: run it with bertedu finetune")
-    return drawn[one].minus(drawn[other])
+    rival = other if isinstance(other, BootstrapScores) else drawn[other]
+    return drawn[one].minus(rival, _spread(drawn, *systems))
 
 
 def drawn_reader(scores: Floats, sources: Ints) -> BootstrapScores:
@@ -76,8 +85,13 @@ def drawn_reader(scores: Floats, sources: Ints) -> BootstrapScores:
     """
     if scores.shape != sources.shape:
         raise TaskError(f"there are {len(sources)} test examples; scores: {scores.shape}")
-    means = np.array([scores[chosen].mean() for chosen in bootstrap.draw_texts(sources)])
-    return BootstrapScores([float(scores.mean())], means)
+    return BootstrapScores(drawn_means(scores[None], sources), trained=False)
+
+
+def _spread(drawn: dict[System, BootstrapScores], *systems: System) -> Spread | None:
+    """Return the spread of runs of all that were trained on as many examples as these."""
+    counts = {count for *_, count in systems}
+    return common_spread(of for (*_, count), of in drawn.items() if count in counts)
 
 
 def _system(row: Row) -> System:
@@ -85,52 +99,42 @@ def _system(row: Row) -> System:
 
 
 def draw_systems(
-    record: RunRecord, task: str, system_of: SystemOf = _system, runs_drawn: bool = True
+    record: RunRecord, task: str, system_of: SystemOf = _system
 ) -> dict[System, BootstrapScores]:
     """Return every system of a task, all on the same draws of texts.
 
     ``system_of`` says which system a row of outcomes belongs to: its model, method and number of
-    training examples, if nothing else is said. Of the runs of a system, as many are drawn with
-    replacement; without ``runs_drawn``, each draw has the mean of all.
+    training examples, if nothing else is said. A baseline is not trained by chance.
     """
     sources, rows = record.outcomes(task)
-    systems: dict[System, list[tuple[Metric, Outcomes]]] = defaultdict(list)
+    often = often_drawn(sources)
+    systems: dict[System, list[Floats]] = defaultdict(list)
+    trained: dict[System, bool] = {}
     for row, outcomes in rows:
         if system := system_of(row):
-            systems[system].append((METRICS[row["columns"]], outcomes))
-    texts = [np.arange(len(sources)), *bootstrap.draw_texts(sources)]  # as it is, then drawn
-    often = np.array([np.bincount(examples, minlength=len(sources)) for examples in texts], float)
-    drawn = {}
-    for system, runs in systems.items():
-        scores = np.array([metric(often, outcomes) for metric, outcomes in runs])
-        each = scores[:, 1:].T  # (draws, runs)
-        if runs_drawn:
-            each = np.take_along_axis(
-                each, np.array(bootstrap.draw_runs(len(runs), len(each))), axis=1
-            )
-        means = each.mean(axis=1)
-        drawn[system] = BootstrapScores(scores[:, 0].tolist(), means)
-    return drawn
+            systems[system].append(METRICS[row["columns"]](often, outcomes))
+            trained[system] = row["method"] != "baseline"
+    return {name: BootstrapScores(np.array(runs), trained[name]) for name, runs in systems.items()}
 
 
 def summarize_task(record: RunRecord, task: str, reference: System) -> list[Row]:
     """Return a row for each system: its mean over seeds, intervals, and how it differs.
 
-    ``low`` and ``high`` hold for other test texts and fine-tuning seeds together; ``seeds_low`` and
-    ``seeds_high`` for other seeds on the same texts; none for other pre-training runs.
-    ``minus_reference`` is this system minus ``reference`` on the same draws of texts, and seeds.
+    The intervals hold for other test texts and fine-tuning seeds, not for other pre-training runs.
+    ``minus_reference`` is this system minus ``reference`` on the same draws of texts.
     """
     drawn = draw_systems(record, task)
     rows = []
     for system, scores in drawn.items():
-        numbers = {"mean": scores.mean}
-        numbers["low"], numbers["high"] = bootstrap.interval(scores.draws.tolist())
-        numbers["seeds_low"], numbers["seeds_high"] = bootstrap.seed_interval(scores.scores)
+        numbers = dict(
+            zip(("mean", "low", "high"), scores.estimate(_spread(drawn, system)), strict=False)
+        )
         if reference in drawn and system != reference:
-            names = ("minus_reference", "minus_low", "minus_high")
-            numbers |= zip(names, scores.minus(drawn[reference]), strict=True)
+            spread = _spread(drawn, system, reference)
+            names = ("minus_reference", "minus_low", "minus_high", "minus_p")
+            numbers |= zip(names, scores.minus(drawn[reference], spread), strict=True)
         row: Row = dict(zip(SYSTEM, (task, *system), strict=True))
-        row |= {"seeds": len(scores.scores)}
+        row |= {"seeds": len(scores.runs)}
         row |= {n: "" if np.isnan(value) else f"{value:.4f}" for n, value in numbers.items()}
         rows.append(row)
     return rows

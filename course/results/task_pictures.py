@@ -11,10 +11,9 @@ from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, note, st
 from bertedu.files import Row
 from bertedu.text.sources import shipped
 from course.results import pictures
-from course.results.bootstrap import Floats
+from course.results.bootstrap import Estimate, Floats
 from course.results.record import RunRecord
-from course.results.summary import draw_systems, drawn_reader, paired_difference
-from course.results.verdicts import Ends
+from course.results.summary import drawn_reader, paired_difference
 
 System = tuple[str, str]  # model, method
 NAMES: dict[System, str] = {
@@ -149,24 +148,27 @@ def grid_map(task: str, model: str, title: str, alt: str) -> Picture:
     return Picture(figure, alt)
 
 
-def task_difference(task: str, better: System, worse: System, examples: int | None = None) -> Ends:
-    """Return the 95 % interval, in points, of one system minus another.
+def task_difference(
+    task: str, better: System, worse: System, examples: int | None = None
+) -> Estimate:
+    """Return one system minus another, in points, with its 95 % interval.
 
     Both were trained on all examples, or on the first so many. Raises TaskError if one was not.
     """
     count = str(examples or "all")
-    return pictures.in_points(paired_difference(_record(), task, (*better, count), (*worse, count)))
+    return paired_difference(_record(), task, (*better, count), (*worse, count)) * 100
 
 
-def difference_from(task: str, system: System, scores: Floats, examples: int | None = None) -> Ends:
+def difference_from(
+    task: str, system: System, scores: Floats, examples: int | None = None
+) -> Estimate:
     """Do as `task_difference`, for a system and a reader of known ``scores``.
 
     They are (n,), from 0 to 1, one for each test example, in the order of the task.
     """
-    record = _record()
-    sources, _ = record.outcomes(task)
-    drawn = draw_systems(record, task)[*system, str(examples or "all")]
-    return pictures.in_points(drawn.minus(drawn_reader(scores, sources)))
+    record, count = _record(), str(examples or "all")
+    reader = drawn_reader(scores, record.outcomes(task)[0])
+    return paired_difference(record, task, (*system, count), reader) * 100
 
 
 def best_with_all(task: str, system: System) -> float:

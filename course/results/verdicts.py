@@ -1,63 +1,66 @@
 """What an interval makes of a claim, in three words, and tables of such verdicts."""
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import isnan
 
 from bertedu.analysis.views import BLUE, LIMIT, ORANGE
-from course.results.bootstrap import Verdict, verdict_of
+from course.results.bootstrap import Estimate, Verdict
 
-Ends = tuple[float, float]  # low, high
-CEILING = "at the ceiling in every run"  # of a task too easy for an interval
-Table = Mapping[str, Mapping[str, Ends]]  # claim -> task -> ends of the interval
+CEILING, TIE = "at the ceiling in every run", "no difference at all"  # neither has an interval
+LEVEL = 0.05
+Table = Mapping[str, Mapping[str, Estimate]]  # claim -> task -> difference
 _COLORS: dict[Verdict, str] = {"supported": BLUE, "undecided": LIMIT, "contradicted": ORANGE}
 
 
-def say(text: str, low: float, high: float, digits: int = 1, within: float | None = None) -> None:
-    """Print what the interval of a difference makes of a claim, with its ends.
+def say(text: str, found: Estimate, digits: int = 1, within: float | None = None) -> None:
+    """Print what a difference makes of one claim, with the ends of its 95 % interval.
 
-    The claim is that the difference is above 0; with ``within``, that it is at most so large:
-    "supported" if the whole interval is so near to 0, "contradicted" if no part of it is. To be
-    undecided which of two is better is not enough, since the interval may be long.
+    The claim is that the difference is above 0; with ``within``, a margin named beforehand, that it
+    is at most so large: "supported" if the whole interval is so near to 0, "contradicted" if no
+    part of it is. To be undecided which of two is better is not enough, since the interval may be
+    long. Several claims belong into a `VerdictTable`, which tests them together.
     """
+    low, high = found.low, found.high
     if within is None:
-        word = verdict_of(low, high)
+        word = found.verdict
     elif -within < low and high < within:
         word = "supported"
     else:
         word = "contradicted" if low > within or high < -within else "undecided"
-    print(f"{word:<15}{text}: {_range(low, high, digits)}")
+    print(f"{word:<15}{text}: {ends_of(found, digits)}")
 
 
-def _range(low: float, high: float, digits: int) -> str:
+def ends_of(found: Estimate, digits: int) -> str:
+    """Write the ends of an interval; if they are one, no chance was measured: `CEILING`, `TIE`."""
+    low, high = found.low, found.high
+    if low == high:
+        return CEILING if low else TIE
     return f"{low:+.{digits}f} to {high:+.{digits}f}"
 
 
-def decided_together(rows: Table, freedom: int) -> list[tuple[str, str]]:
-    """Return the (claim, task) that stay decided when a whole table is tested at once (Holm).
+def verdicts_together(found: Sequence[Estimate]) -> list[Verdict]:
+    """Return the verdicts of claims that are tested together (Holm 1979).
 
-    The 95 % intervals are Student's t of so many degrees of ``freedom``, as `interval_over_runs`
-    makes them. That any of those returned is false has at most a chance of 5 %. The clearest first.
+    That any that is decided is false has at most a chance of `LEVEL`. The clearest is tested as one
+    of all, the next as one of the others, and so on; after the first that fails, none is decided.
     """
-    from scipy.stats import t
-
-    reach = t.ppf(0.975, freedom)
-    cells = [(claim, task, *ends) for claim, of in rows.items() for task, ends in of.items()]
-    chances = sorted(
-        (2 * t.sf(reach * abs(low + high) / (high - low), freedom), claim, task)
-        for claim, task, low, high in cells
-    )
-    kept = []
-    for place, (chance, claim, task) in enumerate(chances):
-        if chance * (len(chances) - place) >= 0.05:
-            break  # nor any that is less clear
-        kept.append((claim, task))
-    return kept
+    verdicts: list[Verdict] = ["undecided"] * len(found)
+    chances = [1.0 if isnan(one.p) else one.p for one in found]
+    for rank, place in enumerate(sorted(range(len(found)), key=chances.__getitem__)):
+        if chances[place] * (len(found) - rank) >= LEVEL:
+            break
+        verdicts[place] = "supported" if found[place].value > 0 else "contradicted"
+    return verdicts
 
 
 class VerdictTable:
-    """Claims as rows, tasks as columns: in each cell a verdict and its interval, or `CEILING`.
+    """Claims as rows, tasks as columns: in each cell a verdict and its interval.
 
-    A notebook shows it as a table with a caption; its plain text has the same words.
+    All are tested together (`verdicts_together`): where an interval that would decide alone is not
+    clear enough for one of so many, the cell says "undecided" and what it would say alone. The
+    caption ends with the number of verdicts. A notebook shows a table; its plain text has the same
+    words.
     """
 
     def __init__(
@@ -67,7 +70,7 @@ class VerdictTable:
         beside: Mapping[str, Mapping[str, str]] | None = None,
         digits: int = 1,
     ) -> None:
-        """Take claim -> task -> ends of the interval, and heading -> claim -> text ``beside`` it.
+        """Take claim -> task -> difference, and heading -> claim -> text ``beside`` it.
 
         Raises ValueError if there is no claim, a claim has other tasks than the first, or the
         caption is empty.
@@ -77,15 +80,35 @@ class VerdictTable:
             raise ValueError("a table needs claims, and for all of them the same tasks")
         if not caption.strip():
             raise ValueError("say in the caption what the intervals know, and what they do not")
-        self.rows, self.caption, self.digits, self.beside = rows, caption, digits, beside or {}
+        self.beside, self.digits = beside or {}, digits
         self.headings = ["", *self.beside, *next(iter(tasks))]
+        found = [one for cells in rows.values() for one in cells.values()]
+        verdicts = iter(verdicts_together(found))
+        self.rows = {
+            claim: {task: (one, next(verdicts)) for task, one in cells.items()}
+            for claim, cells in rows.items()
+        }
+        lost = self.decided(alone=True) - self.decided()
+        counted = f"{len(found)} verdicts, tested together (Holm)"
+        counted += f": {lost} that would be decided alone are not." if lost else "."
+        self.caption = f"{caption} {counted if len(found) > 1 else 'One verdict.'}"
+
+    def decided(self, alone: bool = False) -> int:
+        """Return how many verdicts are decided; ``alone``: if each were the only one."""
+        return sum(
+            (one.verdict if alone else word) != "undecided"
+            for cells in self.rows.values()
+            for one, word in cells.values()
+        )
 
     def _line(self, claim: str) -> list[tuple[str, Verdict | None]]:
-        ends = self.rows[claim].values()
-        return [(texts.get(claim, ""), None) for texts in self.beside.values()] + [
-            (_range(low, high, self.digits) if low != high else CEILING, verdict_of(low, high))
-            for low, high in ends
+        line: list[tuple[str, Verdict | None]] = [
+            (texts.get(claim, ""), None) for texts in self.beside.values()
         ]
+        for one, word in self.rows[claim].values():
+            alone = f" (alone {one.verdict})" if one.verdict != word else ""
+            line.append((ends_of(one, self.digits) + alone, word))
+        return line
 
     def __repr__(self) -> str:
         """Return the table as text, columns aligned."""

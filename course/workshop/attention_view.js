@@ -28,7 +28,7 @@ const STYLE = `
   padding: 0 6px; border-radius: 3px; cursor: pointer; white-space: pre; display: flex; }
 .bertedu-attention .queries li { justify-content: space-between; flex-direction: row-reverse; }
 .bertedu-attention .keys li { justify-content: space-between; }
-.bertedu-attention li.unseen span { opacity: .45; text-decoration: line-through; }
+.bertedu-attention li.unseen span { opacity: .65; text-decoration: line-through; }
 .bertedu-attention li small { width: 5.4ch; text-align: right; opacity: .85; font-size: .9em; }
 .bertedu-attention .queries li small { text-align: left; }
 .bertedu-attention li[aria-selected=true] { outline: 2px solid #d55e00; outline-offset: -2px; }

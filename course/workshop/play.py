@@ -24,7 +24,14 @@ from bertedu.model.variants.diffusion import unmask
 from bertedu.pretraining.masking import PAPER
 from bertedu.pretraining.next_sentence import IS_NEXT
 from bertedu.text.fast_tokenizer import load_tokenizer, load_vocabulary
-from bertedu.text.tokenization import MASK_ID, SEP_ID, WordPiece, piece_name, train_wordpiece
+from bertedu.text.tokenization import (
+    CLS_ID,
+    MASK_ID,
+    SEP_ID,
+    WordPiece,
+    piece_name,
+    train_wordpiece,
+)
 from course import language
 from course.experiments.toy_language import ToyLanguage
 from course.workshop.attention_view import SCRIPT, attend, for_script
@@ -217,6 +224,30 @@ def meet() -> Playground:
     places = {"left": left, "at": at, "right": right}
     data = {"weights": files, "text": text, "new": new, **places}
     return Playground("meet", data, f"{alt}beyond the sum of each alone", still)
+
+
+def which_word(text: str, words: tuple[str, str]) -> Playground:
+    """Type a text with a blank and two words: which does BERT choose, and which its one-way twins?
+
+    Raises ValueError if the text has no blank, ``___``, or a word is not one word piece.
+    """
+    still, readers = "", ("both sides", "left alone", "right alone")
+    vocabulary = load_vocabulary()
+    if "___" not in text or not all(word in vocabulary for word in words):
+        raise ValueError(f"a text with one blank, ___, and two word pieces, not {text!r}, {words}")
+    before, after = (load_tokenizer().encode(part).ids[1:-1] for part in text.split("___", 1))
+    ids = torch.tensor([[CLS_ID, *before, MASK_ID, *after, SEP_ID]])
+    one, other = (vocabulary.index(word) for word in words)
+    for reader, checkpoint, shift in zip(readers, THREE, (0, -1, 1), strict=True):
+        model = load_named(checkpoint)[0]
+        with evaluating(model):
+            scores = model(ids)[0][0, len(before) + 1 + shift]
+        share = (scores[other] - scores[one]).sigmoid().item()
+        still += f"{reader:<12} {words[0]} {1 - share:.2f}, {words[1]} {share:.2f}\n"
+    files = [write_weights(name).name for name in THREE]
+    alt = f"{text} {words[0]} or {words[1]}? A reader of both sides beside two of one side"
+    data = {"weights": files, "text": text, "words": [*words]}
+    return Playground("which_word", data, alt, still)
 
 
 def three_readers(text: str, word: str, starts: Sequence[tuple[int, int]]) -> Playground:

@@ -87,6 +87,7 @@ MADE: dict[str, Callable[[], play.Playground]] = {
     "two_boxes": lambda: play.two_boxes(A, B),
     "neighbors": play.neighbors,
     "meet": play.meet,
+    "which_word": lambda: play.which_word("It was ___ important city.", ("a", "an")),
     "climb": lambda: play.climb("bank", "The river bank was full.", BANKS),
     "own_text": lambda: own("classification", "A sentence."),
     "writer": lambda: play.writer("no-nsp-L4H128", START, 6, (1, 2, 6), (0.4, 1.0)),
@@ -199,6 +200,16 @@ WALKS: list[tuple[str, list[tuple[Any, ...]]]] = [
         ("shows", "select >> nth=1 >> option", ["at", "night"]),
         ("fill", "textarea", "too short"), ("says", "Three tokens at least"),
         ("fill", "textarea", "word " * 30), ("says", "24 at most fit here"),
+    ]),
+    ("which_word", [
+        ("says", "both sides choose “an”."), ("shows", ".bars > span >> nth=0", ["both sides: an"]),
+        ("fill", "textarea", "It was an important city."), ("says", "Write one blank into"),
+        ("shows", ".bars:visible", []),
+        ("fill", "textarea", "It was ___ ___."), ("says", "Write one blank into"),
+        ("fill", "textarea", f"{UNREAD} ___ important city."), ("says", CANNOT),
+        ("fill", "input >> nth=0", UNREAD), ("says", "Two words, please"),
+        ("is", "input >> nth=0", "aria-invalid", "true"),
+        ("fill", "textarea", "word " * 60), ("says", "40 at most fit here"),
     ]),
     ("climb", [
         ("says", "At the input “bank” is nearer to "),
@@ -447,6 +458,20 @@ def test_the_sides_meet_in_bert_and_not_in_the_pair_as_the_package_says(show: Sh
             beyond = beyond_sum(states, ids, at, new)[left, right].item()
             said = ask(page, "moves(...x)", [names.split(), text, at, [left, right], "river"])
             assert [*said[:2], said[3]] == pytest.approx([*moved, beyond], abs=2e-3)
+
+
+@torch.no_grad()
+def test_two_words_are_weighed_as_the_package_weighs_them(show: Show) -> None:
+    page, vocabulary = show(MADE["which_word"]()), load_vocabulary()
+    for before, after in [("it was", "important ."), ("", "barked"), ("the dogs", "")]:
+        asked = [f"{before} ___ {after}", ["is", "are"]]
+        ids = load_tokenizer().encode(f"{before} [MASK] {after}").ids
+        place, found = ids.index(vocabulary.index("[MASK]")), []
+        for name, shift in zip(play.THREE, (0, -1, 1), strict=True):
+            scores = load_named(name)[0](torch.tensor([ids]))[0][0, place + shift]
+            one, other = (scores[vocabulary.index(word)] for word in asked[1])
+            found.append(float((other - one).sigmoid()))
+        assert ask(page, "shares(...x)", asked) == pytest.approx(found, abs=2e-3)
 
 
 def test_a_word_climbs_the_layers_as_in_the_package(show: Show) -> None:

@@ -17,7 +17,7 @@ WORDS, TITLE = 30, 14  # at most, on a slide below its title, and in the title
 SLIDES, MINUTES = range(15, 29), (40, 50)
 A_MINUTE, ANSWER = 130, 0.5  # words; minutes until a question is answered, where it names none
 ASK = re.compile(r"\*\*Ask(?:, ([\d.]+) min)?")
-NAMES = sorted(course())
+NAMES = sorted(filter(slides.has_lecture, course()))
 GOOD = """# A title
 
 Some *words*.
@@ -54,6 +54,8 @@ def test_a_lecture_takes_what_is_there_and_fits_an_hour_with_few_words(name: str
     assert {"turn", "clock"} & set(kinds), "nobody in the room does anything"
     assert sum(kind == "" for kind in kinds) <= len(found) // 3, "too many slides are words alone"
     assert sum("**Ask" in one.notes for one in found) >= len(found) // 2
+    late = [one.title for one in found if "before you show" in one.notes]
+    assert late == [], "asked when the answer stands there: ask on the slide before"
     assert found[-1].title == "Before next time"
 
 
@@ -71,7 +73,8 @@ def test_a_lecture_given_aloud_takes_its_minutes(name: str) -> None:
     planned, spoken = sum(one.minutes for one in found), sum(map(aloud, found))
     assert abs(spoken - planned) <= planned / 5
     for one in found:
-        assert abs(aloud(one) - one.minutes) <= 1.25, f"{one.title}: {aloud(one):.1f} minutes"
+        off = 2 if one.thing[0] == "turn" else 1  # some is said while the room works
+        assert abs(aloud(one) - one.minutes) <= off, f"{one.title}: {aloud(one):.1f} minutes"
 
 
 @pytest.fixture

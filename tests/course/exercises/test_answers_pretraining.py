@@ -13,7 +13,7 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 from torch.nn import functional as F
-from verdicts import learners_tests, right_ones, seen, verdict, words, wrong_ones
+from verdicts import learners_tests, right_ones, seen, then, verdict, words, wrong_ones
 
 from bertedu.model.attention import attention_mask
 from bertedu.model.config import Direction
@@ -48,17 +48,15 @@ from course.exercises.museum import exhibits
 from course.exercises.next_sentence_prediction import (
     right_nsp_loss,
     right_pair,
-    right_ranking,
 )
 from course.exercises.pretraining import (
-    RESUME_TEST,
     ByHand,
     right_adamw,
     right_clip,
     right_resume_test,
 )
 from course.experiments.ablations import PROCEDURES
-from course.results.bootstrap import interval, verdict_of
+from course.results.bootstrap import Estimate, interval, verdict_of
 
 # -- our own answers do what the package does
 
@@ -272,11 +270,6 @@ def swapped(places: dict[int, Any]) -> Any:
     return lambda *x: tuple(places.get(i, part) for i, part in enumerate(right_pair(*x)))
 
 
-def then(right: Any, spoil: Any) -> Any:
-    """The right answer of a function that spoils its inputs first or last."""
-    return lambda *inputs: (right(*inputs), spoil(*inputs))[0]
-
-
 def clip_in_place(gradients: list[Tensor], max_norm: float) -> list[Tensor]:
     norm = torch.cat([g.flatten() for g in gradients]).norm()
     for g in gradients:
@@ -319,8 +312,6 @@ test_wrong_in_another_way = wrong_ones([
     ("nsp_loss", lambda x, y: F.cross_entropy(x, y, ignore_index=0), "real pairs are not coun"),
     ("nsp_loss", lambda x, y: F.cross_entropy(x, y.float()), "stopped with RuntimeError"),
     ("majority", lambda y: Counter(y).most_common(1)[0][1] / len(y), "as a different one"),
-    ("ranking", lambda r, w: right_ranking(w, r), "cases come out wrong"),
-    ("learning_rate", lambda s, n, w, p: [p], "one number is wanted"),
     ("clip", lambda gs, top: [right_clip([g], top)[0] for g in gs], "is clipped by itself"),
     ("clip", clip_in_place, "changes gradients in place"),
     ("clip", lambda *given: clip_in_place(*given) and None, "in place and returns nothing"),
@@ -512,7 +503,7 @@ def alike_in(column: str) -> Any:
 
 
 DIVERGED = ["a run that diverged", "a run made twice"]
-SAVED = [seen(exhibit) for exhibit in exhibits(RESUME_TEST)]
+SAVED = [seen(exhibit) for exhibit in exhibits(check.resume_test)]
 
 test_a_learners_test_is_told_what_it_misses = learners_tests([
     ("loss_test", loss_by_perturbing, []),
@@ -575,7 +566,7 @@ def test_a_diagonal_off_by_one_is_one_for_each_layer_and_a_window_is_8_wide() ->
             assert ahead == sees[seen(exhibit)]
 
 
-@pytest.mark.parametrize("shown", [e.wrong[0] for e in exhibits(RESUME_TEST)], ids=SAVED)
+@pytest.mark.parametrize("shown", [e.wrong[0] for e in exhibits(check.resume_test)], ids=SAVED)
 def test_all_trainers_learn_alike_until_they_are_stopped(shown: Any) -> None:
     """Nothing but resuming gives the broken ones away."""
     assert torch.equal(run(shown(), 300).weights(), run(ByHand(), 300).weights())
@@ -590,12 +581,12 @@ def test_rows_that_a_test_spoils_are_fresh_for_the_next() -> None:
 # -- the game of notebook 14
 
 DIFFERENCES = {
-    ("small", "middle"): (-11.0, -7.0),
-    ("wide", "small"): (8.0, 12.0),
-    ("middle", "wide"): (-3.0, 1.0),
-    ("large", "small"): (17.0, 21.0),
-    ("large", "middle"): (6.0, 14.0),
-    ("large", "wide"): (5.0, 13.0),
+    ("small", "middle"): Estimate(-9.0, -11.0, -7.0, 0.001),
+    ("wide", "small"): Estimate(10.0, 8.0, 12.0, 0.001),
+    ("middle", "wide"): Estimate(-1.0, -3.0, 1.0, 0.4),
+    ("large", "small"): Estimate(19.0, 17.0, 21.0, 0.001),
+    ("large", "middle"): Estimate(10.0, 6.0, 14.0, 0.001),
+    ("large", "wide"): Estimate(9.0, 5.0, 13.0, 0.02),
 }
 EMPTY = (
     "… predict_order: nothing is predicted yet. Before you look: which is best? Write a list, "
@@ -619,11 +610,10 @@ def said(order: object, differences: Any = DIFFERENCES) -> str:
         (["large", "wide", "large", "large", "small"], "large stands there 3 times; once is en"),
         ([["large"]], "No variant is called ['large']. Still to be placed: large, middle, small,"),
         (["large", "wide", "middle", "small"], "✓ predict_order: 5 of 5 decided pairs came out as "
-         "you said. 1 more does not count: the interval holds 0."),
+         "you said. 1 more is undecided."),
         (("large", "middle", "wide", "small"), "✓ predict_order: 5 of 5 decided pairs came out"),
         (["wide", "small", "large", "middle"],
-         "predict_order: 2 of 5 decided pairs came out as you said. 1 more does not count: the "
-         "interval holds 0. "
+         "predict_order: 2 of 5 decided pairs came out as you said. 1 more is undecided. "
          "- You put small before large, but large is better by 17.0 to 21.0. "
          "- You put small before middle, but middle is better by 7.0 to 11.0. "
          "- You put wide before large, but large is better by 5.0 to 13.0."),
@@ -632,21 +622,24 @@ def said(order: object, differences: Any = DIFFERENCES) -> str:
 def test_an_order_is_counted_once_it_is_complete(order: Any, told: str) -> None:
     text = said(order)
     assert told in text
-    turned = {(b, a): (-high, -low) for (a, b), (low, high) in reversed(DIFFERENCES.items())}
+    turned = {(b, a): -found for (a, b), found in reversed(DIFFERENCES.items())}
     assert said(order, turned) == text  # how a pair is written changes nothing
     if text.startswith("…"):  # no result is told before the prediction stands
         assert "better" not in text
         assert "decided" not in text
 
 
-def test_an_interval_that_touches_0_decides_nothing() -> None:
-    touching = {("a", "b"): (0.0, 2.0), ("c", "a"): (1.0, 2.0), ("c", "b"): (3.0, 4.0)}
+def test_a_pair_that_is_clear_only_alone_decides_nothing() -> None:
+    clear = {("c", "a"): Estimate(1.5, 1, 2, 0.001), ("c", "b"): Estimate(3.5, 3, 4, 0.001)}
+    touching = {("a", "b"): Estimate(1, 0, 2, 0.051), **clear}
     for order in ("cab", "cba"):
         assert said([*order], touching).startswith("✓ predict_order: 2 of 2 decided pairs")
-    apart = {**touching, ("a", "b"): (-2.0, -0.1)}
+    apart = {("a", "b"): Estimate(-1, -2, -0.1, 0.04), **clear}
     assert said(["c", "a", "b"], apart).startswith("predict_order: 2 of 3 decided pairs")
-    assert "count" not in said(["c", "a", "b"], apart)
-    assert "none of 1 pair" in said(["a", "b"], {("a", "b"): (math.nan, math.nan)})
+    assert "undecided" not in said(["c", "a", "b"], apart)
+    both = {("a", "b"): Estimate(-1, -2, -0.1, 0.04), ("c", "a"): Estimate(1, 0.1, 2, 0.03)}
+    assert "none of 3 pairs" in said(["c", "a", "b"], {**both, ("c", "b"): Estimate(0, -1, 1, 1)})
+    assert "none of 1 pair" in said(["a", "b"], {("a", "b"): Estimate(1, *[math.nan] * 3)})
 
 
 def test_without_intervals_it_counts_as_kendalls_tau_does() -> None:
@@ -654,7 +647,7 @@ def test_without_intervals_it_counts_as_kendalls_tau_does() -> None:
     for _ in range(20):
         scores, order = dice.sample(range(100), 7), dice.sample("abcdefg", 7)
         pairs = combinations(zip("abcdefg", scores, strict=True), 2)
-        gaps = {(a, b): (left - right,) * 2 for (a, left), (b, right) in pairs}
+        gaps = {(a, b): Estimate(*[left - right] * 3, 0) for (a, left), (b, right) in pairs}
         tau = stats.kendalltau(scores, [-order.index(name) for name in "abcdefg"]).statistic
         text = said(order, gaps)
         assert f"predict_order: {round(21 * (tau + 1) / 2)} of 21 decided pairs" in text

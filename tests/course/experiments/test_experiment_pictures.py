@@ -20,7 +20,9 @@ from course.experiments import direction_pictures as direction
 from course.experiments import feature_pictures as features
 from course.experiments import heads_pictures as heads
 from course.experiments.ablations import GRIDS, STEPS
+from course.experiments.grammar import TELLS
 from course.experiments.recall import READERS
+from course.results.columns import read_estimate
 from course.results.pictures import committed, score_of
 
 TASKS = {"topic": "Topics", "entities": "Names"}
@@ -66,14 +68,6 @@ def steps_of(task: str) -> list[tuple[float, float]]:
     return [(x, score_of(rows[name])[0]) for name, x in names.items()]
 
 
-def losses_of(kind: str) -> list[tuple[float, int]]:
-    return [
-        (float(row["loss"]), place)
-        for place, reader in enumerate(direction.SAME_QUESTION)
-        for row in committed("same_question", reader=reader, told_by=kind)
-    ]
-
-
 def relations_of(model: str) -> list[tuple[float, float]]:
     told = []
     for place, name in enumerate(RELATIONS):
@@ -100,12 +94,6 @@ CASES: dict[str, tuple[Callable[[], Picture], list[str], list[str], Callable[[st
         lambda task: [
             (n / 1e6, score_of(by_variant("size", task)[name])[0]) for name, n in SIZES.items()
         ],
-    ),
-    "same question": (
-        lambda: direction.same_question_plot({"left": "by the left", "all": "any"}, *SAID),
-        ["left", "all"],
-        [*direction.SAME_QUESTION],
-        losses_of,
     ),
     "relations": (
         lambda: heads.relation_plot([BERT, "minilm"], *SAID),
@@ -198,34 +186,58 @@ def test_claims_are_asked_in_points() -> None:
     """Of pairs of variants, and of all tasks."""
     one, *_, other = (variant.name for variant in GRIDS["masking"].variants)
     asked = ablations.task_intervals(GRIDS["masking"], other, one)
-    for task, ends in asked.items():
+    itself = ablations.same_recipe_differences(GRIDS["masking"])
+    for task, found in asked.items():
         row = by_variant("masking", task)[other]
-        assert ends == pytest.approx(score_of(row, MINUS)[1:], abs=0.011)
+        assert found[:3] == pytest.approx(score_of(row, MINUS), abs=0.011)
+        assert found.p == pytest.approx(float(row["minus_p"]), abs=1e-4)
+        assert len(itself[task]) == 6 * 3, "of three runs of a variant, each beside the other two"
         assert ablations.between_runs("masking")[task] == 100 * float(row["luck"])
-    low, high = ablations.pair_differences("masking", "topic")[one, other]
-    assert (-high, -low) == pytest.approx(asked["topic"])
-
-
-NIGHTLY = [pytest.param(name, marks=pytest.mark.nightly) for name in ("direction", "longer")]
-
-
-@pytest.mark.parametrize("name", ["masking", "size", "steps", *NIGHTLY])
-def test_runs_of_one_variant_do_not_differ(name: str) -> None:
-    """An A/A test: what is decided between two runs that differ by their seeds is luck."""
-    grid = GRIDS[name]
-    for some in ablations.same_recipe_intervals(grid).values():
-        runs = [len(variant.checkpoints) for variant in grid.variants]
-        assert len(some) == sum(n * (n - 1) // 2 for n in runs)
-        assert min(high - low for low, high in some) > 1
-        assert sum(not low < 0 < high for low, high in some) <= len(some) / 20
+    pair = ablations.pair_differences("masking", "topic")[one, other]
+    assert -pair == pytest.approx(asked["topic"])
 
 
 def test_less_loss_turns_round_with_its_readers() -> None:
     names = {"one": "both sides", "other": "left alone", "told_by": "all"}
     (row,) = committed("same_question_differences", **names)
-    low, high = float(row["less_loss_low"]), float(row["less_loss_high"])
-    assert direction.less_loss("both sides", "left alone", {"all": "any"}) == {"any": (low, high)}
-    assert direction.less_loss("left alone", "both sides", {"all": "any"}) == {"any": (-high, -low)}
+    less = read_estimate(row, "less_loss")
+    assert direction.less_loss("both sides", "left alone", {"all": "any"}) == {"any": less}
+    assert direction.less_loss("left alone", "both sides", {"all": "any"}) == {"any": -less}
+
+
+def test_the_same_question_has_a_mark_for_each_reader_and_kind(drawn: list[Figure]) -> None:
+    kinds = {"left": "by the left", "all": "any"}
+    direction.same_question_plot(kinds, *SAID)
+    (axes,) = drawn[0].axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == [*kinds.values()]
+    heights = []
+    for reader, (_, marker) in direction.OTHERS.items():
+        names = {"one": "both sides", "other": reader}
+        rows = [committed("same_question_differences", **names, told_by=kind)[0] for kind in kinds]
+        shown = points(axes, marker)
+        assert [x for x, _ in shown] == [pytest.approx(float(row["less_loss"])) for row in rows]
+        assert [round(y) for _, y in shown] == [0, 1], "in the row of its kind"
+        heights += [y for _, y in shown]
+    assert len({*heights}) == len(heights), "no mark lies on another"
+
+
+def test_grammar_shows_who_is_right_and_by_how_much_both_sides_are_ahead(
+    drawn: list[Figure],
+) -> None:
+    direction.grammar_plot(*SAID)
+    right, gap = drawn[0].axes
+    for reader, (_, marker) in direction.AT_A_BLANK.items():
+        of = [committed("grammar", pair=pair, reader=reader) for pair in TELLS]
+        scores = [mean(100 * float(row["right"]) for row in rows) for rows in of]
+        assert points(right, marker) == [pytest.approx((x, i)) for i, x in enumerate(scores)]
+    names = {"one": "both sides", "other": "left alone"}
+    rows = [committed("grammar_differences", pair=pair, **names)[0] for pair in TELLS]
+    assert [x for x, _ in points(gap)] == [pytest.approx(float(row["points"])) for row in rows]
+    colors = [color for _, color in bars(gap)]
+    assert colors[list(TELLS).index("a/an")] == BLUE
+    assert colors[list(TELLS).index("is/are")] == LIMIT
+    decided = [float(r["points_p"]) < 0.05 / len(TELLS) for r in rows]
+    assert all(color != LIMIT for color, clear in zip(colors, decided, strict=True) if clear)
 
 
 def test_recall_has_a_curve_for_each_reader_and_a_line_for_each_limit(drawn: list[Figure]) -> None:

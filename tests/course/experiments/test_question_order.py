@@ -68,6 +68,6 @@ def test_a_study_goes_on_and_its_record_gives_the_gain(
     )
     gain = scores[0] - scores[1]
     for reading, expected in ((False, gain), (True, gain - exchanged[0] + exchanged[1])):
-        value, low, high = order_gain(tmp_path, "one", reading)
+        value, low, high, _ = order_gain(tmp_path, "one", reading)
         assert value == pytest.approx(expected)
         assert low <= value <= high

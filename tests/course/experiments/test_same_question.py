@@ -1,11 +1,8 @@
 """The same question under three masks: which blanks are asked, and what is made of the answers."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
-import typer
 
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import DIRECTIONS, BertConfig
@@ -26,11 +23,10 @@ from course.experiments.same_question import (
     find_blanks,
     join,
     longer_rows,
-    main,
     neighbors_of,
     score_rows,
 )
-from course.results.bootstrap import interval_over_runs, run_spread, verdict_of
+from course.results.bootstrap import verdict_of
 from course.results.pictures import committed
 
 SIZE = 40
@@ -140,29 +136,6 @@ def test_rows_and_differences(models: dict[str, list[BertForPreTraining]]) -> No
     assert sum("run" in row["one"] for row in differences) == 4 * 5
 
 
-def test_the_interval_holds_two_runs_of_one_recipe_nineteen_times_of_twenty() -> None:
-    dice = np.random.default_rng(0)
-    decided = with_texts_only = 0
-    for _ in range(600):
-        # five recipes of three runs; nothing differs but the luck of the run
-        scores = dice.normal(0.0, 2.0, (5, 3))
-        text_luck = dice.normal(0.0, 0.5, 400)
-        gap = float(scores[0].mean() - scores[1].mean() + dice.normal(0.0, 0.5))
-        spread = run_spread(scores.tolist())
-        low, high = interval_over_runs(gap, (gap + text_luck).tolist(), (3, 3), spread)
-        decided += verdict_of(low, high) != "undecided"
-        with_texts_only += abs(gap) > 1.96 * 0.5
-    assert decided / 600 < 0.08
-    assert with_texts_only / 600 > 0.4
-
-
-def test_the_spread_of_runs_is_pooled() -> None:
-    spread, freedom = run_spread([[1.0, 3.0], [10.0, 10.0, 13.0], [7.0]])
-    assert (spread, freedom) == (pytest.approx(((1 + 1 + 1 + 1 + 4) / 3) ** 0.5), 3)
-    with pytest.raises(ValueError, match="no recipe was run twice"):
-        run_spread([[1.0], [2.0]])
-
-
 def test_a_gap_is_wider_by_what_the_longer_reading_adds_to_it() -> None:
     blanks = Blanks([[7]] * 90, np.zeros(90, int), np.arange(90) // 3, [ALL] * 90)
     dice = np.random.default_rng(0)
@@ -176,17 +149,22 @@ def test_a_gap_is_wider_by_what_the_longer_reading_adds_to_it() -> None:
     def verdicts(row: dict[str, float]) -> list[str]:
         return [verdict_of(row[f"{name}_low"], row[f"{name}_high"]) for name in ("gap", "wider")]
 
-    alike, wider = longer_rows(short, marks, blanks, (0.01, 6))
+    def rows(apart: float) -> list[dict[str, float]]:
+        """Three short runs of each, so far apart."""
+        runs = {name: loss + np.array([[0], [apart], [-apart]]) for name, loss in short.items()}
+        return longer_rows(runs, marks, blanks)
+
+    alike, wider = rows(0.01)
     assert (alike["step"], alike["documents"], alike["wider"]) == (1, 30, 0)
     assert verdicts(alike) == ["supported", "undecided"]
     assert wider["wider"] == pytest.approx(0.5, abs=1e-4)
     assert wider["gap"] == pytest.approx(wider["left_loss"] - wider["both_loss"], abs=2e-4)
     assert verdicts(wider) == ["supported", "supported"]
     # four runs of such luck hide half a nat, two would not
-    assert verdicts(longer_rows(short, marks, blanks, (0.12, 6))[1]) == ["supported", "undecided"]
+    assert verdicts(rows(0.12)[1]) == ["supported", "undecided"]
 
 
-def test_the_committed_reading_is_of_all_marks(tmp_path: Path) -> None:
+def test_the_committed_reading_is_of_all_marks() -> None:
     rows = committed("longer_reading")
     assert [int(row["step"]) for row in rows] == [*MARKS]
     first = {
@@ -199,5 +177,3 @@ def test_the_committed_reading_is_of_all_marks(tmp_path: Path) -> None:
     tokens = [int(row["tokens"]) for row in rows]
     assert tokens == sorted(tokens)
     assert tokens[-1] > 80e6
-    with pytest.raises(typer.BadParameter, match="without --longer first"):
-        main(tmp_path, longer=True)

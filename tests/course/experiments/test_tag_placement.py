@@ -154,11 +154,10 @@ def test_estimates_follow_from_the_counts(made: Path) -> None:
     seen = known("seen", "recall")
     assert seen.mean == pytest.approx(2 / 3)
     # articles are drawn whole: only c, only d, or both
-    assert {round(float(v), 3) for v in seen.draws} == {0.5, 0.667, 1.0}
-    assert seen.interval == (0.5, 1.0)
-    assert (seen - seen).interval == (0, 0), "on the same texts"
+    assert {round(float(v), 3) for v in seen.runs[0]} == {0.5, 0.667, 1.0}
+    assert seen.minus(seen) == (0, 0, 0, 1), "on the same texts, and counting has no luck"
     other = seen - estimate(made, "word counts", "baseline", "seen", "recall")
-    assert np.array_equal(other.draws, seen.draws)
+    assert np.array_equal(other.runs, seen.runs)
     for path, method, part, message in (
         (made, "frozen", "", r"no such result of m frozen 3 first.*tag_placement"),
         (made, "untrained", "ORG", "no ORG result"),

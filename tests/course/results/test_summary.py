@@ -15,7 +15,7 @@ from bertedu.finetuning.examples import TaskError
 from bertedu.finetuning.finetune import make_kind
 from bertedu.finetuning.kinds import Kind
 from course.results import bootstrap
-from course.results.bootstrap import interval, resample, seed_interval, verdict_of
+from course.results.bootstrap import draw_texts, interval, often_drawn, seed_estimate, verdict_of
 from course.results.record import RunRecord, pack
 from course.results.summary import METRICS, draw_systems, paired_difference, summarize
 
@@ -23,8 +23,8 @@ from course.results.summary import METRICS, draw_systems, paired_difference, sum
 @pytest.fixture(autouse=True)
 def fewer_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as it takes to tell; defaults are bound when a function is made."""
-    for function in (resample, bootstrap.draw_texts, bootstrap.draw_runs):
-        monkeypatch.setattr(function, "__defaults__", (400, 0))
+    monkeypatch.setattr(draw_texts, "__defaults__", (400, 0))
+    monkeypatch.setattr(often_drawn, "__defaults__", (400,))
 
 
 def system(name: str) -> tuple[str, str, str]:
@@ -66,28 +66,24 @@ def hits(share: float, seed: int, size: int = 60) -> list[int]:
 # -- draws
 
 
-def test_sources_are_drawn_whole_and_runs_beside_them() -> None:
-    """Which texts are drawn does not depend on how many runs there are."""
+def test_sources_are_drawn_whole() -> None:
     sources = np.array([2, 0, 1, 1, 2, 2, 3, 0, 4])
-    drawn = resample(sources, 5)
-    counts = np.array([np.bincount(examples, minlength=9) for examples, _ in drawn])
+    once, *counts = often_drawn(sources)
+    assert once.tolist() == [1] * 9
+    drawn = np.array(counts)
     for source in range(5):
-        of = counts[:, sources == source]
+        of = drawn[:, sources == source]
         assert (of == of[:, :1]).all(), "a source was torn apart"
     firsts = [list(sources).index(source) for source in range(5)]
-    assert (counts[:, firsts].sum(1) == 5).all(), "as many sources as there are"
-    assert counts.mean(0) == pytest.approx(np.ones(9), abs=0.2)
-    alone = resample(sources, 1)
-    assert all(
-        np.array_equal(one, other) for (one, _), (other, _) in zip(alone, drawn, strict=True)
-    )
-    runs = np.array([chosen for _, chosen in drawn])
-    assert runs.shape == (400, 5)
-    assert np.bincount(runs.ravel()) == pytest.approx(np.full(5, 400), rel=0.2)
-    assert len({tuple(sorted(chosen)) for chosen in runs}) > 50
-    others = resample(sources, 5, seed=1)
-    assert not np.array_equal(runs, [chosen for _, chosen in others])
-    assert any(not np.array_equal(a, b) for (a, _), (b, _) in zip(drawn, others, strict=True))
+    assert (drawn[:, firsts].sum(1) == 5).all(), "as many sources as there are"
+    assert drawn.mean(0) == pytest.approx(np.ones(9), abs=0.2)
+    values = np.random.default_rng(0).normal(size=(2, 9))
+    means = bootstrap.drawn_means(values, sources)
+    assert means[:, 0] == pytest.approx(values.mean(axis=1))
+    for number, chosen in enumerate(draw_texts(sources)[:60], start=1):
+        assert means[:, number] == pytest.approx(values[:, chosen].mean(axis=1))
+    others = draw_texts(sources, seed=1)
+    assert any(not np.array_equal(a, b) for a, b in zip(draw_texts(sources), others, strict=True))
 
 
 def test_an_interval_is_the_middle_95_percent_and_over_seeds_students() -> None:
@@ -95,8 +91,12 @@ def test_an_interval_is_the_middle_95_percent_and_over_seeds_students() -> None:
     for size in (2, 3, 10):
         values = np.random.default_rng(size).normal(0.8, 0.1, size)
         expected = stats.t.interval(0.95, size - 1, values.mean(), stats.sem(values))
-        assert seed_interval(values.tolist()) == pytest.approx(expected)
-    assert all(np.isnan(seed_interval([0.7])))
+        found = seed_estimate(values.tolist())
+        assert found[1:3] == pytest.approx(expected)
+        assert found.p == pytest.approx(stats.ttest_1samp(values, 0).pvalue)
+    assert all(np.isnan(seed_estimate([0.7])[1:]))
+    assert seed_estimate([0.1 + 0.2, 0.3]) == pytest.approx((0.3, 0.3, 0.3, 0))
+    assert seed_estimate([0.0, 0.0]) == (0, 0, 0, 1)
 
 
 # -- differences
@@ -104,11 +104,27 @@ def test_an_interval_is_the_middle_95_percent_and_over_seeds_students() -> None:
 
 @pytest.mark.parametrize(("ours", "theirs"), [(1, 1), (3, 3), (5, 1)])
 def test_equal_systems_differ_by_nothing(table: Any, ours: int, theirs: int) -> None:
-    """A baseline has one run, a model five: they still meet on the same texts."""
+    """They meet on the same texts; where runs differ, their luck is left, of a single run, too."""
     runs = [hits(0.6, 0 if ours != theirs else seed) for seed in range(ours)]
     found = table([i // 2 for i in range(60)], {"a": runs, "b": runs[:theirs]})
-    assert minus(found["b"]) == (0, 0, 0)
+    value, low, high = minus(found["b"])
+    assert (value, low) == (0, -high)
+    assert (high > 0) == (ours == theirs == 3)
     assert "minus_low" not in found["a"], "the reference itself"
+
+
+def test_the_luck_of_a_single_run_is_that_of_the_others_on_as_many_examples(tmp_path: Path) -> None:
+    runs = {"a": [hits(0.6, seed) for seed in range(3)], "b": [hits(0.6, 7)]}
+    record = recorded(tmp_path, range(60), runs)
+    _, low, high = minus({r["model"]: r for r in summarize(tmp_path, "a")}["b"])
+    rows = read_csv(tmp_path / "outcomes" / "task.csv")
+    for size, wider in (("100", False), ("all", True)):  # of two runs that have nothing in common
+        more = [rows[1] | {"model": "c", "seed": str(s), "train_examples": size} for s in range(2)]
+        for row, right in zip(more, (1, 0), strict=True):
+            row["outcomes"] = pack(np.array([(1, right)] * 60, float))
+        write_csv(tmp_path / "outcomes" / "task.csv", [*rows, *more])
+        _, lower, higher = paired_difference(record, "task", system("b"), system("a"))[:3]
+        assert (higher - lower > 1.5 * (high - low)) == wider
 
 
 def test_always_a_little_better_is_higher_though_the_intervals_overlap(
@@ -123,7 +139,8 @@ def test_always_a_little_better_is_higher_though_the_intervals_overlap(
     assert (better, low > 0) == (pytest.approx(0.08), True)
     assert minus(turned["a"]) == pytest.approx((-better, -high, -low), abs=1.1e-4)
     pair = paired_difference(RunRecord(tmp_path), "task", system("b"), system("a"))
-    assert pair == pytest.approx((better, low, high), abs=5.1e-5)
+    assert pair[:3] == pytest.approx((better, low, high), abs=5.1e-5)
+    assert pair.p == pytest.approx(float(found["b"]["minus_p"]), abs=5.1e-5)
     with pytest.raises(TaskError, match="no runs of nobody, fine-tuned, all on task"):
         paired_difference(RunRecord(tmp_path), "task", system("nobody"), system("a"))
 
@@ -151,13 +168,11 @@ def test_scores_of_draws_are_those_of_the_drawn_examples(columns: str) -> None:
     row = {"model": "a", "method": "m", "train_examples": "all", "columns": columns}
     book: Any = SimpleNamespace(outcomes=lambda _: (sources, [(row, o) for o in runs]))
     (drawn,) = draw_systems(book, "task").values()
-    (still,) = draw_systems(book, "task", runs_drawn=False).values()
-    assert drawn.scores == pytest.approx([kind.metrics(o)[metric] for o in runs])
-    for number, (examples, chosen) in enumerate(resample(sources, 3)[:60]):
+    assert drawn.runs[:, 0] == pytest.approx([kind.metrics(o)[metric] for o in runs])
+    for number, examples in enumerate(draw_texts(sources)[:60], start=1):
         scores = [kind.metrics(o[examples])[metric] for o in runs]
-        assert drawn.draws[number] == pytest.approx(np.mean([scores[i] for i in chosen]))
-        assert still.draws[number] == pytest.approx(np.mean(scores))
-    assert len(drawn.draws) == 400
+        assert drawn.runs[:, number] == pytest.approx(scores)
+    assert drawn.runs.shape == (3, 401)
     assert draw_systems(book, "task", lambda row: None) == {}
 
 

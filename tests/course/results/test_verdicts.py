@@ -1,16 +1,21 @@
 """Three words for an interval, and tables that say what they are about."""
 
+import math
 import re
 
 import pytest
-from scipy.stats import t
 
-from course.results.bootstrap import verdict_of
-from course.results.verdicts import CEILING, VerdictTable, decided_together, say
+from course.results.bootstrap import Estimate, verdict_of
+from course.results.verdicts import CEILING, TIE, VerdictTable, ends_of, say, verdicts_together
+
+
+def estimate(low: float, high: float, p: float = 0.001) -> Estimate:
+    return Estimate((low + high) / 2, low, high, p)
+
 
 ROWS = {
-    "one <b> two": {"topic": (1.0, 2.0), "next": (-2.0, -1.0)},
-    "longer": {"topic": (-1.0, 2.0), "next": (0.0, 0.0)},
+    "one <b> two": {"topic": estimate(1, 2), "next": estimate(-2, -1)},
+    "longer": {"topic": estimate(-1, 2, 0.4), "next": estimate(0, 0, 1)},
 }
 
 
@@ -31,8 +36,8 @@ def test_the_whole_interval_decides_and_is_said_with_the_verdict(
 ) -> None:
     assert verdict_of(low, high) == word
     assert verdict_of(low + 50, high + 50, than=50) == word
-    say("so it is", low, high, digits=2)
-    say("so it is", low, high, within=1)
+    say("so it is", estimate(low, high), digits=2)
+    say("so it is", estimate(low, high), within=1)
     first, second = capsys.readouterr().out.splitlines()
     assert first == f"{word:<15}so it is: {low:+.2f} to {high:+.2f}"
     assert second.split()[0] == near
@@ -46,25 +51,44 @@ def test_the_whole_interval_decides_and_is_said_with_the_verdict(
         ((0.04, 0.02), 2),  # the second is tested against one only
         ((0.02, 0.04, 0.01), 3),
         ((0.001, 0.03, 0.9), 1),
+        ((math.nan, 0.01), 1),
     ],
 )
 def test_many_claims_at_once_need_clearer_intervals(chances: tuple[float, ...], kept: int) -> None:
-    reach = t.ppf(0.975, 6)
-    rows = {}
-    for number, chance in enumerate(chances):
-        middle = (-1) ** number * t.isf(chance / 2, 6)  # to either side
-        rows[str(number)] = {"task": (middle - reach, middle + reach)}
-    clearest = sorted(rows, key=lambda claim: chances[int(claim)])
-    assert decided_together(rows, 6) == [(claim, "task") for claim in clearest[:kept]]
+    found = [Estimate((-1) ** n, -2, 2, chance) for n, chance in enumerate(chances)]
+    clearest = sorted(range(len(chances)), key=lambda n: (math.isnan(chances[n]), chances[n]))
+    words = ("supported", "contradicted")
+    for n, word in enumerate(verdicts_together(found)):
+        assert word == (words[n % 2] if n in clearest[:kept] else "undecided")
+
+
+def test_a_table_tests_its_verdicts_together_and_counts_them() -> None:
+    def table(*chances: float) -> VerdictTable:
+        return VerdictTable({str(p): {"task": estimate(0.5, 1, p)} for p in chances}, "These.")
+
+    for chances, decided, counted in (
+        ((0.04,), 1, "These. One verdict."),
+        ((0.01, 0.04), 2, "These. 2 verdicts, tested together (Holm)."),
+        ((0.04, 0.01, 0.03), 1, "These. 3 verdicts, tested together (Holm): 2 that would be "),
+    ):
+        made = table(*chances)
+        assert (made.decided(), made.decided(alone=True)) == (decided, len(chances))
+        assert repr(made).startswith(counted)
+        assert (
+            repr(made).count("undecided +0.5 to +1.0 (alone supported)")
+            == made.decided(alone=True) - decided
+        )
+    assert "+0.5 to +1.0 (alone supported)</" in table(0.04, 0.03)._repr_html_().replace("<br>", "")
 
 
 def test_a_table_has_its_words_and_intervals_in_place() -> None:
     lines = repr(VerdictTable(ROWS, "These only.", {"paper": {"longer": "yes"}})).splitlines()
-    assert lines[0] == "These only."
+    assert lines[0] == "These only. 4 verdicts, tested together (Holm)."
     assert lines[1].split() == ["paper", "topic", "next"]
     assert re.split("  +", lines[2])[0::2] == ["one <b> two", "contradicted -2.0 to -1.0"]
     assert lines[3].split()[:3] == ["longer", "yes", "undecided"]
-    assert lines[3].endswith(f"undecided {CEILING}")
+    assert lines[3].endswith(f"undecided {TIE}")
+    assert ends_of(Estimate(99.9, 99.9, 99.9, 0), 1) == CEILING
     assert lines[2].index("supported") == lines[3].index("undecided") == lines[1].index("topic")
 
 
@@ -103,12 +127,12 @@ def test_verdicts_can_be_read_in_both_themes(ink: int, papers: list[str]) -> Non
     ("rows", "caption", "message"),
     [
         (ROWS, " ", "say in the caption"),
-        (ROWS | {"third": {"topic": (0.0, 1.0)}}, "c", "the same tasks"),
+        (ROWS | {"third": {"topic": estimate(0, 1)}}, "c", "the same tasks"),
         ({}, "c", "needs claims"),
     ],
 )
 def test_a_table_without_a_caption_or_with_gaps_is_refused(
-    rows: dict[str, dict[str, tuple[float, float]]], caption: str, message: str
+    rows: dict[str, dict[str, Estimate]], caption: str, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
         VerdictTable(rows, caption)

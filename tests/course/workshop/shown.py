@@ -80,6 +80,7 @@ TOYS: dict[str, Callable[[], Playground]] = {
     "two_boxes": lambda: play.two_boxes("The war ended.", "He signed a treaty."),
     "neighbors": play.neighbors,
     "meet": play.meet,
+    "which_word": lambda: play.which_word("It was ___ important city.", ("a", "an")),
     "three_readers": lambda: play.three_readers("it was small", "it", [(1, 1), (2, 2), (4, 1)]),
     "climb": lambda: play.climb("bank", "The bank closed.", BANKS),
     "own_text": lambda: play.own_text(tuned(), "A river."),

@@ -133,6 +133,14 @@ def test_still_texts_tell_what_the_package_computes() -> None:
     met = play.meet().data
     words = ["[CLS]", *met["text"].split(), "[SEP]"]
     assert [words[met[side]] for side in ("left", "at", "right")] == ["king", "ruled", "night"]
+    told = [line.split() for line in TOYS["which_word"]().still.splitlines()]
+    assert [line[:2] for line in told] == [["both", "sides"], ["left", "alone"], ["right", "alone"]]
+    both, left, right = (float(line[-1]) for line in told)  # the share of "an"
+    assert both > 0.5 > left, "what tells stands on the right"
+    assert right > 0.5
+    for text, words in (("no blank", ("a", "an")), ("a ___", ("a", "unaffable"))):
+        with pytest.raises(ValueError, match="two word pieces"):
+            play.which_word(text, words)
     limits = TOYS["limits"]().still
     assert limits.split("\n") == ["left only 1.200", "right only 1.050", "both 0.740"]
     assert TOYS["layer_norm"]().still.split()[2::3] == ["-0.71", "-0.71", "1.41"]
