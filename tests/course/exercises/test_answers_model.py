@@ -244,6 +244,15 @@ def by_cross_entropy(scores: Tensor, ids: Tensor, start: int, per_token: bool) -
     return -F.cross_entropy(scores[:-1][start - 1 :], ids[start:], reduction=how)
 
 
+def newton_schulz(matrix: torch.Tensor, steps: int) -> torch.Tensor:
+    """By singular values: a step moves each of them, and no vector."""
+    left, values, right = torch.linalg.svd(matrix, full_matrices=False)
+    values = values / values.norm()
+    for _ in range(steps):
+        values = 1.5 * values - 0.5 * values**3
+    return left * values @ right
+
+
 def mask_by_loops(length: int, window: int, global_tokens: int, drawn: Tensor) -> Any:
     mask = np.zeros((length, length), dtype=bool)
     for i, j in np.ndindex(length, length):
@@ -295,6 +304,7 @@ test_right_in_another_way = right_ones([
     ("remember", lambda *x: torch.hstack(x[:2]).detach().flip(1)[:, : x[2]].numpy()[:, ::-1]),
     ("window_mask", mask_by_loops),
     ("rotate", lambda x: rotate(x[None, None])[0, 0]),
+    ("orthogonalize", newton_schulz),
 ])  # fmt: skip
 
 
@@ -405,6 +415,8 @@ test_wrong_in_another_way = wrong_ones([
     ("window_mask", lambda *a: ~right_window_mask(*a), "may 0 see 0? True"),
     ("rotate", lambda x: rotate(x.flip(0)).flip(0), "cases come out wrong"),
     ("rotate", lambda x: rotate(x)[0], "is wanted here"),
+    ("orthogonalize", lambda m, steps: newton_schulz(m.T, steps), "is wanted here"),
+    ("orthogonalize", lambda m, steps: newton_schulz(m, steps + 1), "cases come out wrong"),
 ])  # fmt: skip
 
 
