@@ -52,8 +52,6 @@ LENGTH, BATCH, VOCABULARY = 128, 32, 8192
 EVERY, DRAWS = 12, 4
 LTR, FIXED = "left to right", "BERT without NSP"
 READERS = {LTR: "ltr-L4H128", FIXED: "no-nsp-L4H128"}
-LTR, FIXED = "left to right", "BERT without NSP"
-READERS = {LTR: "ltr-L4H128", FIXED: "no-nsp-L4H128"}
 
 app = typer.Typer(help=__doc__.splitlines()[0], no_args_is_help=True, add_completion=False)
 RESULTS = Path("data/results")
