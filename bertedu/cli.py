@@ -164,7 +164,9 @@ PreInit = Annotated[
 PreLength = Annotated[int | None, Option(help="Tokens a sequence; none: 64, later 128.")]
 PreVariant = Annotated[
     str,
-    Option(help="bert, no-nsp, ltr (left to right), rtl, elmo, mlm-ltr, mlm-rtl or ltr-some."),
+    Option(
+        help="bert, no-nsp, ltr (left to right), rtl, elmo, mlm-ltr, mlm-rtl, ltr-some, diffusion."
+    ),
 ]
 PreKeepEvery = Annotated[int | None, Option(help="Keep the weights of every so many steps.", min=1)]
 PreStream = Annotated[
@@ -178,6 +180,10 @@ PreMaskRate = Annotated[
 PreMasking = Annotated[
     str | None, Option(help="MASK/SAME/RND in per cent (table 8); none: 80/10/10.")
 ]
+PreOptimizer = Annotated[
+    str, Option(help="adamw; or muon, for the layers' matrices, and adamw for the rest.")
+]
+PreBatchTokens = Annotated[int, Option(help="Tokens a step; many suit a GPU.")]
 PreCompiled = Annotated[bool, Option("--compile", help="torch.compile: for long runs on a GPU.")]
 
 
@@ -205,6 +211,8 @@ def pretrain(
     mask_rate: PreMaskRate = None,
     masking: PreMasking = None,
     compiled: PreCompiled = False,
+    optimizer: PreOptimizer = "adamw",
+    batch_tokens: PreBatchTokens = 2048,
 ) -> None:
     """Pre-train BERT on real text: masked words and next sentences.
 
@@ -239,6 +247,8 @@ def pretrain(
         mask_rate=mask_rate,
         masking=masking,
         compiled=compiled,
+        optimizer=optimizer,
+        batch_tokens=batch_tokens,
     )
     run(options, echo)
 

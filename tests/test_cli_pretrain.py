@@ -425,6 +425,48 @@ def test_a_compiled_run_compiles_the_encoder(
 
 
 @pytest.mark.usefixtures("small")
+def test_optimizer_and_larger_batches_reach_the_run_and_its_record(
+    corpus: Path, tmp_path: Path
+) -> None:
+    plain = finished(corpus, tmp_path / "plain", "--steps", 4)
+    muon = finished(corpus, tmp_path / "muon", "--steps", 4, "--optimizer", "muon")
+    large = ("--steps", 4, "--batch-tokens", 4096)
+    assert invoke(corpus, tmp_path / "large", *large, "--stop-at", 2).exit_code == 0
+    assert "is a run with batch_tokens 4096, not 2048" in refused(
+        corpus, tmp_path / "large", *large[:2], "--resume"
+    )
+    assert "is a run with optimizer adamw, not muon" in refused(
+        corpus, tmp_path / "large", *large, "--optimizer", "muon", "--resume"
+    )
+    large_run = finished(corpus, tmp_path / "large", *large, "--resume")
+    assert [plain["recipe"]["optimizer"], muon["recipe"]["optimizer"]] == ["adamw", "muon"]
+    assert plain["tokens"] == muon["tokens"] < 0.6 * large_run["tokens"]
+    sizes = [[p["batch_size"] for p in r["recipe"]["phases"]] for r in (plain, large_run)]
+    assert sizes == [[32, 16], [64, 32]]
+    assert not same_weights(tmp_path / "plain", tmp_path / "muon")
+
+
+@pytest.mark.usefixtures("small")
+def test_init_takes_the_mask_off_a_one_way_model(corpus: Path, tmp_path: Path) -> None:
+    left, both = tmp_path / "left", tmp_path / "both"
+    finished(corpus, left, "--steps", 2, "--variant", "ltr")
+    still = ("--steps", 1, "--learning-rate", 1e-12)
+    finished(corpus, both, "--init", left, *still, "--variant", "no-nsp")
+    before, after = (dict(load_checkpoint(f).named_parameters()) for f in (left, both))
+    for name, weight in before.items():
+        torch.testing.assert_close(after[name], weight, rtol=1e-3, atol=1e-6)
+    ids = torch.arange(5, 13)[None]
+    moved = []
+    for folder in (left, both):
+        model = load_checkpoint(folder)
+        assert isinstance(model, BertForPreTraining)
+        with torch.no_grad():
+            change = model(ids)[0] - model(ids.masked_fill(ids == 12, 20))[0]
+        moved.append(bool(change[0, 0].any()))
+    assert moved == [False, True], "the first place sees the last one"
+
+
+@pytest.mark.usefixtures("small")
 def test_init_goes_on_from_the_weights_with_a_fresh_learning_rate(
     corpus: Path, tmp_path: Path
 ) -> None:
@@ -583,7 +625,9 @@ REFUSED: list[tuple[str, str]] = [  # options and telling words, before any work
     ("--steps 3 --length 100000", "--length from 16 to"),
     ("--steps 3 --config tiny --init {first}", "choose either --config"),
     ("--steps 3 --init {first} --variant elmo", "an ELMo starts from scratch"),
-    ("--steps 3 --init {first} --variant rtl", "reads bidirectional, the variant rtl"),
+    ("--steps 3 --variant elmo --optimizer muon", "leave out --compile and muon"),
+    ("--steps 3 --optimizer sgd", "choose adamw or muon"),
+    ("--steps 3 --batch-tokens 0", "2048 is usual"),
     ("--steps 3 --init {nowhere}", "config.json"),
     ("--steps 3 --init {words}", "another vocabulary"),
     ("--steps 3 --init {wordless}", "no vocabulary at"),

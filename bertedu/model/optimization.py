@@ -1,7 +1,9 @@
-"""How weights move: AdamW, its learning rate, one clipped step; for every kind of training."""
+"""How weights move: AdamW or Muon, their rate, one clipped step; for all training."""
 
 import torch
 from torch import Tensor, nn
+
+MUON_TIMES = 3.0  # its learning rate, of AdamW's
 
 
 def make_optimizer(model: nn.Module, weight_decay: float, eps: float = 1e-8) -> torch.optim.AdamW:
@@ -12,6 +14,42 @@ def make_optimizer(model: nn.Module, weight_decay: float, eps: float = 1e-8) -> 
         {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.999), eps=eps, fused=True)
+
+
+class MuonAndAdamW(torch.optim.Optimizer):
+    """Muon for the matrices of the layers, AdamW for the rest (Jordan et al. 2024).
+
+    Muon makes the update of a matrix orthogonal: every direction of it moves equally far. Its rate
+    is `MUON_TIMES` that of AdamW, with updates scaled to be as large (Liu et al. 2025, 2.2).
+    """
+
+    def __init__(self, model: nn.Module, weight_decay: float) -> None:
+        inside = {id(p) for p in layer_matrices(model)}
+        self.muon = torch.optim.Muon(
+            layer_matrices(model), 0.0, weight_decay, adjust_lr_fn="match_rms_adamw"
+        )
+        self.muon.param_groups[0]["times"] = MUON_TIMES
+        self.adamw = make_optimizer(model, weight_decay)
+        for group in self.adamw.param_groups:
+            group["params"] = [p for p in group["params"] if id(p) not in inside]
+        super().__init__([*self.muon.param_groups, *self.adamw.param_groups], {})
+        # what is set or loaded here is set there
+        self.muon.param_groups, self.adamw.param_groups = (
+            self.param_groups[:1],
+            self.param_groups[1:],
+        )
+        self.muon.state = self.adamw.state = self.state
+
+    def step(self, closure: None = None) -> None:
+        """Move every weight."""
+        self.muon.step()
+        self.adamw.step()
+
+
+def layer_matrices(model: nn.Module) -> list[nn.Parameter]:
+    """Return the matrices inside the layers: no table of tokens or places, no head."""
+    named = model.named_parameters()
+    return [p for name, p in named if "layers." in name and p.ndim == 2 and p.requires_grad]
 
 
 def scheduled_rate(step: int, steps: int, peak: float, warmup_share: float) -> float:
@@ -30,7 +68,7 @@ def descend(
     Returns the norm of the whole gradient, which is scaled down to ``clip_norm`` if it is longer.
     """
     for group in optimizer.param_groups:
-        group["lr"] = rate
+        group["lr"] = rate * group.get("times", 1.0)
     optimizer.zero_grad(set_to_none=True)
     loss.backward()  # type: ignore[no-untyped-call]
     norm = nn.utils.clip_grad_norm_(model.parameters(), clip_norm)

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from bertedu.model.config import BertConfig, Direction
+from bertedu.model.variants.diffusion import hide_some
 from bertedu.pretraining.masking import PAPER, mask_tokens
 from bertedu.pretraining.next_sentence import EncodedDocument, Pair, encode_documents, make_pairs
 from bertedu.pretraining.recipe import Phase, Question, Recipe
 from bertedu.text.corpus import DEFAULT_CORPORA, SPLITS, Document, by_split, load_documents
 from bertedu.text.fast_tokenizer import load_tokenizer
-from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID, SPECIAL_TOKENS
+from bertedu.text.tokenization import CLS_ID, MASK_ID, PAD_ID, SEP_ID, SPECIAL_TOKENS
 
 # All documents, read again in every epoch; or a function that gives those of an epoch, when there
 # are too many to hold.
@@ -55,18 +56,21 @@ class Batch:
     selected: Tensor  # (B, S), true where a word is to be predicted
     labels: Tensor  # (n,)
     next_labels: Tensor  # (B,), 0 IsNext, 1 NotNext
+    weights: Tensor | None = None  # (n,), of the labels in the loss; none: all count the same
 
     def to(self, device: torch.device) -> "Batch":
         """Move every tensor to a device."""
-        return Batch(**{name: tensor.to(device) for name, tensor in vars(self).items()})
+        there = {name: value for name, value in vars(self).items() if value is not None}
+        return Batch(**{name: tensor.to(device) for name, tensor in there.items()})
 
     def part(self, number: int, count: int) -> "Batch":
         """Return every ``count``-th row, from row ``number`` on."""
         mine = torch.zeros(len(self.ids), dtype=torch.bool)
         mine[number::count] = True
         in_mine = mine[self.selected.nonzero()[:, 0]]  # (n,)
-        rows = {name: t[mine] for name, t in vars(self).items() if name != "labels"}
-        return Batch(**rows, labels=self.labels[in_mine])
+        there = {name: value for name, value in vars(self).items() if value is not None}
+        of_labels = ("labels", "weights")
+        return Batch(**{n: t[in_mine if n in of_labels else mine] for n, t in there.items()})
 
 
 @dataclass(frozen=True)
@@ -113,8 +117,10 @@ def batches(
     For a bidirectional model words are masked; a one-way model reads the text as it is, and
     predicts the next word everywhere. The pairs are the same. A ``question`` of the recipe says
     otherwise: asked for "masked" words, a one-way model has the batches of the bidirectional model;
-    asked for "some next", it predicts at ``mask_rate`` of the places. Every epoch draws its pairs
-    and masks anew (dynamic masking). Raises ValueError if the documents do not fill one batch.
+    asked for "some next", it predicts at ``mask_rate`` of the places; "drawn" hides of each text
+    another share of its words, and weights them by 1 / share (masked diffusion). Every epoch draws
+    its pairs and masks anew (dynamic masking). Raises ValueError if the documents do not fill one
+    batch.
     """
     epoch, index = (start.epoch, start.index) if start else (0, 0)
     while True:
@@ -164,12 +170,18 @@ def make_batch(
     generator = torch.Generator().manual_seed(number)
     if question is None:
         question = "masked" if direction == "bidirectional" else "next"
-    if question == "masked":
+    weights = None
+    if question == "drawn":
+        selected, share = hide_some(original, generator)
+        ids, labels = original.masked_fill(selected, MASK_ID), original[selected]
+        words = (original >= len(SPECIAL_TOKENS)).sum()  # the loss is in nats for each of them
+        weights = (len(labels) / words / share).expand_as(original)[selected]
+    elif question == "masked":
         ids, selected = mask_tokens(original, vocab_size, generator, mask_rate, *masking)
         labels = original[selected]
     else:
-        share = mask_rate if question == "some next" else 1.0
-        ids, (selected, labels) = original, next_words(original, direction, share, generator)
+        asked = mask_rate if question == "some next" else 1.0
+        ids, (selected, labels) = original, next_words(original, direction, asked, generator)
     return Batch(
         ids=ids,
         segment_ids=torch.from_numpy(packed.segments[rows, :size].astype(np.int64)),
@@ -177,6 +189,7 @@ def make_batch(
         selected=selected,
         labels=labels,
         next_labels=torch.from_numpy(packed.labels[rows]),
+        weights=weights,
     )
 
 

@@ -83,6 +83,7 @@ def score_pairs(model: PreTrainingModel, batches: Sequence[Batch]) -> tuple[Tens
 def sum_by_pair(batch: Batch, logits: Tensor) -> Tensor:
     """Add up scores (n, V) at the selected tokens of each pair: (B, 3), as in `score_pairs`."""
     loss = F.cross_entropy(logits.float(), batch.labels, reduction="none")  # (n,)
+    loss = loss if batch.weights is None else loss * batch.weights
     right = (logits.argmax(-1) == batch.labels).float()  # (n,)
     values = torch.stack([torch.ones_like(loss), loss, right], dim=1)  # (n, 3)
     row = batch.selected.nonzero()[:, 0]  # (n,): which pair each token stands in

@@ -28,7 +28,7 @@ def pretraining_loss(
     make up for a part of a batch that holds fewer of them than other parts.
     """
     answers, follows = ask(model, batch)
-    words = [word_loss(states, model.decoder, asked.labels) for asked, states in answers]
+    words = [word_loss(s, model.decoder, asked.labels, asked.weights) for asked, s in answers]
     mlm, right = (torch.stack(values).mean() for values in zip(*words, strict=True))
     nsp = ordered = torch.zeros_like(mlm)
     if follows is not None:
@@ -77,12 +77,14 @@ def shared_by_processes(step_loss: StepLoss, recipe: Recipe, device: torch.devic
     )
 
 
-def word_loss(states: Tensor, decoder: nn.Linear, labels: Tensor) -> tuple[Tensor, Tensor]:
+def word_loss(
+    states: Tensor, decoder: nn.Linear, labels: Tensor, weights: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Mean cross entropy of ``decoder(states)`` and the share that it gets right.
 
-    ``states`` are (n, H), ``labels`` (n,). Equal to `cross_entropy` up to rounding, with less
-    memory and time. Products are in bfloat16 under autocast; probabilities and
-    sums are in 32 bits, or in 64 if ``states`` are.
+    ``states`` are (n, H), ``labels`` (n,); ``weights`` (n,) multiply the losses.
+    Equal to `cross_entropy` up to rounding, with less memory and time. Products are in
+    bfloat16 under autocast; probabilities and sums are in 32 bits, or in 64 if ``states`` are.
 
     A score for each of V words at each of n places is by far the largest table of a training step:
     2,000 places and 8,192 words make 16 million numbers, several times over while softmax and its
@@ -94,7 +96,7 @@ def word_loss(states: Tensor, decoder: nn.Linear, labels: Tensor) -> tuple[Tenso
     if torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
     loss, right = _WordLoss.apply(  # type: ignore[no-untyped-call]
-        states, decoder.weight, decoder.bias, labels, dtype
+        states, decoder.weight, decoder.bias, labels, weights, dtype
     )
     return loss, right
 
@@ -104,15 +106,22 @@ class _WordLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, states: Tensor, table: Tensor, bias: Tensor, labels: Tensor, dtype: torch.dtype
+        ctx: Any,
+        states: Tensor,
+        table: Tensor,
+        bias: Tensor,
+        labels: Tensor,
+        weights: Tensor | None,
+        dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor]:
         x, words, shift = states.to(dtype), table.to(dtype), bias.to(dtype)
         to_states = torch.empty_like(x)
         to_table, to_bias = torch.zeros_like(table), torch.zeros_like(bias)
         loss, right = table.new_zeros(()), table.new_zeros(())
         finest = torch.promote_types(dtype, torch.float32)
-        for start in range(0, len(labels), POSITIONS_AT_ONCE):
-            rows = slice(start, start + POSITIONS_AT_ONCE)
+        many = POSITIONS_AT_ONCE * (1 if states.device.type == "cpu" else 32)
+        for start in range(0, len(labels), many):
+            rows = slice(start, start + many)
             label = labels[rows, None]
             scores = torch.addmm(shift, x[rows], words.T)  # (rows, V)
             # "the label has the highest score"; on a CPU, argmax would cost 5 % of the whole step
@@ -122,10 +131,13 @@ class _WordLoss(torch.autograd.Function):
             # log(share of the label) = its distance to the highest score + log(highest share):
             # so a share that is too small for a number of 32 bits does no harm
             distance = own.to(finest) - highest.to(finest)
-            loss -= (distance + probabilities.amax(1, keepdim=True).log()).sum()
+            nats = distance + probabilities.amax(1, keepdim=True).log()
+            loss -= (nats if weights is None else nats * weights[rows, None]).sum()
             # the gradient of a score: the share that the model gave, less 1 at the right word
             gradient = probabilities
             gradient.scatter_add_(1, label, gradient.new_full((), -1.0).expand_as(label))
+            if weights is not None:
+                gradient *= weights[rows, None]
             to_bias += gradient.sum(0)
             gradient = gradient.to(dtype)
             to_states[rows] = gradient @ words
@@ -141,4 +153,4 @@ class _WordLoss(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         to_states, to_table, to_bias = ctx.saved_tensors
         share = gradients[0] / ctx.positions
-        return to_states.to(ctx.dtype) * share, to_table * share, to_bias * share, None, None
+        return to_states.to(ctx.dtype) * share, to_table * share, to_bias * share, None, None, None

@@ -5,14 +5,16 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 from bertedu.model.config import BertConfig, Direction
 from bertedu.model.optimization import scheduled_rate
 from bertedu.pretraining.masking import PAPER, read_procedure
 
-# which words a model is asked for: hidden ones; the next one everywhere; or at some places only
-Question = Literal["masked", "next", "some next"]
+# which words a model is asked for: hidden ones; the next one everywhere; or at some places only;
+# or hidden ones, of each text another share, drawn from none to all
+Question = Literal["masked", "next", "some next", "drawn"]
+Optimizer = Literal["adamw", "muon"]
 
 # name -> what a token may see; whether the loss has a next-sentence part; the words asked for (5.1)
 VARIANTS: dict[str, tuple[Direction, bool, Question]] = {
@@ -25,6 +27,7 @@ VARIANTS: dict[str, tuple[Direction, bool, Question]] = {
     "mlm-ltr": ("left-to-right", False, "masked"),
     "mlm-rtl": ("right-to-left", False, "masked"),
     "ltr-some": ("left-to-right", False, "some next"),  # as many questions as no-nsp is asked
+    "diffusion": ("bidirectional", False, "drawn"),  # each text by 1 / its share of blanks
 }
 TOKENS_A_STEP = 2048  # of the default recipe
 
@@ -34,6 +37,7 @@ NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
     "--dropout": (lambda share: 0 <= share < 1, "a share from 0 to below 1: 0.1 is 10 %"),
     "--steps": (lambda steps: steps >= 1, "a number above zero"),
     "--minutes": (lambda time: 0 < time < math.inf, "a number above zero"),
+    "--batch-tokens": (lambda tokens: tokens >= 1, "a whole number above zero: 2048 is usual"),
     "--seed": (lambda seed: 0 <= seed < 2**32, f"a whole number from 0 to {2**32 - 1}"),
     "--mask-rate": (lambda rate: 0 < rate <= 1, "above 0 and at most 1: 0.15 is 15 %"),
 }
@@ -73,6 +77,7 @@ class Recipe:
     next_sentence: bool = True  # whether the loss has this part
     masking: tuple[float, float] = PAPER  # share of [MASK], of random words (section 3.1)
     question: Question | None = None  # None: masked words of a bidirectional model, else next ones
+    optimizer: Optimizer = "adamw"
     phases: tuple[Phase, ...] = (Phase(0.7, 64, 32, 0.30), Phase(0.3, 128, 16, 0.15))
 
     def phase_at(self, step: int) -> int:
@@ -113,7 +118,9 @@ class PreTrainingOptions:
     variant: str = "bert"  # one of `VARIANTS`: what a token may see, and the loss
     seed: int | None = None
     learning_rate: float | None = None
+    optimizer: str = "adamw"  # or "muon"
     dropout: float = 0.0
+    batch_tokens: int = TOKENS_A_STEP
     length: int | None = None  # tokens a sequence all the time, in place of the recipe's phases
     mask_rate: float | None = None  # share of tokens that is selected, all the time
     masking: str | None = None  # of these, MASK/SAME/RND in per cent (table 8)
@@ -138,18 +145,21 @@ class PreTrainingOptions:
             )
         if self.variant not in VARIANTS:
             raise ValueError(f"no variant {self.variant!r}: choose one of {', '.join(VARIANTS)}")
+        if self.optimizer not in get_args(Optimizer):
+            raise ValueError(f"no optimizer {self.optimizer!r}: choose adamw or muon")
         for option, given, questions in (
             ("--masking", self.masking, {"masked"}),
             ("--mask-rate", self.mask_rate, {"masked", "some next"}),
         ):
             if given is not None and VARIANTS[self.variant][2] not in questions:
                 raise ValueError(
-                    f"the variant {self.variant} reads its text unmasked: leave out {option}"
+                    f"the variant {self.variant} reads its text unmasked, or draws how much is "
+                    f"hidden: leave out {option}"
                 )
         if self.variant == "elmo" and self.init is not None:
             raise ValueError("--init trains a BERT further; an ELMo starts from scratch")
-        if self.variant == "elmo" and self.compiled:
-            raise ValueError("an LSTM is one fused operation already: leave out --compile")
+        if self.variant == "elmo" and (self.compiled or self.optimizer == "muon"):
+            raise ValueError("an LSTM is one fused operation: leave out --compile and muon")
 
     def recipe(self, config: BertConfig) -> Recipe:
         """Return the recipe of a new run; without ``steps`` it has one, until a step is timed.
@@ -158,7 +168,11 @@ class PreTrainingOptions:
         """
         phases = Recipe.phases
         if self.length is not None:
-            phases = (Phase(1.0, self.length, max(1, TOKENS_A_STEP // self.length)),)
+            phases = (Phase(1.0, self.length, 1),)
+        phases = tuple(
+            dataclasses.replace(phase, batch_size=max(1, self.batch_tokens // phase.length))
+            for phase in phases
+        )
         if self.mask_rate is not None:
             phases = tuple(dataclasses.replace(phase, mask_rate=self.mask_rate) for phase in phases)
         longest = max(phase.length for phase in phases)
@@ -175,5 +189,6 @@ class PreTrainingOptions:
             next_sentence=next_sentence,
             masking=PAPER if self.masking is None else read_procedure(self.masking),
             question=question,
+            optimizer=cast(Optimizer, self.optimizer),
             phases=phases,
         )

@@ -18,7 +18,6 @@ from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import CheckpointError, load_checkpoint, read_config, save_checkpoint
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining
-from bertedu.model.optimization import make_optimizer
 from bertedu.pretraining import processes, run_folder
 from bertedu.pretraining.batches import Batch, Say, Text, fixed_batches, load_splits
 from bertedu.pretraining.evaluation import PreTrainingModel
@@ -26,7 +25,7 @@ from bertedu.pretraining.next_sentence import EncodedDocument, encode_documents
 from bertedu.pretraining.objective import pretraining_loss
 from bertedu.pretraining.recipe import VARIANTS, PreTrainingOptions, Recipe
 from bertedu.pretraining.run_folder import RUN_FILE, STATE_FILE, State
-from bertedu.pretraining.trainer import Trainer, initialize, stream_of
+from bertedu.pretraining.trainer import Trainer, initialize, optimizer_of, stream_of
 from bertedu.text.corpus import DEFAULT_CORPORA, by_split
 from bertedu.text.fast_tokenizer import load_tokenizer, load_vocabulary, save_tokenizer
 from bertedu.text.sources import sources
@@ -136,12 +135,7 @@ def _config(options: PreTrainingOptions) -> BertConfig:
     if options.init is None:
         config = BertConfig.preset(options.config or "mini")
     else:
-        config = read_config(options.init)
-        if config.direction != direction:
-            raise ValueError(
-                f"{options.init} reads {config.direction}, the variant {options.variant} "
-                f"{direction}"
-            )
+        config = read_config(options.init)  # its attention mask is not kept: weights fit any
     # No dropout: a short run sees each text a few times only, so there is little to overfit.
     size, dropout = len(load_vocabulary()), options.dropout
     return replace(config, vocab_size=size, dropout=dropout, direction=direction)
@@ -214,6 +208,7 @@ def _described(
         "init": None if before is None else before["sha256"],
         "length": options.length,
         "mask_rate": options.mask_rate,
+        "batch_tokens": options.batch_tokens,
         "variant": options.variant,
         "bfloat16": options.bfloat16,
     }
@@ -230,7 +225,7 @@ def _held_out(
         EVALUATION_BATCH,
         config.vocab_size,
         direction=direction,
-        question="masked" if question == "masked" else "next",
+        question="next" if question == "some next" else question,
     )
 
 
@@ -251,7 +246,7 @@ def step_seconds(
 ) -> float:
     """Return how long a step of a recipe takes: each phase's median of some, by its share."""
     device = next(model.parameters()).device
-    optimizer = make_optimizer(model, recipe.weight_decay)  # at learning rate 0: nothing moves
+    optimizer = optimizer_of(recipe, model)  # at learning rate 0: nothing moves
     mean = 0.0
     for phase in recipe.phases:
         alone = replace(recipe, phases=(phase,))

@@ -22,6 +22,7 @@ from bertedu.text.fast_tokenizer import load_vocabulary
 
 STATE_FILE = "training_state.safetensors"
 RUN_FILE = "training_run.json"  # what --resume must find unchanged
+_ADAM, _MUON = ("step", "exp_avg", "exp_avg_sq"), ("momentum_buffer",)  # what each remembers
 LOCK_FILE = ".pretraining.lock"  # held while a run lasts; the system lets it go, even at kill -9
 
 
@@ -39,7 +40,7 @@ class State:
 def save_state(
     path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: State, recipe: Recipe
 ) -> None:
-    """Write weights, both Adam averages and the state into one file, in one rename."""
+    """Write weights, the averages of the optimizer and the state into one file, in one rename."""
     tensors = {}
     for name, parameter in model.named_parameters():
         tensors[f"weight/{name}"] = parameter.detach().cpu().contiguous()
@@ -67,14 +68,12 @@ def load_state(
         for name, parameter in parameters.items():
             with torch.no_grad():
                 parameter.copy_(tensors[f"weight/{name}"])
-            if not recipe.next_sentence and f"step/{name}" not in tensors:
+            kept = _MUON if f"{_MUON[0]}/{name}" in tensors else _ADAM
+            if not recipe.next_sentence and f"{kept[0]}/{name}" not in tensors:
                 continue  # the pooler and the head of the sentence pairs: no loss has moved them
-            optimizer.state[parameter] = {
-                # the fused optimizer counts steps on the device of the weights
-                "step": tensors[f"step/{name}"].to(parameter.device),
-                "exp_avg": tensors[f"exp_avg/{name}"].to(parameter),
-                "exp_avg_sq": tensors[f"exp_avg_sq/{name}"].to(parameter),
-            }
+            # the fused optimizer counts steps on the device of the weights
+            values = {key: tensors[f"{key}/{name}"].to(parameter.device) for key in kept}
+            optimizer.state[parameter] = values
     except (KeyError, RuntimeError) as error:
         raise CheckpointError(
             f"{path} belongs to another model ({error}). Resume with the config it was started "
@@ -168,10 +167,11 @@ def check_same_run(
     options: PreTrainingOptions, run: dict[str, Any], started: dict[str, Any], recipe: Recipe
 ) -> None:
     """Refuse to go on with other options than the run was started with."""
-    asked = {name: getattr(options, name) for name in ("steps", "seed", "learning_rate")}
+    names = ("steps", "seed", "learning_rate", "optimizer")
+    asked = {name: getattr(options, name) for name in names}
     asked["masking"] = options.masking and read_procedure(options.masking)
     pairs = {n: (getattr(recipe, n), value) for n, value in asked.items() if value is not None}
-    pairs |= {name: (started[name], now) for name, now in run.items()}
+    pairs |= {name: (started.get(name, now), now) for name, now in run.items()}
     for name, (was, now) in pairs.items():
         if was != now:
             raise CheckpointError(

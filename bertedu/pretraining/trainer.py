@@ -13,7 +13,7 @@ from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import save_checkpoint
 from bertedu.model.config import BertConfig
 from bertedu.model.embeddings import sinusoidal_positions
-from bertedu.model.optimization import descend, make_optimizer
+from bertedu.model.optimization import MuonAndAdamW, descend, make_optimizer
 from bertedu.pretraining import processes
 from bertedu.pretraining.batches import Batch, Position, Text, batches
 from bertedu.pretraining.evaluation import PreTrainingModel, evaluate
@@ -47,6 +47,12 @@ def initialize(model: PreTrainingModel, documents: Sequence[EncodedDocument]) ->
         if isinstance(model, BertForPreTraining):  # an ELMo has no positions: an LSTM counts
             sines = sinusoidal_positions(config.max_position_embeddings, config.hidden_size)
             model.bert.embeddings.position.weight.copy_(config.initializer_range * sines)
+
+
+def optimizer_of(recipe: Recipe, model: PreTrainingModel) -> torch.optim.Optimizer:
+    """Make the optimizer that a recipe names."""
+    make = MuonAndAdamW if recipe.optimizer == "muon" else make_optimizer
+    return make(model, recipe.weight_decay)
 
 
 def stream_of(
@@ -89,7 +95,7 @@ class Trainer:
             raise ValueError(f"save {self.save_every} is not a multiple of log {self.log_every}")
         self.device = next(self.model.parameters()).device
         self.first = processes.rank() == 0  # the process that writes and speaks
-        self.optimizer = make_optimizer(self.model, self.recipe.weight_decay)
+        self.optimizer = optimizer_of(self.recipe, self.model)
         loss = StepLoss(self.model, self.recipe.next_sentence)
         self.step_loss = shared_by_processes(loss, self.recipe, self.device)
         self.state = State()

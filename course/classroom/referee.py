@@ -66,7 +66,7 @@ def judges(names: list[str]) -> tuple[dict[str, Any], list[str]]:
     for module in (sys.modules[name] for name in ours):
         vars(module)["print"] = said.append
     for thing in (known[name] for name in names):
-        thing(thing.right if callable(thing.right) else thing.solution[-1])
+        thing(thing.ours)
         if callable(thing.right):
             judge.mistakes_of(thing)
     for name in our_modules():

@@ -1,4 +1,4 @@
-"""Exercises of notebook 18: asking the source, memory, the mask of BigBird, rotary positions."""
+"""Exercises of notebook 18: asking the source, memory, BigBird's mask, rotary places, Muon."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -211,5 +211,47 @@ ROTATE = Exercise(
     ✗ the vectors get longer or shorter: this is no turn.
       one of the four products has the other sign: a cos t - b sin t, a sin t + b cos t.
     | - b * angle.sin() => + b * angle.sin()
+    """,
+)
+
+
+def right_orthogonalize(matrix: Tensor, steps: int) -> Tensor:
+    """(m, n), m <= n -> (m, n): nearer to orthogonal rows with each step of Newton and Schulz."""
+    x = matrix / matrix.norm()  # no singular value is above 1 now
+    for _ in range(steps):
+        x = 1.5 * x - 0.5 * x @ x.T @ x
+    return x
+
+
+def _matrix_cases() -> Iterator[Inputs]:
+    draw = drawer(185)
+    yield torch.tensor([[3.0, 0.0], [0.0, 4.0]]), 0
+    yield torch.tensor([[3.0, 0.0], [0.0, 4.0]]), 1
+    for rows, columns, steps in ((1, 2, 1), (2, 2, 2), (2, 3, 1), (2, 3, 5), (3, 4, 20)):
+        yield draw(rows, columns), steps
+
+
+ORTHOGONALIZE = Exercise(
+    asks="(matrix (m, n), m <= n, steps) -> (m, n): divided by its norm, then x becomes "
+    "1.5 x - 0.5 x xᵀ x, so many times",
+    right=right_orthogonalize,
+    cases=_matrix_cases,
+    tensors="your result",
+    tried="7 cases, of 1 to 3 rows and up to 20 steps.",
+    start="x = matrix / matrix.norm(), the root of the sum of all squares. Without a step "
+    "that is all.",
+    mistakes="""
+    ✗ the matrix is not divided by its norm.
+      singular values above 1.73 grow in each step in place of nearing 1: matrix / matrix.norm().
+    | matrix / matrix.norm() => matrix
+    ✗ each row is divided by a norm of its own.
+      matrix.norm() is one number, over all of it. Rows of length 1 are not orthogonal yet.
+    | matrix.norm() => matrix.norm(dim=1, keepdim=True)
+    ✗ one step, however many are asked for.
+      each step begins with the x of the last one: a loop over range(steps).
+    | range(steps) => range(min(1, steps))
+    ✗ every number by itself is cubed.
+      x xᵀ x are two products of matrices, @ and @; x * x * x moves each number alone.
+    | x @ x.T @ x => x * x * x
     """,
 )

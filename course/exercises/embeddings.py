@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from bertedu.model.config import count_parameters
 from bertedu.model.embeddings import Embeddings, sinusoidal_positions  # noqa: F401  # in an exhibit
 from course.exercises.by_hand import ByHand
-from course.exercises.judge import Exercise, Inputs, whole
+from course.exercises.judge import Exercise, Inputs
 from course.exercises.museum import TestExercise
 
 
@@ -17,13 +17,6 @@ def _halves(generator: torch.Generator, *shape: int) -> Tensor:
     """Draw numbers from -3 to 3 in steps of one half, none of them 0: easy to add by hand."""
     whole = torch.randint(1, 7, shape, generator=generator)
     return whole * (torch.randint(0, 2, shape, generator=generator) * 2 - 1) / 2
-
-
-def right_layer_norm(x: Tensor, scale: Tensor, shift: Tensor, eps: float) -> Tensor:
-    """Normalize each row of (S, H) to mean 0 and variance 1, then scale and shift by (H,)."""
-    centered = x - x.mean(-1, keepdim=True)
-    variance = (centered**2).mean(-1, keepdim=True)
-    return scale * (centered / (variance + eps).sqrt()) + shift
 
 
 def _norm_cases() -> Iterator[Inputs]:
@@ -38,11 +31,9 @@ def _norm_cases() -> Iterator[Inputs]:
         yield x, scale, shift, (1e-12, 0.5)[number % 2]
 
 
-LAYER_NORM = ByHand(
+@ByHand.asking(
     asks="(x (S, H), scale (H,), shift (H,), eps) -> (S, H)",
-    right=right_layer_norm,
     cases=_norm_cases,
-    tensors="your result",
     tried="80 random inputs, from one row of 2 to 5 rows of 8, some with equal numbers.",
     start="x.mean(-1, keepdim=True), the mean of each row.",
     without=("layer_norm", "batch_norm", "group_norm", "instance_norm"),
@@ -73,14 +64,11 @@ LAYER_NORM = ByHand(
     | (centered**2).mean(-1, keepdim=True) => (centered**2).mean(-1)
     """,
 )
-
-
-def right_input_sum(
-    ids: Tensor, segment_ids: Tensor, token: Tensor, segment: Tensor, position: Tensor
-) -> Tensor:
-    """Add three vectors for each token: (B, S), (B, S) -> (B, S, H)."""
-    length = ids.shape[1]
-    return token[ids] + segment[segment_ids] + position[torch.arange(length)]
+def right_layer_norm(x: Tensor, scale: Tensor, shift: Tensor, eps: float) -> Tensor:
+    """Normalize each row of (S, H) to mean 0 and variance 1, then scale and shift by (H,)."""
+    centered = x - x.mean(-1, keepdim=True)
+    variance = (centered**2).mean(-1, keepdim=True)
+    return scale * (centered / (variance + eps).sqrt()) + shift
 
 
 def _sum_cases() -> Iterator[Inputs]:
@@ -100,15 +88,13 @@ def _restarted(segment_ids: Tensor) -> Tensor:
     return torch.where(segment_ids == 1, place - (segment_ids == 0).sum(1, keepdim=True), place)
 
 
-INPUT_SUM = Exercise(
+@Exercise.asking(
     asks="(ids (B, S), segment_ids (B, S), token (V, H), segment (2, H), position (P, H), P >= S) "
     "-> (B, S, H), before the norm",
-    right=right_input_sum,
     cases=_sum_cases,
-    tensors="your result",
     tried="80 random inputs, from one token to 3 rows of 9, with one segment or two.",
     start="token[ids], which is (B, S, H): all the token vectors at once.",
-    solution=(Embeddings.forward, right_input_sum),
+    beside=(Embeddings.forward,),
     mistakes="""
     ✗ the segment vectors are missing.
       segment_ids is never used. (DeepPavlov once did this: issue 1312.) Add segment[segment_ids].
@@ -126,27 +112,24 @@ INPUT_SUM = Exercise(
     | position[torch.arange(length)] => position[ids]
     """,
 )
+def right_input_sum(
+    ids: Tensor, segment_ids: Tensor, token: Tensor, segment: Tensor, position: Tensor
+) -> Tensor:
+    """Add three vectors for each token: (B, S), (B, S) -> (B, S, H)."""
+    length = ids.shape[1]
+    return token[ids] + segment[segment_ids] + position[torch.arange(length)]
 
 
-def right_layer_parameters(hidden: int, inner: int) -> int:
-    """Count one encoder layer: attention, feed-forward, and a layer norm after each."""
-    attention = 4 * (hidden * hidden + hidden)  # query, key, value, output
-    feed_forward = (hidden * inner + inner) + (inner * hidden + hidden)
-    return attention + feed_forward + 2 * 2 * hidden
-
-
-LAYER_PARAMETERS = Exercise(
+@Exercise.asking(
     asks="(hidden, inner) -> int, the numbers that one encoder layer learns",
-    right=right_layer_parameters,
     cases=lambda: [
         *((1, 1), (1, 3), (2, 3), (2, 8), (3, 5), (5, 7), (128, 512), (256, 1024)),
         *((768, 3072), (1024, 4096)),
     ],
-    read=whole,
     differ=lambda inputs, mine, right: f"Yours gives {mine:,}; it should give {right:,}.",
     tried="10 sizes, up to those of BERT-large.",
     start="one linear map from H to H numbers: H·H weights and H biases.",
-    solution=(count_parameters, right_layer_parameters),
+    beside=(count_parameters,),
     mistakes="""
     ✗ the biases are missing.
       every linear map adds one number to each of its outputs: 4·H in attention, inner and H in the
@@ -165,6 +148,11 @@ LAYER_PARAMETERS = Exercise(
     | 4 * (hidden => 3 * (hidden
     """,
 )
+def right_layer_parameters(hidden: int, inner: int) -> int:
+    """Count one encoder layer: attention, feed-forward, and a layer norm after each."""
+    attention = 4 * (hidden * hidden + hidden)  # query, key, value, output
+    feed_forward = (hidden * inner + inner) + (inner * hidden + hidden)
+    return attention + feed_forward + 2 * 2 * hidden
 
 
 # -- a test for embeddings
@@ -190,26 +178,7 @@ def _by_products(
     return F.layer_norm(x, x.shape[-1:], eps=eps)
 
 
-def right_embedding_test(embed: Embed) -> bool:
-    """Say whether an input layer is right, by one example done by hand in plain loops.
-
-    Small vectors, a large epsilon, and the same word twice: so that anything left out shows.
-    """
-    token = torch.tensor([[1.0, 2.0, 4.0], [3.0, 1.0, 0.0]])
-    segment = torch.tensor([[0.5, 0.0, 0.0], [0.0, 2.0, 1.0]])
-    position = torch.tensor([[0.0, 1.0, 0.0], [1.0, 0.0, 3.0], [2.0, 0.0, 1.0], [9.0, 9.0, 0.0]])
-    ids, segment_ids, eps = torch.tensor([[0, 1, 0]]), torch.tensor([[0, 0, 1]]), 0.5
-    by_hand = []
-    for place in range(3):
-        x = token[ids[0, place]] + segment[segment_ids[0, place]] + position[place]
-        mean = sum(x) / 3
-        variance = sum((number - mean) ** 2 for number in x) / 3
-        by_hand.append([float((number - mean) / (variance + eps) ** 0.5) for number in x])
-    answer = embed(ids, segment_ids, token, segment, position, eps)
-    return torch.allclose(answer, torch.tensor([by_hand]), atol=1e-5)
-
-
-EMBEDDING_TEST = TestExercise(
+@TestExercise.asking(
     asks="(embed) -> bool, true if it is a right input layer. "
     "embed(ids, segment_ids, token, segment, position, eps) returns the sum of the three lookups "
     "after a layer norm without scale and shift, (B, S, H)",
@@ -218,7 +187,6 @@ EMBEDDING_TEST = TestExercise(
     right=(("by looking up rows", right_embed), ("by one-hot products", _by_products)),
     refuses_all="print what you compare. Is the layer norm on your side, too, with the same eps?",
     refuses_right="two correct ways may round differently. Compare with torch.allclose.",
-    solution=(right_embedding_test,),
     museum="""
     ✗ DeepPavlov, issue 1312: never uses the segment ids.
       change one segment id: the vector there must move.
@@ -238,3 +206,20 @@ EMBEDDING_TEST = TestExercise(
     | position[: ids.shape[1]] => sinusoidal_positions(*position.shape)[: ids.shape[1]]
     """,
 )
+def right_embedding_test(embed: Embed) -> bool:
+    """Say whether an input layer is right, by one example done by hand in plain loops.
+
+    Small vectors, a large epsilon, and the same word twice: so that anything left out shows.
+    """
+    token = torch.tensor([[1.0, 2.0, 4.0], [3.0, 1.0, 0.0]])
+    segment = torch.tensor([[0.5, 0.0, 0.0], [0.0, 2.0, 1.0]])
+    position = torch.tensor([[0.0, 1.0, 0.0], [1.0, 0.0, 3.0], [2.0, 0.0, 1.0], [9.0, 9.0, 0.0]])
+    ids, segment_ids, eps = torch.tensor([[0, 1, 0]]), torch.tensor([[0, 0, 1]]), 0.5
+    by_hand = []
+    for place in range(3):
+        x = token[ids[0, place]] + segment[segment_ids[0, place]] + position[place]
+        mean = sum(x) / 3
+        variance = sum((number - mean) ** 2 for number in x) / 3
+        by_hand.append([float((number - mean) / (variance + eps) ** 0.5) for number in x])
+    answer = embed(ids, segment_ids, token, segment, position, eps)
+    return torch.allclose(answer, torch.tensor([by_hand]), atol=1e-5)

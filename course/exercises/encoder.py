@@ -25,12 +25,6 @@ from course.exercises.self_attention import right_multi_head
 Map = Callable[[Tensor], Tensor]  # (S, H) -> (S, H)
 
 
-def right_feed_forward(x: Tensor, W1: Tensor, b1: Tensor, W2: Tensor, b2: Tensor) -> Tensor:
-    """(S, H) -> (S, H), by way of (S, inner). W1 is (inner, H), W2 is (H, inner)."""
-    hidden = F.gelu(x @ W1.T + b1)
-    return hidden @ W2.T + b2
-
-
 def _feed_forward_cases() -> Iterator[Inputs]:
     """Square ones among them, in which a forgotten transpose raises no error."""
     draw = drawer(2)
@@ -39,15 +33,13 @@ def _feed_forward_cases() -> Iterator[Inputs]:
             yield draw(rows, size), draw(inner, size), draw(inner), draw(size, inner), draw(size)
 
 
-FEED_FORWARD = Exercise(
+@Exercise.asking(
     asks="(x (S, H), W1 (inner, H), b1, W2 (H, inner), b2) -> (S, H), with GELU between",
-    right=right_feed_forward,
     cases=_feed_forward_cases,
-    tensors="the result",
     tried="100 random cases, from one number to three words of four.",
     start="x @ W1.T + b1: the hidden numbers, before GELU.",
     in_place="x += … writes into the caller's x, and the residual still needs it.",
-    solution=(FeedForward, right_feed_forward),
+    beside=(FeedForward,),
     mistakes="""
     ✗ there is no activation between the two maps.
       two linear maps in a row are one linear map: put F.gelu around the first.
@@ -77,6 +69,10 @@ FEED_FORWARD = Exercise(
     | + b1 => && + b2 =>
     """,
 )
+def right_feed_forward(x: Tensor, W1: Tensor, b1: Tensor, W2: Tensor, b2: Tensor) -> Tensor:
+    """(S, H) -> (S, H), by way of (S, inner). W1 is (inner, H), W2 is (H, inner)."""
+    hidden = F.gelu(x @ W1.T + b1)
+    return hidden @ W2.T + b2
 
 
 def _parts(length: int, size: int, draw: Callable[..., Tensor]) -> Inputs:
@@ -99,23 +95,13 @@ def _layer_cases() -> Iterator[Inputs]:
         yield from ((draw(length, size), *_parts(length, size, draw)) for _ in range(12))
 
 
-def right_post_norm_layer(
-    x: Tensor, attention: Map, feed_forward: Map, norm_1: Map, norm_2: Map
-) -> Tensor:
-    """norm(x + f(x)), twice: BERT's own order."""
-    y = norm_1(x + attention(x))
-    return norm_2(y + feed_forward(y))
-
-
-POST_NORM_LAYER = Exercise(
+@Exercise.asking(
     asks="(x (S, H), attention, feed_forward, norm_1, norm_2) -> (S, H), BERT's order",
-    right=right_post_norm_layer,
     cases=_layer_cases,
-    tensors="the result",
     tried="60 layers with parts of their own: norm(x + f(x)), twice, as in BERT.",
     start="y = norm_1(x + attention(x)). The second step is the same, from y.",
     in_place="x += … writes into the caller's x. Write x = x + …",
-    solution=(EncoderLayer, right_post_norm_layer),
+    beside=(EncoderLayer,),
     mistakes="""
     ✗ the residual around feed-forward is missing.
       norm_2(y + feed_forward(y)). (graykode/nlp-tutorial leaves it out, and no shape shows it.)
@@ -147,6 +133,13 @@ POST_NORM_LAYER = Exercise(
     | norm_1(x + attention(x)) => x + attention(x)
     """,
 )
+def right_post_norm_layer(
+    x: Tensor, attention: Map, feed_forward: Map, norm_1: Map, norm_2: Map
+) -> Tensor:
+    """norm(x + f(x)), twice: BERT's own order."""
+    y = norm_1(x + attention(x))
+    return norm_2(y + feed_forward(y))
+
 
 Weights = dict[str, Tensor]  # by name; in a layer, such as attention.query.weight
 
@@ -167,6 +160,53 @@ OURS = Parts(
 )
 
 
+@cache
+def _model(layers: int, hidden: int, heads: int) -> Bert:
+    """Make a small encoder in which no bias is 0 and no scale is 1, as after training."""
+    with judge.undisturbed(seed=layers), torch.no_grad():
+        bert = Bert(BertConfig(9, hidden, layers, heads, 2 * hidden, 4)).eval()
+        for parameter in bert.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.5)
+    return bert.requires_grad_(False)
+
+
+def _whole_layer_cases() -> Iterator[Inputs]:
+    draw = drawer(7)
+    for hidden, heads, rows, length in ((2, 1, 1, 1), (2, 2, 1, 2), (4, 2, 2, 2), (6, 3, 3, 4)):
+        layer = _model(1, hidden, heads).encoder.layers[0]
+        w = {name: tensor.clone() for name, tensor in layer.state_dict().items()}
+        for _ in range(5):
+            mask = draw(rows, length, length) < 0.5
+            mask |= torch.eye(length, dtype=torch.bool)
+            yield draw(rows, length, hidden), mask, w, heads, OURS
+
+
+@Exercise.asking(
+    asks="(x (B, S, H), mask (B, S, S), w, heads, part) -> (B, S, H). w holds the 16 tensors of a "
+    "layer by name; part.multi_head, part.layer_norm, part.feed_forward and part.post_norm_layer "
+    "are functions as you have written them",
+    cases=_whole_layer_cases,
+    tried="20 layers, of one head to three, on batches of one row to three.",
+    start="print(list(w)). post_norm_layer wants four functions of x alone: write attention(x), "
+    "which calls part.multi_head with the four maps, whose names lose their attention. in front.",
+    beside=(EncoderLayer,),
+    mistakes="""
+    ✗ both norms have the scale and shift of the first.
+      a layer has two: attention_norm and feed_forward_norm. In a loop, a lambda looks its variable
+      up when it is called: norm(name) as a function of its own makes one for each.
+    | norm("feed_forward_norm") => norm("attention_norm")
+    ✗ the norms are in the wrong order.
+      attention_norm comes after attention, feed_forward_norm after feed-forward.
+    | norm("attention_norm"), norm("feed_forward_norm") =>
+      norm("feed_forward_norm"), norm("attention_norm")
+    ✗ attention has one head, however many there should be.
+      pass heads on: part.multi_head(x, mask, maps, heads).
+    | mask, maps, heads) => mask, maps, 1)
+    ✗ every token sees every other: the mask is not passed on.
+      part.multi_head(x, mask, maps, heads): it is the mask that hides the padding.
+    | x, mask, maps => x, torch.ones_like(mask), maps
+    """,
+)
 def right_encoder_layer(x: Tensor, mask: Tensor, w: Weights, heads: int, part: Parts) -> Tensor:
     """(B, S, H), bool (B, S, S), the 16 tensors of a layer, A, four functions -> (B, S, H)."""
     maps = {name.removeprefix("attention."): w[name] for name in w if "attention." in name}
@@ -186,70 +226,6 @@ def right_encoder_layer(x: Tensor, mask: Tensor, w: Weights, heads: int, part: P
     return part.post_norm_layer(x, attention, feed_forward, *norms)
 
 
-@cache
-def _model(layers: int, hidden: int, heads: int) -> Bert:
-    """Make a small encoder in which no bias is 0 and no scale is 1, as after training."""
-    with judge.undisturbed(seed=layers), torch.no_grad():
-        bert = Bert(BertConfig(9, hidden, layers, heads, 2 * hidden, 4)).eval()
-        for parameter in bert.parameters():
-            parameter.add_(torch.randn_like(parameter), alpha=0.5)
-    return bert.requires_grad_(False)
-
-
-def _whole_layer_cases() -> Iterator[Inputs]:
-    draw = drawer(7)
-    for hidden, heads, rows, length in ((2, 1, 1, 1), (2, 2, 1, 2), (4, 2, 2, 2), (6, 3, 3, 4)):
-        w = {
-            name: t.clone()
-            for name, t in _model(1, hidden, heads).encoder.layers[0].state_dict().items()
-        }
-        for _ in range(5):
-            mask = draw(rows, length, length) < 0.5
-            mask |= torch.eye(length, dtype=torch.bool)
-            yield draw(rows, length, hidden), mask, w, heads, OURS
-
-
-ENCODER_LAYER = Exercise(
-    asks="(x (B, S, H), mask (B, S, S), w, heads, part) -> (B, S, H). w holds the 16 tensors of a "
-    "layer by name; part.multi_head, part.layer_norm, part.feed_forward and part.post_norm_layer "
-    "are functions as you have written them",
-    right=right_encoder_layer,
-    cases=_whole_layer_cases,
-    tensors="your result",
-    tried="20 layers, of one head to three, on batches of one row to three.",
-    start="print(list(w)). post_norm_layer wants four functions of x alone: write attention(x), "
-    "which calls part.multi_head with the four maps, whose names lose their attention. in front.",
-    solution=(EncoderLayer, right_encoder_layer),
-    mistakes="""
-    ✗ both norms have the scale and shift of the first.
-      a layer has two: attention_norm and feed_forward_norm. In a loop, a lambda looks its variable
-      up when it is called: norm(name) as a function of its own makes one for each.
-    | norm("feed_forward_norm") => norm("attention_norm")
-    ✗ the norms are in the wrong order.
-      attention_norm comes after attention, feed_forward_norm after feed-forward.
-    | norm("attention_norm"), norm("feed_forward_norm") =>
-      norm("feed_forward_norm"), norm("attention_norm")
-    ✗ attention has one head, however many there should be.
-      pass heads on: part.multi_head(x, mask, maps, heads).
-    | mask, maps, heads) => mask, maps, 1)
-    ✗ every token sees every other: the mask is not passed on.
-      part.multi_head(x, mask, maps, heads): it is the mask that hides the padding.
-    | x, mask, maps => x, torch.ones_like(mask), maps
-    """,
-)
-
-
-def right_stack(x: Tensor, w: Weights, layer: Callable[[Tensor, Weights], Tensor]) -> list[Tensor]:
-    """Return the input and what each layer makes of the one before; w is the whole model's."""
-    states = [x]
-    count = 1 + max(int(name.split(".")[2]) for name in w if name.startswith("encoder.layers."))
-    for i in range(count):
-        begin = f"encoder.layers.{i}."
-        own = {name.removeprefix(begin): w[name] for name in w if name.startswith(begin)}
-        states.append(layer(states[-1], own))
-    return states
-
-
 def _stack_cases() -> Iterator[Inputs]:
     """One layer to twelve, whose tensors come in no order, among those of other parts."""
     draw = drawer(8)
@@ -264,11 +240,10 @@ def _stack_cases() -> Iterator[Inputs]:
             yield draw(1, 2, size), w, layer
 
 
-STACK = Exercise(
+@Exercise.asking(
     asks="(x (B, S, H), w, layer) -> list of L + 1 states (B, S, H), x first. w holds all tensors "
     "of a model: those of layer 3 begin with encoder.layers.3. layer(x, own) is a function, own "
     "the tensors of one layer, by their names without that beginning",
-    right=right_stack,
     cases=_stack_cases,
     read=lambda answer, x, w, layer: [
         judge.read_numbers(one, "a state", x.shape)
@@ -294,8 +269,55 @@ STACK = Exercise(
     | return states => return states[-1]
     """,
 )
+def right_stack(x: Tensor, w: Weights, layer: Callable[[Tensor, Weights], Tensor]) -> list[Tensor]:
+    """Return the input and what each layer makes of the one before; w is the whole model's."""
+    states = [x]
+    count = 1 + max(int(name.split(".")[2]) for name in w if name.startswith("encoder.layers."))
+    for i in range(count):
+        begin = f"encoder.layers.{i}."
+        own = {name.removeprefix(begin): w[name] for name in w if name.startswith(begin)}
+        states.append(layer(states[-1], own))
+    return states
 
 
+def _name_cases() -> list[Inputs]:
+    with torch.device("meta"):  # names alone: nothing is drawn
+        names = {
+            hugging_face_name(name) for name in Bert(BertConfig(30, 8, 2, 2, 16, 12)).state_dict()
+        }
+    for new, old in (("Norm.weight", "Norm.gamma"), ("Norm.bias", "Norm.beta")):
+        names |= {name.replace(new, old) for name in names}
+    names |= {"encoder.layer.0.gate.gamma", "encoder.layer.1.gate.beta"}  # of no norm
+    whole_names = {f"bert.{name}" for name in names}
+    names |= whole_names | {name.replace("layer.1", "layer.11") for name in whole_names}
+    return [(name,) for name in sorted(names, key=lambda name: (len(name), name))]
+
+
+@Exercise.asking(
+    asks="(theirs) -> ours, the name of a tensor of the encoder",
+    cases=_name_cases,
+    read=partial(read_str, wanted="one name, a str,"),
+    tried="every name of a two-layer encoder: old and new, with and without bert., layer 11 too; "
+    "and a gamma and a beta of no norm.",
+    start='one .replace for each row of the table, and .removeprefix("bert.").',
+    beside=(hugging_face_name,),
+    mistakes=r"""
+    ✗ old names stay as they are.
+      gamma is weight, and beta is bias: files of 2018 still have them.
+    | (r"LayerNorm\.gamma$", "LayerNorm.weight"), => && (r"LayerNorm\.beta$", "LayerNorm.bias"), =>
+    ✗ every gamma and beta is renamed.
+      only a norm's: LayerNorm.gamma, LayerNorm.beta. Another part may have a gamma of its own.
+    | LayerNorm\.gamma$", "LayerNorm.weight => gamma", "weight && LayerNorm\.beta$", "LayerNorm.bias
+      => beta", "bias
+    ✗ "bert." stays in front.
+      a whole model has it, an encoder saved alone does not: .removeprefix("bert.") does nothing
+      where it is missing.
+    | (r"^bert\.", ""), =>
+    ✗ the output of attention ends up in the feed-forward part.
+      attention.output.dense contains output.dense: replace the longer name first.
+    | "attention.output") => "attention.feed_forward.output")
+    """,
+)
 def right_our_name(theirs: str) -> str:
     """Translate a published name of the encoder, old or new, into ours."""
     for pattern, ours in (
@@ -318,68 +340,12 @@ def right_our_name(theirs: str) -> str:
     return theirs
 
 
-def _name_cases() -> list[Inputs]:
-    with torch.device("meta"):  # names alone: nothing is drawn
-        names = {
-            hugging_face_name(name) for name in Bert(BertConfig(30, 8, 2, 2, 16, 12)).state_dict()
-        }
-    for new, old in (("Norm.weight", "Norm.gamma"), ("Norm.bias", "Norm.beta")):
-        names |= {name.replace(new, old) for name in names}
-    names |= {"encoder.layer.0.gate.gamma", "encoder.layer.1.gate.beta"}  # of no norm
-    whole_names = {f"bert.{name}" for name in names}
-    names |= whole_names | {name.replace("layer.1", "layer.11") for name in whole_names}
-    return [(name,) for name in sorted(names, key=lambda name: (len(name), name))]
-
-
-OUR_NAME = Exercise(
-    asks="(theirs) -> ours, the name of a tensor of the encoder",
-    right=right_our_name,
-    cases=_name_cases,
-    read=partial(read_str, wanted="one name, a str,"),
-    tried="every name of a two-layer encoder: old and new, with and without bert., layer 11 too; "
-    "and a gamma and a beta of no norm.",
-    start='one .replace for each row of the table, and .removeprefix("bert.").',
-    solution=(hugging_face_name, right_our_name),
-    mistakes=r"""
-    ✗ old names stay as they are.
-      gamma is weight, and beta is bias: files of 2018 still have them.
-    | (r"LayerNorm\.gamma$", "LayerNorm.weight"), => && (r"LayerNorm\.beta$", "LayerNorm.bias"), =>
-    ✗ every gamma and beta is renamed.
-      only a norm's: LayerNorm.gamma, LayerNorm.beta. Another part may have a gamma of its own.
-    | LayerNorm\.gamma$", "LayerNorm.weight => gamma", "weight && LayerNorm\.beta$", "LayerNorm.bias
-      => beta", "bias
-    ✗ "bert." stays in front.
-      a whole model has it, an encoder saved alone does not: .removeprefix("bert.") does nothing
-      where it is missing.
-    | (r"^bert\.", ""), =>
-    ✗ the output of attention ends up in the feed-forward part.
-      attention.output.dense contains output.dense: replace the longer name first.
-    | "attention.output") => "attention.feed_forward.output")
-    """,
-)
-
-
-def right_load(
-    tensors: Weights, shapes: dict[str, tuple[int, ...]], our_name: Callable[[str], str]
-) -> tuple[Weights, list[str]]:
-    """Published name -> tensor, our name -> shape: our name -> tensor, and what is missing."""
-    found = {our_name(name): tensor for name, tensor in tensors.items()}
-    w = {n: found[n] for n, shape in shapes.items() if n in found and found[n].shape == shape}
-    return w, sorted(shapes.keys() - w.keys())
-
-
 def _load_cases() -> Iterator[Inputs]:
     dice = random.Random(12)
     translated = named(
         "our_name", lambda name: name.removeprefix("bert.").replace("gamma", "weight")
     )
-    names = [
-        "bert.norm.gamma",
-        "bert.map.weight",
-        "map.bias",
-        "cls.decoder.weight",
-        "bert.position",
-    ]
+    names = "bert.norm.gamma bert.map.weight map.bias cls.decoder.weight bert.position".split()
     for count in [1] * 3 + [2] * 5 + [4] * 12:
         some = dice.sample(names, count)
         tensors = {n: torch.tensor([float(i), 1.0]) for i, n in enumerate(names) if n in some}
@@ -396,17 +362,16 @@ def _read_load(answer: Any, *_: Any) -> Any:
     return sorted((name, torch.as_tensor(t).tolist()) for name, t in w.items()), sorted(missing)
 
 
-LOAD = Exercise(
+@Exercise.asking(
     asks="(tensors, shapes, our_name) -> (w, missing). tensors: published name -> tensor; shapes: "
     "our name -> shape, for all that our encoder needs. w: our name -> tensor; missing: the names "
     "that are not in the file, or with another shape",
-    right=right_load,
     cases=_load_cases,
     read=_read_load,
     first_part=0,
     tried="20 files, with tensors too many, too few, and of another shape.",
     start="a dictionary of the file under our names: {our_name(name): tensor for …}.",
-    solution=(load_weights, right_load),
+    beside=(load_weights,),
     mistakes="""
     ✗ a tensor of another shape is loaded.
       it belongs to another model, and would fail far from here, or never: compare .shape.
@@ -422,11 +387,13 @@ LOAD = Exercise(
     | our_name(name): tensor => name: tensor
     """,
 )
-
-
-def right_pooler(states: Tensor, W: Tensor, b: Tensor) -> Tensor:
-    """One vector for each row: tanh of a linear map of `[CLS]`'s state. (B, S, H) -> (B, H)."""
-    return torch.tanh(states[:, 0] @ W.T + b)
+def right_load(
+    tensors: Weights, shapes: dict[str, tuple[int, ...]], our_name: Callable[[str], str]
+) -> tuple[Weights, list[str]]:
+    """Published name -> tensor, our name -> shape: our name -> tensor, and what is missing."""
+    found = {our_name(name): tensor for name, tensor in tensors.items()}
+    w = {n: found[n] for n, shape in shapes.items() if n in found and found[n].shape == shape}
+    return w, sorted(shapes.keys() - w.keys())
 
 
 def _pooler_cases() -> Iterator[Inputs]:
@@ -436,14 +403,12 @@ def _pooler_cases() -> Iterator[Inputs]:
             yield draw(rows, length, size), draw(size, size), draw(size)
 
 
-POOLER = Exercise(
+@Exercise.asking(
     asks="(states (B, S, H), W (H, H), b (H,)) -> (B, H): tanh of a linear map of [CLS]'s state",
-    right=right_pooler,
     cases=_pooler_cases,
-    tensors="your result",
     tried="100 random cases, from one token to 3 rows of 5.",
     start="states[:, 0], which is (B, H): the state of the first token, [CLS], in each row.",
-    solution=(Pooler, right_pooler),
+    beside=(Pooler,),
     mistakes="""
     ✗ the tanh is missing.
       without it the result is only a linear map. torch.tanh brings every number into the range
@@ -467,6 +432,9 @@ POOLER = Exercise(
     | + b) => )
     """,
 )
+def right_pooler(states: Tensor, W: Tensor, b: Tensor) -> Tensor:
+    """One vector for each row: tanh of a linear map of `[CLS]`'s state. (B, S, H) -> (B, H)."""
+    return torch.tanh(states[:, 0] @ W.T + b)
 
 
 # -- a test for layers
@@ -498,24 +466,7 @@ class _Packaged(nn.Module):
         return self.layer(x[None], None)[0][0]
 
 
-def right_layer_test(make_layer: Callable[[], nn.Module]) -> bool:
-    """Say whether a post-norm layer is right: with all maps at zero, only a layer norm is left.
-
-    norm(x + 0) is norm(x), and the second norm leaves a normalized vector as it is. A missing
-    residual leaves nothing of x, pre-norm leaves x itself, and a map that ``forward`` creates
-    cannot be set to zero from outside.
-    """
-    layer = make_layer()
-    with torch.no_grad():
-        for part in layer.modules():
-            if isinstance(part, nn.Linear):
-                part.weight.zero_()
-                part.bias.zero_()
-        x = torch.randn(4, 8)
-        return torch.allclose(layer(x), F.layer_norm(x, (8,)), atol=1e-3)
-
-
-LAYER_TEST = TestExercise(
+@TestExercise.asking(
     asks="(make_layer) -> bool, true if it is a right post-norm layer. make_layer() gives a fresh "
     "module on (S, 8)",
     thing="layer",
@@ -526,7 +477,6 @@ LAYER_TEST = TestExercise(
     "let the norms keep their scale of 1: zero the nn.Linear parts only.",
     refuses_right="it depends on the names of the parts. Zero every nn.Linear in layer.modules(), "
     "and look at what comes out.",
-    solution=(right_layer_test,),
     museum="""
     ✗ graykode/nlp-tutorial: has no residual around feed-forward.
       set all maps to zero: a right layer then gives F.layer_norm(x, (8,)), and this one only zeros.
@@ -543,3 +493,18 @@ LAYER_TEST = TestExercise(
     | , nn.Linear(32, 8) => && self.feed_forward(y) => nn.Linear(32, 8)(self.feed_forward(y))
     """,
 )
+def right_layer_test(make_layer: Callable[[], nn.Module]) -> bool:
+    """Say whether a post-norm layer is right: with all maps at zero, only a layer norm is left.
+
+    norm(x + 0) is norm(x), and the second norm leaves a normalized vector as it is. A missing
+    residual leaves nothing of x, pre-norm leaves x itself, and a map that ``forward`` creates
+    cannot be set to zero from outside.
+    """
+    layer = make_layer()
+    with torch.no_grad():
+        for part in layer.modules():
+            if isinstance(part, nn.Linear):
+                part.weight.zero_()
+                part.bias.zero_()
+        x = torch.randn(4, 8)
+        return torch.allclose(layer(x), F.layer_norm(x, (8,)), atol=1e-3)

@@ -14,27 +14,19 @@ from course.exercises.judge import Exercise, Inputs, drawer, named, offered
 from course.exercises.museum import TestExercise
 
 
-def right_layer_mix(states: Tensor, weights: Tensor, scale: float) -> Tensor:
-    """(layers, S, H), (layers,), a number -> (S, H)."""
-    shares = weights.softmax(dim=0)
-    return scale * (shares[:, None, None] * states).sum(dim=0)
-
-
 def _mix_cases() -> Iterator[Inputs]:
     draw = drawer(12)
     for i, shape in enumerate([(2, 1, 2)] * 20 + [(3, 2, 2)] * 40 + [(4, 5, 3)] * 40):
         yield draw(*shape), draw(shape[0]), (0.5, 2.0, 3.0)[i % 3]
 
 
-LAYER_MIX = Exercise(
+@Exercise.asking(
     asks="(states (layers, S, H), weights (layers,), scale) -> (S, H): ELMo's learned sum of "
     "layers",
-    right=right_layer_mix,
     cases=_mix_cases,
-    tensors="your answer",
     tried="100 random cases, of 2, 3 and 4 layers.",
     start="shares = weights.softmax(dim=0), one number per layer; then sum share times state.",
-    solution=(ScalarMix, right_layer_mix),
+    beside=(ScalarMix,),
     mistakes="""
     ✗ the weights are used as they are; they do not sum to 1.
       a weight may be negative, and twice all weights would be twice the sum. First
@@ -49,11 +41,10 @@ LAYER_MIX = Exercise(
     | .sum => .mean
     """,
 )
-
-
-def right_concat_layers(hidden_states: Sequence[Tensor], count: int) -> Tensor:
-    """L + 1 of (S, H), the input embedding first; the last ``count`` -> (S, count * H)."""
-    return torch.cat(list(hidden_states[-count:]), dim=-1)
+def right_layer_mix(states: Tensor, weights: Tensor, scale: float) -> Tensor:
+    """(layers, S, H), (layers,), a number -> (S, H)."""
+    shares = weights.softmax(dim=0)
+    return scale * (shares[:, None, None] * states).sum(dim=0)
 
 
 def _concat_cases() -> Iterator[Inputs]:
@@ -64,14 +55,12 @@ def _concat_cases() -> Iterator[Inputs]:
         yield from ((states, count) for count in range(1, layers + 1))
 
 
-CONCAT_LAYERS = Exercise(
+@Exercise.asking(
     asks="(hidden_states, L + 1 of (S, H), count) -> (S, count * H)",
-    right=right_concat_layers,
     cases=_concat_cases,
-    tensors="your answer",
     tried="14 cases, of 2 to 5 layers, from one of them to all.",
     start="hidden_states[-count:], a list of the states wanted; then torch.cat with dim=-1.",
-    solution=(LayerFeatures, right_concat_layers),
+    beside=(LayerFeatures,),
     mistakes="""
     ✗ these are the first states, with the input embedding; the last are wanted.
       hidden_states[0] is the embedding, which knows no context: count from the end,
@@ -87,6 +76,9 @@ CONCAT_LAYERS = Exercise(
     | torch.cat => torch.stack && , dim=-1) => ).reshape(len(hidden_states[0]), -1)
     """,
 )
+def right_concat_layers(hidden_states: Sequence[Tensor], count: int) -> Tensor:
+    """L + 1 of (S, H), the input embedding first; the last ``count`` -> (S, count * H)."""
+    return torch.cat(list(hidden_states[-count:]), dim=-1)
 
 
 def _models() -> list[Inputs]:
@@ -114,20 +106,14 @@ def _moves_otherwise(now: nn.Module, before: nn.Module) -> bool:
     return any(mine.requires_grad != theirs.requires_grad for mine, theirs in pairs)
 
 
-def right_trainable(model: nn.Module) -> int:
-    """Return how many numbers an optimizer moves."""
-    return sum(p.numel() for p in model.parameters() if p.requires_grad)
-
-
-TRAINABLE = Exercise(
+@Exercise.asking(
     asks="model -> how many of its numbers an optimizer moves",
-    right=right_trainable,
     cases=_models,
     moved=_moves_otherwise,
     tried="6 models: frozen in part, as a whole, not at all; with tied weights and running means.",
     start="for p in model.parameters(): p.requires_grad says whether it moves, p.numel() how many.",
     in_place="it changes requires_grad; counting must leave the model as it is.",
-    solution=(right_trainable, LayerFeatures),
+    beside=(LayerFeatures,),
     mistakes="""
     ✗ frozen parameters are counted as well.
       a parameter with requires_grad=False has no gradient and does not move: if p.requires_grad.
@@ -140,6 +126,9 @@ TRAINABLE = Exercise(
     | parameters() => state_dict().values() && if p.requires_grad =>
     """,
 )
+def right_trainable(model: nn.Module) -> int:
+    """Return how many numbers an optimizer moves."""
+    return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
 # -- a test of features
@@ -166,22 +155,7 @@ def _extract_by_layers(bert: Bert, ids: Tensor, segment_ids: Tensor, mask: Tenso
     return torch.stack([tokens[i, row].mean(dim=0) for i, row in enumerate(mask.bool())]).detach()
 
 
-def right_feature_test(extract: Extract) -> bool:
-    """Return True if the features are right: a mean by hand, the same twice, and no gradient."""
-    bert = play_bert()
-    ids = torch.randint(5, 60, (2, 9))
-    segments = (torch.arange(9) > 3).long().expand(2, -1)
-    mask = torch.arange(9) < torch.tensor([[9], [6]])
-    found = extract(bert, ids, segments, mask)
-    again = extract(bert, ids, segments, mask)
-    with torch.no_grad():
-        states = bert.eval()(ids, segments, mask).hidden_states[-2]
-    by_hand = torch.stack([states[0].mean(dim=0), states[1, :6].mean(dim=0)])
-    same = torch.allclose(found, by_hand, atol=1e-5) and torch.allclose(found, again)
-    return same and not found.requires_grad
-
-
-FEATURE_TEST = TestExercise(
+@TestExercise.asking(
     asks="(extract) -> bool, true if it is right. extract(bert, ids, segment_ids, padding_mask) "
     "returns the mean second-to-last state of the real tokens, (B, H)",
     thing="extractor",
@@ -191,7 +165,7 @@ FEATURE_TEST = TestExercise(
     "the real tokens of each row; use torch.allclose. Dropout must be off in your own call, too.",
     refuses_right="two right ways differ in the seventh digit: use torch.allclose(…, atol=1e-5), "
     "not ==.",
-    solution=(right_feature_test, right_extract),
+    beside=(right_extract,),
     museum="""
     ✗ dropout left on: bert.eval() is missing, so two calls give two answers.
       call it twice on the same input, and compare.
@@ -215,3 +189,16 @@ FEATURE_TEST = TestExercise(
     | (ids, segment_ids, padding_mask) => (ids, segment_ids)
     """,
 )
+def right_feature_test(extract: Extract) -> bool:
+    """Return True if the features are right: a mean by hand, the same twice, and no gradient."""
+    bert = play_bert()
+    ids = torch.randint(5, 60, (2, 9))
+    segments = (torch.arange(9) > 3).long().expand(2, -1)
+    mask = torch.arange(9) < torch.tensor([[9], [6]])
+    found = extract(bert, ids, segments, mask)
+    again = extract(bert, ids, segments, mask)
+    with torch.no_grad():
+        states = bert.eval()(ids, segments, mask).hidden_states[-2]
+    by_hand = torch.stack([states[0].mean(dim=0), states[1, :6].mean(dim=0)])
+    same = torch.allclose(found, by_hand, atol=1e-5) and torch.allclose(found, again)
+    return same and not found.requires_grad

@@ -25,17 +25,6 @@ from course.exercises.museum import TestExercise
 Span = tuple[int, int]
 
 
-def right_best_span(start: Tensor, end: Tensor, places: Sequence[int], longest: int) -> Span:
-    """Return the pair first <= last of ``places`` with the highest start + end score."""
-    best, found = -math.inf, (places[0], places[0])
-    for first in places:
-        for last in places:
-            score = float(start[first] + end[last])
-            if first <= last < first + longest and score > best:
-                best, found = score, (first, last)
-    return found
-
-
 def _span_cases() -> Iterator[Inputs]:
     """With two decimals, so that in no case two spans are the best (a test makes sure)."""
     generator, dice = torch.Generator().manual_seed(21), random.Random(13)
@@ -53,15 +42,14 @@ def _read_positions(answer: Any, *_: Any) -> Span:
     return read(first, name="first"), read(last, name="last")
 
 
-BEST_SPAN = Exercise(
+@Exercise.asking(
     asks="(start (S,), end (S,), places, longest) -> (first, last), the pair of places with the "
     "highest start[first] + end[last]; at most longest tokens",
-    right=right_best_span,
     cases=_span_cases,
     read=_read_positions,
     tried="120 random cases, texts of 2 to 8 tokens, a question in front and [SEP] at the end.",
     start="two loops over places, with an if for first <= last < first + longest.",
-    solution=(best_span, right_best_span),
+    beside=(best_span,),
     mistakes="""
     ✗ the end can come before the start.
       the best start and the best end, each by itself, need not fit together. Try pairs: first <=
@@ -81,16 +69,15 @@ BEST_SPAN = Exercise(
     | return found => return found[0] - places[0], found[1] - places[0]
     """,
 )
-
-
-def right_word_f1(found: str, answer: str) -> float:
-    """F1 of the words that two answers share, repeated words as often as both have them."""
-    mine, right = normalize_answer(found).split(), normalize_answer(answer).split()
-    if not mine or not right:
-        return float(mine == right)
-    same = sum((Counter(mine) & Counter(right)).values())
-    precision, recall = same / len(mine), same / len(right)
-    return 2 * precision * recall / (precision + recall) if same else 0.0
+def right_best_span(start: Tensor, end: Tensor, places: Sequence[int], longest: int) -> Span:
+    """Return the pair first <= last of ``places`` with the highest start + end score."""
+    best, found = -math.inf, (places[0], places[0])
+    for first in places:
+        for last in places:
+            score = float(start[first] + end[last])
+            if first <= last < first + longest and score > best:
+                best, found = score, (first, last)
+    return found
 
 
 def _f1_cases() -> Iterator[Inputs]:
@@ -106,13 +93,12 @@ def _f1_cases() -> Iterator[Inputs]:
         yield tuple(" ".join(dice.choices(words, k=dice.randint(1, most))) for _ in range(2))
 
 
-WORD_F1 = Exercise(
+@Exercise.asking(
     asks="(found, answer) -> float: F1 of the words of two answers, once normalized",
-    right=right_word_f1,
     cases=_f1_cases,
     tried="117 pairs of answers, empty ones, repeated words, articles and punctuation among them.",
     start="normalize_answer(found).split(), and the same of answer; then Counter(…) & Counter(…).",
-    solution=(metrics.word_f1, right_word_f1),
+    beside=(metrics.word_f1,),
     mistakes="""
     ✗ a repeated word counts once.
       sets forget how often. Counter(mine) & Counter(right) keeps the smaller count.
@@ -126,14 +112,14 @@ WORD_F1 = Exercise(
     | float(mine == right) => 0.0
     """,
 )
-
-
-def right_windows(length: int, room: int, stride: int) -> list[int]:
-    """Return where windows start: each shares ``stride`` tokens with the one before it."""
-    starts = [0]
-    while starts[-1] + room < length:
-        starts.append(starts[-1] + room - stride)
-    return starts
+def right_word_f1(found: str, answer: str) -> float:
+    """F1 of the words that two answers share, repeated words as often as both have them."""
+    mine, right = normalize_answer(found).split(), normalize_answer(answer).split()
+    if not mine or not right:
+        return float(mine == right)
+    same = sum((Counter(mine) & Counter(right)).values())
+    precision, recall = same / len(mine), same / len(right)
+    return 2 * precision * recall / (precision + recall) if same else 0.0
 
 
 def _window_cases() -> Iterator[Inputs]:
@@ -142,14 +128,13 @@ def _window_cases() -> Iterator[Inputs]:
             yield length, room, stride
 
 
-WINDOWS = Exercise(
+@Exercise.asking(
     asks="(length, room, stride) -> starts of windows that share stride tokens",
-    right=right_windows,
     cases=_window_cases,
     read=partial(read_wholes, things="starts", thing="the number of a token"),
     tried="42 texts, shorter than a window, as long, one token longer, and five windows long.",
     start="starts = [0], and a while: does the last window reach the end of the text?",
-    solution=(right_windows, truncating),
+    beside=(truncating,),
     mistakes="""
     ✗ stride is taken for the step.
       here stride is what two windows *share*; the step is room - stride. (The paper's code calls
@@ -163,6 +148,12 @@ WINDOWS = Exercise(
     | return starts => return list(range(0, length, room - stride))
     """,
 )
+def right_windows(length: int, room: int, stride: int) -> list[int]:
+    """Return where windows start: each shares ``stride`` tokens with the one before it."""
+    starts = [0]
+    while starts[-1] + room < length:
+        starts.append(starts[-1] + room - stride)
+    return starts
 
 
 # -- a test for those who place answers
@@ -201,45 +192,7 @@ def _mark_pieces(context: str, answer: str, start: int, room: int, stride: int) 
     return found
 
 
-def _but(change: Callable[[list[Window]], list[Window]]) -> Callable[[Marker], Marker]:
-    """Turn a right marker into one that a test of more than the rules may want."""
-    return lambda mark: lambda *inputs: change(mark(*inputs))
-
-
-def _one_marked(found: list[Window]) -> list[Window]:
-    """Leave the answer to the first of the windows that hold it."""
-    holding = [number for number, (_, place) in enumerate(found) if place]
-    return [(o, place if i in holding[:1] else None) for i, (o, place) in enumerate(found)]
-
-
-def _one_further(found: list[Window]) -> list[Window]:
-    return [(offsets, place and (place[0], place[1] + 1)) for offsets, place in found]
-
-
-def right_mark_test(mark: Marker) -> bool:
-    """Say whether a marker is right, by asking for every word and every two words of a text."""
-    context = "Zoë 🐶 met Al. Then Al, at a café, met Zoë again, and Al left"
-    room, stride = 8, 3  # an answer of up to 4 tokens is whole in some window
-    words = list(_WORDS.finditer(context))
-    for size in (1, 2):
-        for first, last in zip(words, words[size - 1 :], strict=False):
-            start, end = first.start(), last.end()
-            found = mark(context, context[start:end], start, room, stride)
-            if not any(place for _, place in found):
-                return False
-            for offsets, place in found:
-                cut = offsets[place[0] : place[1] + 1] if place else []
-                told = (cut[0][0], cut[-1][1]) if cut else None
-                holds = offsets[0][0] <= start and offsets[-1][1] >= end
-                if told != ((start, end) if holds else None):
-                    return False
-            for (before, _), (after, _) in pairwise(found):
-                if before[-stride:] != after[:stride]:
-                    return False
-    return True
-
-
-MARK_TEST = TestExercise(
+@TestExercise.asking(
     asks="a test, (mark) -> bool, true if it marks answers correctly. mark(context, answer, "
     "start, room, stride) returns (offsets, place) for each window",
     thing="marker",
@@ -252,22 +205,17 @@ MARK_TEST = TestExercise(
     refuses_all="it returns False on every path.",
     refuses_right="it takes tokens for words. A token may be a part of a word, or a comma: look at "
     "the text from the first token's begin to the last one's end.",
-    demands=(
-        (
-            "it takes last for the token after the answer. last is the answer's own last token.",
-            _but(_one_further),
-        ),
-        (
-            "it wants the answer in every window. A window that does not hold it says None.",
-            _but(lambda found: [(offsets, place) for offsets, place in found if place]),
-        ),
-        (
-            "it wants the answer in one window only. Windows overlap: each that holds the whole "
-            "answer marks it.",
-            _but(_one_marked),
-        ),
-    ),
-    solution=(right_mark_test,),
+    demands="""
+    ✗ it takes last for the token after the answer.
+      last is the answer's own last token.
+    | inside[-1] => inside[-1] + 1
+    ✗ it wants the answer in every window.
+      A window that does not hold it says None.
+    | found.append => if place: found.append
+    ✗ it wants the answer in one window only.
+      Windows overlap: each that holds the whole answer marks it.
+    | if inside and => if inside and not any(marked for _, marked in found) and
+    """,
     museum="""
     ✗ bytes: counts offsets in bytes, not in characters.
       write é or an emoji before the answer, and cut the text by the offsets.
@@ -291,6 +239,27 @@ MARK_TEST = TestExercise(
     | right_windows(len(spans), room, stride) => range(0, len(spans), room)
     """,
 )
+def right_mark_test(mark: Marker) -> bool:
+    """Say whether a marker is right, by asking for every word and every two words of a text."""
+    context = "Zoë 🐶 met Al. Then Al, at a café, met Zoë again, and Al left"
+    room, stride = 8, 3  # an answer of up to 4 tokens is whole in some window
+    words = list(_WORDS.finditer(context))
+    for size in (1, 2):
+        for first, last in zip(words, words[size - 1 :], strict=False):
+            start, end = first.start(), last.end()
+            found = mark(context, context[start:end], start, room, stride)
+            if not any(place for _, place in found):
+                return False
+            for offsets, place in found:
+                cut = offsets[place[0] : place[1] + 1] if place else []
+                told = (cut[0][0], cut[-1][1]) if cut else None
+                holds = offsets[0][0] <= start and offsets[-1][1] >= end
+                if told != ((start, end) if holds else None):
+                    return False
+            for (before, _), (after, _) in pairwise(found):
+                if before[-stride:] != after[:stride]:
+                    return False
+    return True
 
 
 # -- a test for those who score answers
@@ -323,26 +292,7 @@ def _by_squad(found: str, answers: Sequence[str]) -> tuple[float, float]:
     return scores["exact"] / 100, scores["f1"] / 100
 
 
-def right_score_test(score: Scorer) -> bool:
-    """Say whether a scorer is right, by cases whose scores are known."""
-    cases = [
-        ("lake", ["river", "lake"], 1, 1),
-        ("the Lake.", ["lake"], 1, 1),
-        ("river", ["lake"], 0, 0),
-        ("New York New York", ["New York"], 0, 2 / 3),
-        ("salt lake", ["lake"], 0, 2 / 3),
-        ("", [], 1, 1),
-        ("lake", [], 0, 0),
-        ("", ["lake"], 0, 0),
-    ]
-    for found, answers, exact, f1 in cases:
-        mine = score(found, answers)
-        if abs(mine[0] - exact) > 1e-6 or abs(mine[1] - f1) > 1e-6:
-            return False
-    return True
-
-
-SCORE_TEST = TestExercise(
+@TestExercise.asking(
     asks="a test, (score) -> bool, true if it scores as SQuAD's authors do. score(found, answers) "
     "returns (exact match, F1); answers is empty if there is none",
     thing="scorer",
@@ -352,7 +302,6 @@ SCORE_TEST = TestExercise(
     "match first.",
     refuses_right="one of the numbers that it expects is wrong, or it compares fractions with ==. "
     "Use abs(a - b) < 1e-6.",
-    solution=(right_score_test,),
     museum=r"""
     ✗ sets: takes F1 over sets, so that a repeated word counts once.
       repeat a word: “New York New York” against “New York” is 0.67, not 1.
@@ -374,3 +323,20 @@ SCORE_TEST = TestExercise(
     | 2 * same / (len(mine) + len(right)) => same / len(right)
     """,
 )
+def right_score_test(score: Scorer) -> bool:
+    """Say whether a scorer is right, by cases whose scores are known."""
+    cases = [
+        ("lake", ["river", "lake"], 1, 1),
+        ("the Lake.", ["lake"], 1, 1),
+        ("river", ["lake"], 0, 0),
+        ("New York New York", ["New York"], 0, 2 / 3),
+        ("salt lake", ["lake"], 0, 2 / 3),
+        ("", [], 1, 1),
+        ("lake", [], 0, 0),
+        ("", ["lake"], 0, 0),
+    ]
+    for found, answers, exact, f1 in cases:
+        mine = score(found, answers)
+        if abs(mine[0] - exact) > 1e-6 or abs(mine[1] - f1) > 1e-6:
+            return False
+    return True

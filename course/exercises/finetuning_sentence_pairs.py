@@ -21,20 +21,6 @@ Pieces = list[str]
 _PARTS = ("tokens", "segments", "mask")
 
 
-def right_choice_rows(beginning: Pieces, endings: list[Pieces]) -> tuple[list[Any], ...]:
-    """Pack [CLS] beginning [SEP] ending [SEP] for each ending, padded to the longest."""
-    first = ["[CLS]", *beginning, "[SEP]"]
-    seconds = [[*ending, "[SEP]"] for ending in endings]
-    longest = len(first) + max(map(len, seconds))
-    tokens, segments, mask = [], [], []
-    for second in seconds:
-        padding = longest - len(first + second)
-        tokens.append(first + second + ["[PAD]"] * padding)
-        segments.append([0] * len(first) + [1] * len(second) + [0] * padding)
-        mask.append([1] * len(first + second) + [0] * padding)
-    return tokens, segments, mask
-
-
 def _separated_last(beginning: Pieces, endings: list[Pieces]) -> tuple[list[Any], ...]:
     """Pad before the last [SEP]; segments and mask go with the tokens."""
     tokens, segments, mask = right_choice_rows(beginning, endings)
@@ -85,12 +71,11 @@ def _rows_difference(inputs: Inputs, mine: Any, right: Any) -> str:
     return ""
 
 
-CHOICE_ROWS = Exercise(
+@Exercise.asking(
     moved=judge.anything_moved,
     asks="(beginning, endings) -> (tokens, segments, mask), a row for each ending: [CLS] beginning "
     "[SEP] ending [SEP], padded on the right with [PAD]; segment 1 for the ending and its [SEP]; "
     "mask 0 at padding",
-    right=right_choice_rows,
     cases=_rows_cases,
     read=_read_rows,
     differ=_rows_difference,
@@ -99,7 +84,7 @@ CHOICE_ROWS = Exercise(
     tried="61 random cases, 2 to 4 endings of different lengths.",
     start="one row: [CLS] beginning [SEP] ending [SEP]. Then a loop over the endings, and last the "
     "padding.",
-    solution=(MultipleChoice.encode, collate, right_choice_rows),
+    beside=(MultipleChoice.encode, collate),
     mistakes="""
     ✗ the first [SEP] is in segment 1.
       it belongs to the beginning, which it ends: 0.
@@ -119,14 +104,18 @@ CHOICE_ROWS = Exercise(
     | = _separated_last
     """,
 )
-
-
-def right_choice_head(
-    c: Tensor, weight: Tensor, bias: Tensor, choices: int
-) -> tuple[Tensor, Tensor]:
-    """Score each row, (B * choices, H) -> (B, choices), and share out 1 over the choices."""
-    scores = (c @ weight + bias).view(-1, choices)
-    return scores, scores.softmax(dim=-1)
+def right_choice_rows(beginning: Pieces, endings: list[Pieces]) -> tuple[list[Any], ...]:
+    """Pack [CLS] beginning [SEP] ending [SEP] for each ending, padded to the longest."""
+    first = ["[CLS]", *beginning, "[SEP]"]
+    seconds = [[*ending, "[SEP]"] for ending in endings]
+    longest = len(first) + max(map(len, seconds))
+    tokens, segments, mask = [], [], []
+    for second in seconds:
+        padding = longest - len(first + second)
+        tokens.append(first + second + ["[PAD]"] * padding)
+        segments.append([0] * len(first) + [1] * len(second) + [0] * padding)
+        mask.append([1] * len(first + second) + [0] * padding)
+    return tokens, segments, mask
 
 
 def _head_cases() -> Iterator[Inputs]:
@@ -136,15 +125,14 @@ def _head_cases() -> Iterator[Inputs]:
         yield draw(examples * choices, size), draw(size), draw() + 0.3, choices
 
 
-CHOICE_HEAD = Exercise(
+@Exercise.asking(
     asks="(c (B*N, H), weight (H,), bias (), choices N) -> (scores, shares), both (B, N)",
-    right=right_choice_head,
     cases=_head_cases,
     tensors="scores, shares",
     first_part=0,
     tried="100 random cases, 1 to 5 examples of 2 to 4 choices.",
     start="c @ weight + bias, one number per row. Then shape (examples, choices), then softmax.",
-    solution=(MultipleChoice.scores, MultipleChoiceHead, ClassificationHead, right_choice_head),
+    beside=(MultipleChoice.scores, MultipleChoiceHead, ClassificationHead),
     mistakes="""
     ✗ the choices of different examples are mixed.
       rows of one example follow one another: .view(-1, choices), not .view(choices, -1).T.
@@ -160,12 +148,12 @@ CHOICE_HEAD = Exercise(
     | return scores, => return scores.softmax(-1),
     """,
 )
-
-
-def right_choice_loss(scores: Tensor, labels: Tensor) -> Tensor:
-    """Mean of -ln of the share of the right choice: (B, N), (B,) -> ()."""
-    log_probabilities = scores.log_softmax(dim=-1)
-    return -log_probabilities[torch.arange(len(labels)), labels].mean()
+def right_choice_head(
+    c: Tensor, weight: Tensor, bias: Tensor, choices: int
+) -> tuple[Tensor, Tensor]:
+    """Score each row, (B * choices, H) -> (B, choices), and share out 1 over the choices."""
+    scores = (c @ weight + bias).view(-1, choices)
+    return scores, scores.softmax(dim=-1)
 
 
 def _loss_cases() -> Iterator[Inputs]:
@@ -175,14 +163,13 @@ def _loss_cases() -> Iterator[Inputs]:
         yield scores, torch.randint(size[1], size[:1], generator=generator)
 
 
-CHOICE_LOSS = Exercise(
+@Exercise.asking(
     asks="(scores (B, N), labels (B,)) -> scalar, the mean cross-entropy in nats",
-    right=right_choice_loss,
     cases=_loss_cases,
     tried="120 random cases, 1 to 7 examples of 2 to 4 choices.",
     start="scores.log_softmax(dim=-1), N numbers per example; then the right choice's, and their "
     "mean.",
-    solution=(Classification.loss, right_choice_loss),
+    beside=(Classification.loss,),
     mistakes="""
     ✗ softmax runs over the examples.
       dim=0 are the examples. The choices of one example share out 1: dim=-1.
@@ -196,6 +183,10 @@ CHOICE_LOSS = Exercise(
     | scores.log => scores.softmax(-1).log
     """,
 )
+def right_choice_loss(scores: Tensor, labels: Tensor) -> Tensor:
+    """Mean of -ln of the share of the right choice: (B, N), (B,) -> ()."""
+    log_probabilities = scores.log_softmax(dim=-1)
+    return -log_probabilities[torch.arange(len(labels)), labels].mean()
 
 
 # -- a test for data
@@ -232,34 +223,7 @@ def _build(articles: Sequence[Article], seed: int) -> dict[str, list[Made]]:
 _ONE_AN_ARTICLE = "range(len(sentences) - 1) => _some(dice, range(len(sentences) - 1), most=1)"
 
 
-def right_choice_data_test(builder: Builder) -> bool:
-    """Say whether a builder is right, by articles whose ids tell where each comes from.
-
-    Article n has ids from 1000·n on, numbered through, in twelve sentences of one to four ids;
-    there are four articles for each split and topic.
-    """
-    articles: list[Article] = []
-    for n in range(16):
-        ids = iter(range(1000 * n, 1000 * n + 100))
-        sentences = [list(islice(ids, 1 + i * (n + 3) % 4)) for i in range(12)]
-        articles.append((("train", "test")[n % 2], ("rivers", "painters")[n // 8], sentences))
-    labels, longest = [], 0.0
-    for seed in range(20):
-        for split, examples in builder(articles, seed).items():
-            for beginning, endings, label in examples:
-                own, *others = (first // 1000 for first, *_ in (beginning, *endings))
-                if any(articles[n][:2] != (split, articles[own][1]) for n in (own, *others)):
-                    return False  # of the other split, or on another topic
-                if endings[label][0] != beginning[-1] + 1 or others.count(own) != 1:
-                    return False  # does not follow, or a wrong one of the same article
-                lengths = [len(ending) for ending in endings]
-                if lengths[label] == max(lengths):
-                    longest += 1 / lengths.count(max(lengths))
-                labels.append(label)
-    return {*labels} == {0, 1, 2, 3} and longest / len(labels) < 0.4
-
-
-CHOICE_DATA_TEST = TestExercise(
+@TestExercise.asking(
     asks="(builder) -> bool, true if it builds right multiple choice. builder(articles, seed) gets "
     "a list of (split, topic, sentences) and returns a dictionary of lists of (beginning, endings, "
     "label), by split",
@@ -274,7 +238,6 @@ CHOICE_DATA_TEST = TestExercise(
     "article. Print some examples of builder(articles, seed) and look at them.",
     refuses_right="it asks for more than the rules. With few examples the right ending may be "
     "first, or longest, by chance: build many, with several seeds.",
-    solution=(right_choice_data_test,),
     museum="""
     ✗ test sentences as wrong endings in training: draws wrong endings from all articles; a sentence
     learned to be wrong comes again.
@@ -300,3 +263,28 @@ CHOICE_DATA_TEST = TestExercise(
     | sentences[t], sentences[t + 1] => sentences[t + 1], sentences[t]
     """,
 )
+def right_choice_data_test(builder: Builder) -> bool:
+    """Say whether a builder is right, by articles whose ids tell where each comes from.
+
+    Article n has ids from 1000·n on, numbered through, in twelve sentences of one to four ids;
+    there are four articles for each split and topic.
+    """
+    articles: list[Article] = []
+    for n in range(16):
+        ids = iter(range(1000 * n, 1000 * n + 100))
+        sentences = [list(islice(ids, 1 + i * (n + 3) % 4)) for i in range(12)]
+        articles.append((("train", "test")[n % 2], ("rivers", "painters")[n // 8], sentences))
+    labels, longest = [], 0.0
+    for seed in range(20):
+        for split, examples in builder(articles, seed).items():
+            for beginning, endings, label in examples:
+                own, *others = (first // 1000 for first, *_ in (beginning, *endings))
+                if any(articles[n][:2] != (split, articles[own][1]) for n in (own, *others)):
+                    return False  # of the other split, or on another topic
+                if endings[label][0] != beginning[-1] + 1 or others.count(own) != 1:
+                    return False  # does not follow, or a wrong one of the same article
+                lengths = [len(ending) for ending in endings]
+                if lengths[label] == max(lengths):
+                    longest += 1 / lengths.count(max(lengths))
+                labels.append(label)
+    return {*labels} == {0, 1, 2, 3} and longest / len(labels) < 0.4

@@ -17,25 +17,18 @@ from course.exercises.judge import Exercise, Inputs, number, offered, parts, rea
 from course.exercises.museum import TestExercise
 
 
-def right_class_probabilities(c: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Return softmax(C Wᵀ + b): (B, H), (K, H), (K,) -> (B, K)."""
-    return (c @ weight.T + bias).softmax(dim=-1)
-
-
 def _shares_cases() -> list[Inputs]:
     draw = judge.drawer(21)
     sizes = [(1, 1, 2)] * 5 + [(1, 2, 2)] * 10 + [(2, 2, 2)] * 20 + [(3, 2, 4)] * 25
     return [(draw(b, h), draw(k, h), draw(k)) for b, h, k in sizes + [(4, 5, 3)] * 20]
 
 
-CLASS_PROBABILITIES = Exercise(
+@Exercise.asking(
     asks="(c (B, H), weight (K, H), bias (K,)) -> (B, K), a share for each class",
-    right=right_class_probabilities,
     cases=_shares_cases,
-    tensors="shares",
     tried="80 random cases, from one sentence to 4, two classes to 4.",
     start="c @ weight.T, which is (B, K).",
-    solution=(ClassificationHead, right_class_probabilities),
+    beside=(ClassificationHead,),
     mistakes="""
     ✗ these are scores; they do not sum to 1.
       softmax over the last axis turns them into shares.
@@ -48,6 +41,9 @@ CLASS_PROBABILITIES = Exercise(
     | + bias =>
     """,
 )
+def right_class_probabilities(c: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Return softmax(C Wᵀ + b): (B, H), (K, H), (K,) -> (B, K)."""
+    return (c @ weight.T + bias).softmax(dim=-1)
 
 
 # -- the loop
@@ -77,41 +73,19 @@ class PlayBert:
         return f"a play BERT, weights {judge.plain([w.detach() for w in self.weights])}"
 
 
-def right_tune(model: Any, batches: Sequence[Any], rates: Sequence[float]) -> list[float]:
-    """Fine-tune: one step for each batch, at its rate. Return the losses, in nats."""
-    losses = []
-    for batch, rate in zip(batches, rates, strict=True):
-        weight, bias = model.weights[-2:]
-        scores = model.pooled(batch) @ weight.T + bias
-        loss = F.cross_entropy(scores, batch.target)
-        gradients = torch.autograd.grad(loss, model.weights)
-        model.move(gradients, rate)
-        losses.append(loss.item())
-    return losses
-
-
 def _tune_cases() -> Iterator[Inputs]:
     draw, dice = judge.drawer(25), random.Random(25)
     for rows, classes, steps in [(1, 2, 2)] * 10 + [(2, 2, 3)] * 15 + [(3, 4, 4)] * 15:
-        batches = [
-            SimpleNamespace(
-                x=draw(rows, 3), target=torch.tensor([dice.randrange(classes) for _ in range(rows)])
-            )
-            for _ in range(steps)
-        ]
+        targets = [torch.tensor(dice.choices(range(classes), k=rows)) for _ in range(steps)]
+        batches = [SimpleNamespace(x=draw(rows, 3), target=target) for target in targets]
         rates = [dice.choice((0.5, 1.0, 2.0)) for _ in range(steps)]
         yield PlayBert(draw, 3, classes), batches, rates
 
 
-def _read_losses(answer: Any, _: Any, batches: Sequence[Any], __: Any) -> Any:
-    return judge.read_numbers(answer, "losses", (len(batches),))
-
-
-TUNE = Exercise(
+@Exercise.asking(
     asks="(model, batches, rates) -> list of losses, one for each batch, before its step",
-    right=right_tune,
     cases=_tune_cases,
-    read=_read_losses,
+    read=lambda answer, _, batches, __: judge.read_numbers(answer, "losses", (len(batches),)),
     tried="40 random play models, one sentence to 3 in a batch, 2 to 4 steps.",
     start="a loop over zip(batches, rates); in it, the scores: model.pooled(batch) @ W.T + b.",
     mistakes="""
@@ -149,16 +123,17 @@ TUNE = Exercise(
       bias, batch.target).item())
     """,
 )
-
-
-def right_macro_f1(true: list[int], found: list[int], classes: int) -> float:
-    """Mean F1 of classes 0 to classes - 1; 0 for one that is neither there nor named."""
-    total = 0.0
-    for k in range(classes):
-        right = sum(t == f == k for t, f in zip(true, found, strict=True))
-        named, there = found.count(k), true.count(k)
-        total += 2 * right / (named + there) if named + there else 0
-    return total / classes
+def right_tune(model: Any, batches: Sequence[Any], rates: Sequence[float]) -> list[float]:
+    """Fine-tune: one step for each batch, at its rate. Return the losses, in nats."""
+    losses = []
+    for batch, rate in zip(batches, rates, strict=True):
+        weight, bias = model.weights[-2:]
+        scores = model.pooled(batch) @ weight.T + bias
+        loss = F.cross_entropy(scores, batch.target)
+        gradients = torch.autograd.grad(loss, model.weights)
+        model.move(gradients, rate)
+        losses.append(loss.item())
+    return losses
 
 
 def _f1_cases() -> Iterator[Inputs]:
@@ -169,13 +144,12 @@ def _f1_cases() -> Iterator[Inputs]:
         yield true, found, classes
 
 
-MACRO_F1 = Exercise(
+@Exercise.asking(
     asks="(true, found, classes) -> float, the mean F1 of the classes",
-    right=right_macro_f1,
     cases=_f1_cases,
     tried="90 random cases, two classes to four; some classes are never named, or not there.",
     start="a loop over range(classes): count the right answers, the answers, the true ones.",
-    solution=(Classification.metrics, right_macro_f1),
+    beside=(Classification.metrics,),
     mistakes="""
     ✗ this is accuracy.
       count for each class by itself, then take the mean over the classes.
@@ -189,12 +163,14 @@ MACRO_F1 = Exercise(
     | / classes => / len({*true, *found})
     """,
 )
-
-
-def right_choose(dev: list[float], test: list[float]) -> tuple[int, float]:
-    """Return the number of the run to keep, the first best on dev, and the score to report."""
-    best = max(range(len(dev)), key=lambda run: dev[run])
-    return best, test[best]
+def right_macro_f1(true: list[int], found: list[int], classes: int) -> float:
+    """Mean F1 of classes 0 to classes - 1; 0 for one that is neither there nor named."""
+    total = 0.0
+    for k in range(classes):
+        right = sum(t == f == k for t, f in zip(true, found, strict=True))
+        named, there = found.count(k), true.count(k)
+        total += 2 * right / (named + there) if named + there else 0
+    return total / classes
 
 
 def _choose_cases() -> Iterator[Inputs]:
@@ -204,9 +180,8 @@ def _choose_cases() -> Iterator[Inputs]:
         yield dev, [dice.randrange(50, 100) / 100 for _ in dev]
 
 
-CHOOSE = Exercise(
+@Exercise.asking(
     asks="(dev, test) -> (number of the run, score to report)",
-    right=right_choose,
     cases=_choose_cases,
     read=parts("the number of the run, and the score to report", whole, number),
     first_part=0,
@@ -224,16 +199,14 @@ CHOOSE = Exercise(
     | dev[run] => (dev[run], test[run])
     """,
 )
+def right_choose(dev: list[float], test: list[float]) -> tuple[int, float]:
+    """Return the number of the run to keep, the first best on dev, and the score to report."""
+    best = max(range(len(dev)), key=lambda run: dev[run])
+    return best, test[best]
 
 
 def _plain(text: str) -> str:
     return " ".join(text.lower().split())
-
-
-def right_leaked(train: list[str], test: list[str]) -> list[int]:
-    """Return the places in test whose text occurs in train, whatever its case and spaces."""
-    seen = {_plain(text) for text in train}
-    return [i for i, text in enumerate(test) if _plain(text) in seen]
 
 
 _TEXTS = (
@@ -250,9 +223,8 @@ def _leak_cases() -> Iterator[Inputs]:
         yield dice.sample(_TEXTS, trained), test
 
 
-LEAKED = Exercise(
+@Exercise.asking(
     asks="(train, test) -> places in test of texts that are in train as well",
-    right=right_leaked,
     cases=_leak_cases,
     read=lambda answer, *_: sorted(read_wholes(answer, things="places", thing="a place in test")),
     tried="80 random cases; some copies have other spaces or other capitals.",
@@ -276,6 +248,10 @@ LEAKED = Exercise(
     | _plain(text) in seen => any(one in _plain(text) for one in seen)
     """,
 )
+def right_leaked(train: list[str], test: list[str]) -> list[int]:
+    """Return the places in test whose text occurs in train, whatever its case and spaces."""
+    seen = {_plain(text) for text in train}
+    return [i for i, text in enumerate(test) if _plain(text) in seen]
 
 
 # -- a test for functions that score
@@ -322,19 +298,7 @@ def _by_length(model: Any, examples: Examples, batch_size: int) -> float:
     return _by_batches(model, sorted(examples, key=lambda one: len(one[0])), batch_size)
 
 
-def right_accuracy_test(evaluate: Callable[[Any, Examples, int], float]) -> bool:
-    """Say whether a function computes accuracy, by examples of known score and uneven batches."""
-    texts = ("one", "one two", "a b c d e", "x y z", "p q", "r", "s t u v")
-    some = list(zip(texts, (1, 1, 1, 0, 0, 1, 1), strict=True))
-    right = list(zip(texts, (1, 0, 1, 1, 0, 1, 0), strict=True))
-    return all(
-        math.isclose(evaluate(PlayModel(), examples, size), wanted)
-        for examples, wanted in ((some, 4 / 7), (right, 1.0))
-        for size in (2, 3, 7, 10)
-    )
-
-
-ACCURACY_TEST = TestExercise(
+@TestExercise.asking(
     asks="(evaluate) -> bool, true if it computes accuracy. evaluate(model, examples, batch_size) "
     "gets (text, label) pairs",
     thing="scoring function",
@@ -348,7 +312,7 @@ ACCURACY_TEST = TestExercise(
     "answers 1 for one word, 0 for two words. Make a new PlayModel() for each call.",
     refuses_right="== between floats, or you expect the texts in a certain order. Any "
     "order is right, as long as text and label stay together.",
-    solution=(right_accuracy_test, PlayModel),
+    beside=(PlayModel,),
     museum="""
     ✗ dropout left on: never calls model.eval(), so the model still drops numbers while it is
     scored.
@@ -369,3 +333,13 @@ ACCURACY_TEST = TestExercise(
     | _ in batch => _ in sorted(examples, key=lambda one: len(one[0]))[start : start + batch_size]
     """,
 )
+def right_accuracy_test(evaluate: Callable[[Any, Examples, int], float]) -> bool:
+    """Say whether a function computes accuracy, by examples of known score and uneven batches."""
+    texts = ("one", "one two", "a b c d e", "x y z", "p q", "r", "s t u v")
+    some = list(zip(texts, (1, 1, 1, 0, 0, 1, 1), strict=True))
+    right = list(zip(texts, (1, 0, 1, 1, 0, 1, 0), strict=True))
+    return all(
+        math.isclose(evaluate(PlayModel(), examples, size), wanted)
+        for examples, wanted in ((some, 4 / 7), (right, 1.0))
+        for size in (2, 3, 7, 10)
+    )

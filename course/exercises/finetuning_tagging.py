@@ -26,15 +26,6 @@ TYPES = ("PLACE", "PERSON", "LIFE")
 ALL_TAGS = ("O", *(f"{part}-{kind}" for kind in TYPES for part in "BI"))
 
 
-def right_align(word_ids: WordIds, tags: Sequence[int]) -> list[int]:
-    """Return a target for each piece: its word's tag at the first piece, -100 elsewhere."""
-    targets, before = [], None
-    for word in word_ids:
-        targets.append(NO_TARGET if word is None or word == before else tags[word])
-        before = word
-    return targets
-
-
 def _align_cases() -> list[Inputs]:
     dice = random.Random(21)
     cases: list[Inputs] = []
@@ -59,16 +50,15 @@ def _read_targets(answer: Any, word_ids: WordIds, *_: Any) -> list[int]:
     return found
 
 
-ALIGN = Exercise(
+@Exercise.asking(
     asks="(word_ids, tags) -> targets. word_ids has a word number for each piece, None for [CLS], "
     "[SEP] and [PAD]; tags a number for each word. The first piece of a word gets its tag, all "
     "else -100",
-    right=right_align,
     cases=_align_cases,
     read=_read_targets,
     tried="120 random cases, from one word to 6; words of no piece to three; padding.",
     start="targets = [], and a loop over word_ids. When is a piece the first of its word?",
-    solution=(first_pieces, Tagging.encode, right_align),
+    beside=(first_pieces, Tagging.encode),
     mistakes="""
     ✗ every piece of a word carries its tag.
       then a long word counts once for each piece. Only the first has a target: where the number
@@ -87,11 +77,13 @@ ALIGN = Exercise(
     | word is None => not word
     """,
 )
-
-
-def right_tag_probabilities(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """(S, H), (K, H), (K,) -> (S, K): a softmax over the tags at each token."""
-    return (hidden @ weight.T + bias).softmax(-1)
+def right_align(word_ids: WordIds, tags: Sequence[int]) -> list[int]:
+    """Return a target for each piece: its word's tag at the first piece, -100 elsewhere."""
+    targets, before = [], None
+    for word in word_ids:
+        targets.append(NO_TARGET if word is None or word == before else tags[word])
+        before = word
+    return targets
 
 
 def _share_cases() -> list[Inputs]:
@@ -100,14 +92,12 @@ def _share_cases() -> list[Inputs]:
     return [(draw(tokens, h), draw(tags, h), draw(tags)) for tokens, h, tags in sizes]
 
 
-TAG_PROBABILITIES = Exercise(
+@Exercise.asking(
     asks="(hidden (S, H), weight (K, H), bias (K,)) -> (S, K), a softmax at each token",
-    right=right_tag_probabilities,
     cases=_share_cases,
-    tensors="your answer",
     tried="100 random cases, from 2 tokens to 6 and from 2 tags to 7.",
     start="scores = hidden @ weight.T + bias, which is (S, K); then softmax along one axis.",
-    solution=(TaggingHead, ClassificationHead, right_tag_probabilities),
+    beside=(TaggingHead, ClassificationHead),
     mistakes="""
     ✗ softmax runs over the tokens.
       dim=0 are the words of the sentence. Each token shares out one unit over its K tags: dim=-1.
@@ -120,19 +110,9 @@ TAG_PROBABILITIES = Exercise(
     | softmax(-1) => sigmoid()
     """,
 )
-
-
-def right_entities(tags: Tags) -> list[Span]:
-    """Return (type, first word, word after the last); B- begins, I- of its type goes on."""
-    found: list[Span] = []
-    start = None  # of the open entity
-    for i, tag in enumerate([*tags, "O"]):
-        if start is not None and tag != f"I-{tags[start][2:]}":
-            found.append((tags[start][2:], start, i))
-            start = None
-        if tag.startswith("B-"):
-            start = i
-    return found
+def right_tag_probabilities(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """(S, H), (K, H), (K,) -> (S, K): a softmax over the tags at each token."""
+    return (hidden @ weight.T + bias).softmax(-1)
 
 
 def _entity_cases() -> list[Inputs]:
@@ -157,14 +137,13 @@ def _read_spans(answer: Any, *_: Any) -> list[Any]:
     return sorted((kind, *judge.read_wholes(ends, things="places")) for kind, *ends in answer)
 
 
-ENTITIES = Exercise(
+@Exercise.asking(
     asks="(tags) -> [(type, start, end), …]; an I- that continues nothing is no entity",
-    right=right_entities,
     cases=_entity_cases,
     read=_read_spans,
     tried="180 random sentences of 2 to 8 tags, in any order that a model may answer.",
     start="start = None, and a loop over the tags. What ends an open entity, what begins one?",
-    solution=(tagging.entities, right_entities),
+    beside=(tagging.entities,),
     mistakes="""
     ✗ an I- that continues nothing begins an entity.
       that is the older, lenient way to count. Here only a B- begins an entity.
@@ -181,18 +160,20 @@ ENTITIES = Exercise(
     | [*tags, "O"] => tags
     """,
 )
+def right_entities(tags: Tags) -> list[Span]:
+    """Return (type, first word, word after the last); B- begins, I- of its type goes on."""
+    found: list[Span] = []
+    start = None  # of the open entity
+    for i, tag in enumerate([*tags, "O"]):
+        if start is not None and tag != f"I-{tags[start][2:]}":
+            found.append((tags[start][2:], start, i))
+            start = None
+        if tag.startswith("B-"):
+            start = i
+    return found
 
 
 Sentences = Sequence[Tags]
-
-
-def right_entity_f1(truth: Sentences, found: Sentences) -> float:
-    """Return 2 right / (found + there) over all sentences together; 0 if there are none."""
-    right = said = there = 0
-    for true_tags, tags in zip(truth, found, strict=True):
-        a, b = (set(right_entities(some)) for some in (true_tags, tags))
-        right, said, there = right + len(a & b), said + len(b), there + len(a)
-    return 2 * right / (said + there) if said + there else 0.0
 
 
 def _f1_cases() -> Iterator[Inputs]:
@@ -215,19 +196,13 @@ def _averaged(truth: Sentences, found: Sentences) -> float:
     return sum(scores) / len(scores)
 
 
-_untyped = patched(
-    right_entity_f1, "set(right_entities(some)) => {span[1:] for span in right_entities(some)}", {}
-)
-_strict = partial(metrics.f1_score, mode="strict", scheme=IOB2, zero_division=0)
-
-ENTITY_F1 = Exercise(
+@Exercise.asking(
     asks="(truth, found) -> float, both lists of sentences, a sentence a list of tags: F1 over all "
     "sentences together, 0 if there is no entity at all",
-    right=right_entity_f1,
     cases=_f1_cases,
     tried="141 random cases, from one sentence to 4; wrong types, wrong ends, nothing at all.",
     start="three counts, right, found and there, and a loop over the sentences that adds to them.",
-    solution=(Tagging.outcomes, Tagging.metrics, right_entity_f1),
+    beside=(Tagging.outcomes, Tagging.metrics),
     mistakes="""
     ✗ this is the accuracy of tags.
       nine tags in ten are O, and right without any work. Count entities: set(entities(…)) of both,
@@ -243,6 +218,19 @@ ENTITY_F1 = Exercise(
     | zip(truth, found, strict=True) => [(sum(truth, []), sum(found, []))]
     """,
 )
+def right_entity_f1(truth: Sentences, found: Sentences) -> float:
+    """Return 2 right / (found + there) over all sentences together; 0 if there are none."""
+    right = said = there = 0
+    for true_tags, tags in zip(truth, found, strict=True):
+        a, b = (set(right_entities(some)) for some in (true_tags, tags))
+        right, said, there = right + len(a & b), said + len(b), there + len(a)
+    return 2 * right / (said + there) if said + there else 0.0
+
+
+_untyped = patched(
+    right_entity_f1, "set(right_entities(some)) => {span[1:] for span in right_entities(some)}", {}
+)
+_strict = partial(metrics.f1_score, mode="strict", scheme=IOB2, zero_division=0)
 
 
 # -- a test for scorers
@@ -261,27 +249,7 @@ def _score(sentences: Sequence[Answered]) -> float:
     return float(right_entity_f1(truth, found))
 
 
-def right_tagging_test(scorer: Scorer) -> bool:
-    """Say whether a scorer is right, by two sentences counted by hand.
-
-    First sentence: one entity, found. Its second piece, and the padding, answer nonsense. Second:
-    three entities; one has the wrong type, one is missed (an I- stands beside it), one is right.
-    """
-    first = (
-        [None, 0, 1, 1, 2, None, None],
-        ["B-PERSON", "I-PERSON", "O"],
-        ["O", "B-PERSON", "I-PERSON", "O", "O", "O", "B-LIFE"],
-    )
-    second = (
-        [None, 0, 1, 2, 3, 4, None],
-        ["B-PLACE", "O", "O", "B-LIFE", "B-PLACE"],
-        ["O", "B-PERSON", "O", "I-LIFE", "O", "B-PLACE", "O"],
-    )
-    right, found, there = 2, 3, 4
-    return abs(scorer([first, second]) - 2 * right / (found + there)) < 1e-6
-
-
-TAGGING_TEST = TestExercise(
+@TestExercise.asking(
     asks="(scorer) -> bool, true if it counts entity F1 correctly. scorer(sentences) gets "
     "(word_ids, truth, found) for each sentence: the word number of each piece, the tag of each "
     "word, and the answer of each piece",
@@ -295,7 +263,6 @@ TAGGING_TEST = TestExercise(
     "what the scorer gives; found has a tag for each *piece*.",
     refuses_right="it asks for more than entity F1 at first pieces, in all sentences together; or "
     "it compares floats with ==.",
-    solution=(right_tagging_test,),
     museum="""
     ✗ all pieces scored: counts every piece as a word, so a long name must be right several times.
       let a second piece give another answer than the first: the score must not move.
@@ -319,3 +286,21 @@ TAGGING_TEST = TestExercise(
     | right_entity_f1 => _averaged
     """,
 )
+def right_tagging_test(scorer: Scorer) -> bool:
+    """Say whether a scorer is right, by two sentences counted by hand.
+
+    First sentence: one entity, found. Its second piece, and the padding, answer nonsense. Second:
+    three entities; one has the wrong type, one is missed (an I- stands beside it), one is right.
+    """
+    first = (
+        [None, 0, 1, 1, 2, None, None],
+        ["B-PERSON", "I-PERSON", "O"],
+        ["O", "B-PERSON", "I-PERSON", "O", "O", "O", "B-LIFE"],
+    )
+    second = (
+        [None, 0, 1, 2, 3, 4, None],
+        ["B-PLACE", "O", "O", "B-LIFE", "B-PLACE"],
+        ["O", "B-PERSON", "O", "I-LIFE", "O", "B-PLACE", "O"],
+    )
+    right, found, there = 2, 3, 4
+    return abs(scorer([first, second]) - 2 * right / (found + there)) < 1e-6

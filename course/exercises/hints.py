@@ -6,15 +6,14 @@ were asked for is kept beside the learner's parts, for the learner alone.
 """
 
 import ast
-import inspect
 import json
 import os
 import re
-import textwrap
 from pathlib import Path
 
 from bertedu.files import write_atomically
 from course.exercises.judge import Registered, report
+from course.exercises.patch import source_of
 from course.language import spoken
 
 
@@ -46,8 +45,8 @@ def next_hint(one: Registered) -> str:
 
 def hints_of(one: Registered) -> list[str]:
     """Return all hints: how to begin, then the body of our answer, growing; always two or more."""
-    source = re.sub(r"  # (type|noqa)\b.*", "", textwrap.dedent(inspect.getsource(one.ours)))
-    lines = source.rstrip().splitlines()
+    source = re.sub(r"  # (type|noqa)\b.*", "", source_of(one.ours))
+    lines = source.splitlines()
     definition = ast.parse("\n".join(lines)).body[0]
     assert isinstance(definition, ast.FunctionDef | ast.ClassDef)
     told = [node for node in ast.walk(definition) if isinstance(node, ast.stmt)]

@@ -19,11 +19,6 @@ from course.exercises.judge import (
 )
 
 
-def right_slope(f: Callable[[float], float], w: float, h: float) -> float:
-    """Return the slope of f at w from two points, h to the left of w and h to the right."""
-    return (f(w + h) - f(w - h)) / (2 * h)
-
-
 def _slope_cases() -> list[Inputs]:
     """Take wide steps, so that one sees on which sides of w they are."""
     functions = [
@@ -34,9 +29,8 @@ def _slope_cases() -> list[Inputs]:
     return [(f, w, h) for f in functions for w in (1.0, 2.0, -1.0, 0.0) for h in (0.5, 0.25)]
 
 
-SLOPE = Exercise(
+@Exercise.asking(
     asks="(f, w, h) -> float, the slope of f at w, from f at w - h and at w + h",
-    right=right_slope,
     cases=_slope_cases,
     tried="three functions at four points each, with steps of 0.5 and of 0.25.",
     start="f(w + h) - f(w - h): how much the function rises between the two points.",
@@ -56,6 +50,9 @@ SLOPE = Exercise(
     | / (2 * h) =>
     """,
 )
+def right_slope(f: Callable[[float], float], w: float, h: float) -> float:
+    """Return the slope of f at w from two points, h to the left of w and h to the right."""
+    return (f(w + h) - f(w - h)) / (2 * h)
 
 
 # -- slopes from rules
@@ -82,14 +79,8 @@ def _read_number(answer: Any, *_: Any) -> tuple[float, list[tuple[float, float]]
     return float(value), sorted((float(part.value), float(slope)) for part, slope in made_of)
 
 
-def right_times(a: Number, b: Number) -> Number:
-    """Multiply: if a grows by a little, the product grows by b times as much."""
-    return Number(a.value * b.value, [(a, b.value), (b, a.value)])
-
-
-TIMES = Exercise(
+@Exercise.asking(
     asks="(a, b) -> Number: the product, and its parts with their slopes",
-    right=right_times,
     cases=lambda: [(Number(a), Number(b)) for a in (2.0, -1.5, 0.0) for b in (3.0, -0.5, 4.0)],
     read=_read_number,
     tried="9 products, of positive and negative numbers and of 0.",
@@ -106,6 +97,9 @@ TIMES = Exercise(
     | , [(a, b.value), (b, a.value)] =>
     """,
 )
+def right_times(a: Number, b: Number) -> Number:
+    """Multiply: if a grows by a little, the product grows by b times as much."""
+    return Number(a.value * b.value, [(a, b.value), (b, a.value)])
 
 
 def _play(dice: random.Random, size: int) -> list[Number]:
@@ -129,22 +123,6 @@ def _plays() -> Iterator[list[Number]]:
     yield from (_play(dice, size) for size in [4] * 10 + [6] * 10 + [12] * 10)
 
 
-def right_in_order(last: Number) -> list[Number]:
-    """Return all numbers that ``last`` is made of, each once and after its parts."""
-    found: list[Number] = []
-    seen = set()
-
-    def visit(number: Number) -> None:
-        if number not in seen:
-            seen.add(number)
-            for part, _ in number.parts:
-                visit(part)
-            found.append(number)
-
-    visit(last)
-    return found
-
-
 def _read_order(answer: Any, last: Number) -> tuple[list[float], bool]:
     """Return the values in the list, and whether each number stands behind its parts."""
     if not isinstance(answer, list | tuple) or not all(hasattr(one, "parts") for one in answer):
@@ -160,9 +138,8 @@ def _order_difference(_: Inputs, mine: Any, right: Any) -> str:
     return "In yours, a number stands before one of its parts."
 
 
-IN_ORDER = Exercise(
+@Exercise.asking(
     asks="(last) -> list of all Numbers it is made of, itself too, each once and after its parts",
-    right=right_in_order,
     cases=lambda: [(numbers[-1],) for numbers in _plays()],
     read=_read_order,
     differ=_order_difference,
@@ -183,21 +160,24 @@ IN_ORDER = Exercise(
     | return found => return found[:-1]
     """,
 )
+def right_in_order(last: Number) -> list[Number]:
+    """Return all numbers that ``last`` is made of, each once and after its parts."""
+    found: list[Number] = []
+    seen = set()
+
+    def visit(number: Number) -> None:
+        if number not in seen:
+            seen.add(number)
+            for part, _ in number.parts:
+                visit(part)
+            found.append(number)
+
+    visit(last)
+    return found
 
 
-def right_backward(numbers: Sequence[Number]) -> list[float]:
-    """Return the slope of the last number with respect to each; all stand after their parts."""
-    slopes = dict.fromkeys(numbers, 0.0)
-    slopes[numbers[-1]] = 1.0
-    for number in reversed(numbers):
-        for part, slope in number.parts:
-            slopes[part] += slopes[number] * slope
-    return [slopes[number] for number in numbers]
-
-
-BACKWARD = Exercise(
+@Exercise.asking(
     asks="(numbers, each after its parts) -> list: the slope of the last one with respect to each",
-    right=right_backward,
     cases=lambda: [(numbers,) for numbers in _plays()],
     read=lambda answer, numbers: read_numbers(answer, "your list of slopes", (len(numbers),)),
     tried="33 calculations, of one number to twelve, most of them with numbers used twice.",
@@ -222,21 +202,14 @@ BACKWARD = Exercise(
     | slopes[numbers[-1]] = 1.0 =>
     """,
 )
-
-
-def right_training_loop(
-    layer: nn.Linear, x: Tensor, y: Tensor, rate: float, steps: int
-) -> list[float]:
-    """Train on points x (N, 2) with classes y (N,); return the loss before each step."""
-    optimizer = torch.optim.SGD(layer.parameters(), lr=rate)
-    losses = []
-    for _ in range(steps):
-        optimizer.zero_grad()
-        loss = F.cross_entropy(layer(x), y)
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
+def right_backward(numbers: Sequence[Number]) -> list[float]:
+    """Return the slope of the last number with respect to each; all stand after their parts."""
+    slopes = dict.fromkeys(numbers, 0.0)
+    slopes[numbers[-1]] = 1.0
+    for number in reversed(numbers):
+        for part, slope in number.parts:
+            slopes[part] += slopes[number] * slope
+    return [slopes[number] for number in numbers]
 
 
 def _loop_cases() -> Iterator[Inputs]:
@@ -250,9 +223,8 @@ def _loop_cases() -> Iterator[Inputs]:
         yield named("a_linear_layer", layer), draw(points, 2).float() + y[:, None], y, rate, steps
 
 
-TRAINING_LOOP = Exercise(
+@Exercise.asking(
     asks="(layer, x (N, 2), y (N,), rate, steps) -> the loss before each step, a list of numbers",
-    right=right_training_loop,
     cases=_loop_cases,
     read=lambda answer, *inputs: read_numbers(answer, "your list of losses", inputs[-1:]),
     tried="12 different layers, 2 to 8 points, 3 to 5 steps: every loss is right.",
@@ -270,3 +242,16 @@ TRAINING_LOOP = Exercise(
     | layer(x), y => layer(x).softmax(-1), y
     """,
 )
+def right_training_loop(
+    layer: nn.Linear, x: Tensor, y: Tensor, rate: float, steps: int
+) -> list[float]:
+    """Train on points x (N, 2) with classes y (N,); return the loss before each step."""
+    optimizer = torch.optim.SGD(layer.parameters(), lr=rate)
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(layer(x), y)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        losses.append(loss.item())
+    return losses

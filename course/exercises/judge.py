@@ -23,17 +23,18 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from types import EllipsisType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from course.exercises.patch import patched, read_mistakes
+from course.exercises.patch import patched, read_mistakes, source_of
 from course.exercises.time_limit import TooLongError, at_most
 from course.language import in_korean, spoken
 
 Function = Callable[..., Any]
+F = TypeVar("F", bound=Function)
 Inputs = tuple[Any, ...]
 SECONDS = 20.0  # for a learner's function, in all cases; ours take three at most
 
@@ -93,7 +94,7 @@ class Registered:
     asks: str  # arguments and result, as help(check.NAME) shows them
     start: str  # how to begin: the first hint
     name: str = ""  # else that of our own answer, without its right_
-    solution: tuple[Any, ...] = ()  # the pieces to show, else the right function; a test first
+    solution: tuple[Any, ...] = ()  # the pieces to show, else the right function; a test last
 
     def __post_init__(self) -> None:
         """Register it under its name."""
@@ -104,8 +105,22 @@ class Registered:
 
     @property
     def ours(self) -> Function:
-        """Our own answer: of a test, the first piece that is shown."""
-        return self.solution[0]
+        """Our own answer: of a test, the last piece that is shown."""
+        return self.solution[-1]
+
+    @classmethod
+    def asking(cls, *, beside: tuple[Any, ...] = (), **told: Any) -> Callable[[F], F]:
+        """Make an exercise of the function below, our own answer: a decorator.
+
+        ``told`` are the fields of the class; what is right is that function, if they do not say.
+        ``beside`` is shown with it.
+        """
+
+        def answered(by: F) -> F:
+            cls(solution=(*beside, by), **{"right": by, **told})
+            return by
+
+        return answered
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -126,8 +141,8 @@ class Exercise(Registered):
     cases: Callable[[], Iterable[Inputs]]  # smallest first, the same at every call
     tried: str  # what a right function has passed
     mistakes: str  # see course/exercises/patch.py
-    # (answer, *inputs) -> plain lists and numbers, or raises UnreadableError; if None, one number,
-    # or such tensors as our own answer: their names, "mixed, weights"
+    # (answer, *inputs) -> plain lists and numbers, or raises UnreadableError; if None, the kind of
+    # number or tensor that our own answer is, or several: their names, "mixed, weights"
     read: Function | None = None
     tensors: str = ""
     in_place: str = "Work on a copy: x = x.clone()."
@@ -159,13 +174,12 @@ class Exercise(Registered):
 
     def reading(self, answer: Any, *inputs: Any) -> Any:
         """Read an answer as plain lists and numbers; raises UnreadableError if it is none."""
-        if self.read or not self.tensors:
-            return (self.read or number)(answer, *inputs)
-        ours, names = self.right(*inputs), self.tensors.split(", ")
-        if len(names) == 1:
-            return read_numbers(answer, names[0], np.shape(ours))
-        each = zip(read_parts(answer, self.tensors), names, ours, strict=True)
-        return tuple(read_numbers(part, name, np.shape(right)) for part, name, right in each)
+        if self.read:
+            return self.read(answer, *inputs)
+        ours, names = self.right(*inputs), self.tensors
+        if not isinstance(ours, tuple):
+            return read_like(ours, answer, names or "your result")
+        return tuple(map(read_like, ours, read_parts(answer, names), names.split(", ")))
 
 
 def whose(name: str, yours: bool) -> str:
@@ -477,6 +491,13 @@ def number(answer: Any, *_: Any) -> float:
         raise UnreadableError(wanted) from None
 
 
+def read_like(ours: Any, answer: Any, name: str) -> Any:
+    """Read such a number or tensor as ours is."""
+    if np.shape(ours):
+        return read_numbers(answer, name, np.shape(ours))
+    return {bool: truth, int: whole}.get(type(ours), number)(answer)
+
+
 def whole(answer: Any, *_: Any) -> int:
     """Read one whole number."""
     one = number(answer)
@@ -618,8 +639,11 @@ def _difference(exercise: Exercise, inputs: Inputs, mine: Outcome, right: Outcom
         said = describe_error(exercise.name, mine.error)[0].partition(": ")[2]
     if said:
         return said[0].upper() + said[1:]
-    if exercise.differ:
-        return exercise.differ(inputs, mine.value, right.value)
+    differ = exercise.differ
+    if not differ and not exercise.read and isinstance(right.value, tuple):
+        differ = differing(*exercise.tensors.split(", "))
+    if differ:
+        return differ(inputs, mine.value, right.value)
     return f"Yours gives {plain(mine.value)}; it should give {plain(right.value)}."
 
 
@@ -695,7 +719,7 @@ def show_solution(name: str) -> str:
     parts = []
     for piece in pieces_of(known(name)):
         path = piece.__module__.replace(".", "/")
-        parts.append(f"# {path}.py\n{textwrap.dedent(inspect.getsource(piece)).rstrip()}")
+        parts.append(f"# {path}.py\n{source_of(piece)}")
     return "\n\n".join(parts)
 
 

@@ -18,16 +18,6 @@ from course.exercises.museum import TestExercise
 WORDS = len(SPECIAL_TOKENS)  # ids below are special
 
 
-def right_masking(
-    ids: Tensor, chance: Tensor, group: Tensor, words: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Hide 15 % of the words 80/10/10; all four inputs and both answers are (B, S)."""
-    selected = (chance < 0.15) & (ids >= len(SPECIAL_TOKENS))
-    masked = ids.masked_fill(selected & (group < 0.8), MASK_ID)
-    to_random = selected & (group >= 0.8) & (group < 0.9)
-    return torch.where(to_random, words, masked), selected
-
-
 def _masking_cases() -> Iterator[Inputs]:
     """Few words and crowded thresholds, so that every rule is at work in a case one can read."""
     whole = partial(torch.randint, generator=torch.Generator().manual_seed(5))
@@ -69,11 +59,10 @@ def _masking_difference(inputs: Inputs, mine: Any, right: Any) -> str:
     return ""
 
 
-MASKING = Exercise(
+@Exercise.asking(
     asks="(ids, chance, group, words) -> (masked_ids, selected), all (B, S). Selected are words "
     "(ids from 5 on) with chance < 0.15; of these, group < 0.8 become [MASK], 0.8 <= group < 0.9 "
     "take the id in words, and the rest stay",
-    right=right_masking,
     cases=_masking_cases,
     read=_read_masking,
     differ=_masking_difference,
@@ -83,7 +72,7 @@ MASKING = Exercise(
     start="selected = (chance < 0.15) & …: first what is selected, then what becomes of it.",
     in_place="masking writes into the original, which the loss still needs as its labels. "
     "Start with masked_ids = ids.clone().",
-    solution=(mask_tokens, right_masking),
+    beside=(mask_tokens,),
     mistakes="""
     ✗ special tokens can be selected.
       your selection does not look at ids. There is nothing to learn from guessing [CLS] or [PAD]:
@@ -110,11 +99,14 @@ MASKING = Exercise(
       words, masked); return masked, masked != ids
     """,
 )
-
-
-def right_mlm_loss(logits: Tensor, labels: Tensor, selected: Tensor) -> Tensor:
-    """Mean cross-entropy (B, S, V), (B, S), (B, S) -> () over selected positions only."""
-    return F.cross_entropy(logits[selected], labels[selected])
+def right_masking(
+    ids: Tensor, chance: Tensor, group: Tensor, words: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Hide 15 % of the words 80/10/10; all four inputs and both answers are (B, S)."""
+    selected = (chance < 0.15) & (ids >= len(SPECIAL_TOKENS))
+    masked = ids.masked_fill(selected & (group < 0.8), MASK_ID)
+    to_random = selected & (group >= 0.8) & (group < 0.9)
+    return torch.where(to_random, words, masked), selected
 
 
 def _mlm_cases() -> Iterator[Inputs]:
@@ -129,17 +121,16 @@ def _mlm_cases() -> Iterator[Inputs]:
         yield logits, labels.masked_fill(padding, PAD_ID), selected
 
 
-MLM_LOSS = Exercise(
+@Exercise.asking(
     asks="(logits (B, S, V), labels (B, S), selected (B, S)) -> scalar, the mean cross-entropy in "
     "nats over the selected positions",
-    right=right_mlm_loss,
     cases=_mlm_cases,
     tried="120 random cases, from one token to 4 rows of 9. Only selected positions count, "
     "and each counts the same.",
     start="logits[selected], which is (n, V): the rows to score, and no others.",
     in_place="labels[~selected] = -100 writes into the caller's tensor: the next user of these "
     "labels gets yours. labels.masked_fill(~selected, -100), without the _, makes a copy.",
-    solution=(pretraining_loss, right_mlm_loss),
+    beside=(pretraining_loss,),
     mistakes="""
     ✗ every position is scored, selected or not.
       selected is not used; or it comes after the mean, where it cancels (as it once did in d2l-en).
@@ -158,6 +149,9 @@ MLM_LOSS = Exercise(
     | logits[selected] => logits[selected].softmax(-1)
     """,
 )
+def right_mlm_loss(logits: Tensor, labels: Tensor, selected: Tensor) -> Tensor:
+    """Mean cross-entropy (B, S, V), (B, S), (B, S) -> () over selected positions only."""
+    return F.cross_entropy(logits[selected], labels[selected])
 
 
 def _by_weights(logits: Tensor, labels: Tensor, selected: Tensor) -> Tensor:
@@ -169,22 +163,7 @@ def _by_ignoring(logits: Tensor, labels: Tensor, selected: Tensor) -> Tensor:
     return F.cross_entropy(logits.transpose(1, 2), labels.masked_fill(~selected, -100))
 
 
-def right_loss_test(loss_function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> bool:
-    """Say whether a function is a right MLM loss, by one example done by hand.
-
-    Four positions: a word to predict, a word that is not asked for, padding, a word to predict.
-    All logits are different, so that anything else that is counted shows in the result.
-    """
-    logits = torch.tensor([[[0.0, 3.0, 1.0], [2.0, 0.0, 5.0], [1.0, 4.0, 0.0], [7.0, 1.0, 2.0]]])
-    labels = torch.tensor([[1, 1, 0, 2]])
-    selected = torch.tensor([[True, False, False, True]])
-    first = logits[0, 0].exp() / logits[0, 0].exp().sum()
-    last = logits[0, 3].exp() / logits[0, 3].exp().sum()
-    by_hand = -(first[1].log() + last[2].log()) / 2
-    return bool(torch.isclose(loss_function(logits, labels, selected), by_hand))
-
-
-LOSS_TEST = TestExercise(
+@TestExercise.asking(
     asks="(loss_function) -> bool, true if it is a right MLM loss. The test is run on three right "
     "losses and on the broken ones of the bug museum",
     thing="loss",
@@ -198,7 +177,6 @@ LOSS_TEST = TestExercise(
     "Print that value beside what the loss function gives.",
     refuses_right="it uses == between floats. Two right ways of computing may differ in the last "
     "digit: use torch.isclose.",
-    solution=(right_loss_test,),
     museum="""
     ✗ d2l-en, issue 2582: multiplies by the weights after the mean, so that they cancel.
       change a label where selected is False: the loss must not move.
@@ -220,6 +198,19 @@ LOSS_TEST = TestExercise(
     | logits[selected] => logits[selected].softmax(-1)
     """,
 )
+def right_loss_test(loss_function: Callable[[Tensor, Tensor, Tensor], Tensor]) -> bool:
+    """Say whether a function is a right MLM loss, by one example done by hand.
+
+    Four positions: a word to predict, a word that is not asked for, padding, a word to predict.
+    All logits are different, so that anything else that is counted shows in the result.
+    """
+    logits = torch.tensor([[[0.0, 3.0, 1.0], [2.0, 0.0, 5.0], [1.0, 4.0, 0.0], [7.0, 1.0, 2.0]]])
+    labels = torch.tensor([[1, 1, 0, 2]])
+    selected = torch.tensor([[True, False, False, True]])
+    first = logits[0, 0].exp() / logits[0, 0].exp().sum()
+    last = logits[0, 3].exp() / logits[0, 3].exp().sum()
+    by_hand = -(first[1].log() + last[2].log()) / 2
+    return bool(torch.isclose(loss_function(logits, labels, selected), by_hand))
 
 
 # -- the loop
@@ -251,23 +242,6 @@ def _hide(batch: Tensor) -> tuple[Tensor, Tensor]:
     return batch.masked_fill(selected, MASK_ID), selected
 
 
-def right_pretrain(
-    model: Any, text: Tensor, draws: list[Tensor], hide: Any, rates: list[float]
-) -> list[float]:
-    """Train on text (N, S), one step for each draw of rows (B,); return the losses."""
-    losses = []
-    for rows, rate in zip(draws, rates, strict=True):
-        batch = text[rows]
-        changed, selected = hide(batch)
-        words, _ = model(changed, None, batch != PAD_ID)
-        loss = F.cross_entropy(words[selected], batch[selected])
-        weights = list(model.w.values())
-        gradients = torch.autograd.grad(loss, weights, materialize_grads=True)
-        model.update(list(gradients), rate)
-        losses.append(loss.item())
-    return losses
-
-
 def _pretrain_cases() -> Iterator[Inputs]:
     draw, whole = drawer(9), partial(torch.randint, generator=torch.Generator().manual_seed(9))
     for rows, steps in [(1, 1)] * 4 + [(2, 2)] * 8 + [(3, 5)] * 8:
@@ -275,20 +249,14 @@ def _pretrain_cases() -> Iterator[Inputs]:
         text[:, 0], text[1:, 4:] = CLS_ID, PAD_ID
         draws = [whole(0, 4, (rows,)) for _ in range(steps)]
         rates = [0.5 / (1 + i) for i in range(steps)]
-        yield (
-            named("(a model of two tables)", _Model(draw, 12)),
-            text,
-            draws,
-            named("hide", _hide),
-            rates,
-        )
+        model = named("(a model of two tables)", _Model(draw, 12))
+        yield model, text, draws, named("hide", _hide), rates
 
 
-PRETRAIN = Exercise(
+@Exercise.asking(
     asks="(model, text (N, S), draws, hide, rates) -> the loss of each step, a list. "
     "hide(batch) -> changed, selected; model(changed, None, real) -> word scores (B, S, V), pair "
     "scores; model.update(gradients, rate) moves the weights, which are in the dictionary model.w",
-    right=right_pretrain,
     cases=_pretrain_cases,
     read=lambda answer, *inputs: read_numbers(answer, "your list of losses", (len(inputs[-1]),)),
     tried="20 runs of one step to five, on batches of one row to three, with padding.",
@@ -315,3 +283,18 @@ PRETRAIN = Exercise(
     | rate) => rates[0])
     """,
 )
+def right_pretrain(
+    model: Any, text: Tensor, draws: list[Tensor], hide: Any, rates: list[float]
+) -> list[float]:
+    """Train on text (N, S), one step for each draw of rows (B,); return the losses."""
+    losses = []
+    for rows, rate in zip(draws, rates, strict=True):
+        batch = text[rows]
+        changed, selected = hide(batch)
+        words, _ = model(changed, None, batch != PAD_ID)
+        loss = F.cross_entropy(words[selected], batch[selected])
+        weights = list(model.w.values())
+        gradients = torch.autograd.grad(loss, weights, materialize_grads=True)
+        model.update(list(gradients), rate)
+        losses.append(loss.item())
+    return losses

@@ -29,8 +29,7 @@ class TestExercise(Registered):
     museum: str
     refuses_all: str  # the likely reason why a test refuses everything
     refuses_right: str  # the likely reason why it refuses a right one
-    # better reasons: what it may demand that no rule asks for, and what gives it that
-    demands: tuple[tuple[str, Callable[[Any], Any]], ...] = ()
+    demands: str = ""  # better reasons: what it may ask for against the rules, and a patch with it
 
     def __call__(self, function: object) -> None:
         """Print the verdict on a learner's test."""
@@ -54,10 +53,15 @@ def _answer(function: Callable[..., Any], shown: Any) -> Any:
         return ... if judge.is_stub(error) else error
 
 
-@cache
 def exhibits(one: TestExercise) -> tuple[Mistake, ...]:
     """Make the broken functions of a museum."""
-    return make_mistakes(one.museum, one.right[0][1], one.ours.__module__)
+    return made(one, one.museum)
+
+
+@cache
+def made(one: TestExercise, written: str) -> tuple[Mistake, ...]:
+    """Make what is written as patches of the first right function."""
+    return make_mistakes(written, one.right[0][1], one.ours.__module__)
 
 
 def judge_test(one: TestExercise, function: object) -> str:
@@ -91,10 +95,14 @@ def judge_test(one: TestExercise, function: object) -> str:
             verdicts.append(judge.truth(answer))
         except UnreadableError as error:
             return judge.report(f"✗ {one.name}: {error}")
-    for (how, right), accepted in zip(one.right, verdicts, strict=False):
+    for (how, _), accepted in zip(one.right, verdicts, strict=False):
         if accepted:
             continue
-        more = next((why for why, give in one.demands if _accepts(function, give(right))), "")
+        asked = (
+            () if verdicts[0] else made(one, one.demands)
+        )  # of the first right one they are made
+        reasons = (f"{m.what} {m.likely}" for m in asked if _accepts(function, m.wrong[0]))
+        more = next(reasons, "")
         if not any(verdicts):
             what = f"your test refuses every {one.thing}, right ones included."
             return judge.report(f"✗ {one.name}: {what}", likely=more or one.refuses_all)

@@ -18,17 +18,6 @@ from course.exercises.museum import TestExercise
 Sentences = list[list[int]]
 
 
-def right_pair(
-    sentences: Sentences, start: int, split: int, end: int, other: list[int], coin: float
-) -> tuple[list[int], list[int], int, int]:
-    """Return A, B, the label and the sentence at which the walk goes on."""
-    a = list(chain(*sentences[start:split]))
-    b = list(chain(*sentences[split:end]))
-    if coin < 0.5:
-        return a, b, IS_NEXT, end
-    return a, other, NOT_NEXT, split
-
-
 def _pair_cases() -> Iterator[Inputs]:
     dice = random.Random(9)
     for fewest, most in [(2, 2)] * 20 + [(3, 3)] * 40 + [(4, 7)] * 60:
@@ -41,10 +30,9 @@ def _pair_cases() -> Iterator[Inputs]:
         yield sentences, start, split, end, other, coin
 
 
-PAIR = Exercise(
+@Exercise.asking(
     moved=anything_moved,
     asks="(sentences, start, split, end, other, coin) -> (a, b, label, go_on)",
-    right=right_pair,
     cases=_pair_cases,
     read=parts(
         "a, b, label, go_on",
@@ -57,7 +45,7 @@ PAIR = Exercise(
     in_place="its next user gets more. Begin with an empty list, a = [], and add to that.",
     tried="120 random cases, from 2 sentences to 7; spans of one sentence and of several.",
     start="A, which is sentences[start:split] joined; then an if for coin < 0.5.",
-    solution=(make_pairs, right_pair),
+    beside=(make_pairs,),
     mistakes="""
     ✗ the labels are swapped.
       IsNext is 0 and NotNext is 1, in the order of the paper's classifier.
@@ -70,15 +58,18 @@ PAIR = Exercise(
     | start:split] => start:split + 1]
     """,
 )
+def right_pair(
+    sentences: Sentences, start: int, split: int, end: int, other: list[int], coin: float
+) -> tuple[list[int], list[int], int, int]:
+    """Return A, B, the label and the sentence at which the walk goes on."""
+    a = list(chain(*sentences[start:split]))
+    b = list(chain(*sentences[split:end]))
+    if coin < 0.5:
+        return a, b, IS_NEXT, end
+    return a, other, NOT_NEXT, split
 
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-
-
-def right_nsp_loss(scores: Tensor, labels: Tensor) -> Tensor:
-    """Mean cross-entropy (B, 2), (B,) -> (); label 0 is IsNext."""
-    log_probabilities = scores.log_softmax(dim=-1)
-    return -log_probabilities[torch.arange(len(labels)), labels].mean()
 
 
 def _nsp_cases() -> Iterator[Inputs]:
@@ -88,13 +79,12 @@ def _nsp_cases() -> Iterator[Inputs]:
         yield scores, torch.randint(2, (size,), generator=generator)
 
 
-NSP_LOSS = Exercise(
+@Exercise.asking(
     asks="(scores (B, 2), labels (B,)) -> scalar, the mean cross-entropy; label 0 is IsNext",
-    right=right_nsp_loss,
     cases=_nsp_cases,
     tried="120 random cases, from one pair to 8; batches of one label, too.",
     start="scores.log_softmax(dim=-1), two numbers per pair; then the label's, and their mean.",
-    solution=(pretraining_loss, right_nsp_loss),
+    beside=(pretraining_loss,),
     mistakes="""
     ✗ real pairs are not counted.
       ignore_index=0 belongs to MLM, where 0 is [PAD]; here it is IsNext. With one loss for both
@@ -114,22 +104,13 @@ NSP_LOSS = Exercise(
     | scores.log => scores.softmax(-1).log
     """,
 )
+def right_nsp_loss(scores: Tensor, labels: Tensor) -> Tensor:
+    """Mean cross-entropy (B, 2), (B,) -> (); label 0 is IsNext."""
+    log_probabilities = scores.log_softmax(dim=-1)
+    return -log_probabilities[torch.arange(len(labels)), labels].mean()
 
 
-def right_nsp_loss_test(loss_function: Loss) -> bool:
-    """Say whether a function is a right NSP loss, by one example done by hand.
-
-    A real pair that the scores get right, a wrong one that they get wrong, a real one undecided;
-    all differ, and not only by sign, or swapped labels would give the same mean.
-    """
-    scores = torch.tensor([[2.0, 0.0], [4.0, 1.0], [1.0, 1.0]])
-    labels = torch.tensor([0, 1, 0])
-    chances = scores.exp() / scores.exp().sum(dim=1, keepdim=True)
-    by_hand = -(chances[0, 0].log() + chances[1, 1].log() + chances[2, 0].log()) / 3
-    return bool(torch.isclose(loss_function(scores, labels), by_hand))
-
-
-NSP_LOSS_TEST = TestExercise(
+@TestExercise.asking(
     asks="a test, (loss_function) -> bool, true if it is a right NSP loss",
     thing="loss",
     start="a small example: scores (B, 2) and labels (B,), and the loss worked out by hand.",
@@ -139,7 +120,6 @@ NSP_LOSS_TEST = TestExercise(
     "Print that value beside what the loss function gives.",
     refuses_right="== between floats. Two right ways of computing may differ in the last "
     "digit: use torch.isclose.",
-    solution=(right_nsp_loss_test,),
     museum="""
     ✗ codertimo/BERT-pytorch, NLLLoss(ignore_index=0): shares the loss of MLM, so label 0 is never
     counted (there it is NotNext, here IsNext; issue 98).
@@ -157,12 +137,17 @@ NSP_LOSS_TEST = TestExercise(
     | dim=-1 => dim=0
     """,
 )
+def right_nsp_loss_test(loss_function: Loss) -> bool:
+    """Say whether a function is a right NSP loss, by one example done by hand.
 
-
-def right_majority(labels: Tensor) -> float:
-    """Share of (N,) labels that are right if one always answers the more frequent one."""
-    share = float(labels.float().mean())
-    return max(share, 1 - share)
+    A real pair that the scores get right, a wrong one that they get wrong, a real one undecided;
+    all differ, and not only by sign, or swapped labels would give the same mean.
+    """
+    scores = torch.tensor([[2.0, 0.0], [4.0, 1.0], [1.0, 1.0]])
+    labels = torch.tensor([0, 1, 0])
+    chances = scores.exp() / scores.exp().sum(dim=1, keepdim=True)
+    by_hand = -(chances[0, 0].log() + chances[1, 1].log() + chances[2, 0].log()) / 3
+    return bool(torch.isclose(loss_function(scores, labels), by_hand))
 
 
 def _majority_cases() -> Iterator[Inputs]:
@@ -173,9 +158,8 @@ def _majority_cases() -> Iterator[Inputs]:
         yield ((torch.rand(size, generator=generator) < chance).long(),)
 
 
-MAJORITY = Exercise(
+@Exercise.asking(
     asks="(labels (N,)) -> float, the accuracy of always giving the more frequent answer",
-    right=right_majority,
     cases=_majority_cases,
     tried="100 random cases, from one label to 9. Either label may be the more frequent one.",
     start="the share of labels that are 1. What if it is below one half?",
@@ -191,12 +175,10 @@ MAJORITY = Exercise(
     | max(share, 1 - share) => 1 / len(labels)
     """,
 )
-
-
-def right_ranking(real: Tensor, wrong: Tensor) -> float:
-    """Share of N pairs of scores (N,), (N,) in which the real one is higher; a tie is half."""
-    points = (real > wrong).float() + 0.5 * (real == wrong).float()
-    return float(points.mean())
+def right_majority(labels: Tensor) -> float:
+    """Share of (N,) labels that are right if one always answers the more frequent one."""
+    share = float(labels.float().mean())
+    return max(share, 1 - share)
 
 
 def _ranking_cases() -> Iterator[Inputs]:
@@ -207,9 +189,8 @@ def _ranking_cases() -> Iterator[Inputs]:
         yield scores[0], torch.where(tied, scores[0], scores[1])
 
 
-RANKING = Exercise(
+@Exercise.asking(
     asks="(real (N,), wrong (N,)) -> float: how often real[i] > wrong[i]; a tie is half",
-    right=right_ranking,
     cases=_ranking_cases,
     tried="100 random cases, from one pair to 7, a third of them ties.",
     start="real > wrong, which is (N,). Then the ties, real == wrong.",
@@ -226,6 +207,10 @@ RANKING = Exercise(
     | points.mean() => points[real != wrong].mean()
     """,
 )
+def right_ranking(real: Tensor, wrong: Tensor) -> float:
+    """Share of N pairs of scores (N,), (N,) in which the real one is higher; a tie is half."""
+    points = (real > wrong).float() + 0.5 * (real == wrong).float()
+    return float(points.mean())
 
 
 # -- a test for pair builders
@@ -260,29 +245,7 @@ def _by_package(documents: Documents, seed: int) -> list[Triple]:
     return [(pair.a, pair.b, pair.label) for pair in made]
 
 
-def right_pair_test(builder: Builder) -> bool:
-    """Say whether a builder is right, by documents whose ids tell where each comes from.
-
-    Document d of four has ids 100·d to 100·d + 23, two a sentence; 0 and 1 are of one source, 2
-    and 3 of the other.
-    """
-    documents = [
-        (source, [[100 * d + i, 100 * d + i + 1] for i in range(0, 24, 2)])
-        for d, source in enumerate(("speeches", "speeches", "stories", "stories"))
-    ]
-    pairs = list(chain.from_iterable(builder(documents, seed) for seed in range(10)))
-    real = [(a, b) for a, b, label in pairs if label == IS_NEXT]
-    wrong = [(a, b) for a, b, label in pairs if label == NOT_NEXT]
-    partner = {0: 1, 1: 0, 2: 3, 3: 2}
-    return (
-        len(real) > 0
-        and len({tuple(b) for _, b in wrong}) > len(documents)  # not one B for each document
-        and all(b[0] == a[-1] + 1 for a, b in real)
-        and all(b[0] // 100 == partner[a[0] // 100] for a, b in wrong)
-    )
-
-
-PAIR_TEST = TestExercise(
+@TestExercise.asking(
     asks="a test, (builder) -> bool, true if it builds right pairs. builder(documents, seed) takes "
     "a list of (source, sentences) and returns a list of (a, b, label)",
     thing="builder",
@@ -296,7 +259,6 @@ PAIR_TEST = TestExercise(
     "builder(documents, seed) and look at them.",
     refuses_right="it asks for more than the rules. A and B may be several sentences long, and "
     "some pairs may all have the same label: build many, with several seeds.",
-    solution=(right_pair_test,),
     museum="""
     ✗ all IsNext: never makes a wrong pair.
       build a few dozen pairs: both labels must occur.
@@ -323,3 +285,23 @@ PAIR_TEST = TestExercise(
     | pairwise(sentences) => pairwise(dice.sample(sentences, len(sentences)))
     """,
 )
+def right_pair_test(builder: Builder) -> bool:
+    """Say whether a builder is right, by documents whose ids tell where each comes from.
+
+    Document d of four has ids 100·d to 100·d + 23, two a sentence; 0 and 1 are of one source, 2
+    and 3 of the other.
+    """
+    documents = [
+        (source, [[100 * d + i, 100 * d + i + 1] for i in range(0, 24, 2)])
+        for d, source in enumerate(("speeches", "speeches", "stories", "stories"))
+    ]
+    pairs = list(chain.from_iterable(builder(documents, seed) for seed in range(10)))
+    real = [(a, b) for a, b, label in pairs if label == IS_NEXT]
+    wrong = [(a, b) for a, b, label in pairs if label == NOT_NEXT]
+    partner = {0: 1, 1: 0, 2: 3, 3: 2}
+    return (
+        len(real) > 0
+        and len({tuple(b) for _, b in wrong}) > len(documents)  # not one B for each document
+        and all(b[0] == a[-1] + 1 for a, b in real)
+        and all(b[0] // 100 == partner[a[0] // 100] for a, b in wrong)
+    )

@@ -35,6 +35,12 @@ def read_mistakes(text: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         yield what, likely, tuple(" ".join(patch.split()) for patch in patches)
 
 
+def source_of(piece: Any) -> str:
+    """Return the text of a function or class, without the exercise that it answers."""
+    text = textwrap.dedent(inspect.getsource(piece)).rstrip()
+    return re.sub(r"\A@\w+\.asking\(\n.*?^\)\n", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
 def patched(right: Any, patch: str, names: dict[str, Any]) -> Any:
     """Make the wrong function (or class) of a patch of the right one.
 
@@ -43,7 +49,7 @@ def patched(right: Any, patch: str, names: dict[str, Any]) -> Any:
     """
     if patch.startswith("= "):
         return eval(patch[2:], names)
-    source = textwrap.dedent(inspect.getsource(right))
+    source = source_of(right)
     for one in patch.split(" && "):
         old, new = one.split(" => ") if " => " in one else (one.removesuffix(" =>"), "")
         if old not in source:

@@ -13,15 +13,8 @@ from bertedu.model.optimization import make_optimizer
 from bertedu.pretraining.recipe import Recipe
 from bertedu.pretraining.run_folder import load_state, save_state
 from course.exercises import judge
-from course.exercises.judge import Exercise, Inputs, UnreadableError, differing, number, parts
+from course.exercises.judge import Exercise, Inputs, UnreadableError, differing
 from course.exercises.museum import TestExercise
-
-
-def right_learning_rate(step: int, steps: int, warmup: int, peak: float) -> float:
-    """Rise in a line for ``warmup`` steps, then fall in a line; ``step`` counts from 0."""
-    rise = (step + 1) / warmup
-    fall = (steps - step) / (steps - warmup)
-    return peak * min(rise, fall)
 
 
 def _rate_cases() -> list[Inputs]:
@@ -29,14 +22,13 @@ def _rate_cases() -> list[Inputs]:
     return [(step, *run) for run in runs for step in range(run[0])]
 
 
-LEARNING_RATE = Exercise(
+@Exercise.asking(
     asks="(step, steps, warmup, peak) -> float: up in a line, then down in a line. Step counts "
     "from 0; the rate of the last warm-up step is peak, that of steps would be 0",
-    right=right_learning_rate,
     cases=_rate_cases,
     tried="every step of 6 runs, from 3 steps to 50. It reaches peak and never goes above.",
     start="rise = (step + 1) / warmup. What is the line that is 1 at step warmup, and 0 at steps?",
-    solution=(Recipe.learning_rate_at, right_learning_rate),
+    beside=(Recipe.learning_rate_at,),
     mistakes="""
     ✗ there is no warm-up.
       nothing rises. Adam's averages of the first steps know little, so these steps must be small:
@@ -51,16 +43,14 @@ LEARNING_RATE = Exercise(
     | (step + 1) => step
     """,
 )
+def right_learning_rate(step: int, steps: int, warmup: int, peak: float) -> float:
+    """Rise in a line for ``warmup`` steps, then fall in a line; ``step`` counts from 0."""
+    rise = (step + 1) / warmup
+    fall = (steps - step) / (steps - warmup)
+    return peak * min(rise, fall)
 
 
 Gradients = list[Tensor]
-
-
-def right_clip(gradients: Gradients, max_norm: float) -> Gradients:
-    """Scale all gradients by one factor, so that their common norm is at most ``max_norm``."""
-    norm = sum(g.square().sum().item() for g in gradients) ** 0.5
-    scale = max_norm / norm if norm > max_norm else 1.0
-    return [g * scale for g in gradients]
 
 
 def _clip_cases() -> Iterator[Inputs]:
@@ -86,10 +76,9 @@ def _read_clip(answer: Any, gradients: Gradients, max_norm: float) -> list[Any]:
     ]
 
 
-CLIP = Exercise(
+@Exercise.asking(
     moved=judge.anything_moved,
     asks="(gradients, max_norm) -> list of tensors, whose common norm is at most max_norm",
-    right=right_clip,
     cases=_clip_cases,
     read=_read_clip,
     tried="81 random cases, of 2 to 4 tensors. Long gradients get shorter and keep their "
@@ -111,19 +100,11 @@ CLIP = Exercise(
     | if norm > max_norm else 1.0 =>
     """,
 )
-
-
-def right_adamw(
-    weight: Tensor, gradient: Tensor, m: Tensor, v: Tensor, t: int, rate: float, decay: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Do step ``t``, which counts from 1, of AdamW; return weight, m and v after it."""
-    m = 0.9 * m + 0.1 * gradient
-    v = 0.999 * v + 0.001 * gradient**2
-    m_hat = m / (1 - 0.9**t)
-    v_hat = v / (1 - 0.999**t)
-    weight = weight - rate * decay * weight
-    weight = weight - rate * m_hat / (v_hat.sqrt() + 1e-8)
-    return weight, m, v
+def right_clip(gradients: Gradients, max_norm: float) -> Gradients:
+    """Scale all gradients by one factor, so that their common norm is at most ``max_norm``."""
+    norm = sum(g.square().sum().item() for g in gradients) ** 0.5
+    scale = max_norm / norm if norm > max_norm else 1.0
+    return [g * scale for g in gradients]
 
 
 def _adamw_cases() -> Iterator[Inputs]:
@@ -156,10 +137,9 @@ def _averages_first(answer: Any, *inputs: Any) -> tuple[list[Any], list[Any]]:
     return averages, weight
 
 
-ADAMW = Exercise(
+@Exercise.asking(
     asks="(weight, gradient, m, v, t, rate, decay) -> (weight, m, v); t counts from 1. Right is "
     "one step of torch.optim.AdamW with betas 0.9 and 0.999 and eps 1e-8",
-    right=right_adamw,
     cases=_adamw_cases,
     read=_averages_first,
     differ=differing("m and v", "weight"),
@@ -167,7 +147,7 @@ ADAMW = Exercise(
     tried="51 steps, from the first to the hundredth, as torch.optim.AdamW does them.",
     start="the two averages: m = 0.9 * m + 0.1 * gradient, and v the same way, of the squares.",
     in_place="m += … and m.mul_(…) write into the caller's tensor; m = m + … makes a new one.",
-    solution=(right_adamw, make_optimizer),
+    beside=(make_optimizer,),
     mistakes="""
     ✗ decay is added to the gradient: this is Adam with L2, which AdamW avoids.
       there, decay goes through m and v and is divided by the root: weights with large gradients
@@ -188,18 +168,17 @@ ADAMW = Exercise(
     | return weight, m, v => return weight, m_hat, v_hat
     """,
 )
-
-
-def right_training_cost(
-    parameters: int, tokens: int, operations_per_second: int, share: float, price: float
-) -> tuple[float, float]:
-    """Return hours and money for a training at ``share`` of a chip's speed; price is per hour.
-
-    Each token multiplies and adds once with each parameter: 2 operations forward, 4 backward.
-    """
-    seconds = 6 * parameters * tokens / (operations_per_second * share)
-    hours = seconds / 3600
-    return hours, hours * price
+def right_adamw(
+    weight: Tensor, gradient: Tensor, m: Tensor, v: Tensor, t: int, rate: float, decay: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Do step ``t``, which counts from 1, of AdamW; return weight, m and v after it."""
+    m = 0.9 * m + 0.1 * gradient
+    v = 0.999 * v + 0.001 * gradient**2
+    m_hat = m / (1 - 0.9**t)
+    v_hat = v / (1 - 0.999**t)
+    weight = weight - rate * decay * weight
+    weight = weight - rate * m_hat / (v_hat.sqrt() + 1e-8)
+    return weight, m, v
 
 
 def _cost_cases() -> Iterator[Inputs]:
@@ -213,13 +192,11 @@ def _cost_cases() -> Iterator[Inputs]:
     yield 110 * 10**6, 128 * 10**9, 10**15, 0.4, 2.5
 
 
-TRAINING_COST = Exercise(
+@Exercise.asking(
     asks="(parameters, tokens, operations_per_second, share, price) -> (hours, money). Count 6 "
     "operations per parameter and token, at share of the chip's best speed",
-    right=right_training_cost,
     cases=_cost_cases,
-    read=parts("hours, money", number, number),
-    differ=differing("hours", "money"),
+    tensors="hours, money",
     first_part=0,
     tried="41 trainings, from 1 million parameters to BERT-base.",
     start="the operations of the whole training: 6 * parameters * tokens.",
@@ -236,6 +213,16 @@ TRAINING_COST = Exercise(
     | * share => / share
     """,
 )
+def right_training_cost(
+    parameters: int, tokens: int, operations_per_second: int, share: float, price: float
+) -> tuple[float, float]:
+    """Return hours and money for a training at ``share`` of a chip's speed; price is per hour.
+
+    Each token multiplies and adds once with each parameter: 2 operations forward, 4 backward.
+    """
+    seconds = 6 * parameters * tokens / (operations_per_second * share)
+    hours = seconds / 3600
+    return hours, hours * price
 
 
 # -- a test of resuming
@@ -304,23 +291,7 @@ class _WithTorch(ByHand):
         return copy.deepcopy(vars(self))
 
 
-def right_resume_test(trainer: type[Any]) -> bool:
-    """Say whether 5 steps, a save and 3 steps end exactly where 8 steps end."""
-    whole = trainer()
-    for _ in range(8):
-        whole.step()
-    first = trainer()
-    for _ in range(5):
-        first.step()
-    state = first.save()
-    first.step()  # what is on disk must not change with it
-    resumed = trainer.load(state)
-    for _ in range(3):
-        resumed.step()
-    return torch.equal(whole.weights(), resumed.weights())
-
-
-RESUME_TEST = TestExercise(
+@TestExercise.asking(
     asks="(trainer) -> bool, true if its runs resume exactly. trainer is a class: trainer() starts "
     "a run, .step() does a step, .save() returns a state, trainer.load(state) goes on from it, "
     ".weights() returns a copy of the weights",
@@ -335,7 +306,7 @@ RESUME_TEST = TestExercise(
     "load, then n - k.",
     refuses_right="what is in a state is the trainer's own business. Compare weights() only, after "
     "equally many steps.",
-    solution=(right_resume_test, save_state, load_state),
+    beside=(save_state, load_state),
     museum="""
     ✗ a loop that saves no optimizer: Adam's averages m and v begin again at 0.
       go on after load: the weights just loaded are right, the next step is not.
@@ -358,3 +329,17 @@ RESUME_TEST = TestExercise(
       copy.deepcopy(state)
     """,
 )
+def right_resume_test(trainer: type[Any]) -> bool:
+    """Say whether 5 steps, a save and 3 steps end exactly where 8 steps end."""
+    whole = trainer()
+    for _ in range(8):
+        whole.step()
+    first = trainer()
+    for _ in range(5):
+        first.step()
+    state = first.save()
+    first.step()  # what is on disk must not change with it
+    resumed = trainer.load(state)
+    for _ in range(3):
+        resumed.step()
+    return torch.equal(whole.weights(), resumed.weights())

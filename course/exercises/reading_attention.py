@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from bertedu.analysis import attention_heads as heads
-from course.exercises.judge import Exercise, Inputs, parts, truth, whole
+from course.exercises.judge import Exercise, Inputs
 from course.exercises.museum import TestExercise
 
 Rollout = Callable[[Tensor], Tensor]
@@ -31,7 +31,6 @@ ROLLOUT = Exercise(
     asks="weights (L, A, S, S) -> (S, S): attention followed through all layers",
     right=heads.rollout,
     cases=_rollout_cases,
-    tensors="your answer",
     tried="100 random cases, of 1 to 3 layers with 1 or 2 heads.",
     start="steps = 0.5 * weights.mean(dim=1) + 0.5 * torch.eye(S); then multiply them, layer by "
     "layer.",
@@ -51,14 +50,6 @@ ROLLOUT = Exercise(
 )
 
 
-def right_find_head(weights: Tensor, queries: list[int], keys: list[int]) -> tuple[int, int]:
-    """(L, A, S, S): the layer and head, from 1, whose strongest key is most often right."""
-    best = weights.argmax(dim=-1)  # (L, A, S)
-    hits = (best[..., queries] == torch.tensor(keys)).sum(dim=-1)  # (L, A)
-    layer, head = divmod(int(hits.argmax()), hits.shape[1])
-    return layer + 1, head + 1
-
-
 def _find_cases() -> list[Inputs]:
     generator = torch.Generator().manual_seed(16)
     cases: list[Inputs] = []
@@ -73,11 +64,10 @@ def _find_cases() -> list[Inputs]:
     return cases
 
 
-FIND_HEAD = Exercise(
+@Exercise.asking(
     asks="(weights, queries, keys) -> (layer, head): the head that finds a relation best",
-    right=right_find_head,
     cases=_find_cases,
-    read=parts("layer, head", whole, whole),
+    tensors="layer, head",
     tried="100 random cases, of 1 to 3 layers with 2 or 3 heads.",
     start="best = weights.argmax(dim=-1) is each query's strongest key; count where it is right.",
     mistakes="""
@@ -93,12 +83,12 @@ FIND_HEAD = Exercise(
     | (best[..., queries] == torch.tensor(keys)) => weights[..., queries, keys]
     """,
 )
-
-
-def right_refutes(own: Tensor, new: Tensor, before: Tensor, after: Tensor) -> bool:
-    """(A, S, S) twice, (V,) twice: more than half of the attention moved, and the same word."""
-    moved = heads.total_variation(own, new).mean()
-    return bool(moved > 0.5 and before.argmax() == after.argmax())
+def right_find_head(weights: Tensor, queries: list[int], keys: list[int]) -> tuple[int, int]:
+    """(L, A, S, S): the layer and head, from 1, whose strongest key is most often right."""
+    best = weights.argmax(dim=-1)  # (L, A, S)
+    hits = (best[..., queries] == torch.tensor(keys)).sum(dim=-1)  # (L, A)
+    layer, head = divmod(int(hits.argmax()), hits.shape[1])
+    return layer + 1, head + 1
 
 
 def _refute_cases() -> Iterator[Inputs]:
@@ -115,14 +105,12 @@ def _refute_cases() -> Iterator[Inputs]:
                 yield own, new, before, after
 
 
-REFUTES = Exercise(
+@Exercise.asking(
     asks="(own, new, before, after) -> bool: does this refute that the attention is why?",
-    right=right_refutes,
     cases=_refute_cases,
-    read=truth,
     tried="random attention, near and far, with the same answer and with another.",
     start="moved = 0.5 * (own - new).abs().sum(dim=-1), a number for each query; then its mean.",
-    solution=(right_refutes, heads.total_variation),
+    beside=(heads.total_variation,),
     mistakes="""
     ✗ you look at the answer only.
       the same answer from the same attention refutes nothing. More than half of the attention must
@@ -138,6 +126,10 @@ REFUTES = Exercise(
     | moved > 0.5 => 2 * moved > 0.5
     """,
 )
+def right_refutes(own: Tensor, new: Tensor, before: Tensor, after: Tensor) -> bool:
+    """(A, S, S) twice, (V,) twice: more than half of the attention moved, and the same word."""
+    moved = heads.total_variation(own, new).mean()
+    return bool(moved > 0.5 and before.argmax() == after.argmax())
 
 
 # -- a test of rollouts
@@ -155,14 +147,7 @@ def by_loops(weights: Tensor) -> Tensor:
     return flow
 
 
-def right_rollout_test(rollout: Rollout) -> bool:
-    """Two layers with two heads against loops; all bugs of the museum show there."""
-    weights = torch.rand(2, 2, 3, 3, generator=torch.Generator().manual_seed(0))
-    weights = weights / weights.sum(-1, keepdim=True)
-    return torch.allclose(rollout(weights), by_loops(weights), atol=1e-5)
-
-
-ROLLOUT_TEST = TestExercise(
+@TestExercise.asking(
     asks="a test, (rollout) -> bool: it is shown right rollouts and broken ones",
     thing="rollout",
     start="make weights (2, 2, 3, 3) whose rows sum to 1, work the answer out with loops, compare.",
@@ -170,7 +155,7 @@ ROLLOUT_TEST = TestExercise(
     refuses_all="do your weights' rows sum to 1? Compare with allclose, since floats differ in the "
     "last digit.",
     refuses_right="the two differ in the last digit only: torch.allclose, not ==.",
-    solution=(right_rollout_test, by_loops),
+    beside=(by_loops,),
     museum="""
     ✗ no residual: attention alone is multiplied, as if a token did not keep its own state.
       let every head look at one token only: half must still stay at home.
@@ -194,3 +179,8 @@ ROLLOUT_TEST = TestExercise(
     | return flow => return steps.mean(0)
     """,
 )
+def right_rollout_test(rollout: Rollout) -> bool:
+    """Two layers with two heads against loops; all bugs of the museum show there."""
+    weights = torch.rand(2, 2, 3, 3, generator=torch.Generator().manual_seed(0))
+    weights = weights / weights.sum(-1, keepdim=True)
+    return torch.allclose(rollout(weights), by_loops(weights), atol=1e-5)

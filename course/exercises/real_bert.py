@@ -9,20 +9,12 @@ from torch import Tensor
 from bertedu.model.bert import Bert
 from bertedu.model.checkpoints import hugging_face_name, load_weights
 from bertedu.model.config import BertConfig
-from course.exercises.judge import Exercise, Inputs, offered, undisturbed, whole
+from course.exercises.judge import Exercise, Inputs, offered, undisturbed
 from course.exercises.museum import TestExercise
 
 # vocabulary, size, layers, heads, inner size, longest text
 PLAY = BertConfig(30, 8, 2, 2, 16, 12)
 Tensors = dict[str, Tensor]
-
-
-def right_first_wrong(gaps: list[float], tolerance: float) -> int:
-    """Return the number of the first rung whose gap is above the tolerance, from 0; -1 if none."""
-    for rung, gap in enumerate(gaps):
-        if not gap <= tolerance:  # "not <=": nothing is known of a NaN, so it is wrong
-            return rung
-    return -1
 
 
 def _gap_cases() -> list[Inputs]:
@@ -37,11 +29,9 @@ def _gap_cases() -> list[Inputs]:
     return [*((gaps, 1e-4) for gaps in ladders), ([0.05, 2.0], 0.1)]
 
 
-FIRST_WRONG = Exercise(
+@Exercise.asking(
     asks="(gaps, tolerance) -> int, the first rung that is wrong, or -1",
-    right=right_first_wrong,
     cases=_gap_cases,
-    read=whole,
     tried="66 ladders of one to seven rungs, one with a NaN.",
     start="a loop over enumerate(gaps): return the first number whose gap is too large.",
     mistakes="""
@@ -57,6 +47,12 @@ FIRST_WRONG = Exercise(
     | not gap <= tolerance => gap > tolerance
     """,
 )
+def right_first_wrong(gaps: list[float], tolerance: float) -> int:
+    """Return the number of the first rung whose gap is above the tolerance, from 0; -1 if none."""
+    for rung, gap in enumerate(gaps):
+        if not gap <= tolerance:  # "not <=": nothing is known of a NaN, so it is wrong
+            return rung
+    return -1
 
 
 # -- a test of loaders
@@ -99,18 +95,7 @@ def _by_hand(tensors: Tensors) -> Bert:
     return bert
 
 
-def right_loader_test(loader: Callable[[Tensors], Bert]) -> bool:
-    """Compare the pooled vectors of random rows with every position, both segments, many words."""
-    tensors, right = published_bert()
-    generator = torch.Generator().manual_seed(1)
-    ids = torch.randint(30, (4, 12), generator=generator)
-    segments = torch.randint(2, (4, 12), generator=generator)
-    with torch.no_grad():
-        found = loader(dict(tensors))(ids, segments).pooled
-    return torch.allclose(found, right(ids, segments), atol=1e-4)
-
-
-LOADER_TEST = TestExercise(
+@TestExercise.asking(
     asks="(loader) -> bool, a test of functions that make a `Bert` of published tensors",
     thing="loader",
     start="tensors, right = check.published_bert(), and random ids of shape (4, 12).",
@@ -119,7 +104,6 @@ LOADER_TEST = TestExercise(
     "differ in the seventh digit: torch.allclose(..., atol=1e-4).",
     refuses_right="numbers computed in two ways differ in the seventh digit: torch.allclose(..., "
     "atol=1e-4), not torch.equal.",
-    solution=(right_loader_test,),
     museum="""
     ✗ TensorFlow weights, read as they are: the square matrices of attention stay transposed; every
     shape fits.
@@ -143,3 +127,12 @@ LOADER_TEST = TestExercise(
     | parameter.copy_(tensor) =>
     """,
 )
+def right_loader_test(loader: Callable[[Tensors], Bert]) -> bool:
+    """Compare the pooled vectors of random rows with every position, both segments, many words."""
+    tensors, right = published_bert()
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(30, (4, 12), generator=generator)
+    segments = torch.randint(2, (4, 12), generator=generator)
+    with torch.no_grad():
+        found = loader(dict(tensors))(ids, segments).pooled
+    return torch.allclose(found, right(ids, segments), atol=1e-4)

@@ -8,14 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from bertedu.model.attention import (
-    SelfAttention,
-    attention_weights,
-    scaled_dot_product_attention,
-)
+from bertedu.model.attention import SelfAttention, attention_weights, scaled_dot_product_attention
 from bertedu.model.config import DIRECTIONS
 from course.exercises.by_hand import ByHand
-from course.exercises.judge import Exercise, Inputs, differing
+from course.exercises.judge import Exercise, Inputs
 from course.exercises.museum import TestExercise
 from course.exercises.patch import patched
 
@@ -23,12 +19,6 @@ from course.exercises.patch import patched
 def _grid(generator: torch.Generator, *shape: int) -> Tensor:
     """Multiples of one half from -2 to 2, so that a case can be worked out by hand."""
     return torch.randint(-4, 5, shape, generator=generator) / 2
-
-
-def right_softmax(scores: Tensor) -> Tensor:
-    """Turn each row of scores (n, m) into positive weights that sum to 1."""
-    weights = (scores - scores.amax(dim=-1, keepdim=True)).exp()
-    return weights / weights.sum(dim=-1, keepdim=True)
 
 
 def _softmax_cases() -> Iterator[Inputs]:
@@ -43,11 +33,9 @@ def _softmax_cases() -> Iterator[Inputs]:
     yield from ((_grid(generator, n, 3) + first,) for n in (1, 2, 3))
 
 
-SOFTMAX = ByHand(
+@ByHand.asking(
     asks="(scores (n, m)) -> weights (n, m): rows sum to 1, even for scores of 1000",
-    right=right_softmax,
     cases=_softmax_cases,
-    tensors="your table of weights",
     tried="133 random tables, 33 of them with scores near 1000.",
     start="scores.exp(), then divide each row by its sum. Then try a score of 1000.",
     without=("softm",),  # log_softmax and softmin, too
@@ -98,17 +86,14 @@ SOFTMAX = ByHand(
     | / weights.sum(dim=-1, keepdim=True) => && - scores.amax(dim=-1, keepdim=True) =>
     """,
 )
+def right_softmax(scores: Tensor) -> Tensor:
+    """Turn each row of scores (n, m) into positive weights that sum to 1."""
+    weights = (scores - scores.amax(dim=-1, keepdim=True)).exp()
+    return weights / weights.sum(dim=-1, keepdim=True)
 
 
 Two = tuple[Tensor, Tensor]
 LOWEST = torch.finfo(torch.float32).min
-
-
-def right_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Two:
-    """Return softmax(Q Kᵀ / √d) V (S, d) and the weights (S, S); query may see key where true."""
-    scores = query @ key.T / sqrt(query.shape[-1])
-    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-    return weights @ value, weights
 
 
 def _mask(real: Tensor, direction: str, further: int = 0) -> Tensor:
@@ -130,20 +115,18 @@ def _attention_cases() -> Iterator[Inputs]:
             yield *vectors, _mask(real, direction)
 
 
-ATTENTION = Exercise(
+@Exercise.asking(
     asks="(query, key, value (S, d), mask (S, S)) -> (mixed (S, d), weights (S, S)). mask is bool, "
     "true where a query (row) may see a key (column)",
-    right=right_attention,
     cases=_attention_cases,
     tensors="mixed, weights",
-    differ=differing("mixed", "weights"),
     first_part=1,
     tried="200 random cases, with and without padding, in three directions.",
     start="scores = query @ key.T, divided by the square root of d; then hide, softmax, mix. Three "
     "lines are enough.",
     in_place="a method that ends in _ writes into its tensor. masked_fill makes a new one, "
     "masked_fill_ does not.",
-    solution=(attention_weights, scaled_dot_product_attention, right_attention),
+    beside=(attention_weights, scaled_dot_product_attention),
     mistakes="""
     ✗ the scores are not scaled.
       they must be divided by the square root of d = query.shape[-1]; otherwise long vectors make
@@ -180,17 +163,11 @@ ATTENTION = Exercise(
     | weights @ value => weights @ key
     """,
 )
-
-
-def right_split_heads(x: Tensor, heads: int) -> Tensor:
-    """Cut H numbers into ``heads`` runs of d: (B, S, H) -> (B, A, S, d)."""
-    rows, length, size = x.shape
-    return x.reshape(rows, length, heads, size // heads).transpose(1, 2)
-
-
-def right_join_heads(x: Tensor) -> Tensor:
-    """Put the heads side by side again: (B, A, S, d) -> (B, S, H)."""
-    return x.transpose(1, 2).flatten(2)
+def right_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Two:
+    """Return softmax(Q Kᵀ / √d) V (S, d) and the weights (S, S); query may see key where true."""
+    scores = query @ key.T / sqrt(query.shape[-1])
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+    return weights @ value, weights
 
 
 # (B, A, S, d); where two are equal a wrong axis keeps the shape, and only the numbers tell
@@ -205,14 +182,12 @@ def _numbered(*shape: int) -> Tensor:
     return torch.arange(torch.Size(shape).numel()).float().view(shape)
 
 
-SPLIT_HEADS = Exercise(
+@Exercise.asking(
     asks="(x (B, S, H), heads) -> (B, A, S, d); head a holds numbers a·d to a·d + d - 1",
-    right=right_split_heads,
     cases=lambda: [(_numbered(b, s, a * d), a) for b, a, s, d in HEAD_SHAPES],
-    tensors="your result",
     tried="10 shapes, some with as many heads as tokens.",
     start="x.unflatten(-1, (heads, -1)), which is (B, S, A, d). Which two axes must change places?",
-    solution=(SelfAttention, right_split_heads),
+    beside=(SelfAttention,),
     mistakes="""
     ✗ the shape is right, but heads hold pieces of different tokens.
       view and reshape only read the numbers in order; they cannot swap axes. First cut to
@@ -227,14 +202,18 @@ SPLIT_HEADS = Exercise(
     | heads, size // heads).transpose(1, 2) => size // heads, heads).permute(0, 3, 1, 2)
     """,
 )
-JOIN_HEADS = Exercise(
+def right_split_heads(x: Tensor, heads: int) -> Tensor:
+    """Cut H numbers into ``heads`` runs of d: (B, S, H) -> (B, A, S, d)."""
+    rows, length, size = x.shape
+    return x.reshape(rows, length, heads, size // heads).transpose(1, 2)
+
+
+@Exercise.asking(
     asks="(x (B, A, S, d)) -> (B, S, H), which undoes split_heads",
-    right=right_join_heads,
     cases=lambda: [(_numbered(*shape),) for shape in HEAD_SHAPES],
-    tensors="your result",
     tried="10 shapes, some with as many heads as tokens.",
     start="x.transpose(1, 2), which is (B, S, A, d) again. Which two axes become one?",
-    solution=(SelfAttention, right_join_heads),
+    beside=(SelfAttention,),
     mistakes="""
     ✗ the shape is right, but a row holds pieces of different tokens.
       it was reshaped without being transposed back. First transpose(1, 2), then flatten(2).
@@ -249,20 +228,9 @@ JOIN_HEADS = Exercise(
     | transpose(1, 2).flatten(2) => permute(0, 2, 3, 1).flatten(2)
     """,
 )
-
-
-def right_multi_head(x: Tensor, mask: Tensor, w: dict[str, Tensor], heads: int) -> Tensor:
-    """(B, S, H), bool (B, S, S), maps by name -> (B, S, H): all heads of all rows at once."""
-
-    def split(name: str) -> Tensor:
-        mapped = x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
-        return mapped.reshape(*x.shape[:2], heads, -1).transpose(1, 2)  # (B, A, S, d)
-
-    query, key, value = split("query"), split("key"), split("value")
-    scores = query @ key.transpose(-2, -1) / sqrt(query.shape[-1])  # (B, A, S, S)
-    weights = scores.masked_fill(~mask[:, None], -torch.inf).softmax(dim=-1)
-    mixed = (weights @ value).transpose(1, 2).flatten(2)
-    return mixed @ w["output.weight"].T + w["output.bias"]
+def right_join_heads(x: Tensor) -> Tensor:
+    """Put the heads side by side again: (B, A, S, d) -> (B, S, H)."""
+    return x.transpose(1, 2).flatten(2)
 
 
 def _multi_head_cases() -> Iterator[Inputs]:
@@ -281,17 +249,15 @@ def _multi_head_cases() -> Iterator[Inputs]:
             yield _grid(generator, rows, length, size), mask, w, heads
 
 
-MULTI_HEAD = Exercise(
+@Exercise.asking(
     asks="(x (B, S, H), mask (B, S, S), w, heads) -> (B, S, H). w holds query.weight (H, H), "
     "query.bias (H,) and the same for key, value and output; mask is true where a query (row) may "
     "see a key (column)",
-    right=right_multi_head,
     cases=_multi_head_cases,
-    tensors="your result",
     tried="60 batches of one row to three, with one head to three, padded, in three directions.",
     start='x @ w["query.weight"].T + w["query.bias"], cut into heads: (B, A, S, d). The same for '
     "key and value; then the three lines of attention, with two axes in front.",
-    solution=(SelfAttention, right_multi_head),
+    beside=(SelfAttention,),
     mistakes="""
     ✗ the scores are divided by the square root of H, not of d.
       each head makes its dot products of d = H / A numbers: divide by the square root of
@@ -324,6 +290,18 @@ MULTI_HEAD = Exercise(
     | + w[f"{name}.bias"] => && + w["output.bias"] =>
     """,
 )
+def right_multi_head(x: Tensor, mask: Tensor, w: dict[str, Tensor], heads: int) -> Tensor:
+    """(B, S, H), bool (B, S, S), maps by name -> (B, S, H): all heads of all rows at once."""
+
+    def split(name: str) -> Tensor:
+        mapped = x @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+        return mapped.reshape(*x.shape[:2], heads, -1).transpose(1, 2)  # (B, A, S, d)
+
+    query, key, value = split("query"), split("key"), split("value")
+    scores = query @ key.transpose(-2, -1) / sqrt(query.shape[-1])  # (B, A, S, S)
+    weights = scores.masked_fill(~mask[:, None], -torch.inf).softmax(dim=-1)
+    mixed = (weights @ value).transpose(1, 2).flatten(2)
+    return mixed @ w["output.weight"].T + w["output.bias"]
 
 
 Layer = Callable[..., Two]  # (x (S, H), real (S,), direction, dropout=0.0) -> mixed, weights
@@ -344,31 +322,7 @@ ANEW = (
 )
 
 
-def right_leak_test(layer: Layer) -> bool:
-    """Say whether an attention is right: who may act on whom, and what its weights sum to.
-
-    Every word is changed in turn, under every direction. A row of the result must move if its
-    word may see the changed one, and must stay if it may not.
-    """
-    x = torch.tensor([[1.0, 0.2], [0.1, 0.9], [0.8, 0.5], [0.3, 0.7]])
-    for direction, padded, word in product(DIRECTIONS, (False, True), range(4)):
-        real = torch.tensor([True, True, True, not padded])
-        may_see = _mask(real, direction)
-        before, _ = layer(x, real, direction)
-        changed = x.clone()
-        changed[word] += 1
-        _, weights = layer(changed, real, direction, dropout=0.5)
-        if not torch.allclose(weights.sum(-1)[real], torch.ones(int(real.sum()))):
-            return False
-        after, _ = layer(changed, real, direction)
-        moved = (after - before).abs().amax(-1) > 1e-6
-        others = real & (torch.arange(4) != word)  # a changed word has another query, too
-        if (moved != may_see[:, word])[others].any():
-            return False
-    return True
-
-
-LEAK_TEST = TestExercise(
+@TestExercise.asking(
     asks="(layer) -> bool, true if it is a right attention. layer(x (S, H), real (S,), direction, "
     "dropout=0.0) returns mixed (S, H), weights (S, S)",
     thing="attention",
@@ -385,7 +339,7 @@ LEAK_TEST = TestExercise(
     "is changed has another query, too, so its own row always moves.",
     refuses_right="it uses == between floats, or compares two runs with dropout. Use "
     "torch.allclose, and leave dropout at 0 where you compare results.",
-    solution=(right_leak_test, _mask),
+    beside=(_mask,),
     museum="""
     ✗ VTongTV/bert-from-scratch: builds the causal mask, then passes the plain mask on.
       change the last word: under "left-to-right" no earlier row of mixed may move.
@@ -408,3 +362,25 @@ LEAK_TEST = TestExercise(
     | real, direction) => real, direction.replace("right-to-left", "left-to-right"))
     """,
 )
+def right_leak_test(layer: Layer) -> bool:
+    """Say whether an attention is right: who may act on whom, and what its weights sum to.
+
+    Every word is changed in turn, under every direction. A row of the result must move if its
+    word may see the changed one, and must stay if it may not.
+    """
+    x = torch.tensor([[1.0, 0.2], [0.1, 0.9], [0.8, 0.5], [0.3, 0.7]])
+    for direction, padded, word in product(DIRECTIONS, (False, True), range(4)):
+        real = torch.tensor([True, True, True, not padded])
+        may_see = _mask(real, direction)
+        before, _ = layer(x, real, direction)
+        changed = x.clone()
+        changed[word] += 1
+        _, weights = layer(changed, real, direction, dropout=0.5)
+        if not torch.allclose(weights.sum(-1)[real], torch.ones(int(real.sum()))):
+            return False
+        after, _ = layer(changed, real, direction)
+        moved = (after - before).abs().amax(-1) > 1e-6
+        others = real & (torch.arange(4) != word)  # a changed word has another query, too
+        if (moved != may_see[:, word])[others].any():
+            return False
+    return True

@@ -10,12 +10,6 @@ from bertedu.analysis.fill import fill_blanks
 from course.exercises.judge import Exercise, Inputs
 
 
-def right_top_words(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return ids (k,) and probabilities (k,) of the k most likely of V words, best first."""
-    ids = logits.topk(k).indices
-    return ids, logits.softmax(-1)[ids]
-
-
 def _top_cases() -> Iterator[Inputs]:
     generator = torch.Generator().manual_seed(1)
     sizes = [(2, 1)] * 10 + [(3, 1)] * 20 + [(3, 2)] * 30 + [(5, 3)] * 20 + [(12, 5)] * 20
@@ -24,14 +18,13 @@ def _top_cases() -> Iterator[Inputs]:
         yield (places - 2 * vocab) / 4, k
 
 
-TOP_WORDS = Exercise(
+@Exercise.asking(
     asks="(logits (V,), k) -> (ids (k,), probabilities (k,)), most likely first",
-    right=right_top_words,
     cases=_top_cases,
     tensors="ids, probabilities",
     tried="100 random cases, from 2 words to 12.",
     start="logits.softmax(-1): the probabilities of all words. Then the k highest.",
-    solution=(fill_blanks, right_top_words),
+    beside=(fill_blanks,),
     mistakes="""
     ✗ ids and probabilities are in the wrong order.
       .topk gives values first, then indices. Return the indices first.
@@ -45,16 +38,14 @@ TOP_WORDS = Exercise(
     | .softmax(-1) =>
     """,
 )
+def right_top_words(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return ids (k,) and probabilities (k,) of the k most likely of V words, best first."""
+    ids = logits.topk(k).indices
+    return ids, logits.softmax(-1)[ids]
 
 
-def right_chance(vocab_size: int) -> float:
-    """Return the loss of guessing evenly: -ln(1 / V) = ln V."""
-    return math.log(vocab_size)
-
-
-CHANCE = Exercise(
+@Exercise.asking(
     asks="(vocab_size) -> float, the loss of guessing evenly, in nats",
-    right=right_chance,
     cases=lambda: [(size,) for size in (2, 3, 5, 10, 100, 8192, 30522)],
     tried="7 vocabularies, from 2 words to the 30,522 of the published BERT.",
     start="the probability that an even guess gives the right word. The loss is -ln of it.",
@@ -70,3 +61,6 @@ CHANCE = Exercise(
     | math.log(vocab_size) => math.log(1 / vocab_size)
     """,
 )
+def right_chance(vocab_size: int) -> float:
+    """Return the loss of guessing evenly: -ln(1 / V) = ln V."""
+    return math.log(vocab_size)

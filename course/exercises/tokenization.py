@@ -7,19 +7,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from bertedu.text.tokenization import (
-    SPECIAL_TOKENS,
-    WordPiece,
-    apply_merge,
-)
-from course.exercises.judge import (
-    Exercise,
-    Inputs,
-    UnreadableError,
-    parts,
-    read_str,
-    read_wholes,
-)
+from bertedu.text.tokenization import SPECIAL_TOKENS, WordPiece, apply_merge
+from course.exercises.judge import Exercise, Inputs, UnreadableError, parts, read_str, read_wholes
 
 
 def _read_tokens(answer: Any, *_: Any) -> list[str]:
@@ -30,17 +19,6 @@ def _read_tokens(answer: Any, *_: Any) -> list[str]:
             "your list holds something that is not a str. Return tokens, not ids."
         )
     return list(answer)
-
-
-def right_merge_pieces(pieces: list[str], left: str, right: str) -> list[str]:
-    """Join every left with the right directly after it, from left to right."""
-    joined: list[str] = []
-    for piece in pieces:
-        if joined and (joined[-1], piece) == (left, right):
-            joined[-1] = left + right.removeprefix("##")
-        else:
-            joined.append(piece)
-    return joined
 
 
 def _merge_cases() -> Iterator[Inputs]:
@@ -54,15 +32,14 @@ def _merge_cases() -> Iterator[Inputs]:
         yield pieces, *pair
 
 
-MERGE_PIECES = Exercise(
+@Exercise.asking(
     asks="(pieces, left, right) -> pieces with every such pair joined",
-    right=right_merge_pieces,
     cases=_merge_cases,
     read=_read_tokens,
     tried="110 random words that hold the pair once, several times or not at all.",
     start="a loop from left to right. Where left and right stand side by side, write one piece; "
     'elsewhere, copy the piece. right.removeprefix("##") takes the mark off.',
-    solution=(apply_merge, right_merge_pieces),
+    beside=(apply_merge,),
     mistakes="""
     ✗ the ## of the right piece stays in the middle.
       the mark may stand only at the front: left + right.removeprefix("##").
@@ -76,25 +53,15 @@ MERGE_PIECES = Exercise(
     | else: => if True:
     """,
 )
-
-
-def right_learn_pieces(counts: dict[str, int], size: int) -> list[str]:
-    """Return letters in order, then pieces as they were made, up to ``size`` of them."""
-    spelling = {word: [word[0], *("##" + letter for letter in word[1:])] for word in counts}
-    pieces = sorted({piece for word in spelling.values() for piece in word})
-    while len(pieces) < size:
-        pairs: Counter[tuple[str, str]] = Counter()
-        for word, spelled in spelling.items():
-            for pair in itertools.pairwise(spelled):
-                pairs[pair] += counts[word]
-        if not pairs:
-            break
-        left, right = min(pairs, key=lambda pair: (-pairs[pair], pair))
-        pieces.append(left + right.removeprefix("##"))
-        for word, spelled in spelling.items():
-            if left in spelled:
-                spelling[word] = right_merge_pieces(spelled, left, right)
-    return pieces
+def right_merge_pieces(pieces: list[str], left: str, right: str) -> list[str]:
+    """Join every left with the right directly after it, from left to right."""
+    joined: list[str] = []
+    for piece in pieces:
+        if joined and (joined[-1], piece) == (left, right):
+            joined[-1] = left + right.removeprefix("##")
+        else:
+            joined.append(piece)
+    return joined
 
 
 def _learn_cases() -> Iterator[Inputs]:
@@ -109,11 +76,10 @@ def _learn_cases() -> Iterator[Inputs]:
         yield counts, len(letters) + dice.randint(0, more)
 
 
-LEARN_PIECES = Exercise(
+@Exercise.asking(
     asks="(counts, size) -> list of up to size pieces: the letters, sorted, then each joined piece "
     "as it is made. counts holds how often each word occurs; of equally frequent pairs, take the "
     "one that min() puts first",
-    right=right_learn_pieces,
     cases=_learn_cases,
     read=_read_tokens,
     tried="42 small languages, of one word to four, with ties, and some used up before the end.",
@@ -135,21 +101,22 @@ LEARN_PIECES = Exercise(
     | len(pieces) < size => len(pieces) - len({*"".join(counts)}) < size
     """,
 )
-
-
-def right_cut_word(word: str, vocab: list[str]) -> list[str]:
-    """Cut a word: the longest known piece, then the longest of the rest; or ["[UNK]"]."""
-    pieces: list[str] = []
-    start = 0
-    while start < len(word):
-        for end in range(len(word), start, -1):
-            piece = ("##" if start else "") + word[start:end]
-            if piece in vocab:
-                break
-        else:
-            return ["[UNK]"]
-        pieces.append(piece)
-        start = end
+def right_learn_pieces(counts: dict[str, int], size: int) -> list[str]:
+    """Return letters in order, then pieces as they were made, up to ``size`` of them."""
+    spelling = {word: [word[0], *("##" + letter for letter in word[1:])] for word in counts}
+    pieces = sorted({piece for word in spelling.values() for piece in word})
+    while len(pieces) < size:
+        pairs: Counter[tuple[str, str]] = Counter()
+        for word, spelled in spelling.items():
+            for pair in itertools.pairwise(spelled):
+                pairs[pair] += counts[word]
+        if not pairs:
+            break
+        left, right = min(pairs, key=lambda pair: (-pairs[pair], pair))
+        pieces.append(left + right.removeprefix("##"))
+        for word, spelled in spelling.items():
+            if left in spelled:
+                spelling[word] = right_merge_pieces(spelled, left, right)
     return pieces
 
 
@@ -169,15 +136,14 @@ def _cut_cases() -> Iterator[Inputs]:
         yield word, sorted(vocab)
 
 
-CUT_WORD = Exercise(
+@Exercise.asking(
     asks='(word, vocab) -> pieces, the longest match first, or ["[UNK]"]',
-    right=right_cut_word,
     cases=_cut_cases,
     read=_read_tokens,
     tried="150 random words and vocabularies, some words unknown.",
     start="the whole word. Is it in vocab? If not, take a letter off its end and try again. "
     "Then do the same with the rest, with ## in front.",
-    solution=(right_cut_word, WordPiece.split_word, WordPiece.longest_match),
+    beside=(WordPiece.split_word, WordPiece.longest_match),
     mistakes="""
     ✗ the shortest piece is taken, not the longest.
       end counts upward. Begin with all that is left of the word, and shorten that:
@@ -198,12 +164,20 @@ CUT_WORD = Exercise(
     | return ["[UNK]"] => return [*pieces, "[UNK]"]
     """,
 )
-
-
-def right_encode_pair(first: list[str], second: list[str]) -> tuple[list[str], list[int]]:
-    """Pack [CLS] first [SEP] second [SEP], and number the segments 0 and 1."""
-    tokens = ["[CLS]", *first, "[SEP]", *second, "[SEP]"]
-    return tokens, [0] * (len(first) + 2) + [1] * (len(second) + 1)
+def right_cut_word(word: str, vocab: list[str]) -> list[str]:
+    """Cut a word: the longest known piece, then the longest of the rest; or ["[UNK]"]."""
+    pieces: list[str] = []
+    start = 0
+    while start < len(word):
+        for end in range(len(word), start, -1):
+            piece = ("##" if start else "") + word[start:end]
+            if piece in vocab:
+                break
+        else:
+            return ["[UNK]"]
+        pieces.append(piece)
+        start = end
+    return pieces
 
 
 def _pair_cases() -> list[Inputs]:
@@ -213,15 +187,14 @@ def _pair_cases() -> list[Inputs]:
     return [(dice.choices(words, k=a), dice.choices(words, k=b)) for a, b in lengths]
 
 
-ENCODE_PAIR = Exercise(
+@Exercise.asking(
     asks="(first, second) -> (tokens, segment_ids) of two lists of tokens",
-    right=right_encode_pair,
     cases=_pair_cases,
     read=parts("tokens, segment_ids", _read_tokens, partial(read_wholes, things="segment ids")),
     first_part=0,
     tried="6 pairs, from one token and one to six and six.",
     start='["[CLS]", *first, "[SEP]", …]. Then one number for each token of that list.',
-    solution=(WordPiece.encode, right_encode_pair),
+    beside=(WordPiece.encode,),
     mistakes="""
     ✗ there is no [SEP] at the end.
       each segment ends with its own [SEP]: [CLS] A [SEP] B [SEP].
@@ -234,22 +207,10 @@ ENCODE_PAIR = Exercise(
     | (len(first) + 2) => len(first) && (len(second) + 1) => len(second)
     """,
 )
-
-
-def right_decode(tokens: list[str]) -> str:
-    """Leave out special tokens, join pieces, and take away the space before . , ! ?"""
-    words: list[str] = []
-    for token in tokens:
-        if token in SPECIAL_TOKENS:
-            continue
-        if words and token.startswith("##"):
-            words[-1] += token.removeprefix("##")
-        else:
-            words.append(token)
-    text = " ".join(words)
-    for mark in ".,!?":
-        text = text.replace(" " + mark, mark)
-    return text
+def right_encode_pair(first: list[str], second: list[str]) -> tuple[list[str], list[int]]:
+    """Pack [CLS] first [SEP] second [SEP], and number the segments 0 and 1."""
+    tokens = ["[CLS]", *first, "[SEP]", *second, "[SEP]"]
+    return tokens, [0] * (len(first) + 2) + [1] * (len(second) + 1)
 
 
 _TEXTS = (
@@ -267,15 +228,14 @@ _TEXTS = (
 )
 
 
-DECODE = Exercise(
+@Exercise.asking(
     asks="(tokens) -> text: pieces joined, special tokens left out",
-    right=right_decode,
     cases=lambda: [(text.split(),) for text in _TEXTS],
     read=partial(read_str, wanted="one text"),
     tried="11 sequences, with all five special tokens and four kinds of punctuation.",
     start="an empty list of words. A token with ## is glued to the last word; any other starts "
     'a new one. " ".join at the end.',
-    solution=(WordPiece.decode, right_decode),
+    beside=(WordPiece.decode,),
     mistakes="""
     ✗ the ## are gone, and so is what they said: there is a space in their place.
       ## is not dirt to be wiped off. It says that no space goes here.
@@ -301,3 +261,17 @@ DECODE = Exercise(
     | ".,!?" => ""
     """,
 )
+def right_decode(tokens: list[str]) -> str:
+    """Leave out special tokens, join pieces, and take away the space before . , ! ?"""
+    words: list[str] = []
+    for token in tokens:
+        if token in SPECIAL_TOKENS:
+            continue
+        if words and token.startswith("##"):
+            words[-1] += token.removeprefix("##")
+        else:
+            words.append(token)
+    text = " ".join(words)
+    for mark in ".,!?":
+        text = text.replace(" " + mark, mark)
+    return text

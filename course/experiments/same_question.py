@@ -294,15 +294,14 @@ def score_longer(blanks: Blanks, prior: Tensor) -> list[Row]:
     Raises CheckpointError if a checkpoint is missing.
     """
 
-    def losses(*runs: Sequence[BertForPreTraining]) -> Floats:
-        return np.array([answer_blanks(models, blanks, prior)[0] for models in runs])
+    def losses(*models: BertForPreTraining) -> Floats:
+        return np.array([answer_blanks([model], blanks, prior)[0] for model in models])
 
-    known = load_runs()
-    short = {reader: losses(*known[reader]) for reader in RUNS}
+    short = {reader: losses(*models) for reader, models in load_runs().items()}
     long = {BOTH: LONG_BOTH, LEFT: LONG_LEFT}
     marks = {
         step: {
-            reader: losses([load_checkpoint(find_checkpoint(f"{run}/steps/{step:06d}"))])[0]
+            reader: losses(load_checkpoint(find_checkpoint(f"{run}/steps/{step:06d}")))[0]
             for reader, run in long.items()
         }
         for step in MARKS

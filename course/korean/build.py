@@ -51,7 +51,7 @@ def texts(page: Page) -> dict[str, tuple[str, bool]]:
 @cache
 def titles() -> dict[tuple[str, str], str]:
     """Return the heading that a reader sees for each English one, by file."""
-    found = {}
+    found: dict[tuple[str, str], str] = {}
     for page in pages().values():
         for source, (text, _) in zip(english(page).values(), texts(page).values(), strict=True):
             both = (TITLE.findall(plain(one)) for one in (source, text))

@@ -70,10 +70,8 @@ class Estimate(NamedTuple):
         """Return the difference the other way round."""
         return Estimate(-self.value, -self.high, -self.low, self.p)
 
-    def __mul__(self, factor: object) -> "Estimate":
+    def __mul__(self, factor: Any) -> "Estimate":
         """Return it in another unit, such as points; ``factor`` is above 0."""
-        if not isinstance(factor, int | float):
-            return NotImplemented
         return Estimate(factor * self.value, factor * self.low, factor * self.high, self.p)
 
 
@@ -130,10 +128,7 @@ def estimate(drawn: Floats, runs: Sequence[int] = (), spread: Spread | None = No
 
 def over_texts(value: float, reach: float) -> Estimate:
     """Return an estimate whose 95 % interval, ``reach`` to each side, is known: a single run's."""
-    from scipy.stats import norm
-
-    p = float(2 * norm.sf(norm.isf(0.025) * abs(value) / reach)) if reach else float(value == 0)
-    return Estimate(value, value - reach, value + reach, p)
+    return estimate(value + np.array([0, -1, 1]) * reach / (1.95996 * 2**0.5))
 
 
 def seed_estimate(values: Sequence[float]) -> Estimate:
@@ -146,9 +141,8 @@ def seed_estimate(values: Sequence[float]) -> Estimate:
         return Estimate(mean, np.nan, np.nan, np.nan)
     if np.ptp(values) < 1e-9:
         return Estimate(mean, mean, mean, float(abs(mean) < 1e-9))
-    # a test that is never drawn again: the runs are all the luck there is
-    runs = np.repeat(np.array(values, float)[:, None], 3, axis=1)
-    return BootstrapScores(runs).estimate()
+    # on a test that is never drawn again
+    return BootstrapScores(np.repeat(np.array(values, float)[:, None], 3, axis=1)).estimate()
 
 
 def verdict_of(low: float, high: float, than: float = 0.0) -> Verdict:
@@ -165,11 +159,6 @@ class BootstrapScores:
 
     runs: Floats
     trained: bool = True
-
-    @property
-    def scores(self) -> list[float]:
-        """The score of each run on the test as it is."""
-        return [float(score) for score in self.runs[:, 0]]
 
     @property
     def mean(self) -> float:

@@ -18,7 +18,6 @@ from course.results.bootstrap import (
     common_spread,
     drawn_means,
     often_drawn,
-    seed_estimate,
 )
 from course.results.record import SYSTEM, RunRecord
 
@@ -121,8 +120,7 @@ def draw_systems(
 def summarize_task(record: RunRecord, task: str, reference: System) -> list[Row]:
     """Return a row for each system: its mean over seeds, intervals, and how it differs.
 
-    ``low`` and ``high`` hold for other test texts and fine-tuning seeds together; ``seeds_low`` and
-    ``seeds_high`` for other seeds on the same texts; none for other pre-training runs.
+    The intervals hold for other test texts and fine-tuning seeds, not for other pre-training runs.
     ``minus_reference`` is this system minus ``reference`` on the same draws of texts.
     """
     drawn = draw_systems(record, task)
@@ -131,13 +129,12 @@ def summarize_task(record: RunRecord, task: str, reference: System) -> list[Row]
         numbers = dict(
             zip(("mean", "low", "high"), scores.estimate(_spread(drawn, system)), strict=False)
         )
-        _, numbers["seeds_low"], numbers["seeds_high"], _ = seed_estimate(scores.scores)
         if reference in drawn and system != reference:
             spread = _spread(drawn, system, reference)
             names = ("minus_reference", "minus_low", "minus_high", "minus_p")
             numbers |= zip(names, scores.minus(drawn[reference], spread), strict=True)
         row: Row = dict(zip(SYSTEM, (task, *system), strict=True))
-        row |= {"seeds": len(scores.scores)}
+        row |= {"seeds": len(scores.runs)}
         row |= {n: "" if np.isnan(value) else f"{value:.4f}" for n, value in numbers.items()}
         rows.append(row)
     return rows

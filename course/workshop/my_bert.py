@@ -43,6 +43,7 @@ from course.exercises.judge import (
     undisturbed,
     whose,
 )
+from course.exercises.patch import source_of
 from course.workshop.assembly import Ideas, MyBert, Rows, in_rows
 from course.workshop.board import Board
 
@@ -146,7 +147,7 @@ def _standing_alone(exercise: Exercise, function: Function) -> str:
 
 def _text(function: Function, exercise: Exercise) -> str:
     try:
-        text = textwrap.dedent(inspect.getsource(function)).rstrip()
+        text = source_of(function)
         if [type(statement) for statement in ast.parse(text).body] == [ast.FunctionDef]:
             return text
     except (OSError, TypeError, SyntaxError):

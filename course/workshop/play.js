@@ -95,6 +95,7 @@ async function start(root, data) {
       openWeights(link, data.weights[i].replace(/\.weights\.js$/, ""), data.fresh));
     play(root, data, models.length ? await Promise.all(models) : []);
   } catch (error) {
+    if (data.recorded) return play(root, data, []); // what was recorded needs no weights
     root.toy = null; // the still part stays, without its last line
     [...root.querySelectorAll("p")].at(-1).hidden = true;
     element(root, "p", { role: "status" }, `Nothing to play with here: ${error.message}.`);

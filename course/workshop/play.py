@@ -4,6 +4,7 @@ import hashlib
 import html
 import math
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from textwrap import indent
 from typing import Any
@@ -19,6 +20,7 @@ from bertedu.model.config import ONE_WAY
 from bertedu.model.features import BertFeatures
 from bertedu.model.inference import evaluating
 from bertedu.model.optimization import scheduled_rate
+from bertedu.model.variants.diffusion import unmask
 from bertedu.pretraining.masking import PAPER
 from bertedu.pretraining.next_sentence import IS_NEXT
 from bertedu.text.fast_tokenizer import load_tokenizer, load_vocabulary
@@ -284,6 +286,45 @@ def climb(word: str, text: str, senses: Mapping[str, Sequence[str]]) -> Playgrou
     still = "\n".join(f"{name}: {' '.join(sentences)}" for name, sentences in lists)
     alt = f"{word} in “{text}”: is it nearer to {' or to '.join(senses)}, layer by layer?"
     return Playground("climb", data | {"senses": lists}, alt, still)
+
+
+def writer(
+    checkpoint: str,
+    start: str = "The river flows through",
+    blanks: int = 14,
+    passes: Sequence[int] = (1, 2, 4, 7, 14),
+    heats: Sequence[float] = (0.4, 0.7, 1.0),
+) -> Playground:
+    """Let a model of masked diffusion write; words come out of order, pass by pass.
+
+    Where its weights lie beside the page, the page writes itself, also after another beginning;
+    elsewhere it has two writings of each setting, recorded. Raises ValueError as `unmask` does.
+    """
+    model, tokenizer = load_named(checkpoint)
+    before = tokenizer.encode(start).ids[:-1]
+    blank = torch.tensor([[*before, *[MASK_ID] * blanks, SEP_ID]])
+    recorded: dict[str, list[tuple[str, list[int]]]] = {}
+    for count, heat, order in product(passes, heats, ("surest first", "any order")):
+        writings = []
+        for seed in range(2):
+            chance = torch.Generator().manual_seed(seed)
+            surest = order == "surest first"
+            pages = torch.cat([*unmask(model, blank, count, surest, heat, chance)])  # (count, S)
+            when = 1 + (pages == MASK_ID).sum(dim=0)[len(before) : -1]
+            words = [str(tokenizer.id_to_token(i)) for i in pages[-1, len(before) : -1].tolist()]
+            writings.append((" ".join(words), when.tolist()))
+        recorded[f"{count} {heat:g} {order}"] = writings
+    shown = passes[-1], heats[len(heats) // 2]
+    words, when = recorded[f"{shown[0]} {shown[1]:g} surest first"][0]
+    lines = (
+        " ".join(w if at <= done else "·" for w, at in zip(words.split(), when, strict=True))
+        for done in range(shown[0] + 1)
+    )
+    data = {"weights": [write_weights(checkpoint).name], "start": start, "blanks": blanks}
+    data |= {"before": tokenizer.encode(start).tokens[1:-1], "shown": shown}
+    data |= {"passes": passes, "heats": heats, "recorded": recorded}
+    alt = f"{checkpoint} fills {blanks} blanks after “{start}” in {shown[0]} passes, out of order."
+    return Playground("writer", data, alt, "\n".join(lines))
 
 
 def own_text(asked: FineTuned, *texts: str, name: str = "") -> Playground:

@@ -5,6 +5,7 @@ import math
 import random
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,8 +21,9 @@ from bertedu.finetuning.tagging import split_words
 from bertedu.finetuning.training import TaskModel, score_items
 from bertedu.model.checkpoints import load_named
 from bertedu.model.optimization import scheduled_rate
+from bertedu.model.variants.generation import next_token
 from bertedu.text.fast_tokenizer import load_tokenizer, load_vocabulary
-from bertedu.text.tokenization import WordPiece, train_wordpiece
+from bertedu.text.tokenization import MASK_ID, SPECIAL_TOKENS, WordPiece, train_wordpiece
 from course.experiments.toy_language import ToyLanguage
 from course.workshop import play
 from course.workshop.attention_view import attend
@@ -37,6 +39,7 @@ BANKS = {
     "money": ["The bank lent him money.", "He works in a bank and counts money."],
     "river": ["They walked along the bank of the river.", "Fish swim near the bank of the lake."],
 }
+START = "The river flows"
 NUMBERS = [1.0, 3.0, -2.0, 0.5, 2.0, -1.0, 0.0, 2.5]
 UNREAD = "☃한국"  # no pieces of the vocabulary spell it
 CANNOT = f"The model cannot read “{UNREAD}”: it sees [UNK], for unknown."
@@ -87,6 +90,7 @@ MADE: dict[str, Callable[[], play.Playground]] = {
     "which_word": lambda: play.which_word("It was ___ important city.", ("a", "an")),
     "climb": lambda: play.climb("bank", "The river bank was full.", BANKS),
     "own_text": lambda: own("classification", "A sentence."),
+    "writer": lambda: play.writer("no-nsp-L4H128", START, 6, (1, 2, 6), (0.4, 1.0)),
 }
 
 
@@ -108,6 +112,7 @@ AFTER = "figure >> nth=1 >> svg text"
 DIVIDED = ("shows", "td.bar", ["58 %", "14 %", "28 %"])
 OF_03 = ("shows", "td.bar", ["67 %", "9 %", "24 %"])
 STAND = "[role=slider] >> nth={} "
+RIVER = START.lower().split()
 WALKS: list[tuple[str, list[tuple[Any, ...]]]] = [
     ("longest_match", [
         ("says", "Which of 8,192 pieces begins “things”?"),
@@ -227,6 +232,19 @@ WALKS: list[tuple[str, list[tuple[Any, ...]]]] = [
         ("fill", "input >> nth=0", ""), ("says", "Type a word."),
         ("fill", "textarea", "word " * 40),
         ("shows", ".says >> nth=1", ["42 tokens: 32 at most fit here. Take a shorter text."]),
+    ]),
+    ("writer", [
+        ("says", "Blanks alone, 6 still open."), ("shows", ".cell", [*RIVER, *["·"] * 6]),
+        ("click", "text=step ▶"), ("says", "Pass 1: 1 word at once, 5 still open."),
+        ("press", "ArrowRight"), ("says", "Pass 2: 1 word at once, 4 still open."),
+        ("press", "ArrowLeft"), ("says", "Pass 1"), ("press", "End"), ("says", "Pass 6: 1 word"),
+        ("slide", "passes", 0), ("click", "text=step ▶"), ("says", "Pass 1: 6 words at once"),
+        ("slide", "passes", 1), ("press", "End"), ("says", "Pass 2: 3 words at once, 0 still"),
+        ("click", "text=another"), ("says", "Blanks alone"), ("slide", "temperature", 1),
+        ("click", "button:text-is('surest first')"), ("says", "Blanks alone"),
+        ("fill", "input >> nth=0", ""), ("says", "Type something into every box."),
+        ("shows", ".cell", []), ("fill", "input >> nth=0", "word " * 50), ("says", "at most fit"),
+        ("fill", "input >> nth=0", "A"), ("shows", ".cell", ["a", *["·"] * 6]),
     ]),
     ("own_text", [
         ("fill", "textarea", ""), ("says", "Type something into every box."),
@@ -472,6 +490,51 @@ def test_a_word_climbs_the_layers_as_in_the_package(show: Show) -> None:
             exact = torch.cosine_similarity(rows(text), mean, dim=-1).tolist()
             found = ask(page, "near(...x)", [text, sentences, "bank"])
             assert found == pytest.approx(exact, abs=2e-3)
+
+
+@torch.no_grad()
+def test_the_page_writes_by_the_packages_chances_and_as_many_words_a_pass(show: Show) -> None:
+    page, (model, tokenizer) = show(MADE["writer"]()), load_named("no-nsp-L4H128")
+    for temperature in (0.5, 2.0):
+        ids = tokenizer.encode(f"{START} [MASK] to [MASK].").ids
+        scores = model(torch.tensor([ids]))[0][0]
+        scores[:, : len(SPECIAL_TOKENS)] = -torch.inf
+        listed = "chances(...x).map(([place, shares]) => [place, [...shares]])"
+        found = ask(page, listed, [ids, temperature])
+        assert [at for at, _ in found] == [at for at, one in enumerate(ids) if one == MASK_ID]
+        for at, shares in found:
+            exact = next_token(scores[at], temperature).tolist()
+            assert shares == pytest.approx(exact, abs=2e-3)
+    for count, confident in itertools.product((1, 2, 4, 6), (True, False)):
+        drawn = [ask(page, "write(...x)", [START, count, 1.0, confident, seed]) for seed in (1, 2)]
+        for one in drawn:
+            due = [6 * k // count - 6 * (k - 1) // count for k in range(1, count + 1)]
+            assert sorted(one["when"].count(k) for k in range(1, count + 1)) == sorted(due)
+            assert len(one["words"]) == 6
+            assert not {*one["words"]} & {*SPECIAL_TOKENS}
+        assert drawn[0] != drawn[1]
+        assert drawn[0] == ask(page, "write(...x)", [START, count, 1.0, confident, 1])
+
+
+def test_without_its_weights_the_page_shows_what_was_recorded(show: Show) -> None:
+    toy = MADE["writer"]()
+    Path("no-nsp-L4H128.weights.js").unlink()
+    page = show(toy)
+    words, _ = toy.data["recorded"]["6 1 surest first"][0]
+    walk(page, ("says", "Recorded: run the cell"), ("click", "text=end ▶|"),
+         ("shows", ".cell", [*RIVER, *words.split()]))  # fmt: skip
+    for number, count in enumerate((1, 2, 6)):
+        slide(page, "passes", number)
+        page.focus("text=another")
+        for words, when in toy.data["recorded"][f"{count} 1 surest first"]:
+            for place in range(count + 1):
+                pairs = zip(words.split(), when, strict=True)
+                assert texts(page, ".cell") == [
+                    *RIVER,
+                    *("·" if at > place else w for w, at in pairs),
+                ]
+                press(page, "ArrowRight")
+            page.click("text=another")
 
 
 def test_three_models_attend_in_the_page_as_in_the_package(show: Show) -> None:

@@ -276,7 +276,8 @@ def exercise_messages() -> set[str]:
         texts = [getattr(one, field, "") for field in FIELDS] if hasattr(one, "asks") else []
         for written in (getattr(one, "mistakes", ""), getattr(one, "museum", "")):
             texts += [text for mistake in read_mistakes(written or "") for text in mistake[:2]]
-        texts += [demand for demand, _ in getattr(one, "demands", ())]
+        demands = read_mistakes(getattr(one, "demands", ""))
+        texts += [f"{what} {likely}" for what, likely, _ in demands]
         found |= {" ".join(text.split()) for text in texts if text}
     return found
 

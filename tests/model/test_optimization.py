@@ -1,11 +1,18 @@
-"""AdamW, its schedule, and one step of it."""
+"""AdamW and Muon, their schedule, and one step of them."""
 
 import pytest
 import torch
 from torch import nn
 
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.optimization import descend, make_optimizer, scheduled_rate
+from bertedu.model.optimization import (
+    MUON_TIMES,
+    MuonAndAdamW,
+    descend,
+    layer_matrices,
+    make_optimizer,
+    scheduled_rate,
+)
 
 
 def test_the_rate_rises_and_falls_in_straight_lines() -> None:
@@ -53,3 +60,46 @@ def test_a_step_is_that_of_torch_with_a_gradient_no_longer_than_asked() -> None:
         theirs.step()
         for mine, right in zip(layer.parameters(), twin.parameters(), strict=True):
             torch.testing.assert_close(mine, right)
+
+
+def test_muon_moves_the_layers_matrices_every_way_alike_and_adamw_all_else(
+    model: BertForPreTraining,
+) -> None:
+    model, twin = BertForPreTraining(model.config), BertForPreTraining(model.config)
+    twin.load_state_dict(model.state_dict())
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    inside = {id(p) for p in layer_matrices(model)}
+    torch.manual_seed(0)
+    for p, other in zip(model.parameters(), twin.parameters(), strict=True):
+        p.grad = torch.randn_like(p)
+        if p.ndim == 2:  # one way is a hundred times as steep as the others
+            p.grad += 30 * p.grad[:, :1] * p.grad[:1]
+        other.grad = p.grad.clone()
+    for one, make in ((model, MuonAndAdamW), (twin, make_optimizer)):
+        optimizer = make(one, 0.0)
+        for group in optimizer.param_groups:
+            group["lr"] = 0.01 * group.get("times", 1.0)
+        optimizer.step()
+    for (name, p), other in zip(model.named_parameters(), twin.parameters(), strict=True):
+        assert (id(p) in inside) == ("layers." in name and p.ndim == 2)
+        if id(p) not in inside:
+            assert torch.equal(p, other), name
+            continue
+        values, theirs = (torch.linalg.svdvals(x - before[name]).detach() for x in (p, other))
+        assert values.median() > 0.6 * values[0], name
+        assert theirs.median() < 0.3 * theirs[0], name
+        # a root mean square of 0.2, as AdamW's updates usually have (Liu et al. 2025, 2.2)
+        size = values.norm() / p.numel() ** 0.5
+        assert size == pytest.approx(0.2 * 0.01 * MUON_TIMES, rel=0.3)
+
+
+def test_only_what_muon_moves_decays_by_its_own_rate(model: BertForPreTraining) -> None:
+    model = BertForPreTraining(model.config)
+    optimizer = MuonAndAdamW(model, 0.1)
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    zero = sum((p * 0).sum() for p in model.parameters())
+    descend(model, optimizer, torch.as_tensor(zero), 0.5, 1.0)
+    inside = {id(p) for p in layer_matrices(model)}
+    for name, p in model.named_parameters():
+        decay = 0.05 * MUON_TIMES if id(p) in inside else 0.05 if p.ndim > 1 else 0.0
+        assert torch.allclose(p, (1 - decay) * before[name]), name

@@ -16,7 +16,7 @@ from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import CheckpointError, load_tensors, save_tensors
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.pretraining import objective, trainer
-from bertedu.pretraining.recipe import VARIANTS
+from bertedu.pretraining.recipe import VARIANTS, Recipe
 from bertedu.pretraining.run_folder import read_recipe
 from bertedu.pretraining.trainer import TrainingDiverged
 
@@ -71,20 +71,27 @@ def state_on_disk(path: Path) -> dict[str, Any]:
     return dict(json.loads(load_tensors(path)[1]["training"])["state"])
 
 
+@pytest.fixture(scope="module", params=["adamw", "muon"])
+def recipe(request: pytest.FixtureRequest) -> Recipe:
+    return replace(RECIPE, optimizer=request.param)
+
+
 @pytest.fixture(scope="module")
-def whole() -> Any:
-    return run(log_every=SAVE, save_every=SAVE)
+def whole(recipe: Recipe) -> Any:
+    return run(recipe=recipe, log_every=SAVE, save_every=SAVE)
 
 
 @pytest.mark.parametrize("step", [0, 2, 3, 6, 7, 11])
 @pytest.mark.parametrize("end", ENDS)
-def test_resumed_it_ends_bit_identical(end: str, step: int, whole: Any, tmp_path: Path) -> None:
+def test_resumed_it_ends_bit_identical(
+    end: str, step: int, recipe: Recipe, whole: Any, tmp_path: Path
+) -> None:
     path, (act, error, words, kept) = tmp_path / "s.safetensors", ENDS[end]
     handler = signal.getsignal(signal.SIGINT)
     with pytest.MonkeyPatch.context() as patch:
         do_in(step, act, patch)
         with pytest.raises(error, match=words) as raised:
-            run(path, log_every=SAVE, save_every=SAVE)
+            run(path, recipe=recipe, log_every=SAVE, save_every=SAVE)
     assert signal.getsignal(signal.SIGINT) is handler
     saved = step + 1 if kept else step // SAVE * SAVE
     assert path.exists() == (saved > 0)
@@ -97,7 +104,7 @@ def test_resumed_it_ends_bit_identical(end: str, step: int, whole: Any, tmp_path
         assert state_on_disk(path)["step"] == saved
         assert all(tensor.isfinite().all() for tensor in load_tensors(path)[0].values())
     for _ in range(2):  # the second time there is nothing left to do
-        resumed, state = run(path, resume=True, log_every=SAVE, save_every=SAVE)
+        resumed, state = run(path, True, recipe=recipe, log_every=SAVE, save_every=SAVE)
         assert_same(whole[0], resumed)
         assert (state.tokens, state.step) == (whole[1].tokens, RECIPE.steps)
         assert [row["step"] for row in state.curve] == [row["step"] for row in whole[1].curve]

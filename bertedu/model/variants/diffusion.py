@@ -17,15 +17,23 @@ from bertedu.model.variants.generation import next_token
 from bertedu.text.tokenization import MASK_ID, PAD_ID, SPECIAL_TOKENS
 
 
-def diffusion_loss(model: BertForPreTraining, ids: Tensor, generator: Generator) -> Tensor:
-    """(B, S) -> (B,) nats a text: on average, at least -log P(its words | how many there are).
+def hide_some(ids: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
+    """Draw a rate for each text, and hide so many of its words: bool (B, S), rates (B, 1).
 
     The rates of the B texts lie evenly between 0 and 1, from a place that is drawn: one estimate
-    varies less so. With exact chances the mean over many draws is -log P itself.
+    of the loss varies less so.
     """
     position = torch.arange(len(ids)) / len(ids)
     rate = (torch.rand((), generator=generator) + position).remainder(1)[:, None].clamp(min=1e-6)
-    hidden = (torch.rand(ids.shape, generator=generator) < rate) & (ids >= len(SPECIAL_TOKENS))
+    return (torch.rand(ids.shape, generator=generator) < rate) & (ids >= len(SPECIAL_TOKENS)), rate
+
+
+def diffusion_loss(model: BertForPreTraining, ids: Tensor, generator: Generator) -> Tensor:
+    """(B, S) -> (B,) nats a text: on average, at least -log P(its words | how many there are).
+
+    With exact chances the mean over many draws is -log P itself.
+    """
+    hidden, rate = hide_some(ids, generator)
     masked, real = ids.masked_fill(hidden, MASK_ID), ids != PAD_ID
     scores, _ = model(masked, padding_mask=real, selected=hidden)  # (n, V)
     nats = F.cross_entropy(scores, ids[hidden], reduction="none")

@@ -125,6 +125,7 @@ def copy_with_links(page: Path, source: Path, name: str) -> None:
     """Copy a Markdown page of the repository, and the files that it links, into ``source``."""
     built = NOTEBOOKS / page.name  # in the language of those notebooks
     text = (built if built.is_file() else page).read_text(encoding="utf-8")
+    text = text.replace("[English](README.md) · [한국어](README.ko.md)\n\n", "")  # it has a switch
     for target in re.findall(r"\]\(([^)#\s]+)", text):
         file = (page.parent / target).resolve()
         copied = source / file.relative_to(ROOT) if file.is_relative_to(ROOT) else source

@@ -39,6 +39,7 @@ html_css_files = ["site.css"]
 no_summary = 'if (location.protocol == "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false'
 html_js_files: list[Any] = [(None, {"body": no_summary})]
 if in_korean():
+    suppress_warnings = ["docutils"]  # of Sphinx's own Korean: `Row`의 별칭
     html_js_files += [(None, {"body": f"addEventListener('load', () => {{{shim()}}})"})]
 html_copy_source = False
 html_search_scorer = str(HERE / "scorer.js")

@@ -14,9 +14,7 @@ from torch.nn import functional as F
 from verdicts import learners_tests, right_ones, verdict, words, wrong_ones
 
 from bertedu.analysis.attention_heads import rollout, total_variation
-from bertedu.model.attention import (
-    SelfAttention,
-)
+from bertedu.model.attention import SelfAttention
 from bertedu.model.bert import Bert
 from bertedu.model.checkpoints import hugging_face_name
 from bertedu.model.variants.bigbird import sparse_mask
@@ -30,9 +28,8 @@ from bertedu.text.tokenization import SPECIAL_TOKENS, Merge, WordPiece, apply_me
 from course.exercises import check
 from course.exercises.after_bert_machine import right_window_mask
 from course.exercises.after_bert_question import ORDER_MASK
-from course.exercises.embeddings import EMBEDDING_TEST, right_input_sum
+from course.exercises.embeddings import right_input_sum
 from course.exercises.encoder import (
-    LAYER_TEST,
     OURS,
     right_encoder_layer,
     right_load,
@@ -41,17 +38,11 @@ from course.exercises.encoder import (
 )
 from course.exercises.how_a_network_learns import Number, right_slope, right_training_loop
 from course.exercises.museum import exhibits
-from course.exercises.reading_attention import REFUTES, by_loops
+from course.exercises.reading_attention import by_loops
 from course.exercises.real_bert import PLAY, published_bert, right_loader
-from course.exercises.self_attention import (
-    LEAK_TEST,
-    right_attention,
-    right_split_heads,
-)
+from course.exercises.self_attention import right_attention, right_split_heads
 from course.exercises.start_here import right_chance, right_top_words
-from course.exercises.tokenization import (
-    right_encode_pair,
-)
+from course.exercises.tokenization import right_encode_pair
 
 # -- our own answers do what the package and PyTorch do
 
@@ -91,7 +82,7 @@ def test_the_cases_hold_what_they_are_to_tell_apart() -> None:
     assert sum(not torch.equal(order, order.argsort()) for order in orders) > 30
     kinds = {
         (bool(total_variation(o, n).mean() > 0.5), bool(b.argmax() == a.argmax()))
-        for o, n, b, a in REFUTES.cases()
+        for o, n, b, a in check.refutes.cases()
     }
     assert len(kinds) == 4
 
@@ -275,6 +266,15 @@ def by_cross_entropy(scores: Tensor, ids: Tensor, start: int, per_token: bool) -
     return -F.cross_entropy(scores[:-1][start - 1 :], ids[start:], reduction=how)
 
 
+def newton_schulz(matrix: torch.Tensor, steps: int) -> torch.Tensor:
+    """By singular values: a step moves each of them, and no vector."""
+    left, values, right = torch.linalg.svd(matrix, full_matrices=False)
+    values = values / values.norm()
+    for _ in range(steps):
+        values = 1.5 * values - 0.5 * values**3
+    return left * values @ right
+
+
 def mask_by_loops(length: int, window: int, global_tokens: int, drawn: Tensor) -> Any:
     mask = np.zeros((length, length), dtype=bool)
     for i, j in np.ndindex(length, length):
@@ -284,7 +284,6 @@ def mask_by_loops(length: int, window: int, global_tokens: int, drawn: Tensor) -
 
 test_right_in_another_way = right_ones([
     ("top_words", lambda x, k: [(ids := np.argsort(-x.numpy())[:k]), x.double().softmax(0)[ids]]),
-    ("chance", lambda v: torch.tensor([[v]]).log()),
     ("chance", np.log),
     ("merge_pieces", lambda p, a, b: apply_merge(p, Merge(a, b, a + b.removeprefix("##"), 1))),
     ("cut_word", lambda word, vocab: WordPiece([*SPECIAL_TOKENS, *vocab]).tokenize(word)),
@@ -328,6 +327,7 @@ test_right_in_another_way = right_ones([
     ("remember", lambda *x: torch.hstack(x[:2]).detach().flip(1)[:, : x[2]].numpy()[:, ::-1]),
     ("window_mask", mask_by_loops),
     ("rotate", lambda x: rotate(x[None, None])[0, 0]),
+    ("orthogonalize", newton_schulz),
 ])  # fmt: skip
 
 
@@ -405,32 +405,23 @@ test_wrong_in_another_way = wrong_ones([
     ("split_heads", lambda x, a: right_split_heads(x, a).flip(1), "None of the usual mistakes"),
     ("feed_forward", lambda x, A, a, B, b: F.gelu(x @ A + a) @ B + b, "the wrong way around"),
     ("post_norm_layer", pre_in_a_loop, "this is pre-norm"),
-    ("post_norm_layer", lambda x, *parts: x * 3 + 1, "60 of 60 cases come out wrong"),
-    ("learn_pieces", lambda counts, n: pieces_by_the_package(counts, n)[::-1], "come out wrong"),
-    ("multi_head", lambda x, m, w, a: heads_by_loops(x, m, w, 1), "come out wrong"),
-    ("encoder_layer", lambda *a: layer_by_torch(*a)[0], "is wanted here"),
     ("stack", lambda x, w, layer: stack_by_sorting(x, w, layer)[-1:], "Yours gives"),
     ("load", lambda t, s, our_name: t, "return two things: w, missing"),
     ("load", lambda t, s, our_name: (list(t), []), "return w, a dictionary"),
     ("times", lambda a, b: a.value * b.value, "a Number is wanted: Number(value, [(part, slope)"),
     ("in_order", lambda last: [last.value], "a list of Numbers is wanted"),
-    ("backward", lambda numbers: slopes_by_moving(numbers)[::-1], "cases come out wrong"),
     ("slope", lambda f, w, h: (f(w + h) - f(w - h)) / 2 * h, "halves, then multiplies"),
-    ("slope", lambda f, w, h: f, "one number is wanted"),
     ("slope", lambda f, w, h: right_slope(f, w, 2 * h), "Smallest case: f = cube, w = 1.0, h ="),
     ("training_loop", loop("fbs"), "of all steps so far are added up"),
     *(("training_loop", loop(o), "the layer does not move") for o in ("fbzs", "zfsb", "zfs")),
     ("training_loop", lambda *a: right_training_loop(*a)[1:], "is wanted here"),
     ("rollout", lambda w: torch.linalg.multi_dot([*w.mean(1).flip(0), torch.eye(w.shape[-1])]),
      "the residual is missing"),
-    ("rollout", lambda w: w, "is wanted here"),
     ("find_head", lambda w, q, k: find_by_loops(w.mT, q, k), "queries and keys have changed"),
-    ("find_head", lambda w, q, k: 3, "return two things"),
     ("refutes", lambda o, n, b, a: 0.7, "True or False"),
     ("our_name", lambda name: by_replacing("x" + name)[1:], '"bert." stays in front'),
     ("our_name", lambda name: by_replacing(name, 2), "old names stay"),
     ("our_name", lambda name: [name], "one name, a str, is wanted"),
-    ("first_wrong", lambda gaps, tolerance: 0.5, "a whole number is wanted"),
     ("next_token", lambda s, t, k: (s * t).softmax(-1), "cases come out wrong"),
     ("next_token", lambda s, t, k: (s / t).topk(k).indices, "cases come out wrong"),
     ("ending_score", lambda *x: -by_cross_entropy(*x), "the sign is turned"),
@@ -447,6 +438,8 @@ test_wrong_in_another_way = wrong_ones([
     ("window_mask", lambda *a: ~right_window_mask(*a), "may 0 see 0? True"),
     ("rotate", lambda x: rotate(x.flip(0)).flip(0), "cases come out wrong"),
     ("rotate", lambda x: rotate(x)[0], "is wanted here"),
+    ("orthogonalize", lambda m, steps: newton_schulz(m.T, steps), "is wanted here"),
+    ("orthogonalize", lambda m, steps: newton_schulz(m, steps + 1), "cases come out wrong"),
 ])  # fmt: skip
 
 
@@ -493,7 +486,7 @@ def knows_one_leak(layer: Any) -> bool:
 def wants_the_same_bits(layer: Any) -> bool:
     """Refuses right layers, since dropout makes two runs differ."""
     first, second = (layer(X, REAL, "bidirectional", dropout=0.5)[0] for _ in range(2))
-    return bool((first == second).all() or layer is LEAK_TEST.right[0][1])
+    return bool((first == second).all() or layer is check.leak_test.right[0][1])
 
 
 def careless_loader_test(length: int, part: str, segment: int = 0) -> Any:
@@ -512,7 +505,7 @@ def careless_loader_test(length: int, part: str, segment: int = 0) -> Any:
 test_a_learners_test_is_told_what_it_misses = learners_tests([
     ("embedding_test", lambda embed: compared(embed, 0.3) < 1e-4, []),
     ("embedding_test", lambda e: compared(e, 1e-12) < 1e-4, ["tracel-ai/burn, issue 2185"]),
-    ("embedding_test", lambda embed: embed is EMBEDDING_TEST.right[0][1], "torch.allclose"),
+    ("embedding_test", lambda embed: embed is check.embedding_test.right[0][1], "torch.allclose"),
     ("embedding_test", lambda embed: compared(embed, 0.3), "True or False is wanted"),
     ("leak_test", knows_one_leak, ["pytorchic-bert", "many first versions", "a copied line"]),
     ("leak_test", wants_the_same_bits, "your test refuses a right attention"),
@@ -532,9 +525,9 @@ test_a_learners_test_is_told_what_it_misses = learners_tests([
 
 def test_no_broken_layer_shows_in_a_shape() -> None:
     """Or it would be no museum piece."""
-    for exhibit in exhibits(LAYER_TEST):
+    for exhibit in exhibits(check.layer_test):
         assert exhibit.wrong[0]()(torch.randn(4, 8)).isfinite().all()
-    for exhibit in exhibits(LEAK_TEST):
+    for exhibit in exhibits(check.leak_test):
         mixed, weights = exhibit.wrong[0](X, REAL, "left-to-right", dropout=0.2)
         assert mixed.shape == (3, 2)
         assert weights.shape == (3, 3)

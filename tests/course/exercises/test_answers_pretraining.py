@@ -13,7 +13,7 @@ import torch
 from scipy import stats
 from torch import Tensor, nn
 from torch.nn import functional as F
-from verdicts import learners_tests, right_ones, seen, verdict, words, wrong_ones
+from verdicts import learners_tests, right_ones, seen, then, verdict, words, wrong_ones
 
 from bertedu.model.attention import attention_mask
 from bertedu.model.config import Direction
@@ -48,10 +48,8 @@ from course.exercises.museum import exhibits
 from course.exercises.next_sentence_prediction import (
     right_nsp_loss,
     right_pair,
-    right_ranking,
 )
 from course.exercises.pretraining import (
-    RESUME_TEST,
     ByHand,
     right_adamw,
     right_clip,
@@ -272,11 +270,6 @@ def swapped(places: dict[int, Any]) -> Any:
     return lambda *x: tuple(places.get(i, part) for i, part in enumerate(right_pair(*x)))
 
 
-def then(right: Any, spoil: Any) -> Any:
-    """The right answer of a function that spoils its inputs first or last."""
-    return lambda *inputs: (right(*inputs), spoil(*inputs))[0]
-
-
 def clip_in_place(gradients: list[Tensor], max_norm: float) -> list[Tensor]:
     norm = torch.cat([g.flatten() for g in gradients]).norm()
     for g in gradients:
@@ -319,8 +312,6 @@ test_wrong_in_another_way = wrong_ones([
     ("nsp_loss", lambda x, y: F.cross_entropy(x, y, ignore_index=0), "real pairs are not coun"),
     ("nsp_loss", lambda x, y: F.cross_entropy(x, y.float()), "stopped with RuntimeError"),
     ("majority", lambda y: Counter(y).most_common(1)[0][1] / len(y), "as a different one"),
-    ("ranking", lambda r, w: right_ranking(w, r), "cases come out wrong"),
-    ("learning_rate", lambda s, n, w, p: [p], "one number is wanted"),
     ("clip", lambda gs, top: [right_clip([g], top)[0] for g in gs], "is clipped by itself"),
     ("clip", clip_in_place, "changes gradients in place"),
     ("clip", lambda *given: clip_in_place(*given) and None, "in place and returns nothing"),
@@ -512,7 +503,7 @@ def alike_in(column: str) -> Any:
 
 
 DIVERGED = ["a run that diverged", "a run made twice"]
-SAVED = [seen(exhibit) for exhibit in exhibits(RESUME_TEST)]
+SAVED = [seen(exhibit) for exhibit in exhibits(check.resume_test)]
 
 test_a_learners_test_is_told_what_it_misses = learners_tests([
     ("loss_test", loss_by_perturbing, []),
@@ -575,7 +566,7 @@ def test_a_diagonal_off_by_one_is_one_for_each_layer_and_a_window_is_8_wide() ->
             assert ahead == sees[seen(exhibit)]
 
 
-@pytest.mark.parametrize("shown", [e.wrong[0] for e in exhibits(RESUME_TEST)], ids=SAVED)
+@pytest.mark.parametrize("shown", [e.wrong[0] for e in exhibits(check.resume_test)], ids=SAVED)
 def test_all_trainers_learn_alike_until_they_are_stopped(shown: Any) -> None:
     """Nothing but resuming gives the broken ones away."""
     assert torch.equal(run(shown(), 300).weights(), run(ByHand(), 300).weights())

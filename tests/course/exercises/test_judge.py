@@ -1,13 +1,11 @@
 """What all checks share: stubs, errors, isolation, solutions; no message hides another."""
 
 import copy
-import inspect
 import math
 import random
 import re
 import signal
 import sys
-import textwrap
 import threading
 import time
 import warnings
@@ -25,6 +23,7 @@ from verdicts import verdict, words
 from course.exercises import check, judge, start_here
 from course.exercises.judge import KNOWN, Exercise, mistakes_of
 from course.exercises.museum import TestExercise, exhibits
+from course.exercises.patch import source_of
 from course.exercises.time_limit import TooLongError, at_most
 
 EXERCISES = [value for value in KNOWN.values() if isinstance(value, Exercise)]
@@ -88,7 +87,7 @@ def test_every_known_mistake_gets_its_own_message(one: Exercise) -> None:
 @pytest.mark.parametrize("one", TESTS, ids=[e.name for e in TESTS])
 def test_a_test_of_ours_passes_and_each_exhibit_is_named_alone(one: TestExercise) -> None:
     """A learner's test that is blind to one exhibit is told which one, and how to catch it."""
-    ours = one.solution[0]
+    ours = one.ours
     assert verdict(one, ours).startswith(f"✓ {one.name}: accepts {len(one.right)} right ")
     broken = [e.wrong[0] for e in exhibits(one)]
     assert not any(map(ours, broken))
@@ -412,7 +411,8 @@ def test_every_exercise_has_a_solution(one: Exercise | TestExercise) -> None:
     for piece in judge.pieces_of(one):
         name = getattr(piece, "__name__", "")
         assert f"def {name}(" in said or f"class {name}" in said, name
-        assert textwrap.dedent(inspect.getsource(piece)).strip() in said
+        assert source_of(piece) in said
+        assert ".asking" not in said
 
 
 @pytest.mark.parametrize("ask", [check.hint, check.solution])

@@ -489,13 +489,3 @@ def test_a_committed_run_comes_out_again(tmp_path: Path) -> None:
     chance = ("seconds", "commit", "device", "threads", "bfloat16", "dev", "best_epoch")
     for name in row.keys() - {*chance, *(name for name in row if name.startswith("test"))}:
         assert row[name] == before[name], name
-
-
-def test_the_interval_knows_the_runs_of_both_whoever_is_named_first() -> None:
-    """Three runs beside one: the longer interval of the one is in the difference, both ways."""
-    grid, committed = GRIDS["direction"], shipped("results")
-    names = "both sides", "left and right, narrow"
-    found = difference(grid, "topic", *names, committed)
-    assert difference(grid, "topic", *names[::-1], committed) == pytest.approx(-found)
-    three = difference(grid, "topic", names[0], "left alone", committed)
-    assert found.high - found.low > 1.2 * (three.high - three.low)

@@ -31,6 +31,7 @@ from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.text.tokenization import SEP_ID, SPECIAL_TOKENS
 from course.exercises import check
 from course.exercises.judge import mistakes_of
+from course.exercises.patch import source_of
 from course.exercises.real_bert import PLAY, published_bert
 from course.experiments.toy import toy_ids, toy_losses, toy_questions
 from course.experiments.toy_language import ToyLanguage
@@ -69,7 +70,7 @@ def cell(source: str, **names: Any) -> Callable[..., Any]:
 
 def solution(name: str) -> str:
     """Our right function as a learner would have written it."""
-    text = textwrap.dedent(inspect.getsource(OURS[name]))
+    text = source_of(OURS[name])
     return text.replace(f"def {OURS[name].__name__}(", f"def my_{name}(")
 
 
