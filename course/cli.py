@@ -27,6 +27,7 @@ class Commands(PlainErrors):
     stopped = {  # noqa: RUF012
         "finetune": "stopped; what is recorded is not run again",
         "ablate": "stopped; what is recorded is not run again",
+        "few-rows": "stopped; what is recorded is not run again",
         "grade": "stopped; marks that are written are not run again",
     }
 
@@ -220,6 +221,20 @@ def ablate(
         if row["grid"] in chosen:
             echo(f"{row['task']:<13}{row['variant']:<32}{_mean(row)}")
     echo(f"written: {results / 'ablations.csv'}")
+
+
+@app.command()
+def few_rows(results: Results = Path("data/results")) -> None:
+    """Fit models to 150 rows of a class of four sets, beside word counts. Hours without a GPU.
+
+    Stop it as you like: what `few_rows.csv` has already is not run again.
+    """
+    from course.experiments.few_rows import NAME, fill, summary_rows
+    from course.results.record import RunRecord
+
+    fill(results)
+    line = "{set:<10} {model:<12} {mean} ({low} to {high})  beats counting: {beats_counting}"
+    write_table(results / f"{NAME}_summary.csv", [*summary_rows(RunRecord(results, NAME))], line)
 
 
 @app.command()

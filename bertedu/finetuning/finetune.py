@@ -153,6 +153,11 @@ class Setup:
             raise TaskError(f"LoRA is a way to fine-tune, and the method is {self.method!r}")
 
     @property
+    def way(self) -> str:
+        """How a record calls the method."""
+        return self.method if self.lora is None else f"LoRA, rank {self.lora}"
+
+    @property
     def untrained(self) -> bool:
         """Whether the encoder is drawn at random."""
         return self.method.startswith("untrained")

@@ -28,6 +28,7 @@ class OwnModel:
 
     data: OwnData
     model: str
+    recipe: Hyperparameters
     run: Run
     answers: dict[str, list[Answer]]  # on test, of the baselines, then of the model
     notes: list[str]  # what was noticed while it was trained
@@ -131,7 +132,7 @@ def fit(
     answers = {name: baseline_answers(name, task, splits)["test"] for name in BASELINES}
     run = run_once(task, splits, setup, recipe, progress=progress)
     notes = _cut(data, run)
-    return OwnModel(data, model, run, answers | {model: run.answers["test"]}, notes)
+    return OwnModel(data, model, recipe, run, answers | {model: run.answers["test"]}, notes)
 
 
 def _cut(data: OwnData, run: Run) -> list[str]:

@@ -160,7 +160,7 @@ class RunRecord:
 
 def _key(task: Task, setup: Setup, recipe: Hyperparameters) -> Row:
     values = {
-        **{"task": task.name, "model": setup.model, "method": setup.method},
+        **{"task": task.name, "model": setup.model, "method": setup.way},
         "train_examples": setup.train_examples or "all",
         **{name: getattr(recipe, name) for name in (*RECIPE, "seed")},
     }
