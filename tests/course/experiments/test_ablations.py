@@ -383,7 +383,7 @@ def test_the_command_runs_grids_and_says_what_came_out(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["directions"], "no grid 'directions': choose one of direction, pairs, size"),
+        (["directions"], "no grid 'directions': choose one of ends, direction, pairs"),
         (["size", "--quick"], "either grids or --quick"),
         (["size", "--tasks", "answer"], "no such task in these grids"),
         (["--quick"], "no checkpoint 'no-such-model'"),
