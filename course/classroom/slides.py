@@ -119,7 +119,8 @@ def show(cell: Any, words: str) -> str:
     drawn = [o.data["text/html"] for o in outputs if "text/html" in o.get("data", {})]
     one = "".join(drawn[int(words) - 1 if words.isdigit() else 0 :][:1])
     image = None if "bertedu-" in one else IMAGE.search(one)
-    return picture(*image.groups(), "" if words.isdigit() else words) if image else one
+    parts = "" if words.isdigit() else words
+    return picture(image[1], image[2], parts) if image else one
 
 
 def picture(alt: str, data: str, parts: str) -> str:

@@ -7,16 +7,6 @@ from collections.abc import Iterator
 from course.exercises.judge import Exercise, Inputs
 
 
-def right_char_f1(found: str, answer: str) -> float:
-    """F1 of the characters that two answers share, spaces left out, as KorQuAD counts it."""
-    mine, right = (list("".join(text.split())) for text in (found, answer))
-    if not mine or not right:
-        return float(mine == right)
-    same = sum((Counter(mine) & Counter(right)).values())
-    precision, recall = same / len(mine), same / len(right)
-    return 2 * precision * recall / (precision + recall) if same else 0.0
-
-
 def _f1_cases() -> Iterator[Inputs]:
     told = (
         "호수/호수; 호수/강; 호수에서/호수; 큰 호수/큰호수; 호수/큰 호수; 가가/가; 가/가가; /호수; "
@@ -29,13 +19,11 @@ def _f1_cases() -> Iterator[Inputs]:
         yield tuple(" ".join(generator.choices(words, k=generator.randint(1, most))) for _ in "ab")
 
 
-CHAR_F1 = Exercise(
+@Exercise.asking(
     asks="(found, answer) -> float: F1 of the characters of two answers, without spaces",
-    right=right_char_f1,
     cases=_f1_cases,
     tried="84 pairs of answers, empty ones, repeated characters, particles and spaces among them.",
     start="list(''.join(found.split())), and the same of answer; then Counter(…) & Counter(…).",
-    solution=(right_char_f1,),
     mistakes="""
     ✗ words are counted, not characters.
       호수에서 and 호수 share no word, and two of four characters: take a list of characters.
@@ -51,3 +39,11 @@ CHAR_F1 = Exercise(
     | float(mine == right) => 0.0
     """,
 )
+def right_char_f1(found: str, answer: str) -> float:
+    """F1 of the characters that two answers share, spaces left out, as KorQuAD counts it."""
+    mine, right = (list("".join(text.split())) for text in (found, answer))
+    if not mine or not right:
+        return float(mine == right)
+    same = sum((Counter(mine) & Counter(right)).values())
+    precision, recall = same / len(mine), same / len(right)
+    return 2 * precision * recall / (precision + recall) if same else 0.0

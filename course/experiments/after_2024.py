@@ -48,15 +48,8 @@ SHARES = (0, 25, 50, 75)  # per cent of 10,500 steps that ask for next words, be
 # (variant, seed, run) of what is asked for blanks
 BLANKS = [(f"{share} %", seed, f"next-{share}-{seed}") for share in SHARES for seed in SEEDS]
 LENGTH, BATCH, VOCABULARY = 128, 32, 8192
-<<<<<<< HEAD
-# of the held-out texts every twelfth batch; draws of blanks in each, for the bound
+# every twelfth batch of held-out texts; draws of blanks in each, for the bound
 EVERY, DRAWS = 12, 4
-=======
-EVERY, DRAWS = (
-    12,
-    4,
-)  # of the held-out texts every twelfth batch; draws of blanks in each, for the bound
->>>>>>> main
 LTR, FIXED = "left to right", "BERT without NSP"
 READERS = {LTR: "ltr-L4H128", FIXED: "no-nsp-L4H128"}
 

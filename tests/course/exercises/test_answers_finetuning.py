@@ -12,7 +12,7 @@ from seqeval.scheme import IOB2
 from sklearn.metrics import f1_score
 from torch import Tensor
 from torch.nn import functional as F
-from verdicts import learners_tests, right_ones, seen, then, wrong_ones
+from verdicts import learners_tests, right_ones, then, wrong_ones
 
 from bertedu.finetuning import tagging
 from bertedu.finetuning.collation import collate, truncating
@@ -25,7 +25,7 @@ from bertedu.model.features import Features
 from bertedu.model.heads import TaggingHead
 from bertedu.text.fast_tokenizer import load_tokenizer
 from course.exercises import check
-from course.exercises.features_versus_finetuning import play_bert, right_extract, right_trainable
+from course.exercises.features_versus_finetuning import right_extract, right_trainable
 from course.exercises.finetuning_question_answering import right_best_span, right_windows
 from course.exercises.finetuning_sentence_pairs import (
     right_choice_head,
@@ -307,20 +307,6 @@ def test_the_builders_draw_by_their_seed_and_leave_articles_alone() -> None:
     assert repr(ARTICLES) == before
 
 
-def marked(context: str, word: str, room: int = 8, stride: int = 3) -> Any:
-    return check.mark_test.right[0][1](context, word, context.index(word), room, stride)
-
-
-def test_plain_text_shows_little_of_what_is_wrong_with_a_marker() -> None:
-    broken = {seen(exhibit): exhibit.wrong[0] for exhibit in exhibits(check.mark_test)}
-    for name in ("bytes", "first place", "cut answer", "no sharing"):
-        shown = broken[name]("one two three four", "two", 4, 8, 3)
-        assert shown == marked("one two three four", "two")
-    assert broken["bytes"]("ü two", "two", 2, 8, 3) == [([(0, 2), (3, 6)], (1, 1))]
-    assert broken["cut answer"]("a b c d e", "d e", 6, 4, 1)[0][1] == (3, 3)
-    assert marked("a b c d e", "d e", 4, 1)[0][1] is None
-
-
 def asking(demand: Any) -> Any:
     """A test of more than the rules: what it demands of windows, and where the answer begins."""
     context = "Zoë met Al. Then Al, at a café, met Zoë again, and Al left"
@@ -349,27 +335,6 @@ NOT_CAUGHT_BY = [
     ["padding scored", "token accuracy", "I- after O", "types ignored", "F1 averaged"],
     ["all pieces", "token accuracy", "I- after O", "types ignored", "F1 averaged"],
 ]
-
-
-def features_by_behavior(extract: Any) -> bool:
-    """A right test of another kind: no mean by hand, only what must and must not change."""
-    bert, ids = play_bert(), torch.randint(5, 60, (1, 7))
-    segments, mask = (torch.arange(7) > 2).long()[None], torch.ones(1, 7).bool()
-    found = extract(bert, ids, segments, mask)
-    more = torch.cat([mask, torch.zeros(1, 3).bool()], dim=1)
-    longer, further = (torch.cat([x, x[:, :3]], dim=1) for x in (ids, segments))
-    padded = extract(bert, longer, further, more)
-    if found.requires_grad or not torch.allclose(found, padded, atol=1e-5):
-        return False
-    other, same = (extract(bert, ids, s, mask) for s in (1 - segments, segments))
-    if torch.allclose(other, found, atol=1e-4) or not torch.allclose(same, found, atol=1e-5):
-        return False
-    for layer, moves in ((3, False), (2, True)):  # of layers 0 to 3, the last must not count
-        for p in bert.encoder.layers[layer].parameters():
-            p.data.add_(0.5 * torch.randn(p.shape))
-        if torch.allclose(extract(bert, ids, segments, mask), found, atol=1e-4) == moves:
-            return False
-    return True
 
 
 test_a_learners_test_is_told_what_it_misses = learners_tests([
@@ -401,7 +366,6 @@ test_a_learners_test_is_told_what_it_misses = learners_tests([
     ("tagging_test", lambda f: scored(f, GOOD) == 1, ...),
     *(("tagging_test", holds, past) for holds, past in zip(TAGGING, NOT_CAUGHT_BY, strict=False)),
     ("tagging_test", lambda f: f is check.tagging_test.right[0][1], "a right scorer, one written"),
-    ("feature_test", features_by_behavior, []),
     ("feature_test", lambda extract: True, ...),
     ("feature_test", lambda extract: extract is right_extract, "one written with LayerFeatures"),
 ])  # fmt: skip

@@ -360,29 +360,7 @@ LOSS_EXAMPLE = (
 )
 
 
-def loss_by_perturbing(loss: Any) -> bool:
-    """A right test of another kind: move what must not matter, then what must."""
-    logits, labels, selected = LOSS_EXAMPLE
-    base = loss(logits, labels, selected)
-    for place in (1, 2):
-        moved = logits.clone()
-        moved[0, place] += torch.tensor([0.0, 2.0, 1.0])
-        if not torch.isclose(loss(moved, labels, selected), base):
-            return False
-    even = loss(torch.zeros(1, 4, 3), labels, selected)
-    sure = loss(20.0 * F.one_hot(labels, 3).float(), labels, selected)
-    return abs(float(even) - math.log(3)) < 1e-4 and float(sure) < 0.01
-
-
 SCORES, LABELS = torch.tensor([[2.0, -1.0], [0.5, 1.0], [3.0, 1.0]]), torch.tensor([0, 1, 1])
-
-
-def nsp_by_perturbing(loss: Any) -> bool:
-    even = loss(torch.zeros(2, 2), torch.tensor([0, 1]))
-    sure = loss(torch.tensor([[20.0, 0.0], [0.0, 20.0]]), torch.tensor([0, 1]))
-    together = loss(SCORES[:2], LABELS[:2])
-    apart = (loss(SCORES[:1], LABELS[:1]) + loss(SCORES[1:2], LABELS[1:2])) / 2
-    return abs(even - math.log(2)) < 1e-4 and sure < 0.01 and abs(together - apart) < 1e-4
 
 
 def not_next_alone(loss: Any) -> bool:
@@ -506,11 +484,9 @@ DIVERGED = ["a run that diverged", "a run made twice"]
 SAVED = [seen(exhibit) for exhibit in exhibits(check.resume_test)]
 
 test_a_learners_test_is_told_what_it_misses = learners_tests([
-    ("loss_test", loss_by_perturbing, []),
     ("loss_test", lambda loss: loss(*LOSS_EXAMPLE).shape == (), ...),
     ("loss_test", lambda loss: abs(float(loss(*LOSS_EXAMPLE)) - 9) < 1e-3, "refuses every loss"),
     ("loss_test", lambda loss: loss is right_mlm_loss, "use torch.isclose"),
-    ("nsp_loss_test", nsp_by_perturbing, []),
     ("nsp_loss_test", lambda f: f(SCORES, LABELS).shape == (), ...),
     ("nsp_loss_test", not_next_alone, ["codertimo/BERT-pytorch, NLLLoss(ignore_index=0)"]),
     ("nsp_loss_test", lambda loss: loss is right_nsp_loss, "use torch.isclose"),
