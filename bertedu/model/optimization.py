@@ -40,9 +40,9 @@ class MuonAndAdamW(torch.optim.Optimizer):
         )
         self.muon.state = self.adamw.state = self.state
 
-    def step(self, closure: None = None) -> None:
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Move every weight."""
-        self.muon.step()
+        self.muon.step()  # type: ignore[no-untyped-call]
         self.adamw.step()
 
 

@@ -6,7 +6,7 @@ with ``--from minilm --lora 8``. Runs that `data/results/few_rows.csv` has are n
 `few_rows_summary.csv` has the means.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,10 @@ from bertedu.finetuning.own_data import OwnData
 from bertedu.finetuning.own_model import UNTIL_DEV_STOPS, fit
 from bertedu.machine import device_named
 from course.experiments.tasks import load_task
-from course.results.bootstrap import verdict_of
+from course.results.bootstrap import BootstrapScores, Estimate
 from course.results.record import RunRecord
 from course.results.summary import draw_systems
-from course.results.verdicts import decided_together
+from course.results.verdicts import verdicts_together
 
 NAME = "few_rows"  # of the record
 SETS = {  # the task, and whether people gave the labels or a rule derived them
@@ -93,25 +93,29 @@ def fill(results: Path, sets: Iterable[str] = SETS) -> None:
 def summary_rows(record: RunRecord) -> Iterator[Row]:
     """Yield, for each set, the mean of each system with its 95 % interval, and minus counting.
 
-    "all sets" says what stays decided when the sets are tested at once (Holm), by Student's t of
-    as many degrees of freedom as there are seeds, less one.
+    Both learn from the rows that a seed drew, so they are compared seed by seed. "all sets" says
+    what stays decided when the sets are tested at once (Holm).
     """
-    drawn = {name: draw_systems(record, name) for name in SETS}
-    minus = {
-        name: some[MINILM.model, MINILM.way, SIZE].minus(some[COUNTED.model, "baseline", SIZE])
-        for name, some in drawn.items()
+    drawn = {
+        name: {key[:2]: BootstrapScores(of.runs) for key, of in draw_systems(record, name).items()}
+        for name in SETS
     }
-    table = {"beats": {name: (low, high) for name, (_, low, high) in minus.items()}}
-    together = decided_together(table, len(SEEDS) - 1)
+    ahead = [
+        (some[MINILM.model, MINILM.way] - some[COUNTED.model, "baseline"]).estimate()
+        for some in drawn.values()
+    ]
+    together = dict(zip(SETS, zip(ahead, verdicts_together(ahead), strict=True), strict=True))
     for name, about in SETS.items():
-        for (model, method, _), scores in drawn[name].items():
+        for (model, method), scores in drawn[name].items():
             row: Row = {"set": name, "about": about, "model": model, "method": method}
-            low, high = scores.interval
-            row |= {"rows": SIZE, "seeds": len(scores.scores)}
-            row |= {"mean": f"{scores.mean:.4f}", "low": f"{low:.4f}", "high": f"{high:.4f}"}
+            row |= {"rows": SIZE, "seeds": len(scores.runs)}
+            row |= _numbers(("mean", "low", "high"), scores.estimate())
             if model == MINILM.model:
-                mean, low, high = minus[name]
-                row |= {"minus_counting": f"{mean:.4f}", "minus_low": f"{low:.4f}"}
-                row |= {"minus_high": f"{high:.4f}", "beats_counting": verdict_of(low, high)}
-                row["all sets"] = "decided" if ("beats", name) in together else "undecided"
+                found, verdict = together[name]
+                row |= _numbers(("minus_counting", "minus_low", "minus_high"), found)
+                row |= {"beats_counting": found.verdict, "all sets": verdict}
             yield row
+
+
+def _numbers(names: Sequence[str], found: Estimate) -> Row:
+    return {name: f"{value:.4f}" for name, value in zip(names, found[:3], strict=True)}

@@ -25,7 +25,7 @@ NAMES: dict[System, str] = {
     ("minilm", "fine-tuned"): "MiniLM, fine-tuned",
 }
 _COLORS = {"baseline": LIMIT, "untrained": ORANGE, "frozen": GREEN, "fine-tuned": BLUE}
-CURVE = (100, 300, 1000, 3000)  # numbers of training examples that a learning curve tries
+CURVE = (30, 100, 300, 1000)  # training examples of a learning curve: runs until dev stops rising
 UNITS = {"accuracy": "right, %", "f1": "F1, %", "pearson": "correlation (Pearson), ×100"}
 
 
@@ -106,12 +106,15 @@ def learning_curves(
             for count, row in _curve_rows(task, system).items()
         ]
         if points:
-            pictures.score_curve(axes, points, NAMES[system], _COLORS[system[1]])
+            ends_early = (
+                14 if points[-1][0] < everything else 0
+            )  # else longer curves cross its name
+            pictures.score_curve(axes, points, NAMES[system], _COLORS[system[1]], above=ends_early)
     for label, score in (limits or {}).items():
         axes.axhline(score, color=LIMIT, linestyle="--", linewidth=1.8)
         note(axes, f"{label}: {score:.0f}", (CURVE[0], score), (0, 4))
     axes.set_xscale("log")
-    ticks = [*CURVE, everything]
+    ticks = [*CURVE, 3000, everything]
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     axes.minorticks_off()
     axes.set(xlabel="training examples", ylabel=_unit(task), title=title)
@@ -171,18 +174,18 @@ def difference_from(
     return paired_difference(record, task, (*system, count), reader) * 100
 
 
-def best_with_all(task: str, system: System) -> float:
-    """Return the mean score of a system that was trained on all examples, times 100."""
-    return 100 * float(summary(task)[system]["mean"])
+def summary_of(task: str, system: System, examples: int) -> float:
+    """Return the mean score of a system that was trained on the first so many, times 100."""
+    return 100 * float(_curve_rows(task, system)[str(examples)]["mean"])
 
 
-def labels_to_reach(task: str, system: System, rival: System) -> str:
-    """Say with how many training examples (of those tried) a system reaches a rival with all."""
-    goal = float(summary(task)[rival]["mean"])
-    for count, row in _curve_rows(task, system).items():
+def labels_to_match(task: str, rival: System, system: System, examples: int) -> str:
+    """Say with how many training examples, of those tried, a rival reaches a system's score."""
+    goal = float(_curve_rows(task, system)[str(examples)]["mean"])
+    for count, row in _curve_rows(task, rival).items():
         if float(row["mean"]) >= goal:
             return count if count == "all" else f"{int(count):,}"
-    return "none of the numbers tried"
+    return "more than all"
 
 
 def runs_of(task: str, system: System, purpose: str = "score") -> list[Row]:
@@ -220,11 +223,16 @@ def _record() -> RunRecord:
 
 
 def _curve_rows(task: str, system: System) -> dict[str, Row]:
-    """Return the rows of one recipe by number of examples, from few to "all"; no short runs."""
+    """Return the rows of one rule by number of examples, from few on.
+
+    What needs no steps, a baseline, also has 3,000 and "all"; networks were trained on all of them
+    for another table, by another rule.
+    """
     model, method = system
     rows = pictures.committed("finetuning_summary", task=task, model=model, method=method)
     by_count = {row["train_examples"]: row for row in rows}
-    return {count: by_count[count] for count in (*map(str, CURVE), "all") if count in by_count}
+    more = ("3000", "all") if method == "baseline" else ()
+    return {count: by_count[count] for count in (*map(str, CURVE), *more) if count in by_count}
 
 
 def _unit(task: str) -> str:

@@ -15,6 +15,7 @@ import torch
 from bertedu.analysis.leak import beyond_sum, states_of
 from bertedu.finetuning.finetune import load_encoder
 from bertedu.finetuning.saving import FineTuned, say_answer
+from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import load_named
 from bertedu.model.config import ONE_WAY
 from bertedu.model.features import BertFeatures
@@ -301,6 +302,7 @@ def writer(
     elsewhere it has two writings of each setting, recorded. Raises ValueError as `unmask` does.
     """
     model, tokenizer = load_named(checkpoint)
+    assert isinstance(model, BertForPreTraining)
     before = tokenizer.encode(start).ids[:-1]
     blank = torch.tensor([[*before, *[MASK_ID] * blanks, SEP_ID]])
     recorded: dict[str, list[tuple[str, list[int]]]] = {}
@@ -315,9 +317,9 @@ def writer(
             writings.append((" ".join(words), when.tolist()))
         recorded[f"{count} {heat:g} {order}"] = writings
     shown = passes[-1], heats[len(heats) // 2]
-    words, when = recorded[f"{shown[0]} {shown[1]:g} surest first"][0]
+    written, passed = recorded[f"{shown[0]} {shown[1]:g} surest first"][0]
     lines = (
-        " ".join(w if at <= done else "·" for w, at in zip(words.split(), when, strict=True))
+        " ".join(w if at <= done else "·" for w, at in zip(written.split(), passed, strict=True))
         for done in range(shown[0] + 1)
     )
     data = {"weights": [write_weights(checkpoint).name], "start": start, "blanks": blanks}
