@@ -329,8 +329,8 @@ def test_the_table_keeps_what_changes_and_the_code() -> None:
     [
         ("✗ softmax: 3 of 4 cases come out wrong.", "✗ softmax: 4가지 경우 가운데 3가지가 틀렸다."),
         ("Yours gives 1; it should give 2.", "내 함수는 1, 정답은 2이다."),
-        ("Your function returned None.", "함수가 None을 돌려주었다."),
-        ("your function returned a list.", "함수가 리스트를 돌려주었다."),
+        ("Your function returned None.", "함수가 None을 반환했다."),
+        ("your function returned a list.", "함수가 목록을 반환했다."),
         ("Nobody has ever said this.", "Nobody has ever said this."),
     ],
 )
