@@ -214,17 +214,12 @@ def pretrain(
     optimizer: PreOptimizer = "adamw",
     batch_tokens: PreBatchTokens = 2048,
 ) -> None:
-    """Pre-train BERT on real text: masked words and next sentences.
-
-    Stop it as you like, even with kill -9: the same command with --resume goes on. Ctrl-C saves
-    first. Several GPUs or processes: torchrun --nproc_per_node N -m bertedu pretrain ...
-    """
-    from bertedu.pretraining.recipe import PreTrainingOptions
-    from bertedu.pretraining.run import pretrain as run
+    """Pre-train BERT on real text. Stop as you like: --resume goes on. torchrun: many GPUs."""
+    from bertedu.pretraining import recipe, run
 
     if stream and corpus:
         raise BadParameter("choose either --stream or --corpus")
-    options = PreTrainingOptions(
+    options = recipe.PreTrainingOptions(
         out=out,
         config=config,
         steps=steps,
@@ -250,7 +245,7 @@ def pretrain(
         optimizer=optimizer,
         batch_tokens=batch_tokens,
     )
-    run(options, echo)
+    run.pretrain(options, echo)
 
 
 # the longer options of `finetune`

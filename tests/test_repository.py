@@ -503,7 +503,7 @@ SITTING += " model/bert pretraining/masking pretraining/next_sentence pretrainin
 # More lines are a decision, made here and explained. Where code falls, its bound falls with it.
 BOUNDS = {
     "bertedu/*.py": 9_520,
-    "course/*.py": 19_200,  # 600 of them the Korean edition, 170 notebook a2
+    "course/*.py": 19_250,  # 600 of them the Korean edition, 170 notebook a2
     "course/*.js": 3_330,
     "benchmarks/*.py": 600,
     "tests/*.py": 26_450,  # 250 of them hold it in step

@@ -49,7 +49,7 @@ def test_moodle_and_canvas_get_every_word_of_every_question(tmp_path: Path) -> N
     found = {name: questions(name) for name in course()}
     every = [one for some in found.values() for one in some]
     options = sum(len(one.options) for one in every)
-    assert min(map(len, found.values())) >= 3
+    assert min(map(len, found.values())) >= 2
     assert f"{len(every)} questions, {options} options" in done.output
     cells = [c for some in course().values() for c in some if "Quiz\n" in c.source]
     assert options == sum(cell.source.count("<details>") for cell in cells)

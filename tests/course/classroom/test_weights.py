@@ -21,6 +21,7 @@ def asks(tiny_course: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A notebook whose toy asks for weights that it writes itself."""
     for toy in ("neighbors", "meet"):  # theirs take seconds
         monkeypatch.setattr(play, toy, lambda: None)
+    monkeypatch.setattr(play, "write_weights", lambda name: None)
     notebook = tiny()
     toy = play.Playground("own_text", {"weights": ["mine.weights.js"]}, "A toy", "a")
     shown = new_output("display_data", data={"text/html": toy._repr_html_()})
@@ -50,7 +51,7 @@ def test_where_a_notebook_has_been_run_nothing_is_trained(
 
 
 def test_only_what_a_notebook_trains_lacks_in_a_fresh_clone(tmp_path: Path) -> None:
-    own = ("bert-mini-embeddings", "bert-L4H128", "ltr-L4H128", "rtl-L4H128")
+    own = ("bert-mini-embeddings", "bert-L4H128", "ltr-L4H128", "rtl-L4H128", "no-nsp-L4H128")
     for name in own:
         (tmp_path / f"{name}.weights.js").touch()
     found = [name[:2] for name in weights.lacking(tmp_path, list(course()))]

@@ -88,7 +88,7 @@ def add_model(folder: Path, variant: str) -> Path:
 @pytest.fixture(scope="module")
 def everyone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("variants")
-    return {variant: add_model(folder, variant) for variant in VARIANTS}
+    return {variant: add_model(folder, variant) for variant in ASKED}
 
 
 def make_report(folders: list[Path], splits: Splits = SPLITS) -> Table:
@@ -160,7 +160,7 @@ def test_every_system_of_an_objective_is_scored_on_the_same_words(
     objective: str, table: Table, everyone: dict[str, Path]
 ) -> None:
     systems = {system: row for (of, system), row in table.items() if of == objective}
-    assert list(systems) == [*COUNTED, *(name for name in VARIANTS if ASKED[name] == objective)]
+    assert list(systems) == [*COUNTED, *(name for name in VARIANTS if ASKED.get(name) == objective)]
     chance = systems.pop("chance")
     assert chance["mlm_loss"] == chance["mlm_loss_low"] == pytest.approx(math.log(SIZE), abs=1e-4)
     assert chance["mlm_accuracy"] == chance["mlm_accuracy_high"] == 1 / SIZE
