@@ -22,12 +22,12 @@ def lay_weights(folder: Path, names: list[str], train: bool = False) -> list[str
     Those that a notebook trains are copied from where it has been run. With ``train``, a notebook
     that has not been run here is run now, aside. Return the notebooks whose toys lack a model.
     """
-    from course.workshop import play
+    from course.workshop import machine, play
 
     with contextlib.chdir(folder):
         play.neighbors()
         play.meet()
-        play.write_weights("no-nsp-L4H128")  # of the writer
+        machine.write_weights("no-nsp-L4H128")  # of the writer
     for weights in asked.NOTEBOOKS.glob("*.weights.js"):
         shutil.copy(weights, folder)
     without = lacking(folder, names)

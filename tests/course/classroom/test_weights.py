@@ -8,7 +8,7 @@ from tiny_course import NAME, save, tiny
 
 from course.classroom import weights
 from course.classroom.asked import course
-from course.workshop import play
+from course.workshop import machine, play
 
 WRITES = """import os
 from pathlib import Path
@@ -21,7 +21,7 @@ def asks(tiny_course: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A notebook whose toy asks for weights that it writes itself."""
     for toy in ("neighbors", "meet"):  # theirs take seconds
         monkeypatch.setattr(play, toy, lambda: None)
-    monkeypatch.setattr(play, "write_weights", lambda name: None)
+    monkeypatch.setattr(machine, "write_weights", lambda name: None)
     notebook = tiny()
     toy = play.Playground("own_text", {"weights": ["mine.weights.js"]}, "A toy", "a")
     shown = new_output("display_data", data={"text/html": toy._repr_html_()})
