@@ -23,8 +23,8 @@ def asks(tiny_course: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setattr(play, toy, lambda: None)
     monkeypatch.setattr(machine, "write_weights", lambda name: None)
     notebook = tiny()
-    toy = play.Playground("own_text", {"weights": ["mine.weights.js"]}, "A toy", "a")
-    shown = new_output("display_data", data={"text/html": toy._repr_html_()})
+    own = play.Playground("own_text", {"weights": ["mine.weights.js"]}, "A toy", "a")
+    shown = new_output("display_data", data={"text/html": own._repr_html_()})
     notebook.cells = [new_code_cell(WRITES, id="writes", outputs=[shown])]
     save(notebook, tiny_course / f"{NAME}.ipynb")
     return tiny_course

@@ -623,7 +623,8 @@ def test_without_intervals_it_counts_as_kendalls_tau_does() -> None:
     for _ in range(20):
         scores, order = dice.sample(range(100), 7), dice.sample("abcdefg", 7)
         pairs = combinations(zip("abcdefg", scores, strict=True), 2)
-        gaps = {(a, b): Estimate(*[left - right] * 3, 0) for (a, left), (b, right) in pairs}
+        apart = {(a, b): left - right for (a, left), (b, right) in pairs}
+        gaps = {names: Estimate(gap, gap, gap, 0) for names, gap in apart.items()}
         tau = stats.kendalltau(scores, [-order.index(name) for name in "abcdefg"]).statistic
         text = said(order, gaps)
         assert f"predict_order: {round(21 * (tau + 1) / 2)} of 21 decided pairs" in text
