@@ -214,38 +214,18 @@ def pretrain(
     optimizer: PreOptimizer = "adamw",
     batch_tokens: PreBatchTokens = 2048,
 ) -> None:
-    """Pre-train BERT on real text. Stop as you like: --resume goes on. torchrun: many GPUs."""
-    from bertedu.pretraining import recipe, run
+    """Pre-train BERT on real text: masked words and next sentences.
+
+    Stop it as you like, even with kill -9: the same command with --resume goes on. Ctrl-C saves
+    first. Several GPUs or processes: torchrun --nproc_per_node N -m bertedu pretrain ...
+    """
+    asked = dict(locals())  # every option, by the name that `PreTrainingOptions` gives it
+    from bertedu.pretraining.recipe import PreTrainingOptions
+    from bertedu.pretraining.run import pretrain as run
 
     if stream and corpus:
         raise BadParameter("choose either --stream or --corpus")
-    options = recipe.PreTrainingOptions(
-        out=out,
-        config=config,
-        steps=steps,
-        minutes=minutes,
-        corpus=corpus,
-        resume=resume,
-        seed=seed,
-        learning_rate=learning_rate,
-        dropout=dropout,
-        device=device,
-        bfloat16=bfloat16,
-        threads=threads,
-        save_every=save_every,
-        init=init,
-        length=length,
-        variant=variant,
-        keep_every=keep_every,
-        stream=stream,
-        stop_at=stop_at,
-        mask_rate=mask_rate,
-        masking=masking,
-        compiled=compiled,
-        optimizer=optimizer,
-        batch_tokens=batch_tokens,
-    )
-    run.pretrain(options, echo)
+    run(PreTrainingOptions(**asked), echo)
 
 
 # the longer options of `finetune`

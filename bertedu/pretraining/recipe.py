@@ -1,6 +1,5 @@
 """What a pre-training run is: what is asked for, and the recipe that decides its weights."""
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -166,15 +165,16 @@ class PreTrainingOptions:
 
         Raises ValueError if the sequences are too long for a model of that size.
         """
-        phases = Recipe.phases
-        if self.length is not None:
-            phases = (Phase(1.0, self.length, 1),)
+        phases = Recipe.phases if self.length is None else (Phase(1.0, self.length, 1),)
         phases = tuple(
-            dataclasses.replace(phase, batch_size=max(1, self.batch_tokens // phase.length))
+            Phase(
+                phase.share,
+                phase.length,
+                max(1, self.batch_tokens // phase.length),
+                phase.mask_rate if self.mask_rate is None else self.mask_rate,
+            )
             for phase in phases
         )
-        if self.mask_rate is not None:
-            phases = tuple(dataclasses.replace(phase, mask_rate=self.mask_rate) for phase in phases)
         longest = max(phase.length for phase in phases)
         if not 16 <= longest <= config.max_position_embeddings:
             raise ValueError(
