@@ -24,21 +24,15 @@ class MuonAndAdamW(torch.optim.Optimizer):
     """
 
     def __init__(self, model: nn.Module, weight_decay: float) -> None:
-        inside = {id(p) for p in layer_matrices(model)}
-        self.muon = torch.optim.Muon(
-            layer_matrices(model), 0.0, weight_decay, adjust_lr_fn="match_rms_adamw"
-        )
-        self.muon.param_groups[0]["times"] = MUON_TIMES
+        matrices = layer_matrices(model)
+        inside = {id(p) for p in matrices}
+        groups = [{"params": matrices, "times": MUON_TIMES}]
+        self.muon = torch.optim.Muon(groups, 0.0, weight_decay, adjust_lr_fn="match_rms_adamw")
         self.adamw = make_optimizer(model, weight_decay)
         for group in self.adamw.param_groups:
             group["params"] = [p for p in group["params"] if id(p) not in inside]
         super().__init__([*self.muon.param_groups, *self.adamw.param_groups], {})
-        # what is set or loaded here is set there
-        self.muon.param_groups, self.adamw.param_groups = (
-            self.param_groups[:1],
-            self.param_groups[1:],
-        )
-        self.muon.state = self.adamw.state = self.state
+        self.muon.state = self.adamw.state = self.state  # one for all three, as the groups are
 
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Move every weight."""
