@@ -48,11 +48,11 @@ class Benchmark:
     @property
     def columns(self) -> Columns:
         """Where a table has what; rows with the same first text, or of one film, stay together."""
-        first, second = (*self.texts, None, None)[:2]
+        text, *pair = self.texts
         if self.kind == "choice":
-            endings = tuple(f"ending{i}" for i in range(4))
-            return Columns(first or "", endings=endings, group="video-id")
-        return Columns(first or "", text_b=second, group=first)
+            endings = ("ending0", "ending1", "ending2", "ending3")
+            return Columns(text, endings=endings, group="video-id")
+        return Columns(text, text_b=pair[0] if pair else None, group=text)
 
 
 def _read(row: Row) -> Benchmark:
@@ -136,10 +136,12 @@ def _examples(spec: Benchmark, split: str, found: Mapping[str, Any]) -> list[Any
                 f"{source}: its labels are {', '.join(names)}, not {', '.join(spec.labels)}"
             )
         rows = enumerate(found[split], start=1)
-        some: Iterable[Found] = of_questions(source, rows, notes)
-        if spec.kind == "tags":
+        some: Iterable[Found]
+        if spec.kind == "answer":
+            some = of_questions(source, rows, notes)
+        elif spec.kind == "tags":
             some = (_sentence(row, spec, line, source) for line, row in rows if row["tokens"])
-        elif spec.kind != "answer":
+        else:
             cells = ((line, _cells(row, spec, f"{source}, line {line}")) for line, row in rows)
             some = of_table(source, cells, spec.columns, notes)
         examples = [labeled(one, spec.kind, spec.labels, source).example for one in some]

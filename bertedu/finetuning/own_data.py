@@ -30,7 +30,7 @@ from bertedu.finetuning.rows import (
     KINDS,
     Columns,
     Found,
-    at_lines,
+    count_at,
     labeled,
     of_questions,
     of_table,
@@ -112,7 +112,7 @@ def _read(
     elif kind == "answer":
         raise TaskError(f"{path.name}: answers are read from .json or .jsonl, in SQuAD's shape")
     else:
-        table = islice(_table(path, lines), limit)
+        table = islice(read_table(path, encoding), limit)
         examples = of_table(path.name, table, columns, notes)
     found = list(islice(examples, limit))
     if len(found) > MAX_ROWS:
@@ -169,12 +169,12 @@ def _guess_encoding(path: Path) -> str:
 
 
 def read_table(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the rows of a table whose first line names its columns; TaskError as `read_data`."""
-    return _table(Path(path), _lines(Path(path), encoding))
+    """Yield the rows of a table, by the names in its first line, and the line at which each ends.
 
-
-def _table(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, dict[str, str]]]:
-    """Yield the rows of a table by the names of its columns, and the line at which each ends."""
+    Raises TaskError as `read_data` does.
+    """
+    path = Path(path)
+    lines = _lines(path, encoding)
     first = next(lines, "")
     separator = max(",;\t|", key=first.count)
     csv.field_size_limit(2**24)
@@ -332,16 +332,15 @@ def _split(found: list[Found], kind: str, seed: int, notes: list[str]) -> Splits
     texts = {split: {_text(one): one for one in some} for split, some in parts.items()}
     for split in ("dev", "test"):
         if leaked := [one for text, one in texts[split].items() if text in texts["train"]]:
-            lines = [one.line for one in leaked]
+            where = count_at([one.line for one in leaked])
             notes.append(
-                f"texts of {split} that stand in train, too: {len(leaked)}{at_lines(lines)}; "
-                "its score is too good"
+                f"texts of {split} that stand in train, too: {where}; its score is too good"
             )
     labels: dict[str, set[str]] = defaultdict(set)
     for one in found:
         labels[_text(one)].add(one.label)
     if torn := [one.line for one in found if len(labels[_text(one)]) > 1]:
-        notes.append(f"rows with the same text and another label: {len(torn)}{at_lines(torn)}")
+        notes.append(f"rows with the same text and another label: {count_at(torn)}")
     return {split: [one.example for one in some] for split, some in parts.items()}
 
 

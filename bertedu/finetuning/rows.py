@@ -69,9 +69,9 @@ def of_table(name: str, rows: Numbered, columns: Columns, notes: list[str]) -> I
             markup.append(line)
         yield _of_row(cells, columns, line, name)
     for column, where in empty.items():
-        notes.append(f"rows without {column!r}, left out: {len(where)}{at_lines(where)}")
+        notes.append(f"rows without {column!r}, left out: {count_at(where)}")
     if markup:
-        notes.append(f"rows with HTML tags, which are read as text: {_many(markup)}")
+        notes.append(f"rows with HTML tags, which are read as text: {count_at(markup)}")
 
 
 def _of_row(cells: Mapping[str, str], columns: Columns, line: int, name: str) -> Found:
@@ -90,13 +90,9 @@ def plain(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.lower())) or text
 
 
-def at_lines(lines: Sequence[int]) -> str:
-    """Say where something stands: in the first three lines, and others."""
-    return f" (line {', '.join(map(str, lines[:3]))}{', …' if len(lines) > 3 else ''})"
-
-
-def _many(lines: Sequence[int]) -> str:
-    return f"{len(lines)}{at_lines(lines)}"
+def count_at(lines: Sequence[int]) -> str:
+    """Say in how many lines something stands, and which the first three are."""
+    return f"{len(lines)} (line {', '.join(map(str, lines[:3]))}{', …' if len(lines) > 3 else ''})"
 
 
 def of_questions(name: str, rows: Numbered, notes: list[str]) -> Iterator[Found]:
@@ -112,16 +108,15 @@ def of_questions(name: str, rows: Numbered, notes: list[str]) -> Iterator[Found]
             context, question, published = row["context"], row["question"], row["answers"]
             " ".join((context, question)).encode("utf-8")  # JSON can write half a character
             if isinstance(published, Mapping):
-                published = zip(published["text"], published["answer_start"], strict=True)
+                published = [*zip(published["text"], published["answer_start"], strict=True)]
             else:
                 published = [(answer["text"], answer["answer_start"]) for answer in published]
-            published = [(text.lower and text, int(start)) for text, start in published]
+            answers = [*_placed(context, published)]
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise TaskError(
                 f"{name}, line {line}: {error!r}. A question needs context, question and "
                 "answers, each with text and answer_start"
             ) from None
-        answers = [*_placed(context, published)]
         if any(was for _, _, was in answers):
             moved.append(line)
         if not context.strip() or not question.strip() or (published and not answers):
@@ -132,16 +127,17 @@ def of_questions(name: str, rows: Numbered, notes: list[str]) -> Iterator[Found]
         about = str(row.get("id", line)), question.strip(), context.strip()
         yield Found(Question(*about, kept, source), line)
     if moved:
-        notes.append(f"answers moved to where they stand: {_many(moved)}")
+        notes.append(f"answers moved to where they stand: {count_at(moved)}")
     if lost:
-        notes.append(f"questions without text or a place for their answer, left out: {_many(lost)}")
+        without = "questions without text or a place for their answer, left out"
+        notes.append(f"{without}: {count_at(lost)}")
 
 
 def _placed(context: str, published: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int, bool]]:
     """Yield the answers that have a place in a context without white space, and if they moved."""
     shift, context = len(context) - len(context.lstrip()), context.strip()
     for raw, begin in published:
-        text, start = raw.strip(), begin - shift + len(raw) - len(raw.lstrip())
+        text, start = raw.strip(), int(begin) - shift + len(raw) - len(raw.lstrip())
         there = start >= 0 and context.startswith(text, start)
         if text and (there or context.count(text) == 1):
             yield text, start if there else context.index(text), not there
