@@ -143,8 +143,8 @@ def answer_table(
 ) -> list[Row]:
     """Return the rows of a table, each with what is predicted of the texts in its ``columns``.
 
-    A row with an empty text stays as it is. Raises TaskError if the table cannot be read so, and
-    ValueError if the task wants more or fewer texts.
+    A row with an empty text is not asked about. Raises TaskError if the table cannot be read so, or
+    the task wants more or fewer texts.
     """
     rows: list[Row] = []
     for line, row in tqdm(read_table(path, encoding), desc="answering", unit="row"):
@@ -154,16 +154,16 @@ def answer_table(
         if taken := {"predicted", "probability"} & {*row}:
             raise TaskError(f"{path} has a column {min(taken)!r} already: rename it, to keep both")
         texts = [row[column] for column in columns]
-        made: Row = {"predicted": "", "probability": ""}
+        said = probability = ""
         if all(text.strip() for text in texts):
             try:
                 answer = tuned.ask(*texts)
             except ValueError as error:
                 raise TaskError(f"{path}, line {line}: {error} (--text once for each)") from None
-            made["predicted"] = value_in_words(tuned, texts, answer)
+            said = value_in_words(tuned, texts, answer)
             if answer.probabilities:
-                made["probability"] = f"{answer.probabilities[int(answer.value)]:.3f}"
-        rows.append(row | made)
+                probability = f"{answer.probabilities[int(answer.value)]:.3f}"
+        rows.append(row | {"predicted": said, "probability": probability})
     if not rows:
         raise TaskError(f"{path} has no row under the names of its columns")
     return rows

@@ -16,7 +16,7 @@ from bertedu.finetuning.examples import Examples, TaskError
 from bertedu.finetuning.kinds import Kind
 from bertedu.model.features import BiLSTMFeatures, Encoder, Features, LayerFeatures
 from bertedu.model.inference import evaluating
-from bertedu.model.optimization import make_optimizer, scheduled_rate
+from bertedu.model.optimization import descend, make_optimizer, scheduled_rate
 
 ADAM_EPS = 1e-6  # as in the code that the paper's authors published; torch's own is 1e-8
 
@@ -165,6 +165,7 @@ def finetune(
         raise TaskError("fine-tuning needs at least one training and one dev example")
     began, device = time.perf_counter(), next(model.parameters()).device
     optimizer = make_optimizer(model, recipe.weight_decay, ADAM_EPS)
+    learning = [weight for group in optimizer.param_groups for weight in group["params"]]
     epochs_in_round = recipe.epochs_in_round(len(train_items))
     steps_in_round = epochs_in_round * math.ceil(len(train_items) / recipe.batch_size)
     steps = recipe.epochs * steps_in_round
@@ -183,7 +184,8 @@ def finetune(
                         f"the loss became NaN or infinite in epoch {epoch + 1} at learning rate "
                         f"{recipe.learning_rate:g}: try a third of it"
                     )
-                _descend(optimizer, loss, recipe.learning_rate_at(step, steps), recipe.clip_norm)
+                rate = recipe.learning_rate_at(step, steps)
+                descend(learning, optimizer, loss, rate, recipe.clip_norm)
                 bar.update()
             if (epoch + 1) % epochs_in_round:
                 continue
@@ -202,13 +204,3 @@ def finetune(
     model.kept = None
     history.seconds = time.perf_counter() - began
     return history
-
-
-def _descend(optimizer: torch.optim.Optimizer, loss: Tensor, rate: float, clip_norm: float) -> None:
-    for group in optimizer.param_groups:
-        group["lr"] = rate
-    optimizer.zero_grad(set_to_none=True)
-    loss.backward()  # type: ignore[no-untyped-call]
-    learning = [weight for group in optimizer.param_groups for weight in group["params"]]
-    nn.utils.clip_grad_norm_(learning, clip_norm)
-    optimizer.step()

@@ -1,5 +1,7 @@
 """How weights move: AdamW or Muon, their rate, one clipped step; for all training."""
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor, nn
 
@@ -55,9 +57,13 @@ def scheduled_rate(step: int, steps: int, peak: float, warmup_share: float) -> f
 
 
 def descend(
-    model: nn.Module, optimizer: torch.optim.Optimizer, loss: Tensor, rate: float, clip_norm: float
+    weights: Iterable[Tensor],
+    optimizer: torch.optim.Optimizer,
+    loss: Tensor,
+    rate: float,
+    clip_norm: float,
 ) -> Tensor:
-    """Move the weights one step down the slope of ``loss``, at a learning rate of ``rate``.
+    """Move ``weights`` one step down the slope of ``loss``, at a learning rate of ``rate``.
 
     Returns the norm of the whole gradient, which is scaled down to ``clip_norm`` if it is longer.
     """
@@ -65,6 +71,6 @@ def descend(
         group["lr"] = rate * group.get("times", 1.0)
     optimizer.zero_grad(set_to_none=True)
     loss.backward()  # type: ignore[no-untyped-call]
-    norm = nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
+    norm = nn.utils.clip_grad_norm_(weights, clip_norm)
     optimizer.step()
     return norm

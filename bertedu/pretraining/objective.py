@@ -119,6 +119,7 @@ class _WordLoss(torch.autograd.Function):
         to_table, to_bias = torch.zeros_like(table), torch.zeros_like(bias)
         loss, right = table.new_zeros(()), table.new_zeros(())
         finest = torch.promote_types(dtype, torch.float32)
+        # a GPU would wait between small lots
         many = POSITIONS_AT_ONCE * (1 if states.device.type == "cpu" else 32)
         for start in range(0, len(labels), many):
             rows = slice(start, start + many)

@@ -156,8 +156,8 @@ class Trainer:
         torch.manual_seed(recipe.seed * 1_000_003 + state.step + _FAR * processes.rank())
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16):
             loss, scores = self.step_loss(batch)
-        rate = recipe.learning_rate_at(state.step)
-        norm = descend(self.model, self.optimizer, loss, rate, recipe.clip_norm)
+        rate, weights = recipe.learning_rate_at(state.step), self.model.parameters()
+        norm = descend(weights, self.optimizer, loss, rate, recipe.clip_norm)
         state.step, state.position, state.tokens = state.step + 1, position, state.tokens + tokens
         # The gradient is watched, too: this step's loss may be fine and its update NaN.
         self._sums += torch.cat([scores, norm.detach()[None]])

@@ -47,7 +47,9 @@ def test_a_step_is_that_of_torch_with_a_gradient_no_longer_than_asked() -> None:
     ours, theirs = make_optimizer(layer, 0.1), make_optimizer(twin, 0.1)
     for step, clip in enumerate((0.5, 100.0)):
         x = torch.randn(4, 3)
-        norm = descend(layer, ours, 10 * layer(x).square().mean(), 0.01 * (step + 1), clip)
+        norm = descend(
+            layer.parameters(), ours, 10 * layer(x).square().mean(), 0.01 * (step + 1), clip
+        )
         twin.zero_grad()
         (10 * twin(x).square().mean()).backward()
         whole = torch.cat([p.grad.flatten() for p in twin.parameters() if p.grad is not None])
@@ -98,7 +100,7 @@ def test_only_what_muon_moves_decays_by_its_own_rate(model: BertForPreTraining) 
     optimizer = MuonAndAdamW(model, 0.1)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     zero = sum((p * 0).sum() for p in model.parameters())
-    descend(model, optimizer, torch.as_tensor(zero), 0.5, 1.0)
+    descend(model.parameters(), optimizer, torch.as_tensor(zero), 0.5, 1.0)
     inside = {id(p) for p in layer_matrices(model)}
     for name, p in model.named_parameters():
         decay = 0.05 * MUON_TIMES if id(p) in inside else 0.05 if p.ndim > 1 else 0.0
