@@ -439,6 +439,10 @@ def test_optimizer_and_larger_batches_reach_the_run_and_its_record(
     assert "is a run with optimizer adamw, not muon" in refused(
         corpus, tmp_path / "large", *large, "--optimizer", "muon", "--resume"
     )
+    path = tmp_path / "large" / RUN_FILE  # as a version wrote it that had no such option
+    started = json.loads(path.read_text())
+    assert started.pop("batch_tokens") == 4096
+    path.write_text(json.dumps(started))
     large_run = finished(corpus, tmp_path / "large", *large, "--resume")
     assert [plain["recipe"]["optimizer"], muon["recipe"]["optimizer"]] == ["adamw", "muon"]
     assert plain["tokens"] == muon["tokens"] < 0.6 * large_run["tokens"]

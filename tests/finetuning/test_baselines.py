@@ -64,6 +64,15 @@ def test_counted_words_learn_what_single_words_tell(name: str) -> None:
     assert score("majority", *MADE[name]) < 0.7
 
 
+def test_letters_are_counted_where_no_word_stands_in_two_texts() -> None:
+    task, splits = MADE["classification"]
+    alone: Splits = {
+        split: [replace(e, text="abc"[int(e.label)] * (n + 2)) for n, e in enumerate(some)]
+        for split, some in splits.items()
+    }
+    assert values("word counts", task, alone) == [e.label for e in alone["test"]]
+
+
 def test_of_two_texts_they_count_what_both_share() -> None:
     """Neither text alone tells whether they share a thing."""
     task, splits = tiny.pair_task({"train": 400, "dev": 32, "test": 32})

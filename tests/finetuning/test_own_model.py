@@ -145,6 +145,9 @@ def test_the_table_and_the_worst_are_those_of_the_answers(checkpoint: Path, tmp_
     loaded = load_finetuned(tmp_path / "mine")
     texts = [e.text for e in data.splits["test"]]
     assert [loaded.ask(text) for text in texts] == [mine.tuned.ask(text) for text in texts]
+    pairs = zip(data.splits["test"], said, strict=True)
+    data.splits["test"] = [replace(e, label=1 - n, text=e.text * 99) for e, n in pairs]
+    assert [(len(line), line[-1]) for line in mine.worst(3)] == [(240, "…")] * 3
 
 
 @pytest.mark.parametrize(
