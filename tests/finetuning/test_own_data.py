@@ -274,16 +274,14 @@ def broken(content: bytes, dice: random.Random) -> bytes:
 
 def found_or_refused(path: Path, **how: Any) -> OwnData | None:
     """Read a file; a refusal is one line of a TaskError, and all that is read can be used."""
+    found, said = None, ""
     try:
         found = read_data(path, **how)
     except TaskError as error:
         said = str(error)
-        found = None
-    if found is None:
-        assert "\n" not in said
-        return None
-    for split in SPLITS:
-        for example in found.splits[split]:
+    assert "\n" not in said
+    for examples in found.splits.values() if found else ():
+        for example in examples:
             " ".join(example.texts).encode("utf-8")
     return found
 

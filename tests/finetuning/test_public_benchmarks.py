@@ -247,9 +247,7 @@ def test_rows_without_text_or_label_are_left_out_and_counted(serve: Serve) -> No
     changes: list[Row] = [{"label": -1}, {"premise": " "}, {"premise": None}]
     bad = [row | change for row, change in zip(bad, changes, strict=True)]
     with (
-        pytest.warns(
-            UserWarning, match=r"mnli train: rows without 'premise', left out: 2 \(line 3"
-        ),
+        pytest.warns(UserWarning, match=r"mnli train: .* 'premise', left out: 2 \(line 3"),
         pytest.warns(UserWarning, match=r"mnli train: rows without 'label', left out: 1 \(line 2"),
     ):
         splits = serve("glue/mnli", train=[good, *bad])
@@ -271,20 +269,10 @@ def test_rows_without_text_or_label_are_left_out_and_counted(serve: Serve) -> No
     [
         ("glue/sst2", {"text": STRING, "label": NUMBER}, ("fine", 1), "has no column 'sentence'"),
         ("glue/rte", dict.fromkeys(PAIR, STRING), ("a", "b"), "has no column 'label'"),
-        (
-            "squad",
-            {"id": STRING, "context": STRING},
-            ("q1", "a"),
-            "squad train, line 1: KeyError\\('question'\\)",
-        ),
+        ("squad", dict.fromkeys(("id", "context"), STRING), ("q1", "a"), "line 1: KeyError.'que"),
         ("glue/sst2", {"sentence": STRING, "label": NUMBER}, ("b", 2), "line 1: label 2 is not"),
         ("glue/sst2", {"sentence": STRING, "label": NUMBER}, ("a", -2), "line 1: label -2 is not"),
-        (
-            "glue/sst2",
-            {"sentence": STRING, "label": STRING},
-            ("a", "1"),
-            "line 1: label '1' is not",
-        ),
+        ("glue/sst2", dict.fromkeys(("sentence", "label"), STRING), ("a", "1"), "label '1' is not"),
         ("glue/stsb", None, ("a", "b", float("nan"), 0), "line 1: .* a score is a number"),
         ("glue/stsb", None, None, "no row has both"),
         (
