@@ -426,9 +426,7 @@ def test_a_compiled_run_compiles_the_encoder(
 
 
 @pytest.mark.usefixtures("small")
-def test_optimizer_and_larger_batches_reach_the_run_and_its_record(
-    corpus: Path, tmp_path: Path
-) -> None:
+def test_optimizer_and_batch_tokens_reach_run_and_record(corpus: Path, tmp_path: Path) -> None:
     plain = finished(corpus, tmp_path / "plain", "--steps", 4)
     muon = finished(corpus, tmp_path / "muon", "--steps", 4, "--optimizer", "muon")
     large = ("--steps", 4, "--batch-tokens", 4096)
@@ -471,9 +469,7 @@ def test_init_takes_the_mask_off_a_one_way_model(corpus: Path, tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("small")
-def test_init_goes_on_from_the_weights_with_a_fresh_learning_rate(
-    corpus: Path, tmp_path: Path
-) -> None:
+def test_init_goes_on_from_the_weights_with_a_fresh_rate(corpus: Path, tmp_path: Path) -> None:
     first, second, other = (tmp_path / name for name in ("first", "second", "other"))
     earlier = finished(corpus, first, "--steps", 2)
     finished(corpus, other, "--steps", 2, "--seed", 6)

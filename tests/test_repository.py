@@ -502,7 +502,7 @@ SITTING = (
 SITTING += " model/bert pretraining/masking pretraining/next_sentence pretraining/loop"
 # More lines are a decision, made here and explained. Where code falls, its bound falls with it.
 BOUNDS = {
-    "bertedu/*.py": 9_520,
+    "bertedu/*.py": 9_475,
     "course/*.py": 19_250,  # 600 of them the Korean edition, 170 notebook a2
     "course/*.js": 3_330,
     "benchmarks/*.py": 600,

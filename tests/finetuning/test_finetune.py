@@ -168,9 +168,7 @@ def test_a_method_says_what_it_needs(method: str) -> None:
         ("frozen", 0, "0 training examples"),
     ],
 )
-def test_a_setup_that_makes_no_sense_is_refused(
-    method: str, examples: int | None, message: str
-) -> None:
+def test_a_setup_without_sense_is_refused(method: str, examples: int | None, message: str) -> None:
     with pytest.raises(TaskError, match=message):
         Setup("x", method, examples)
 
@@ -282,9 +280,7 @@ def test_only_the_first_examples_are_trained_on(folders: dict[str, str]) -> None
 
 
 @pytest.mark.parametrize("name", tiny.MAKERS)
-def test_answers_do_not_depend_on_the_labels_of_the_test(
-    folders: dict[str, str], name: str
-) -> None:
+def test_answers_do_not_depend_on_the_labels_of_test(folders: dict[str, str], name: str) -> None:
     task, splits = tiny.MAKERS[name](SMALL)
     turned = {**splits, "test": tiny.with_other_labels(task, splits["test"])}
     method = "features:sum of last two"

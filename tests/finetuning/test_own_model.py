@@ -201,9 +201,7 @@ def test_long_texts_are_counted(checkpoint: Path, tmp_path: Path) -> None:
     assert note.startswith("1 of 41 texts are longer than 128 word pieces")
 
 
-def test_lora_moves_queries_values_and_the_new_layer_alone(
-    checkpoint: Path, tmp_path: Path
-) -> None:
+def test_lora_moves_queries_values_and_new_layer_alone(checkpoint: Path, tmp_path: Path) -> None:
     write("class", tmp_path)
     data = read_data(tmp_path / "own.csv", Columns("message", "class"))
     mine = own_model.fit(data, str(checkpoint), 0.05, progress=False, lora=2)

@@ -101,9 +101,7 @@ def test_the_first_of_several_answers_is_the_target() -> None:
 @pytest.mark.parametrize("first", [True, False])
 @pytest.mark.parametrize("length", [9, 16, 33, 64, 128])
 @pytest.mark.parametrize("words", [1, 12, 93, 94])
-def test_windows_cover_the_text_and_overlap_by_the_stride(
-    first: bool, length: int, words: int
-) -> None:
+def test_windows_cover_the_text_and_overlap_by_stride(first: bool, length: int, words: int) -> None:
     """A question that leaves too little room for the text is cut, and no other."""
     question = ask("tree " * (words - 1) + "house", LONG.replace("e", "é"), "1987")
     items = QuestionAnswering(question_first=first).encode([question], TOKENIZER, length)

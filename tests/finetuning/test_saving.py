@@ -394,9 +394,7 @@ FEWEST = {"classification": 1, "regression": 2, "choice": 3, "tagging": 1, "span
 
 
 @pytest.mark.parametrize("name", FEWEST)
-def test_an_empty_text_gets_none_and_any_other_an_answer(
-    asked: dict[str, FineTuned], name: str
-) -> None:
+def test_an_empty_text_gets_none_all_else_an_answer(asked: dict[str, FineTuned], name: str) -> None:
     for empty in ("", " \n\t", None, 7):
         with pytest.raises(ValueError, match="a text is empty"):
             asked[name].ask(*["One."] * (FEWEST[name] - 1), empty)  # type: ignore[arg-type]

@@ -48,8 +48,7 @@ def test_padding_changes_nothing(elmo: Elmo) -> None:
     ids = some_ids()
     padded = torch.cat([ids, torch.full((2, 3), 9)], dim=1)  # whatever stands there
     real = torch.arange(10).expand(2, 10) < 7
-    for states, expected in zip(elmo(padded, real), elmo(ids), strict=True):
-        torch.testing.assert_close(states[:, :, :7], expected)
+    torch.testing.assert_close([x[:, :, :7] for x in elmo(padded, real)], list(elmo(ids)))
 
 
 def test_the_right_half_reads_backwards(elmo: Elmo) -> None:

@@ -68,9 +68,7 @@ def test_what_is_scored_shares_no_wording_with_what_is_trained_on() -> None:
 
 @needs_text
 @pytest.mark.parametrize(("corpus", "missing"), [("speeches", SISTERS), ("encyclopedia", set())])
-def test_what_is_left_out_is_in_no_split_and_nothing_else_has_moved(
-    corpus: str, missing: set[str]
-) -> None:
+def test_what_is_left_out_is_in_no_split_and_all_else_stays(corpus: str, missing: set[str]) -> None:
     documents = load_documents(corpus)
     splits = by_split(documents)
     assert tuple(splits) == SPLITS
