@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bertedu.finetuning.examples import SPLITS, Question, TaskError
+from bertedu.finetuning.examples import SPLITS, Question, Tagged, TaskError
 from bertedu.finetuning.own_data import MAX_ROWS, Columns, OwnData, read_data
 
 WORDS = "ship bay wood river tax bill vote north song red old wide".split()
@@ -308,8 +308,36 @@ OTHERS = {"own.json": squad(True), "own.jsonl": squad(False), "own.conll": CONLL
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_broken_questions_and_sentences_are_read_or_refused(name: str, tmp_path: Path) -> None:
-    dice = random.Random(name)
+def test_broken_questions_and_sentences_are_read_whole_or_refused(
+    name: str, tmp_path: Path
+) -> None:
+    dice, path, reads = random.Random(name), tmp_path / name, 0
     for _ in range(100):
-        (tmp_path / name).write_bytes(broken(OTHERS[name].encode(), dice))
-        found_or_refused(tmp_path / name)
+        path.write_bytes(broken(OTHERS[name].encode(), dice))
+        found = found_or_refused(path)
+        if found is None:
+            continue
+        reads += 1
+        examples = [example for split in SPLITS for example in found.splits[split]]
+        without = sum(int(n) for n in re.findall(r"left out: (\d+)", " ".join(found.notes)))
+        assert held(path) == without + sum(
+            len(e.words) if isinstance(e, Tagged) else 1 for e in examples
+        ), "something is lost in silence"
+        for example in examples:
+            if isinstance(example, Tagged):
+                assert len(example.words) == len(example.tags)
+                continue
+            assert isinstance(example, Question)
+            for text, start in example.answers:
+                assert text
+                assert example.context.startswith(text, start)
+    assert 0 < reads < 100, "both ends are seen"
+
+
+def held(path: Path) -> int:
+    """Count the words or the questions of a file, by other means than the package's."""
+    text = path.read_text(encoding="utf-8-sig")
+    if path.suffix != ".json":
+        return sum(bool(line.strip()) for line in text.split("\n"))
+    data = json.loads(text)["data"]
+    return sum(len(part["qas"]) for article in data for part in article["paragraphs"])
