@@ -232,7 +232,9 @@ def which_word(text: str, words: tuple[str, str]) -> Playground:
     one, other = map(vocabulary.index, words)
     readers = ("both sides", "left alone", "right alone")
     for reader, checkpoint in zip(readers, THREE, strict=True):
-        ((scores,), _) = blank_logits(load_named(checkpoint)[0], tokenizer, text)
+        model, _ = load_named(checkpoint)
+        assert isinstance(model, BertForPreTraining)
+        ((scores,), _) = blank_logits(model, tokenizer, text)
         share = (scores[other] - scores[one]).sigmoid().item()
         still += f"{reader:<12} {words[0]} {1 - share:.2f}, {words[1]} {share:.2f}\n"
     files = [write_weights(name).name for name in THREE]
