@@ -225,7 +225,7 @@ def ablate(
 
 @app.command()
 def few_rows(results: Results = Path("data/results")) -> None:
-    """Fit MiniLM to 150 rows of a class of three sets, beside word counts..
+    """Fit MiniLM to 150 rows of a class of three sets, beside word counts.
 
     Stop it as you like: what `few_rows.csv` has already is not run again.
     """
@@ -257,16 +257,14 @@ def score(
 
 @app.command()
 def curves(
-    runs: Annotated[
-        list[Path] | None, Argument(help="Folders of finished runs; none: all committed.")
-    ] = None,
-    out: Table = Path("data/results/pretraining_curves.csv"),
+    runs: Annotated[list[Path], Argument(help="Folders of finished runs.")],
+    out: Table = Path("data/results/size_curves.csv"),
 ) -> None:
     """Write the loss curves of finished runs into one table."""
     from bertedu.files import write_csv
     from course.experiments.pretraining_scores import curves as collect
 
-    rows = collect(runs or committed_checkpoints())
+    rows = collect(runs)
     write_csv(out, rows)
     echo(f"written: {out}, {len(rows):,} rows")
 

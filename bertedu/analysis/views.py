@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-import torch
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -185,29 +184,4 @@ def head_grid(
             axes.set_yticks(range(len(tokens)), tokens, fontsize=letters)
         for axes in panels[-1]:
             axes.set_xticks(range(len(tokens)), tokens, fontsize=letters, rotation=90)
-    return Picture(figure, alt)
-
-
-@style()
-def neuron_maps(
-    queries: Tensor, keys: Tensor, weights: Tensor, tokens: Sequence[str], alt: str
-) -> Picture:
-    """Draw what the weights of one head are made of: queries and keys (S, d), weights (S, S).
-
-    Purple numbers are positive and orange ones negative, on one scale for queries and keys.
-    """
-    letters = min(13.0, 300 / len(tokens))
-    size = (16, 0.3 * len(tokens) + 2)
-    figure, (left, middle, right) = plt.subplots(1, 3, figsize=size, width_ratios=(1.4, 1.4, 1))
-    top = float(torch.cat([queries, keys]).abs().max())
-    for axes, numbers in ((left, queries), (middle, keys)):
-        axes.imshow(numbers.numpy(), cmap="PuOr", vmin=-top, vmax=top, aspect="auto")
-        axes.set_yticks(range(len(tokens)), tokens, fontsize=letters)
-        axes.set_xlabel("number of the vector")
-        axes.grid(False)
-    left.set_title("queries, a row a token")
-    middle.set_title("keys")
-    heat_map(right, weights, tokens, top=float(weights.max()))
-    right.set(aspect="auto", title="weights: softmax of q · k / √d")
-    right.tick_params(labelsize=letters)
     return Picture(figure, alt)

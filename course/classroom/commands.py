@@ -61,9 +61,8 @@ def slides(
     """Write the lectures as decks for a browser without a network, with notes for the speaker."""
     from course.classroom.asked import chosen
     from course.classroom.decks import write
-    from course.classroom.slides import has_lecture
 
-    write(out, [name for name in chosen(notebooks) if has_lecture(name)], pdf)
+    write(out, chosen(notebooks), pdf)
     echo(f"Open {out / 'index.html'} in a browser; no network is needed.")
 
 

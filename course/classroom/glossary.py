@@ -23,7 +23,8 @@ LEFT_ALONE = re.compile(
     r"|\[[^\]]*\]\([^)]*\)",
     re.MULTILINE | re.DOTALL,
 )
-HTML_LINE = re.compile("^<.*?$")  # searched, but a link there would not be one
+# And lines of HTML: they are searched, but a link there would not be one.
+UNLINKED = re.compile(f"^<.*?$|{LEFT_ALONE.pattern}", LEFT_ALONE.flags)
 FIRST_MET = re.compile(r"^→ \[notebook (\w\w)\]\(.*\)$", re.MULTILINE)
 
 
@@ -81,9 +82,8 @@ def located(glossary: str) -> str:
 def linked(path: Path, terms: list[str]) -> Any:
     """Return a notebook in which the first use of each term is a link to its entry."""
     notebook, cells = read_cells(path)
-    unseen = re.compile(f"{HTML_LINE.pattern}|{LEFT_ALONE.pattern}", LEFT_ALONE.flags)
     for term in sorted(terms, key=len, reverse=True):  # "attention map" before "attention"
-        if use := first_use(term, cells, unseen):
+        if use := first_use(term, cells, UNLINKED):
             number, start, end = use
             text = cells[number].source
             link = f"[{text[start:end]}](glossary.md#{anchor(term)})"

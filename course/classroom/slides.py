@@ -56,11 +56,6 @@ class Slide(NamedTuple):
     notes: str  # Markdown
 
 
-def has_lecture(name: str) -> bool:
-    """Whether there is a script for a notebook; a2 has none, it is read alone."""
-    return (LECTURES / f"{name[:2]}.md").is_file()
-
-
 def lecture(name: str) -> list[Slide]:
     """Read the script of a notebook; NotebookError for a slide that is not as it should be."""
     path = LECTURES / f"{name[:2]}.md"

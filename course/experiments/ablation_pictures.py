@@ -1,7 +1,7 @@
 """The committed ablations as notebooks 13 and 14 show them: with intervals, beside the paper."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import combinations, pairwise
 
 from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, note, style
@@ -78,7 +78,6 @@ def difference_plot(
     alt: str,
     paper: Mapping[str, Mapping[str, float]] | None = None,
     beside: Mapping[str, str] | None = None,
-    variants: Sequence[str] | None = None,
     between_runs: Mapping[str, float] | None = None,
 ) -> Picture:
     """Draw how far each variant is from the first one, with intervals: a panel a task.
@@ -90,7 +89,6 @@ def difference_plot(
     """
     rows = results(grid)
     first, *others = (variant.name for variant in GRIDS[grid].variants)
-    others = list(variants or others)
     across = min(3, len(tasks))
     page = (4.2 + 4.3 * across, -(-len(tasks) // across) * (1.7 + 0.5 * len(others)))
     figure, panels = pictures.headed_panels(tasks, title, page, across, sharey=True)

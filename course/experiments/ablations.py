@@ -100,12 +100,21 @@ class Cell:
 
 
 BERT = "bert-L4H128"
-# The same question under three masks, three pre-trainings of each: see data/README.md
 SEEDS = range(3)
-BOTH, LEFT, RIGHT = (
-    tuple(f"same-question/{variant}-{seed}" for seed in SEEDS)
-    for variant in ("no-nsp", "mlm-ltr", "mlm-rtl")
-)
+SIDES = {"both sides": "no-nsp", "left alone": "mlm-ltr", "right alone": "mlm-rtl"}
+
+
+def _readers(folder: str) -> dict[str, tuple[str, ...]]:
+    """Name the three pre-trainings of each reader in a folder of checkpoints."""
+    return {
+        side: tuple(f"{folder}/{variant}-{seed}" for seed in SEEDS)
+        for side, variant in SIDES.items()
+    }
+
+
+# The same question under three masks: see data/README.md
+SAME_QUESTION = _readers("same-question")
+BOTH, LEFT, RIGHT = SAME_QUESTION.values()
 PAIR = tuple(f"{left}+{right}" for left, right in zip(LEFT, RIGHT, strict=True))
 # Asked for the next word, at as many places as the three above are asked for hidden ones. Predicted
 # in advance: on entities as good as "left alone"; on topic a little better, for no [MASK] hides
@@ -151,11 +160,7 @@ FIRST_ROWS = (
 )
 
 # The readers of `grammar`: the recipes of the three above, once more, on one GPU
-SIDES = ("both sides", "left alone", "right alone")
-AT_A_BLANK = {
-    name: tuple(f"at-a-blank/{variant}-{seed}" for seed in SEEDS)
-    for name, variant in zip(SIDES, ("no-nsp", "mlm-ltr", "mlm-rtl"), strict=True)
-}
+AT_A_BLANK = _readers("at-a-blank")
 # The primary outcome, named before any of its rows was made, is the mean of "both sides" minus
 # "left alone" over these three. Predicted: above zero, decided; most on punctuation, then entities,
 # then topic. The right alone is exploratory.

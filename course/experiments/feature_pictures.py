@@ -22,7 +22,7 @@ ROWS = {
 PAPER = {method: row["F1"] for method, row in pictures.paper_table("table_7").items()}
 
 
-def feature_scores(task: str, model: str = "bert-L4H128") -> dict[str, pictures.Score]:
+def feature_scores(task: str) -> dict[str, pictures.Score]:
     """Return method -> mean, low and high, times 100, of what the record has of `ROWS`.
 
     The controls, with an encoder that began at random, stand under "untrained" and the method.
@@ -30,7 +30,7 @@ def feature_scores(task: str, model: str = "bert-L4H128") -> dict[str, pictures.
     scores = {}
     for (name, method), row in summary(task).items():
         method = "untrained fine-tuned" if method == "untrained" else method
-        if name == model and method.removeprefix("untrained ") in ROWS:
+        if name == "bert-L4H128" and method.removeprefix("untrained ") in ROWS:
             scores[method] = pictures.score_of(row)
     return scores
 

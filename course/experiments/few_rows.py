@@ -6,7 +6,7 @@ with ``--from minilm --lora 8``. Runs that `data/results/few_rows.csv` has are n
 `few_rows_summary.csv` has the means.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -79,10 +79,10 @@ def run_set(task: Task, splits: Splits, seed: int, record: RunRecord) -> None:
     record.add(task, some, MINILM, mine.recipe, mine.run, "score", more | {"bfloat16": True})
 
 
-def fill(results: Path, sets: Iterable[str] = SETS) -> None:
-    """Run what the record lacks of some sets."""
+def fill(results: Path) -> None:
+    """Run what the record lacks."""
     record = RunRecord(results, NAME)
-    for name in sets:
+    for name in SETS:
         task, splits = load_task(name)
         for seed in SEEDS:
             key = {"task": name, "model": MINILM.model, "seed": str(seed)}

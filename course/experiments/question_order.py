@@ -20,14 +20,14 @@ from bertedu.finetuning.finetune import Setup, run_once
 from bertedu.finetuning.question_answering import QuestionAnswering
 from bertedu.finetuning.training import Hyperparameters
 from bertedu.text.fast_tokenizer import load_tokenizer
-from course.experiments.ablations import BOTH, LEFT, RIGHT
+from course.experiments.ablations import SAME_QUESTION
 from course.experiments.tasks import short_answers
 from course.results.bootstrap import BootstrapScores, Estimate, common_spread
 from course.results.record import RunRecord
 from course.results.summary import System, draw_systems
 
 NAME = "question_order"  # of the record
-READERS = {"both sides": BOTH, "left alone": LEFT, "right alone": RIGHT}
+READERS = SAME_QUESTION
 ORDERS = ("question first", "question last")
 LONGEST = 128  # tokens of question and text: nothing is cut into windows
 RECIPE = Hyperparameters(learning_rate=1e-3, batch_size=16, epochs=2)

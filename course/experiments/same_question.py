@@ -28,7 +28,7 @@ from bertedu.pretraining.batches import load_splits
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.text.fast_tokenizer import load_vocabulary
 from bertedu.text.tokenization import CLS_ID, MASK_ID, SEP_ID, SPECIAL_TOKENS
-from course.experiments.ablations import LONG_BOTH, LONG_LEFT, pretrained_with
+from course.experiments.ablations import LONG_BOTH, LONG_LEFT, SAME_QUESTION, pretrained_with
 from course.experiments.counting import UnigramModel
 from course.results.bootstrap import (
     BootstrapScores,
@@ -49,9 +49,8 @@ PER_KIND = 2000  # blanks of each kind
 LONGEST = 100  # word pieces of a sentence
 KINDS = ("left", "right", "both needed", "neither")
 ALL = "all"  # any blanks, as they come
-BOTH, LEFT, RIGHT, PAIR = "both sides", "left alone", "right alone", "left and right, joined"
-RUNS = {BOTH: "no-nsp", LEFT: "mlm-ltr", RIGHT: "mlm-rtl"}  # data/checkpoints/same-question/
-SEEDS = (0, 1, 2)
+BOTH, LEFT, RIGHT = SAME_QUESTION
+PAIR = "left and right, joined"
 MARKS = range(6000, 42001, 6000)  # steps of the longer runs at which weights were kept
 Answers = dict[str, list[tuple[Floats, Floats]]]  # reader -> of each run, loss and right, (n,)
 
@@ -129,7 +128,7 @@ def neighbors_of(documents: Sequence[EncodedDocument]) -> tuple[Ints, Ints, Ints
 
 
 def find_blanks(
-    documents: Sequence[EncodedDocument], neighbors: Neighbors, per_kind: int, seed: int = 0
+    documents: Sequence[EncodedDocument], neighbors: Neighbors, per_kind: int
 ) -> Blanks:
     """Draw blanks of each kind, and as many of any kind; `[UNK]` is never asked for."""
     kinds = neighbors.kinds(*neighbors_of(documents))
@@ -142,7 +141,7 @@ def find_blanks(
     asked = np.array(
         [len(s) <= LONGEST and s[place] >= len(SPECIAL_TOKENS) for s, place, _ in where]
     )
-    dice = np.random.default_rng(seed)
+    dice = np.random.default_rng(0)
     chosen: list[tuple[Sequence[int], int, int]] = []
     names: list[str] = []
     for number, name in enumerate((*KINDS, ALL)):
@@ -197,16 +196,15 @@ def answer_blanks(
     return loss, right
 
 
-def load_runs(seeds: Sequence[int] = SEEDS) -> dict[str, list[BertForPreTraining]]:
+def load_runs() -> dict[str, list[BertForPreTraining]]:
     """Load the pre-trained models: kind of reader -> a model for each seed.
 
     Raises CheckpointError if a checkpoint is missing.
     """
-    runs: dict[str, list[BertForPreTraining]] = {}
-    for reader, name in RUNS.items():
-        folders = [find_checkpoint(f"same-question/{name}-{seed}") for seed in seeds]
-        runs[reader] = [load_checkpoint(folder) for folder in folders]
-    return runs
+    return {
+        reader: [load_checkpoint(find_checkpoint(run)) for run in runs]
+        for reader, runs in SAME_QUESTION.items()
+    }
 
 
 def answer_all(

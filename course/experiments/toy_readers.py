@@ -74,12 +74,10 @@ def new_mlm(seed: int, config: BertConfig = CONFIG) -> BertForPreTraining:
     return BertForPreTraining(config)
 
 
-def trained_mlm(
-    seed: int, steps: int, masking: Masking = singles, config: BertConfig = CONFIG
-) -> BertForPreTraining:
+def trained_mlm(seed: int, steps: int, config: BertConfig = CONFIG) -> BertForPreTraining:
     """Train a masked language model."""
     model = new_mlm(seed, config)
-    train(model, mlm(model, masking, text(seed)[1]), seed, steps)
+    train(model, mlm(model, singles, text(seed)[1]), seed, steps)
     return model
 
 

@@ -7,6 +7,7 @@ from decimal import Decimal
 from markdown_it import MarkdownIt
 
 from course.classroom.asked import HEADING
+from course.classroom.quiz import OPTION, RIGHT
 from course.korean.pages import GLOSSARY_LINK, STALE, Page, english, hashed, korean, plain, terms
 
 STILL_ENGLISH = "missing: still English"
@@ -78,9 +79,7 @@ def stray_stars(text: str) -> int:
 
 def quiz_answers(text: str) -> list[bool]:
     """Say of each `<details>` whether it is the right answer."""
-    return [
-        bool(re.match("<b>(Yes|맞다)", why)) for why in re.findall(r"</summary>\s*(.{9})", text)
-    ]
+    return [bool(RIGHT.match(why.strip())) for _, why in OPTION.findall(text)]
 
 
 def shape(text: str) -> dict[str, object]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 
 from bertedu.files import write_atomically
-from course.classroom.glossary import HTML_LINE, LEFT_ALONE, anchor
+from course.classroom.glossary import UNLINKED, anchor
 from course.korean.alike import STILL_ENGLISH, cell_problems, stray_stars
 from course.korean.pages import (
     GLOSSARY_LINK,
@@ -32,7 +32,6 @@ from course.language import translated
 BUILT = ROOT / "build" / "ko"
 LEARNER = ROOT / "ko"  # where a learner's copy lies; git ignores it
 MARK = "*(아직 한국어가 없거나 영어가 바뀐 부분이라 영어로 보인다.)*"
-UNSEEN = re.compile(f"{HTML_LINE.pattern}|{LEFT_ALONE.pattern}", LEFT_ALONE.flags)
 TITLE = re.compile("^#+ (.+)$", re.MULTILINE)
 ANCHOR = re.compile(r"(\]\()([\w./-]*)#([^)\s]+)\)")
 
@@ -80,7 +79,7 @@ def with_terms(source: str, text: str) -> str:
     for _, place in GLOSSARY_LINK.findall(source):
         name = next((term for term in terms() if anchor(term) == place), "")
         word = terms().get(name, "")
-        seen = UNSEEN.sub(lambda match: "#" * len(match[0]), text)
+        seen = UNLINKED.sub(lambda match: "#" * len(match[0]), text)
         for use in re.finditer(rf"(\*\*)?{re.escape(word)}(?(1)\*\*)", seen) if word else ():
             start, end = use.span()
             link = f"[{text[start:end]}](glossary.md#{place})"

@@ -19,10 +19,9 @@ def estimate_columns(name: str, found: Estimate) -> Row:
     return with_interval(name, found.value, found[1:3]) | {f"{name}_p": f"{found.p:.2g}"}
 
 
-def read_estimate(row: Mapping[str, str], name: str, scale: float = 1) -> Estimate:
-    """Read what `estimate_columns` wrote, times ``scale``."""
-    value, low, high, p = (float(row[name + end]) for end in ("", "_low", "_high", "_p"))
-    return Estimate(value, low, high, p) * scale
+def read_estimate(row: Mapping[str, str], name: str) -> Estimate:
+    """Read what `estimate_columns` wrote."""
+    return Estimate(*(float(row[name + end]) for end in ("", "_low", "_high", "_p")))
 
 
 def ratio_columns(name: str, sums: Tensor, counts: Tensor) -> Row:

@@ -88,17 +88,9 @@ def score_plot(
 
 @style()
 def learning_curves(
-    task: str,
-    systems: Sequence[System],
-    title: str,
-    alt: str,
-    everything: int,
-    limits: Mapping[str, float] | None = None,
+    task: str, systems: Sequence[System], title: str, alt: str, everything: int
 ) -> Picture:
-    """Draw scores against the number of training examples; "all" stands at ``everything``.
-
-    ``limits``, label -> score times 100, are dashed lines: readers that do not learn.
-    """
+    """Draw scores against the number of training examples; "all" stands at ``everything``."""
     figure, axes = plt.subplots(figsize=(11, 6))
     for system in systems:
         points = [
@@ -110,9 +102,6 @@ def learning_curves(
                 14 if points[-1][0] < everything else 0
             )  # else longer curves cross its name
             pictures.score_curve(axes, points, NAMES[system], _COLORS[system[1]], above=ends_early)
-    for label, score in (limits or {}).items():
-        axes.axhline(score, color=LIMIT, linestyle="--", linewidth=1.8)
-        note(axes, f"{label}: {score:.0f}", (CURVE[0], score), (0, 4))
     axes.set_xscale("log")
     ticks = [*CURVE, 3000, everything]
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import torch
 
+from bertedu.analysis.fill import blank_logits
 from bertedu.analysis.leak import beyond_sum, states_of
 from bertedu.finetuning.finetune import load_encoder
 from bertedu.finetuning.saving import FineTuned, say_answer
@@ -25,14 +26,7 @@ from bertedu.model.variants.diffusion import unmask
 from bertedu.pretraining.masking import PAPER
 from bertedu.pretraining.next_sentence import IS_NEXT
 from bertedu.text.fast_tokenizer import load_tokenizer, load_vocabulary
-from bertedu.text.tokenization import (
-    CLS_ID,
-    MASK_ID,
-    SEP_ID,
-    WordPiece,
-    piece_name,
-    train_wordpiece,
-)
+from bertedu.text.tokenization import MASK_ID, SEP_ID, WordPiece, piece_name, train_wordpiece
 from course import language
 from course.experiments.toy_language import ToyLanguage
 from course.workshop.attention_view import SCRIPT, attend, for_script
@@ -230,19 +224,17 @@ def meet() -> Playground:
 def which_word(text: str, words: tuple[str, str]) -> Playground:
     """Type a text with a blank and two words: which does BERT choose, and which its one-way twins?
 
-    Raises ValueError if the text has no blank, ``___``, or a word is not one word piece.
+    Raises ValueError if the text has not one blank, ``___``, or a word is not one word piece.
     """
-    still, readers = "", ("both sides", "left alone", "right alone")
-    vocabulary = load_vocabulary()
-    if "___" not in text or not all(word in vocabulary for word in words):
+    still, tokenizer, vocabulary = "", load_tokenizer(), load_vocabulary()
+    if text.count("___") != 1 or not all(word in vocabulary for word in words):
         raise ValueError(f"a text with one blank, ___, and two word pieces, not {text!r}, {words}")
-    before, after = (load_tokenizer().encode(part).ids[1:-1] for part in text.split("___", 1))
-    ids = torch.tensor([[CLS_ID, *before, MASK_ID, *after, SEP_ID]])
-    one, other = (vocabulary.index(word) for word in words)
-    for reader, checkpoint, shift in zip(readers, THREE, (0, -1, 1), strict=True):
-        model = load_named(checkpoint)[0]
-        with evaluating(model):
-            scores = model(ids)[0][0, len(before) + 1 + shift]
+    one, other = map(vocabulary.index, words)
+    readers = ("both sides", "left alone", "right alone")
+    for reader, checkpoint in zip(readers, THREE, strict=True):
+        model, _ = load_named(checkpoint)
+        assert isinstance(model, BertForPreTraining)
+        ((scores,), _) = blank_logits(model, tokenizer, text)
         share = (scores[other] - scores[one]).sigmoid().item()
         still += f"{reader:<12} {words[0]} {1 - share:.2f}, {words[1]} {share:.2f}\n"
     files = [write_weights(name).name for name in THREE]

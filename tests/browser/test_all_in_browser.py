@@ -15,7 +15,7 @@ from test_view_in_browser import TEXT, attention, bert
 from bertedu.text.fast_tokenizer import load_tokenizer
 from course.workshop import play
 from course.workshop.attention_view import AttentionView
-from course.workshop.bertviz import head_view
+from course.workshop.bertviz import model_view
 from course.workshop.machine import Machine
 
 __all__ = ["in_a_folder"]  # a fixture
@@ -35,8 +35,8 @@ def acted(page: Any, of: str) -> list[str]:
          lambda one: one.locator("text=step ▶").click()),
         (lambda: AttentionView(attention(4)), ".bertedu-attention",
          lambda one: one.locator(".queries li").nth(3).click()),
-        (lambda: head_view(bert(), load_tokenizer(), TEXT), ".bertedu-bertviz",
-         lambda one: one.locator("select").first.select_option("2")),
+        (lambda: model_view(bert(), load_tokenizer(), TEXT), ".bertedu-bertviz",
+         lambda one: one.locator("svg > g > rect:last-child").first.click()),
         (Machine, ".bertedu-machine", lambda one: one.locator(".rail >> text=guess").click()),
     ],
 )  # fmt: skip
@@ -176,9 +176,9 @@ def test_in_jupyterlab_all_are_alive_keys_stay_inside_and_so_in_the_exported_pag
         "from course.workshop.machine import Machine"
     )
     view = "AttentionView(Attention('m', list('abcde'), [1], torch.ones(1, 2, 5, 5) / 5))"
-    head = f"bertviz.head_view(*bertedu.load('bert-L4H128'), {TEXT!r})"
+    heads = f"bertviz.model_view(*bertedu.load('bert-L4H128'), {TEXT!r})"
     toys = ("play.longest_match('things')", "play.neighbors()")
-    path = in_lab(lab, "all.ipynb", setup, view, head, "Machine()", *toys)
+    path = in_lab(lab, "all.ipynb", setup, view, heads, "Machine()", *toys)
     page, asked, errors = open_and_run(browser, lab, path.name)
     page.wait_for_function("document.querySelectorAll('.bertedu-play.alive').length === 2")
     page.wait_for_selector(".bertedu-machine h3")

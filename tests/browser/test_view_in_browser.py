@@ -10,10 +10,10 @@ import torch
 from acts import comes_true, press, refusal, says, texts, walk
 
 from bertedu.model.bert import Bert
-from bertedu.model.config import BertConfig, Direction
+from bertedu.model.config import BertConfig
 from bertedu.text.fast_tokenizer import load_tokenizer
 from course.workshop.attention_view import Attention, AttentionView, attend
-from course.workshop.bertviz import head_view, model_view, neuron_view
+from course.workshop.bertviz import model_view
 
 Show = Callable[..., Any]
 TEXT = "The ship sank in the bay."
@@ -165,9 +165,9 @@ def test_nothing_of_0_percent_is_told_and_maps_follow_the_theme(show: Show) -> N
 
 
 @cache
-def bert(direction: Direction = "bidirectional") -> Bert:
+def bert() -> Bert:
     torch.manual_seed(0)
-    config = BertConfig(8192, 16, 3, 2, 32, 96, initializer_range=0.5, direction=direction)
+    config = BertConfig(8192, 16, 3, 2, 32, 96, initializer_range=0.5)
     return Bert(config).eval()
 
 
@@ -186,55 +186,18 @@ def assert_drawn(view: Any, weights: torch.Tensor, selector: str = "#vis") -> No
     torch.testing.assert_close(lines(view, selector), weights.flatten(), atol=1e-4, rtol=0)
 
 
-def test_the_head_view_draws_the_model_layer_and_heads_that_are_chosen(show: Show) -> None:
-    models = {"both": bert(), "left only": bert("left-to-right")}
-    both, left = (attend(one, load_tokenizer(), TEXT).weights for one in models.values())
-    view = show(head_view(models, load_tokenizer(), TEXT, layers=[2, 3])).locator(
-        ".bertedu-bertviz"
-    )
-    assert view.locator("img").count() == 0  # the picture has given way
-    layer, model = view.locator("select").nth(0), view.locator("select").nth(1)
-    assert layer.locator("option").all_text_contents() == ["2", "3"]
-    assert model.locator("option").all_text_contents() == ["both", "left only"]
-    assert_drawn(view, both[1] / 2)  # bertviz divides by the heads shown
-    model.select_option("left only")
-    assert_drawn(view, left[1] / 2)
-    layer.select_option("3")
-    assert_drawn(view, left[2] / 2)
-    view.locator("svg > g > rect").nth(1).click()  # hide head 2
-    assert_drawn(view, left[2] * torch.tensor([1, 0])[:, None, None])
-
-
 def test_the_model_view_opens_a_head(show: Show) -> None:
     weights = attend(bert(), load_tokenizer(), TEXT).weights
     view = show(model_view(bert(), load_tokenizer(), TEXT)).locator(".bertedu-bertviz")
+    assert view.locator("img").count() == 0  # the picture has given way
     assert_drawn(view, weights)
     view.locator("svg > g > rect:last-child").nth(5).click()
     assert "Layer 3, head 2" in view.locator("svg text.detail").all_text_contents()
     assert_drawn(view, weights[2, 1], "g.detail")
 
 
-def test_the_neuron_view_shows_how_a_weight_is_made(show: Show) -> None:
-    weights = attend(bert(), load_tokenizer(), TEXT).weights
-    page = show(neuron_view(bert(), load_tokenizer(), TEXT))
-    view = page.locator(".bertedu-bertviz")
-    for number, options in enumerate((["1", "2", "3"], ["1", "2"])):
-        box = view.locator("select").nth(number)
-        assert box.locator("option").all_text_contents() == options
-        assert box.evaluate("(s) => s.selectedOptions[0].text") == "1"
-    assert_drawn(view, weights[0, 0], "#collapsed")
-    view.locator("select").nth(0).select_option(label="3")
-    view.locator("select").nth(1).select_option(label="2")
-    assert_drawn(view, weights[2, 1], "#collapsed")
-    token = view.locator("#collapsed #leftText text", has_text="ship").bounding_box()
-    page.mouse.move(token["x"] + 5, token["y"] + 8)
-    view.locator("#collapsed #leftText rect[width='16']").nth(2).click(force=True)
-    assert view.locator("#expanded").get_attribute("visibility") == "visible"
-    assert "Query q" in view.locator("#expanded").text_content()
-
-
 def test_nothing_of_bertviz_is_cut_off_on_a_narrow_page(show: Show) -> None:
-    page = show(*(draw(bert(), load_tokenizer(), TEXT) for draw in (model_view, neuron_view)))
+    page = show(model_view(bert(), load_tokenizer(), TEXT))
     page.set_viewport_size({"width": 600, "height": 900})
     # JupyterLab's own rule for pictures in an output, which is what cuts
     page.add_style_tag(content="svg { max-width: 100%; height: auto }")
@@ -244,4 +207,4 @@ def test_nothing_of_bertviz_is_cut_off_on_a_narrow_page(show: Show) -> None:
       const parts = [...svg.querySelectorAll("line, rect, text")].map(box);
       return Math.max(...parts.map((p) => Math.max(p.right - right, p.bottom - bottom)));
     }"""
-    assert all(view.evaluate(inside) <= 3 for view in page.locator(".bertedu-bertviz").all())
+    assert page.locator(".bertedu-bertviz").evaluate(inside) <= 3

@@ -23,7 +23,7 @@ MINUTES = re.compile(r"^\| (\d+): ", re.MULTILINE)
 PROMISE = re.compile(r"\*\*(?:You will|이 노트북에서는)\*\* (.+?)\n\n", re.DOTALL)
 FRONT = """# bertedu: BERT, taught by building it
 
-Twenty notebooks and a small PyTorch package that is tested like one. In the first hour you fill a
+{count} notebooks and a small PyTorch package that is tested like one. In the first hour you fill a
 blank with a BERT; at the end you have one that is made of your own functions, and it trains.
 
 {live}
@@ -118,7 +118,7 @@ def front_page(notebooks: dict[str, Any]) -> str:
         about += spoken(f"You will {' '.join(promise[1].split())}") if promise else ""
         lines.append(f"- [{heading(notebook)}](notebooks/{name}.ipynb)  \n  {about}")
     indented = "\n".join(["```{raw} html", '<div class="front">', live, "</div>", "```"])
-    return spoken(FRONT).format(live=indented, map="\n".join(lines))
+    return spoken(FRONT).format(count=len(notebooks), live=indented, map="\n".join(lines))
 
 
 def copy_with_links(page: Path, source: Path, name: str) -> None:

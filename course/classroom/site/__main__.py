@@ -29,20 +29,9 @@ def main() -> int:
     for folder in (out, source, notes):
         shutil.rmtree(folder, ignore_errors=True)
     prepare(source)
-    settings = Path(__file__).parent
-    switch = ["-A", "languages=1"] if given.languages else []
-    language = ["-D", "language=ko"] if in_korean() else []
-    options = [
-        *switch,
-        *language,
-        "-q",
-        "-W",
-        "--keep-going",
-        "-c",
-        str(settings),
-        "-d",
-        str(notes),
-    ]
+    options = ["-A", "languages=1"] if given.languages else []
+    options += ["-D", "language=ko"] if in_korean() else []
+    options += ["-q", "-W", "--keep-going", "-c", str(Path(__file__).parent), "-d", str(notes)]
     failed = build_main([*options, str(source), str(out)])
     if failed == 0:
         for name in lay_weights(out / "notebooks", list(course()), given.train):

@@ -17,7 +17,7 @@ WORDS, TITLE = 30, 14  # at most, on a slide below its title, and in the title
 SLIDES, MINUTES = range(15, 29), (40, 50)
 A_MINUTE, ANSWER = 130, 0.5  # words; minutes until a question is answered, where it names none
 ASK = re.compile(r"\*\*Ask(?:, ([\d.]+) min)?")
-NAMES = sorted(filter(slides.has_lecture, course()))
+NAMES = sorted(course())
 GOOD = """# A title
 
 Some *words*.

@@ -124,14 +124,13 @@ def test_a_picture_shows_its_table(name: str, drawn: list[Figure]) -> None:
     assert not rows or labels == rows
 
 
-@pytest.mark.parametrize("variants", [None, ["right alone", "left and right"]])
 def test_differences_stand_in_their_rows_beside_the_paper_and_the_luck(
-    variants: list[str] | None, drawn: list[Figure]
+    drawn: list[Figure],
 ) -> None:
     paper = {"both sides": {"QNLI": 84.9}, "right alone": {"QNLI": 80.0}}
     beside, luck = {"entities": "QNLI"}, {"topic": 3.5}
-    ablations.difference_plot("direction", TASKS, *SAID, paper, beside, variants, luck)
-    names = variants or [variant.name for variant in GRIDS["direction"].variants[1:]]
+    ablations.difference_plot("direction", TASKS, *SAID, paper, beside, luck)
+    names = [variant.name for variant in GRIDS["direction"].variants[1:]]
     for task, axes in zip(TASKS, drawn[0].axes, strict=True):
         rows = by_variant("direction", task)
         for place, name in enumerate(names):

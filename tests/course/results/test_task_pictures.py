@@ -159,16 +159,12 @@ def test_a_plot_has_a_row_for_each_reader_and_each_system_that_was_run(
     assert "chance" not in written(drawn[1].axes[0])
 
 
-def test_curves_have_a_point_for_each_number_of_examples_and_a_line_for_a_limit(
-    drawn: list[Figure], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scores.learning_curves("play", [WORDS, TUNED], "title", "alt", 900, limits={"a list": 40})
+def test_curves_have_a_point_for_each_number_of_examples(drawn: list[Figure]) -> None:
+    scores.learning_curves("play", [WORDS, TUNED], "title", "alt", 900)
     axes = drawn[0].axes[0]
     curves = {str(line.get_label()): list(np.asarray(line.get_xdata())) for line in axes.lines}
     assert curves[scores.NAMES[TUNED]] == [100], "all of them were trained by another rule"
     assert curves[scores.NAMES[WORDS]] == [900]
-    assert [40, 40] in [list(np.asarray(line.get_ydata())) for line in axes.lines]
-    assert "a list: 40" in written(axes)
 
 
 def test_a_grid_writes_each_score_in_its_place_and_marks_the_best(drawn: list[Figure]) -> None:

@@ -103,11 +103,7 @@ def drawing(word: str) -> schematics.Drawing:
 # around a word, which may be hostile
 AROUND: dict[str, Callable[[str], Any]] = {
     "AttentionView": lambda word: AttentionView(attention(word, "b", name=word)),
-    "head_view": lambda word: bertviz.head_view(
-        {word: tiny_bert(), "other": tiny_bert("left-to-right")}, load_tokenizer(), TEXT
-    ),
     "model_view": lambda word: bertviz.model_view(tiny_bert(), load_tokenizer(), TEXT, name=word),
-    "neuron_view": lambda word: bertviz.neuron_view(tiny_bert(), load_tokenizer(), TEXT, name=word),
     "Machine": lambda word: Machine(saved(Path("a <b> & c")), f"{word} ___", 2, 2),
     "Playground": lambda word: Playground("dice", {"text": word}, f"alt {word}", f"still {word}"),
     "Drawing": drawing,

@@ -2,7 +2,6 @@
 
 import base64
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from test_shown import data_of
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from bertedu.model.bert import Bert, BertForPreTraining
+from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import DIRECTIONS, Direction
 from bertedu.model.elmo import ElmoForPreTraining
 from course.workshop import bertviz
@@ -28,26 +27,14 @@ from course.workshop.attention_view import (
     sides,
     strongest_head,
 )
-from course.workshop.bertviz import head_view, model_view, neuron_view
+from course.workshop.bertviz import model_view
 
-BERTVIZ: dict[str, Callable[..., Any]] = {
-    "head": head_view,
-    "model": model_view,
-    "neuron": neuron_view,
-}
-views = pytest.mark.parametrize("draw", BERTVIZ.values(), ids=BERTVIZ)
 directions = pytest.mark.parametrize("direction", DIRECTIONS)
 
 
 def data(view: Any) -> Any:
     """What the script on the page is given."""
     return data_of(view._repr_html_())
-
-
-def parts(view: Any) -> Any:
-    """The attention that bertviz is given, of each model."""
-    given = data(view)["attention"]
-    return [given["all"]] if isinstance(given, dict) else given
 
 
 def all_or_none(found: Tensor) -> bool:
@@ -83,7 +70,7 @@ def test_dropout_is_off_the_mode_left_alone_and_an_encoder_taken_out(tokenizer: 
     assert torch.equal(first.weights, second.weights)
     assert noisy.training
     assert (first.name, second.name) == ("a", "b")
-    assert parts(head_view(noisy, tokenizer, TEXT)) == parts(head_view(noisy.bert, tokenizer, TEXT))
+    assert data(model_view(noisy, tokenizer, TEXT)) == data(model_view(noisy.bert, tokenizer, TEXT))
 
 
 # -- what goes to the page
@@ -120,43 +107,20 @@ def test_each_model_may_start_at_a_head_of_its_own_and_all_at_one_token() -> Non
 # -- bertviz
 
 
-@views
-def test_bertviz_gets_the_chosen_layers_by_number(draw: Any, tokenizer: Tokenizer) -> None:
+def test_bertviz_gets_the_chosen_layers_by_number(tokenizer: Tokenizer) -> None:
     shown = attend(tiny_bert(), tokenizer, TEXT)
-    view = draw(tiny_bert(), tokenizer, TEXT, layers=[2, 3], name="a small one")
-    (kept,) = parts(view)
+    view = model_view(tiny_bert(), tokenizer, TEXT, layers=[2, 3], name="a small one")
+    given = data(view)
+    (kept,) = given["attention"]
     assert torch.allclose(torch.tensor(kept["attn"]), shown.weights[1:], atol=6e-5)
     assert kept["left_text"] == kept["right_text"] == shown.tokens
     assert "of a small one" in repr(view)
-    page, given = view._repr_html_(), data(view)
-    if draw is neuron_view:
-        queries, keys = (torch.tensor(kept[name]) for name in ("queries", "keys"))
-        again = (queries @ keys.mT / queries.shape[-1] ** 0.5).softmax(-1)
-        torch.testing.assert_close(again, shown.weights[1:], atol=1e-3, rtol=0)
-        assert (given["layer_names"], given["layer"], given["head"]) == ([2, 3], 0, 0)
-        assert ".text(params.layer_names[i])" in page
-    else:
-        assert given["include_layers"] == [1, 2]  # bertviz counts from 0; the page adds 1
-        assert ".text(layer + 1)" in page or ".text(config.layers[i] + 1)" in page
-    assert not any(part._forward_pre_hooks for part in tiny_bert().modules())
-
-
-def test_several_models_are_offered_in_one_head_view_and_one_way_is_told(
-    tokenizer: Tokenizer,
-) -> None:
-    models = {"both": tiny_bert(), "left": tiny_bert("left-to-right")}
-    view = head_view(models, tokenizer, TEXT, layers=[2])
-    for part, (name, bert) in zip(parts(view), models.items(), strict=True):
-        weights = attend(bert, tokenizer, TEXT, layers=[2]).weights
-        assert part["name"] == name
-        assert torch.allclose(torch.tensor(part["attn"]), weights, atol=6e-5)
-    assert "both, left, layer 2" in view.alt
-    given = [data(neuron_view(bert, tokenizer, TEXT)) for bert in models.values()]
-    assert [one["bidirectional"] for one in given] == [True, False]
+    assert given["include_layers"] == [1, 2]  # bertviz counts from 0; the page adds 1
+    assert ".text(config.layers[i] + 1)" in view._repr_html_()
 
 
 def test_a_notebook_is_committed_without_the_scripts(tokenizer: Tokenizer, tmp_path: Path) -> None:
-    html = head_view(tiny_bert(), tokenizer, TEXT)._repr_html_()
+    html = model_view(tiny_bert(), tokenizer, TEXT)._repr_html_()
     result = nbformat.v4.new_output("execute_result", {"text/html": html}, execution_count=1)
     other = nbformat.v4.new_output("stream", text="<script data-bertviz> is only said here")
     cells = [nbformat.v4.new_code_cell("x", outputs=[one]) for one in (result, other)]
@@ -215,15 +179,9 @@ AB = attention("a", "b")
         (lambda t: AttentionView(AB, AB, starts=[(1, 1)]), "1 starts for 2 models"),
         (lambda t: AttentionView(AB, query=2), "tokens 0 to 1, not 2"),
         (lambda t: AttentionView(LONG), "shorter text, or fewer layers"),
-        *((lambda t, draw=draw: draw(tiny_bert(), t, "ship " * 80), "82 tokens.* 64 at most")
-          for draw in BERTVIZ.values()),
-        *((lambda t, draw=draw: draw(tiny_bert(), t, " "), "no words")
-          for draw in BERTVIZ.values()),
-        *((lambda t, draw=draw: draw(ElmoForPreTraining(CONFIG), t, TEXT), "has no attention")
-          for draw in BERTVIZ.values()),
-        (lambda t: head_view(
-            {"a": tiny_bert(), "b": Bert(dataclasses.replace(CONFIG, num_hidden_layers=2))}, t, TEXT
-        ), "models of one size"),
+        (lambda t: model_view(tiny_bert(), t, "ship " * 80), "82 tokens.* 64 at most"),
+        (lambda t: model_view(tiny_bert(), t, " "), "no words"),
+        (lambda t: model_view(ElmoForPreTraining(CONFIG), t, TEXT), "has no attention"),  # type: ignore[arg-type]
     ],
 )  # fmt: skip
 def test_errors_say_what_to_do(call: Any, said: str, tokenizer: Tokenizer) -> None:
@@ -239,12 +197,6 @@ def test_a_page_is_kept_small_and_a_new_bertviz_is_named(
     with pytest.raises(ValueError, match=r"16,224 lines .* fewer layers with layers=\[1\]"):
         model_view(bert, tokenizer, long)
     model_view(bert, tokenizer, long, layers=[1])
-    monkeypatch.setattr(bertviz, "MOST_NUMBERS", 16_224)
-    head_view(bert, tokenizer, long)
-    with pytest.raises(ValueError, match=r"numbers are too many .* layers=\[1\]"):
-        neuron_view(bert, tokenizer, long)  # queries and keys come on top
-    with pytest.raises(ValueError, match="32,448 numbers are too many"):
-        head_view({"one": bert, "two": bert}, tokenizer, long)
-    monkeypatch.setattr(bertviz, "EDITS", {"head": [("no such line", "")]})
+    monkeypatch.setattr(bertviz, "EDITS", [("no such line", "")])
     with pytest.raises(RuntimeError, match="bertviz has changed its script"):
-        head_view(bert, tokenizer, TEXT)
+        model_view(bert, tokenizer, TEXT)

@@ -96,7 +96,7 @@ def test_another_view_has_another_name_so_that_views_on_a_page_do_not_mix() -> N
         if key in ("data-view", "data-play", "id")
         for value in values
     ]
-    scripts = 6
+    scripts = 4
     assert len(names) == len(TOYS) + 2 * scripts + 2
     assert len(set(names)) >= len(names) - 2  # the name of a model is told, not drawn
 
