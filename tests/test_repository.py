@@ -506,7 +506,7 @@ BOUNDS = {
     "course/*.py": 19_000,  # 600 of them the Korean edition, 170 notebook a2
     "course/*.js": 3_330,
     "benchmarks/*.py": 600,
-    "tests/*.py": 26_290,  # 250 of them hold it in step
+    "tests/*.py": 26_300,  # 250 of them hold it in step
     " ".join(f"bertedu/{name}.py" for name in SITTING.split()): 1_150,  # what a learner reads
 }
 

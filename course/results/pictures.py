@@ -97,12 +97,10 @@ def score_curve(
     label: str,
     color: str,
     name_at_end: bool = True,
-    above: float = 0,
 ) -> None:
     """Draw scores over x as a curve, its name at the right end or in the legend.
 
-    Intervals are a band; the name stands so many points ``above`` the end. Raises ValueError if a
-    value lies outside its interval.
+    Intervals are a band. Raises ValueError if a value lies outside its interval.
     """
     x, scores = zip(*sorted(points), strict=True)
     values, lows, highs = zip(*scores, strict=True)
@@ -112,7 +110,7 @@ def score_curve(
     axes.plot(x, values, color=color, marker="o", label=label)
     if name_at_end:
         end = x[-1], values[-1]
-        note(axes, label, end, (10, above), color, va="center", annotation_clip=False)
+        note(axes, label, end, (10, 0), color, va="center", annotation_clip=False)
 
 
 def name_rows(axes: Axes, names: Sequence[str], above: float = 0.5, below: float = 0.5) -> None:

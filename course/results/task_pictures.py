@@ -98,10 +98,8 @@ def learning_curves(
             for count, row in _curve_rows(task, system).items()
         ]
         if points:
-            ends_early = (
-                14 if points[-1][0] < everything else 0
-            )  # else longer curves cross its name
-            pictures.score_curve(axes, points, NAMES[system], _COLORS[system[1]], above=ends_early)
+            pictures.score_curve(axes, points, NAMES[system], _COLORS[system[1]], False)
+    axes.legend(loc="lower right")  # at the end of a short curve a longer one would cross its name
     axes.set_xscale("log")
     ticks = [*CURVE, 3000, everything]
     axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
