@@ -93,13 +93,12 @@ def first_with(found: list[str], words: str) -> str:
 
 
 def printed(cell: Any) -> str:
-    """Return what a cell printed, else its result as text; lines that are prose are wrapped."""
+    """Return what a cell printed, else its result as text."""
     outputs = cell.get("outputs", [])
     texts = [o.text for o in outputs if "text" in o] or [
         o.get("data", {}).get("text/plain", "") for o in outputs
     ]
-    lines = "\n".join(text.strip("\n") for text in texts).split("\n")
-    return "\n".join(wrapped(one, WIDEST if "  " in one.strip() else PROSE) for one in lines)
+    return "\n".join(text.strip("\n") for text in texts)
 
 
 def wrapped(line: str, most: int) -> str:
@@ -142,9 +141,11 @@ def code(cell: Any, words: str) -> str:
 
 
 def output(cell: Any, words: str) -> str:
-    """Return lines that a cell printed."""
+    """Return lines that a cell printed; prose is wrapped, and columns only where they must be."""
     found = paragraph(printed(cell), words) if words else printed(cell)
-    return f"<pre>{html.escape(found)}</pre>" if found else ""
+    most = WIDEST if re.search(r"\S  +\S", found) else PROSE
+    lines = "\n".join(wrapped(line, most) for line in found.split("\n"))
+    return f"<pre>{html.escape(lines)}</pre>" if found else ""
 
 
 def formula(cell: Any, words: str) -> str:

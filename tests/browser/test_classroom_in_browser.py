@@ -28,7 +28,7 @@ MEASURE = """() => {
       if (!box.width || !box.height) return;
       row.low = Math.max(row.low, box.bottom);
       row.right = Math.max(row.right, box.right);
-      const out = box.right > 1281 || box.bottom > 721 || box.left < -1 || box.top < -1;
+      const out = box.right > 1265 || box.bottom > 721 || box.left < 15 || box.top < -1;
       if (out) row.over.push(what);
     };
     const inside = (node) => node.parentElement.closest(".stage, .rail"); // these scroll
