@@ -41,7 +41,7 @@ FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+)\$", re.DOTALL)
 TABLE = re.compile(r"(?:^\|.*\n?)+", re.MULTILINE)
 IMAGE = re.compile(r'<img alt="([^"]*)"[^>]* src="data:image/png;base64,([^"]+)">')
 TYPE = re.compile(rb"tEXtType\0([\d.]+) pt")  # the smallest in a picture, as Picture notes it
-STYLE = "15"  # points, of a picture that notes none: the type of the course's style
+STYLE = 15.0  # points, of a picture that notes none: the type of the course's style
 WIDEST, PROSE = 104, 60  # characters of a line that fits a slide, and of one that reads well
 highlight = Highlight2HTML(config=Config())
 
@@ -117,18 +117,24 @@ def show(cell: Any, words: str) -> str:
     return picture(image[1], image[2], parts) if image else one
 
 
+def measured(data: str) -> tuple[int, int, float]:
+    """Return width and height of a PNG in pixels, and the points of its smallest type."""
+    png = base64.b64decode(data)
+    noted = TYPE.search(png)
+    return *struct.unpack(">II", png[16:24]), float(noted[1]) if noted else STYLE
+
+
 def picture(alt: str, data: str, parts: str) -> str:
     """Return a picture, or parts of it, with the points of its smallest type."""
-    png = base64.b64decode(data)
-    wide, high = (size / 100 for size in struct.unpack(">II", png[16:24]))
-    noted, found = TYPE.search(png), list[str]()
-    points = noted[1].decode() if noted else STYLE
+    wide, high, points = measured(data)
+    found = list[str]()
     for part in (parts or "0 0 100 100").split(","):
-        left, top, right, bottom = map(float, part.split())
-        size = f"width:{(right - left) * wide:.0f}px;height:{(bottom - top) * high:.0f}px"
+        shares = zip(map(float, part.split()), (wide, high) * 2, strict=True)
+        left, top, right, bottom = (share * size / 100 for share, size in shares)
+        size = f"width:{right - left:.0f}px;height:{bottom - top:.0f}px"
         found.append(
             f'<div class="part" style="{size}"><img alt="{alt if not found else ""}" '
-            f'style="margin:{-top * high:.0f}px 0 0 {-left * wide:.0f}px" data-type="{points}" '
+            f'style="margin:{-top:.0f}px 0 0 {-left:.0f}px" data-type="{points:g}" '
             f'src="data:image/png;base64,{data}"></div>'
         )
     return "".join(found)
