@@ -138,7 +138,7 @@ def _head_cases() -> Iterator[Inputs]:
       rows of one example follow one another: .view(-1, choices), not .view(choices, -1).T.
     | .view(-1, choices) => .view(choices, -1).T
     ✗ softmax runs over the examples.
-      dim=0 are the examples. The choices of *one* example compete: dim=-1.
+      dim=0 are the examples. The choices of one example share out 1: dim=-1.
     | dim=-1 => dim=0
     ✗ the bias is missing.
       the shares are the same without it, but the score is c · weight + bias.
@@ -179,7 +179,7 @@ def _loss_cases() -> Iterator[Inputs]:
       log_probabilities[torch.arange(len(labels)), labels].
     | torch.arange(len(labels)), labels => :, labels
     ✗ softmax is applied twice.
-      F.cross_entropy does its own softmax: give it the scores as they are.
+      F.cross_entropy applies softmax itself: give it the scores as they are.
     | scores.log => scores.softmax(-1).log
     """,
 )

@@ -89,7 +89,7 @@ def _tune_cases() -> Iterator[Inputs]:
     tried="40 random play models, one sentence to 3 in a batch, 2 to 4 steps.",
     start="a loop over zip(batches, rates); in it, the scores: model.pooled(batch) @ W.T + b.",
     mistakes="""
-    ✗ softmax is taken twice.
+    ✗ softmax is applied twice.
       F.cross_entropy wants scores: it takes the softmax itself.
     | weight.T + bias => weight.T + bias && F.cross_entropy(scores, =>
       F.cross_entropy(scores.softmax(-1),
@@ -100,7 +100,7 @@ def _tune_cases() -> Iterator[Inputs]:
       *gradients[1:])
     | model.pooled(batch) @ => model.pooled(batch).detach() @ && loss, model.weights) =>
       loss, model.weights, materialize_grads=True)
-    ✗ the gradients of all steps pile up.
+    ✗ the gradients of all steps so far are added up.
       backward() adds to w.grad: set it to None before each step, or use torch.autograd.grad.
     | gradients = torch.autograd.grad(loss, model.weights) => loss.backward(); gradients = [w.grad
       for w in model.weights]

@@ -145,7 +145,7 @@ def _mlm_cases() -> Iterator[Inputs]:
       Divide by selected.sum().
     | labels[selected]) => labels[selected], reduction="sum")
     ✗ softmax is applied twice.
-      F.cross_entropy applies softmax itself: give it the logits as they are.
+      F.cross_entropy applies softmax itself: give it the scores as they are.
     | logits[selected] => logits[selected].softmax(-1)
     """,
 )

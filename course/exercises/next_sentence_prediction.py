@@ -100,7 +100,7 @@ def _nsp_cases() -> Iterator[Inputs]:
       this is a mean of probabilities. The loss is the mean of -ln P(label).
     | log_softmax => softmax
     ✗ softmax is applied twice.
-      F.cross_entropy does its own softmax: give it the scores as they are.
+      F.cross_entropy applies softmax itself: give it the scores as they are.
     | scores.log => scores.softmax(-1).log
     """,
 )

@@ -199,7 +199,7 @@ def _pair_cases() -> list[Inputs]:
     ✗ there is no [SEP] at the end.
       each segment ends with its own [SEP]: [CLS] A [SEP] B [SEP].
     | *second, "[SEP]" => *second && (len(second) + 1) => len(second)
-    ✗ the first [SEP] has segment 1.
+    ✗ the first [SEP] is in segment 1.
       it ends the first segment and belongs to it: 0.
     | (first) + 2 => (first) + 1 && (second) + 1 => (second) + 2
     ✗ there are segment ids for the words, but not for [CLS] and [SEP].
