@@ -8,7 +8,7 @@
   const patterns = words.filter(([english]) => split(english).length > 1)
     .map(([english, korean]) => [new RegExp(`^${split(english).map(sign).join("([^]+?)")}$`), korean]);
   const LABELS = ["aria-label", "aria-valuetext", "placeholder", "title"];
-  const TOKENS = ".cell, .token, .mono, textarea, style, script";
+  const TOKENS = ".cell:not([style*=inherit]), .token, .mono, textarea, style, script";
 
   // 을(를) and the like, after the sound that a word ends with
   const particles = (text) => text.replace(/([가-힣]|[0-9]|[A-Za-z]+)(["'”’)\]]*)(을\(를\)|이\(가\)|은\(는\)|과\(와\))/g,

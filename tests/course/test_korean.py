@@ -307,8 +307,11 @@ def test_what_every_exercise_says_stands_in_the_table() -> None:
     assert {text for text in exercise_messages() if text not in language.whole()} == set()
 
 
-@pytest.mark.parametrize("module", ["exercises/judge", "exercises/museum", "workshop/my_bert"])
-def test_each_sentence_of_the_judge_has_korean_or_is_listed(module: str) -> None:
+SPEAKING = ["exercises/judge", "exercises/museum", "exercises/hints", "workshop/my_bert"]
+
+
+@pytest.mark.parametrize("module", SPEAKING)
+def test_each_sentence_that_a_learner_is_told_has_korean_or_is_listed(module: str) -> None:
     said = {text: text.replace("{}", "qz") for text in sentences_of(module)}
     left = {text for text, one in said.items() if language.translated(one) == one}
     assert left - set(PIECES) == set()

@@ -7,7 +7,7 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-from course.language import in_korean, shim
+from course.language import in_korean, shim, spoken
 
 HERE = Path(__file__).parent
 
@@ -18,8 +18,8 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "sphinx.ext
 
 # notebooks are shown as they are committed
 nb_execution_mode = "off"
-nb_code_prompt_show = "Show the code"
-nb_code_prompt_hide = "Hide the code"
+nb_code_prompt_show = spoken("Show the code")
+nb_code_prompt_hide = spoken("Hide the code")
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
 myst_heading_slug_func = "course.classroom.site.slug"
