@@ -1,5 +1,5 @@
 // Puts Korean words into the toys, the machine and the views of a page: into each text, label or
-// hint that the table has, when it is written, but not into tokens and what a reader types.
+// hint that the table has, when it is written, but not into tokens, drawings and what is typed.
 {
   const split = (english) => english.split(/\{\d?\}/);
   const words = WORDS.sort((a, b) => split(b[0]).join("").length - split(a[0]).join("").length);
@@ -41,7 +41,7 @@
       node.childNodes.forEach(walk);
     }
   };
-  for (const root of document.querySelectorAll("[class^=bertedu-]")) {
+  for (const root of document.querySelectorAll("[class^=bertedu-]:not(.bertedu-drawing)")) {
     if (root.korean) continue;
     root.korean = new MutationObserver((changes) => changes.forEach(({ type, target, addedNodes }) =>
       type === "childList" ? addedNodes.forEach(walk) : type === "attributes" ? label(target) : walk(target)));

@@ -54,8 +54,9 @@ def report(folder: Path) -> Iterator[str]:
         what = "no notebook of the course in" if folder.exists() else "there is no folder"
         where = "Name the folder where yours lie: python -m course progress FOLDER"
         raise NotebookError(spoken(f"{what} {folder}. {where}"))
-    legend = "✓ solved, ✗ tried, · open. Only what was saved is seen."
-    yield spoken(f"{solved} of {every} solved. {legend}")
+    yield spoken(
+        f"{solved} of {every} solved. ✓ solved, ✗ tried, · open. Only what was saved is seen."
+    )
     yield kept_parts()
     yield from hints_taken()
     following = min(left, key=lambda one: one[0])[1] if left else ""

@@ -51,8 +51,9 @@ class SpanView:
     @property
     def alt(self) -> str:
         """Say in a sentence what is marked."""
-        marked = f"“{self.text}” is marked" if self.answer else "nothing is marked"
-        return spoken(f"Question: {self.question} In the text, {marked}.")
+        if self.answer:
+            return spoken(f"Question: {self.question} In the text, “{self.text}” is marked.")
+        return spoken(f"Question: {self.question} In the text, nothing is marked.")
 
     def __repr__(self) -> str:
         """Return the alt text: what a reader without a browser gets."""

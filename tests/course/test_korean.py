@@ -317,6 +317,37 @@ def test_each_sentence_that_a_learner_is_told_has_korean_or_is_listed(module: st
     assert left - set(PIECES) == set()
 
 
+def asked_for(path: Path) -> set[str]:
+    """The texts for which a module, or a template, asks to have them in the reader's language."""
+    if path.suffix == ".html":
+        written = path.read_text(encoding="utf-8")
+        found = re.findall(r"filter spoken %}(.+?){%", written, re.DOTALL)
+        return {
+            *found,
+            *(one.replace("%d", "7") for one in re.findall(r'spoken\("(.+?)"', written)),
+        }
+    calls = [
+        node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if type(node) is ast.Call
+    ]
+    asking = [one for one in calls if getattr(one.func, "id", "") == "spoken"]
+    return {
+        "".join(v.value if isinstance(v, ast.Constant) else "qz" for v in node.values)
+        if isinstance(node, ast.JoinedStr)
+        else str(node.value)
+        for call in asking
+        for node in call.args
+        if isinstance(node, ast.JoinedStr | ast.Constant)
+    }
+
+
+def test_each_text_for_which_korean_is_asked_has_it() -> None:
+    files = [*(ROOT / "course").rglob("*.py"), *(ROOT / "course").rglob("*.html")]
+    texts = set().union(*map(asked_for, files))
+    assert len(texts) > 40
+    own = [one for one in texts if re.search("[a-z]{3}", one.replace("qz", ""))]
+    assert [one for one in own if language.translated(one) == one] == []
+
+
 def test_the_table_keeps_what_changes_and_the_code() -> None:
     for row in language.rows():
         theirs, ours = (language.HOLE.findall(row[name]) for name in ("english", "korean"))

@@ -73,8 +73,16 @@ mathjax2_config = {
 myst_update_mathjax = False  # it would write the settings of MathJax 4
 
 
+def speak(app: Sphinx) -> None:
+    """Let the theme say in Korean what neither it nor Sphinx has Korean for."""
+    known = app.builder.templates.environment.globals  # type: ignore[attr-defined]
+    theirs = known["gettext"]
+    known["gettext"] = lambda text, **values: spoken(theirs(text, **values))
+
+
 def setup(app: Sphinx) -> None:
     """Leave out the fields of named tuples, of which Python only says their number."""
+    app.connect("builder-inited", speak)
     number = "Alias for field number"
     app.connect(
         "autodoc-skip-member",
