@@ -21,17 +21,18 @@ from course.korean.pages import ROOT, Page, hashed, korean, plain, skeleton, ter
 
 PAGES = pages.pages()
 NOTEBOOKS = [name for name, page in PAGES.items() if page.source.suffix == ".ipynb"]
+# page -> cells whose Korean is missing or stale, until somebody writes it: {"05": {"5655d95d"}}
+WAITING: dict[str, set[str]] = {}
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_what_is_written_is_as_the_english_is(name: str) -> None:
-    """What is missing or stale is built in English, with a mark; nothing else may differ."""
-    left = {
-        cell: said
-        for cell, said in problems(PAGES[name]).items()
-        if not said[0].startswith(("missing", "stale"))
-    }
-    assert left == {}
+    """What waits is built in English, with a mark; all else is there, and nothing else differs."""
+    wrong = problems(PAGES[name])
+    late = {cell for cell, said in wrong.items() if said[0].startswith(("missing", "stale"))}
+    waiting = WAITING.get(name, set())
+    assert {cell: said for cell, said in wrong.items() if cell not in late & waiting} == {}
+    assert waiting <= late, "this is written: take it off the list"
 
 
 def test_the_share_that_is_translated_is_told(capsys: pytest.CaptureFixture[str]) -> None:
