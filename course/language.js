@@ -11,10 +11,11 @@
   const TOKENS = ".cell:not([style*=inherit]), .token, .mono, textarea, style, script";
 
   // 을(를) and the like, after the sound that a word ends with
+  const CLOSED = /[013678LMNRlmn]$|[lmn]e$|ng$|(?:^|[^aeiou])[aeiou][pt]$|[aou]ck$/;
   const particles = (text) => text.replace(/([가-힣]|[0-9]|[A-Za-z]+)(["'”’)\]]*)(을\(를\)|이\(가\)|은\(는\)|과\(와\))/g,
     (_, last, between, both) => {
       const code = last.charCodeAt(last.length - 1) - 0xac00;
-      return last + between + both[(code >= 0 ? code % 28 > 0 : /[013678LMNRlmn]$|[lmn]e$|ng$/.test(last)) ? 0 : 2];
+      return last + between + both[(code >= 0 ? code % 28 > 0 : CLOSED.test(last)) ? 0 : 2];
     });
   const translated = (text) => {
     if (!/[a-z]/i.test(text)) return text;

@@ -19,7 +19,7 @@ SENTENCES = re.compile(r"(?<=[.:?!]) (?=[A-Z“])")
 PARTICLE = re.compile(
     r"([가-힣]|[0-9]|[A-Za-z]+)([\"'”’)\]`]*)(을\(를\)|이\(가\)|은\(는\)|과\(와\))"
 )
-CLOSED = re.compile("[013678LMNRlmn]$|[lmn]e$|ng$")
+CLOSED = re.compile("[013678LMNRlmn]$|[lmn]e$|ng$|(?:^|[^aeiou])[aeiou][pt]$|[aou]ck$")
 MARKED = re.compile(r"(\s*[✓✗…!·] (?:[\w.-]+: )?)(.+)", re.DOTALL)
 
 

@@ -20,8 +20,8 @@ Show = Callable[..., Any]
 TOKENS = re.findall('const TOKENS = "(.+)"', language.SHIM.read_text(encoding="utf-8"))[0]
 # names, guesses, and what a reader sees of formulas and code
 LATIN = re.compile(
-    r"^,? ?\S+ [\d.]+ %$|“[^”]*”|\[\w+\]|\b(?:BERT|LTR|RTL|GELU|LayerNorm|IsNext|NotNext|Python|bias|query|key|value|ids?"
-    r"|softmax|bert-\S+|bertedu\S*|no-nsp\S*)\b"
+    r"^,? ?\S+ [\d.]+ %$|“[^”]*”|\[\w+\]|\b(?:BERT|LTR|RTL|GELU|LayerNorm|IsNext|NotNext|Python"
+    r"|bias|query|key|value|ids?|softmax|bert-\S+|bertedu\S*|no-nsp\S*)\b"
 )
 # keeps all texts and labels that come up outside tokens, each with the tag of its element
 RECORD = """([tokens, labels]) => {

@@ -373,6 +373,22 @@ def test_a_message_is_said_in_korean_where_there_is_one(text: str, korean: str) 
     assert language.translated(text) == korean
 
 
+@pytest.mark.parametrize(
+    ("particle", "words"),
+    {
+        "을": "clip step cat it next_token layer_norm scale stack 손실 3",
+        "를": "softmax mask street loop dog adamw loss_of_a_pair 단어 2",
+    }.items(),
+)
+def test_a_particle_follows_the_sound(particle: str, words: str) -> None:
+    for word in words.split():
+        assert language.filled("{}을(를)", [word]) == word + particle
+
+
+def test_page_and_kernel_hear_the_same_sounds() -> None:
+    assert f"/{language.CLOSED.pattern}/" in language.SHIM.read_text(encoding="utf-8")
+
+
 def test_a_verdict_is_korean_only_where_korean_is_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
