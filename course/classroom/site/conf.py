@@ -75,7 +75,7 @@ myst_update_mathjax = False  # it would write the settings of MathJax 4
 
 def speak(app: Sphinx) -> None:
     """Let the theme say in Korean what neither it nor Sphinx has Korean for."""
-    known = app.builder.templates.environment.globals  # type: ignore[attr-defined]
+    known = app.builder.templates.environment.globals
     theirs = known["gettext"]
     known["gettext"] = lambda text, **values: spoken(theirs(text, **values))
 
