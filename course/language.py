@@ -86,6 +86,11 @@ def spoken(text: str) -> str:
     return translated(text) if in_korean() else text
 
 
+def paragraph(text: str) -> str:
+    """Return what is said as HTML."""
+    return f"<p>{spoken(text)}</p>"
+
+
 def page(html: str) -> str:
     """Return what a cell shows with the words of its toys in the language that is read."""
     return f'{html}<script type="module">{shim()}</script>' if in_korean() else html

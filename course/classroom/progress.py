@@ -8,6 +8,7 @@ from course.classroom.asked import saved_verdicts as verdicts
 from course.language import spoken
 
 SHOWN = {"✓": "✓", "✗": "✗", "…": "·"}
+LEGEND = "✓ solved, ✗ tried, · open. Only what was saved is seen."
 NOT_RUN = "was not run, or was saved without its outputs: run all cells, then save"
 
 
@@ -29,18 +30,14 @@ def report(folder: Path) -> Iterator[str]:
             continue
         seen += 1
         titles = {one.number: one.title for one in asked_in(cells)}  # in the learner's language
-        asked = [
-            one._replace(title=titles.get(one.number, one.title))
-            for one in asked_in(course()[name])
-            if one.check
-        ]
+        checked = [one for one in asked_in(course()[name]) if one.check]
+        asked = [one._replace(title=titles.get(one.number, one.title)) for one in checked]
         said = verdicts(cells, asked)
         ran = any(cell.get("execution_count") for cell in cells)
         done = [one for one in asked if said.get(one.number) == "✓"]
         solved, every = solved + len(done), every + len(asked)
         marks = " ".join(SHOWN.get(said.get(one.number, ""), "?") for one in asked)
-        count = spoken(f"{len(done)} of {len(asked)} solved")
-        yield f"{path.stem:<34} {count}   {marks}"
+        yield f"{path.stem:<34} {spoken(f'{len(done)} of {len(asked)} solved')}   {marks}"
         if not ran:
             yield f"   {spoken(NOT_RUN)}"
         if missing := ", ".join(one.title for one in asked if one.number not in said):
@@ -54,9 +51,7 @@ def report(folder: Path) -> Iterator[str]:
         what = "no notebook of the course in" if folder.exists() else "there is no folder"
         where = "Name the folder where yours lie: python -m course progress FOLDER"
         raise NotebookError(spoken(f"{what} {folder}. {where}"))
-    yield spoken(
-        f"{solved} of {every} solved. ✓ solved, ✗ tried, · open. Only what was saved is seen."
-    )
+    yield spoken(f"{solved} of {every} solved. {LEGEND}")
     yield kept_parts()
     yield from hints_taken()
     following = min(left, key=lambda one: one[0])[1] if left else ""

@@ -15,7 +15,7 @@ from bertedu.finetuning.examples import Question
 from bertedu.finetuning.kinds import Answer
 from bertedu.finetuning.question_answering import QuestionAnswering, context_positions
 from bertedu.finetuning.training import TaskModel, score_items
-from course.language import spoken
+from course.language import paragraph, spoken
 from course.workshop.widgets import Playable, show_one
 
 
@@ -51,9 +51,8 @@ class SpanView:
     @property
     def alt(self) -> str:
         """Say in a sentence what is marked."""
-        if self.answer:
-            return spoken(f"Question: {self.question} In the text, “{self.text}” is marked.")
-        return spoken(f"Question: {self.question} In the text, nothing is marked.")
+        marked = f"“{self.text}” is marked" if self.answer else "nothing is marked"
+        return spoken(f"Question: {self.question} In the text, {marked}.")
 
     def __repr__(self) -> str:
         """Return the alt text: what a reader without a browser gets."""
@@ -83,9 +82,9 @@ class SpanView:
 
 
 def _bars(text: str, piece: TextPiece) -> str:
-    says = f"start {100 * piece.starts:.0f} %, end {100 * piece.ends:.0f} %"
+    says = spoken(f"start {100 * piece.starts:.0f} %, end {100 * piece.ends:.0f} %")
     return (
-        f'<span title="{spoken(says)}" '
+        f'<span title="{says}" '
         f'style="border-top:5px solid {_faded(BLUE, piece.starts)};'
         f'border-bottom:5px solid {_faded(ORANGE, piece.ends)}">{html.escape(text)}</span>'
     )
@@ -151,8 +150,7 @@ def question_html(question: Question, found: Answer | None = None) -> str:
     text += html.escape(question.context[at:])
     page = f"<p><b>{html.escape(question.question)}</b></p><p>{text}</p>"
     if not question.answers:
-        page += f"<p>{spoken('(the text does not hold the answer)')}</p>"
+        page += paragraph("(the text does not hold the answer)")
     if found is not None:
-        value = html.escape(found.value) or spoken("(nothing)")
-        page += f"<p>{spoken(f'found: <i>{value}</i>')}</p>"
+        page += paragraph(f"found: <i>{html.escape(found.value) or spoken('(nothing)')}</i>")
     return page

@@ -14,7 +14,7 @@ from bertedu.analysis.fill import BLANK, Guess, ask_readers, fill_blanks, unread
 from bertedu.analysis.views import BLUE, Picture, guess_bars, guess_panel, style
 from bertedu.pretraining.evaluation import PreTrainingModel
 from bertedu.text.corpus import Document
-from course.language import spoken
+from course.language import paragraph, spoken
 
 Readers = PreTrainingModel | Mapping[str, PreTrainingModel]  # one model, or several by name
 
@@ -31,10 +31,8 @@ def show_one(page: Callable[[int], str], order: Sequence[int]) -> "Playable":
         shown.value = page(next(numbers))
 
     button.on_click(show)
-    still = spoken(
-        f"A button that shows one of {len(order):,} at each click. Run this cell to see them."
-    )
-    return Playable([button, shown], f"<p>{still}</p>", still)
+    still = f"A button that shows one of {len(order):,} at each click. Run this cell to see them."
+    return Playable([button, shown], paragraph(still), spoken(still))
 
 
 class Playable(widgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
@@ -129,21 +127,18 @@ def fill_box(model: Readers, tokenizer: Tokenizer, text: str, top: int = 5) -> P
             answers = {"": fill_blanks(model, tokenizer, text, top)}
         return [dict(zip(answers, at, strict=True)) for at in zip(*answers.values(), strict=True)]
 
-    layout = widgets.Layout(width="95%")
-    field = widgets.Text(
-        text, description=spoken("Sentence:"), continuous_update=False, layout=layout
-    )
+    label, wide = spoken("Sentence:"), {"width": "95%"}
+    field = widgets.Text(text, description=label, continuous_update=False, layout=wide)
     answer = widgets.HTML()
 
     def show(_: object = None) -> None:
         try:
             answer.value = _cannot_read(tokenizer, field.value) + "".join(
-                f"<p>{spoken(f'blank {number}')}</p>"
-                f"{columns_html(at) if several else bars_html(at[''])}"
+                paragraph(f"blank {number}") + (columns_html(at) if several else bars_html(at[""]))
                 for number, at in enumerate(ask(field.value), start=1)
             )
         except ValueError as error:
-            answer.value = f"<p>{html.escape(spoken(str(error)))}</p>"
+            answer.value = paragraph(html.escape(str(error)))
 
     field.observe(show, names="value")
     show()
@@ -160,8 +155,8 @@ def fill_box(model: Readers, tokenizer: Tokenizer, text: str, top: int = 5) -> P
         best = ", ".join(at[""][0].word for at in blanks)
         alt = f"The {top} best guesses for each blank of: {text} The best: {best}."
         picture = guess_bars({name: at[""] for name, at in rows.items()}, alt)
-    hint = spoken("Run this cell, and type a sentence of your own.")
-    still = f"{picture._repr_html_()}<p>{hint}</p>"
+    hint = paragraph("Run this cell, and type a sentence of your own.")
+    still = f"{picture._repr_html_()}{hint}"
     return Playable([field, answer], still, repr(picture))
 
 
@@ -171,11 +166,10 @@ def _cannot_read(tokenizer: Tokenizer, text: str) -> str:
     if not words:
         return ""
     named = ", ".join(f"<b>{html.escape(word)}</b>" for word in words)
-    said = (
+    return paragraph(
         f"The model cannot read {named}: its vocabulary lacks a character. It sees [UNK], "
         "for <i>unknown</i>, and guesses from the other words."
     )
-    return f"<p>{spoken(said)}</p>"
 
 
 HOW_TO_PLAY = (
@@ -197,8 +191,7 @@ def beat_bert(
         raise ValueError("no sentence of 8 to 40 words to play with: give more documents")
     # "the" is one word in ten, and a dull one to begin with
     opening = next((p for p in puzzles if len(p[1]) > 4), puzzles[0])
-    puzzles.remove(opening)
-    puzzles.insert(0, opening)
+    puzzles.insert(0, puzzles.pop(puzzles.index(opening)))
     sentence, answer, score = widgets.HTML(), widgets.HTML(), widgets.HTML()
     # Enter brings the value, and that is the guess
     hint, label, go, on = map(spoken, ("your guess", "Word:", "Guess", "Start / next"))
@@ -221,15 +214,14 @@ def beat_bert(
             return
         word = field.value.strip().lower()
         if not word:
-            answer.value = f"<p>{spoken('Type a word first.')}</p>"
+            answer.value = paragraph("Type a word first.")
             return
         text, truth = current
         guesses = fill_blanks(model, tokenizer, text)[0]
         you, bert, rounds = you + (word == truth), bert + (guesses[0].word == truth), rounds + 1
-        bars = bars_html(guesses, truth)
-        it_was = spoken(f"It was <b>{html.escape(truth)}</b>. BERT thought:")
-        answer.value = f"<p>{it_was}</p>{bars}"
-        score.value = f"<p>{spoken(f'you {you}, BERT {bert}, of {rounds}')}</p>"
+        answer.value = paragraph(f"It was <b>{html.escape(truth)}</b>. BERT thought:")
+        answer.value += bars_html(guesses, truth)
+        score.value = paragraph(f"you {you}, BERT {bert}, of {rounds}")
         check.disabled = True
 
     def entered(_: object, content: Mapping[str, Any], __: object) -> None:
@@ -243,10 +235,9 @@ def beat_bert(
     skip.on_click(next_puzzle)
     # The first sentence comes after the game is on the page, so that no text of others is saved
     # with the notebook.
-    sentence.value = f"<p>{spoken('Press <i>Start / next</i>.')}</p>"
+    sentence.value = paragraph("Press <i>Start / next</i>.")
     row = widgets.HBox([field, check, skip])
-    how = spoken(HOW_TO_PLAY)
-    return Playable([sentence, row, answer, score], f"<p>{how}</p>", how)
+    return Playable([sentence, row, answer, score], paragraph(HOW_TO_PLAY), spoken(HOW_TO_PLAY))
 
 
 def make_puzzles(

@@ -2,7 +2,6 @@
 
 import ast
 import csv
-import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -243,14 +242,6 @@ def test_the_edition_is_small() -> None:
     assert sum(path.stat().st_size for path in files if path.is_file()) < 2_000_000
 
 
-def test_outputs_are_not_translated() -> None:
-    """So that what nbval says of the English holds for the Korean."""
-    page = PAGES["03"]
-    ours, theirs = json.loads(build.built(page)), json.loads(page.source.read_text("utf-8"))
-    outputs = [[c.get("outputs") for c in one["cells"]] for one in (ours, theirs)]
-    assert outputs[0] == outputs[1]
-
-
 # -- what is said: a table beside the English
 
 
@@ -262,6 +253,8 @@ your function changes {} in place{}.
 ours, until check.{} passes yours
 Does it leave torch (.item(), .tolist(), NumPy)? No gradient comes back.
 {} of its {} parts {} yours:
+{} of {} solved. {}
+Question: {} In the text, {}.
 {}. The rest are ours.
 Its {} parts are still the course's; each one you solve becomes your own.
 All {} of its parts are yours.
@@ -330,7 +323,7 @@ def asked_for(path: Path) -> set[str]:
     calls = [
         node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if type(node) is ast.Call
     ]
-    asking = [one for one in calls if getattr(one.func, "id", "") == "spoken"]
+    asking = [one for one in calls if getattr(one.func, "id", "") in {"spoken", "paragraph"}]
     return {
         "".join(v.value if isinstance(v, ast.Constant) else "qz" for v in node.values)
         if isinstance(node, ast.JoinedStr)
@@ -345,8 +338,8 @@ def test_each_text_for_which_korean_is_asked_has_it() -> None:
     files = [*(ROOT / "course").rglob("*.py"), *(ROOT / "course").rglob("*.html")]
     texts = set().union(*map(asked_for, files))
     assert len(texts) > 40
-    own = [one for one in texts if re.search("[a-z]{3}", one.replace("qz", ""))]
-    assert [one for one in own if language.translated(one) == one] == []
+    left = {one.replace("qz", "{}") for one in texts if language.translated(one) == one}
+    assert {one for one in left if re.search("[a-z]{3}", one)} - set(PIECES) == set()
 
 
 def test_the_table_keeps_what_changes_and_the_code() -> None:
