@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -60,7 +61,11 @@ def test_left_to_right_and_diffusion_are_asked_for_the_same_words(tmp_path: Path
     rows = {}
     for name, direction in ((after_2024.LTR, "left-to-right"), (after_2024.DIFFUSION, None)):
         torch.manual_seed(0)
-        sizes = {"vocab_size": 64, "dropout": 0.0, "direction": direction or "bidirectional"}
+        sizes: dict[str, Any] = {
+            "vocab_size": 64,
+            "dropout": 0.0,
+            "direction": direction or "bidirectional",
+        }
         model = BertForPreTraining(replace(BertConfig.preset("tiny"), **sizes))
         save_checkpoint(model, tmp_path / name)
         (tmp_path / name / "training.json").write_text(json.dumps(record([])))
