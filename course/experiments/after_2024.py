@@ -70,7 +70,7 @@ def _grid(about: str, tasks: tuple[str, ...], **runs: str) -> Grid:
     variants = tuple(
         Variant(name, tuple(f"{run}-{seed}" for seed in SEEDS), TUNED) for name, run in runs.items()
     )
-    return Grid(about, variants, tasks, seeds=1, to_the_end=True)
+    return Grid(about, variants, tasks, seeds=1)
 
 
 GRIDS = {
