@@ -188,7 +188,10 @@ def bounds(out: Out = RESULTS) -> None:
         test, EVALUATION_LENGTH, EVALUATION_BATCH, VOCABULARY, direction="left-to-right"
     )
     runs = [
-        ({"run": name, "reader": reader}, partial(nats_row, name, reader, batches))
+        (
+            {"run": name, "reader": reader, "seed": name[-1]},
+            partial(nats_row, name, reader, batches),
+        )
         for name, reader in READERS.items()
     ]
     add_missing(out / "bounds.csv", runs)
