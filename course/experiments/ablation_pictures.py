@@ -89,7 +89,7 @@ def difference_plot(
     """
     rows = results(grid)
     first, *others = (variant.name for variant in GRIDS[grid].variants)
-    across = min(3, len(tasks))
+    across = 2 if len(tasks) == 4 else min(3, len(tasks))
     page = (4.2 + 4.3 * across, -(-len(tasks) // across) * (1.7 + 0.5 * len(others)))
     figure, panels = pictures.headed_panels(tasks, title, page, across, sharey=True)
     for task, axes in panels.items():

@@ -21,7 +21,6 @@ from bertedu.text.sources import shipped
 from course.cli import app
 from course.experiments import ablations
 from course.experiments.ablations import (
-    FEATURES_RECIPE,
     GRIDS,
     NAME,
     Grid,
@@ -77,6 +76,8 @@ def tiny_tasks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ablations, "load_task", TASKS.__getitem__)
         patch.setattr(ablations, "RECIPES", {"places": PLACES})
+        patch.setattr(ablations, "RECIPE", Hyperparameters(3e-4))
+        patch.setattr(ablations, "FEATURES_RECIPE", Hyperparameters(3e-3, 16, 6))
         ablations._task.cache_clear()
         yield
     ablations._task.cache_clear()
@@ -125,7 +126,7 @@ def test_a_grid_is_every_variant_checkpoint_task_and_seed(grid: Grid) -> None:
     for cell in cells:  # one recipe for a task, another for frozen features
         recipe = PLACES if cell.task == "places" else ablations.RECIPE
         assert cell.setup.train_examples == 16
-        expected = FEATURES_RECIPE if cell.variant == "ELMo" else recipe
+        expected = ablations.FEATURES_RECIPE if cell.variant == "ELMo" else recipe
         assert cell.recipe == replace(expected, seed=cell.recipe.seed)
 
 
@@ -380,7 +381,7 @@ def test_the_command_runs_grids_and_says_what_came_out(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["directions"], "no grid 'directions': choose one of ends, direction, pairs"),
+        (["directions"], "no grid 'directions': choose one of direction, pairs"),
         (["size", "--quick"], "either grids or --quick"),
         (["size", "--tasks", "answer"], "no such task in these grids"),
         (["--quick"], "no checkpoint 'no-such-model'"),
