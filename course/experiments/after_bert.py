@@ -114,7 +114,8 @@ def findings_table(found: Sequence[Finding]) -> VerdictTable:
         beside["A/A"][name] = ends_of(f.same, f.digits) if f.same else "–"
     return VerdictTable(
         {name: {"verdict": f.found} for name, f in lines.items()},
-        "95 % intervals over trainings, on one test; of a single training, over its questions. "
+        "95 % intervals over trainings, on one test; on tasks over its texts, too; of a single "
+        "training, over its questions. "
         "A/A: each model against itself, trained with the next seed.",
         beside,
         digits=2,
