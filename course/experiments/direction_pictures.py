@@ -8,7 +8,7 @@ from matplotlib import pyplot as plt
 from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, style
 from course.experiments.grammar import TELLS
 from course.experiments.recall import READERS, lengths_of
-from course.experiments.same_question import BOTH, LEFT, PAIR, RIGHT, TOGETHER
+from course.experiments.same_question import BOTH, LEFT, PAIR, RIGHT
 from course.results.bootstrap import Estimate
 from course.results.columns import read_estimate
 from course.results.pictures import committed, headed_panels, interval_bar, name_rows
@@ -17,7 +17,6 @@ from course.results.verdicts import verdicts_together
 # the readers beside the one of both sides, and how each is drawn
 OTHERS = {
     PAIR: (GREEN, "D"),
-    TOGETHER: ("#CC79A7", "s"),
     LEFT: (ORANGE, "<"),
     RIGHT: (ORANGE, ">"),
 }
