@@ -83,15 +83,10 @@ def run_draw(task: Task, splits: Splits, setup: Setup, seed: int, record: RunRec
     record.add(task, some, setup, mine.recipe, mine.run, "score", more | {"bfloat16": True})
 
 
-def fill(
-    results: Path,
-    names: Iterable[str] = SETS,
-    ways: Sequence[Setup] = WAYS,
-    seeds: Iterable[int] = SEEDS,
-) -> None:
-    """Run what the record lacks of the sets in ``names``."""
+def fill(results: Path, *some: Iterable[Any]) -> None:
+    """Run what the record lacks; ``some``: names of `SETS`, of `WAYS`, of `SEEDS`, if not all."""
     record = RunRecord(results, NAME)
-    for name, setup, seed in product(names, ways, seeds):
+    for name, setup, seed in product(*some or (SETS, WAYS, SEEDS)):
         key = {"task": name, "model": setup.model, "seed": str(seed)}
         if not any(key.items() <= row.items() for row in record.rows()):
             run_draw(*load_task(name), setup, seed, record)
