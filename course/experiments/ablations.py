@@ -31,30 +31,21 @@ from course.results.summary import System, draw_systems
 
 NAME = "ablations"  # of the record
 EXAMPLES = 1500  # training examples of every task, so that no task is decided by its size
-RECIPE = Hyperparameters(learning_rate=3e-4)
-# Two tasks have a plateau that this rate does not leave in three epochs. "answer" has two epochs:
-# every question brings nearly three windows of text.
-STEEP = replace(RECIPE, learning_rate=1e-3, batch_size=16)
-RECIPES = {
-    "entities": STEEP,
-    "punctuation": STEEP,
-    "answer": replace(RECIPE, learning_rate=1e-3, batch_size=16, epochs=2),
-}
-MOST_EPOCHS = 40  # of a run that ends where dev stops rising
-FEATURES_RECIPE = Hyperparameters(learning_rate=3e-3, batch_size=16, epochs=6)
+# One rule says how long, for every row: until dev has stopped rising.
+RECIPE = replace(UNTIL_DEV_STOPS, learning_rate=3e-4)
+# Tags and spans have a plateau that this rate hardly leaves.
+STEEP = replace(UNTIL_DEV_STOPS, learning_rate=1e-3, batch_size=16)
+RECIPES = dict.fromkeys(("entities", "punctuation", "capitals", "answer"), STEEP)
+FEATURES_RECIPE = replace(UNTIL_DEV_STOPS, learning_rate=3e-3, batch_size=16)
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One row of a table: a name, checkpoints that differ by their seed only, and the method.
-
-    With ``patience`` a run goes on until dev has not improved for so many epochs.
-    """
+    """One row of a table: a name, checkpoints that differ by their seed only, and the method."""
 
     name: str
     checkpoints: tuple[str, ...]
     method: str = "fine-tuned"
-    patience: int | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +53,6 @@ class Grid:
     """Variants × tasks × checkpoints × ``seeds``; differences are taken from the first variant.
 
     No two runs of a variant have the same fine-tuning seed: that luck, too, is drawn for each.
-    ``to_the_end``: all train until dev stops rising (`UNTIL_DEV_STOPS`); else for a few epochs.
     """
 
     about: str
@@ -70,7 +60,6 @@ class Grid:
     tasks: tuple[str, ...]
     seeds: int = 5
     examples: int = EXAMPLES
-    to_the_end: bool = False
 
     def cells(self) -> Iterator["Cell"]:
         """Yield every run, task by task, and of a task the first seed of every variant first."""
@@ -79,12 +68,6 @@ class Grid:
                 setup = Setup(checkpoint, variant.method, self.examples)
                 # the same for all variants; frozen features need a recipe of theirs
                 recipe = FEATURES_RECIPE if setup.reads else RECIPES.get(task, RECIPE)
-                if self.to_the_end:
-                    end = UNTIL_DEV_STOPS
-                    how = {"epochs": end.epochs, "patience": end.patience}
-                    recipe = replace(recipe, **how, min_steps=end.min_steps)
-                if variant.patience:
-                    recipe = replace(recipe, epochs=MOST_EPOCHS, patience=variant.patience)
                 seed = again * len(variant.checkpoints) + number
                 yield Cell(task, variant.name, setup, replace(recipe, seed=seed))
 
@@ -101,32 +84,31 @@ class Cell:
 
 BERT = "bert-L4H128"
 SEEDS = range(3)
-SIDES = {"both sides": "no-nsp", "left alone": "mlm-ltr", "right alone": "mlm-rtl"}
 
 
-def _readers(folder: str) -> dict[str, tuple[str, ...]]:
-    """Name the three pre-trainings of each reader in a folder of checkpoints."""
-    return {
-        side: tuple(f"{folder}/{variant}-{seed}" for seed in SEEDS)
-        for side, variant in SIDES.items()
-    }
+def _seeds(*halves: str, folder: str = "at-a-blank") -> tuple[str, ...]:
+    """Name the three pre-trainings of a recipe, or of the two halves of a pair."""
+    return tuple("+".join(f"{folder}/{half}-{seed}" for half in halves) for seed in SEEDS)
 
 
-# The same question under three masks: see data/README.md
-SAME_QUESTION = _readers("same-question")
-BOTH, LEFT, RIGHT = SAME_QUESTION.values()
-PAIR = tuple(f"{left}+{right}" for left, right in zip(LEFT, RIGHT, strict=True))
-# Asked for the next word, at as many places as the three above are asked for hidden ones. Predicted
-# in advance: on entities as good as "left alone"; on topic a little better, for no [MASK] hides
-# what it reads.
-NEXT = tuple(f"same-question/ltr-some-{seed}" for seed in SEEDS)
-NARROW = "same-question/mlm-ltr-L4H80-0+same-question/mlm-rtl-L4H80-0"
-TUNED = "fine-tuned" + MEAN
-# Four times the reading, one pre-training of each
-LONG_BOTH, LONG_LEFT = "same-question/no-nsp-long-0", "same-question/mlm-ltr-long-0"
+# The same question under three masks, pre-trained on one GPU: see data/README.md
+AT_A_BLANK = {
+    "both sides": _seeds("no-nsp"),
+    "left alone": _seeds("mlm-ltr"),
+    "right alone": _seeds("mlm-rtl"),
+}
+BOTH, LEFT, RIGHT = AT_A_BLANK.values()
+# The halves of the last two are so narrow that a pair is as large as one of the above; those of the
+# last have learned together: see `joint_pair`.
+PAIRS = {
+    "left and right": _seeds("mlm-ltr", "mlm-rtl"),
+    "left and right, narrow": _seeds("mlm-ltr-L4H80", "mlm-rtl-L4H80"),
+    "left and right, together": _seeds("joint-ltr", "joint-rtl"),
+}
+NEXT = _seeds("ltr")  # asked for the next word at every place, as GPT is
+TUNED, READ = "fine-tuned" + MEAN, "features:sum of all" + MEAN
 AGAIN = ("", "-1", "-2")  # three pre-trainings of one recipe; the first run has no number
-# Each at the learning rate that was best for it on dev, of three: size_curves.csv. Predicted of
-# more runs in advance: L4 H256 ahead of L4 H128, decided on both tasks; the other steps undecided.
+# Each at the learning rate that was best for it on dev, of three: size_curves.csv.
 SIZES = {
     "L2 H128": "size-L2H128-2e-3",
     "L4 H128": "size-L4H128-2e-3",
@@ -145,53 +127,77 @@ MASKED = {
     procedure: tuple(f"masking-{procedure.replace('/', '-')}{end}" for end in AGAIN)
     for procedure in PROCEDURES
 }
-STEPS = tuple(range(1500, 10501, 1500))
+STEPS = (1500, 4500, 10500)
+
+
+def _along(variant: str, step: int) -> tuple[str, ...]:
+    """Name what three runs of their own have kept along the way."""
+    return tuple(f"{run}/steps/{step:06d}" for run in _seeds(variant, folder="along"))
 
 
 def _masked(method: str) -> tuple[Variant, ...]:
     return tuple(Variant(procedure, runs, method) for procedure, runs in MASKED.items())
 
 
-FIRST_ROWS = (
-    Variant("both sides", BOTH, TUNED),
-    Variant("left alone", LEFT, TUNED),
-    Variant("left alone, next words", NEXT, TUNED),
-    Variant("right alone", RIGHT, TUNED),
-)
-
-# The readers of `grammar`: the recipes of the three above, once more, on one GPU
-AT_A_BLANK = _readers("at-a-blank")
 # The primary outcome, named before any of its rows was made, is the mean of "both sides" minus
 # "left alone" over these three. Predicted: above zero, decided; most on punctuation, then entities,
-# then topic. The right alone is exploratory.
+# then topic. All else is exploratory.
 PRIMARY = ("topic", "entities", "punctuation")
 
+# Predicted before the rows were made, in points of the score; "ahead" and "behind": the interval
+# lies on that side of 0; "alike": the difference is below 3 points.
+#
+# direction, but for the three rows of one reader on `PRIMARY`, which were made before:
+# - capitals: every row that is fine-tuned and pre-trained is alike both sides, since which word it
+#   is tells nearly all. Valence: both sides is ahead of the left alone.
+# - punctuation: what reads the right in any way (right alone, the three pairs, left alone + BiLSTM)
+#   is alike both sides or ahead; left alone, every next word is behind by 10 or more.
+# - left alone, every next word: behind both sides on entities; on topic ahead of the left alone,
+#   for no [MASK] hides what it reads; on entities alike the left alone.
+# - a BiLSTM adds less to both sides than to the left alone on each of `PRIMARY`; with one each,
+#   both sides is still the better of the two on all three, by less than without.
+# - left and right is alike both sides on entities, and ahead on topic; narrow is behind left and
+#   right on topic and entities; together is alike narrow on each task.
+# - ELMo, frozen minus both sides, frozen: within 5 points on each task.
+# - not pre-trained: behind both sides by 10 or more on each of `PRIMARY`, and on valence by 3.
+# - rates (`finetune --grid rates`, one run each): at the rate that is best on dev for each
+#   direction and task, the primary outcome keeps its sign, and moves by less than 3 points.
+# pairs: BERT ahead by 5 or more on description and next; topic and entities alike.
+# size: L4 H256 ahead of L2 H128 on both tasks; L4 H128 alike L2 H128; L8 H256 not ahead of L4 H256;
+#   each "longer" better than its own size. L8 H256 is worse at 1e-3 than at its own rate.
+# masking: no procedure is ahead of 80/10/10; on entities all are alike. Frozen: 80/10/10 is best,
+#   0/0/100 is last, and the range of the six is wider than fine-tuned.
+# steps: each step is better than the one before, for both readers and tasks, and both sides minus
+#   the left alone is wider after 10,500 steps than after 1,500.
+# quick: BERT ahead of not pre-trained by 10 or more.
+# The few-label curves of notebooks 09 and 10 (`finetune`, five runs each), pre-trained beside not:
+# - description: up to 300 labels less than 60 % right; with 1,000 more than at 300, and still
+#   behind word counts of all labels; not pre-trained below 55 % at each of the four sizes.
+# - answer: F1 rises at each size; below word counts at each; above 35 with 1,000; not pre-trained
+#   below 25 at each.
+
 GRIDS = {
-    "ends": Grid(
-        "both sides, the left or the right: every run until dev stops rising",
-        tuple(Variant(name, runs, TUNED) for name, runs in AT_A_BLANK.items()),
-        PRIMARY,
-        seeds=1,
-        to_the_end=True,
-    ),
     "direction": Grid(
         "what a token may see while pre-training (table 5): one question, several masks",
         (
-            *FIRST_ROWS,
+            *(Variant(name, runs, TUNED) for name, runs in AT_A_BLANK.items()),
+            Variant("left alone, every next word", NEXT, TUNED),
+            Variant("both sides + BiLSTM", BOTH, "fine-tuned + BiLSTM" + MEAN),
             Variant("left alone + BiLSTM", LEFT, "fine-tuned + BiLSTM" + MEAN),
-            Variant("left and right", PAIR, TUNED),
+            *(Variant(name, runs, TUNED) for name, runs in PAIRS.items()),
             # pre-trained once: their intervals take the luck of a run from the rows above
-            Variant("left and right, narrow", (NARROW,), TUNED),
-            Variant("ELMo", ("elmo-L4H128",), "features:sum of all" + MEAN),
-            Variant("not pre-trained", BOTH, "untrained" + MEAN, patience=4),
+            Variant("ELMo, frozen", ("elmo-L4H128",), READ),
+            Variant("both sides, frozen", ("no-nsp-L4H128",), READ),
+            Variant("not pre-trained", BOTH, "untrained" + MEAN),
         ),
-        ("topic", "valence", "description", "next", "answer", "entities"),
+        (*PRIMARY, "capitals", "valence"),
         seeds=1,
     ),
     "pairs": Grid(
         "sentence pairs while pre-training, or none (the first two rows of table 5)",
-        (Variant("BERT", (BERT,)), Variant("No NSP", ("no-nsp-L4H128",))),
-        ("topic", "valence", "description", "next", "entities"),
+        (Variant("BERT", _seeds("bert"), TUNED), Variant("No NSP", BOTH, TUNED)),
+        ("description", "next", "topic", "entities"),
+        seeds=1,
     ),
     "size": Grid(
         "layers and width (table 6), one at the rate of another, and three that have read more",
@@ -218,21 +224,11 @@ GRIDS = {
     "steps": Grid(
         "the number of pre-training steps (figure 5)",
         tuple(
-            Variant(f"{name}, {step} steps", tuple(f"{run}/steps/{step:06d}" for run in runs))
-            for name, runs in (("both sides", BOTH), ("left alone", LEFT))
+            Variant(f"{side}, {step} steps", _along(variant, step), TUNED)
+            for side, variant in (("both sides", "no-nsp"), ("left alone", "mlm-ltr"))
             for step in STEPS
         ),
         ("topic", "entities"),
-        seeds=1,
-    ),
-    "longer": Grid(
-        "both sides and the left after four times the reading, pre-trained once",
-        (
-            *FIRST_ROWS,  # the luck of a run is theirs
-            Variant("both sides, longer", (LONG_BOTH,), TUNED),
-            Variant("left alone, longer", (LONG_LEFT,), TUNED),
-        ),
-        ("topic", "valence", "description", "next", "answer", "entities"),
         seeds=1,
     ),
     "quick": Grid(
@@ -395,9 +391,9 @@ def primary_outcome(folder: Path) -> Estimate:
 
     A run of pre-training counts as one on all tasks, and so does its luck.
     """
-    tasks = [_drawn(GRIDS["ends"], task, folder) for task in PRIMARY]
+    tasks = [_drawn(GRIDS["direction"], task, folder) for task in PRIMARY]
     both, left, right = (
-        BootstrapScores(np.mean([task[name].runs for task in tasks], axis=0)) for name in SIDES
+        BootstrapScores(np.mean([task[name].runs for task in tasks], axis=0)) for name in AT_A_BLANK
     )
     return both.minus(left, common_spread([both, left, right]))
 

@@ -1,12 +1,22 @@
 """What came after 2024: runs and rows are told apart."""
 
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+import torch
 from typer.testing import CliRunner
 
 from bertedu.files import read_csv
+from bertedu.model.bert import BertForPreTraining
+from bertedu.model.checkpoints import save_checkpoint
+from bertedu.model.config import BertConfig
+from bertedu.pretraining.batches import fixed_batches
+from bertedu.pretraining.next_sentence import EncodedDocument
 from course.experiments import after_2024
+from course.experiments.ablations import Grid
 
 
 def record(curve: list[dict[str, float]], **recipe: object) -> dict[str, object]:
@@ -39,3 +49,44 @@ def test_tables_say_whose_a_number_is(tmp_path: Path) -> None:
         ("1", "50", "4.0", ""), ("1", "100", "4.0", "4.0"),
     ]  # fmt: skip
     assert {r["device"] for r in rows} == {"cpu x"}
+
+
+def test_left_to_right_and_diffusion_are_asked_for_the_same_words(tmp_path: Path) -> None:
+    documents = [
+        EncodedDocument("x", [[8 + n % 40, 9, 10 + n], [11, 12 + n, 13, 14], [15, 16 + n]])
+        for n in range(8)
+    ]
+    some = fixed_batches(documents, 32, 4, 64, direction="left-to-right")
+    rows = {}
+    for name, direction in ((after_2024.LTR, "left-to-right"), (after_2024.DIFFUSION, None)):
+        torch.manual_seed(0)
+        sizes = {"vocab_size": 64, "dropout": 0.0, "direction": direction or "bidirectional"}
+        model = BertForPreTraining(replace(BertConfig.preset("tiny"), **sizes))
+        save_checkpoint(model, tmp_path / name)
+        (tmp_path / name / "training.json").write_text(json.dumps(record([])))
+        rows[name] = next(after_2024.nats_row(str(tmp_path / name), name, some))
+        assert abs(rows[name]["nats"] - math.log(64)) < 0.5, "an untrained model guesses"
+        again = next(after_2024.nats_row(str(tmp_path / name), name, some))
+        assert again == rows[name]
+    ltr, drawn = rows.values()
+    words = sum(int((b.ids >= 5).sum()) for b in some)
+    assert ltr["words"] == drawn["words"] == words == sum(len(b.labels) for b in some)
+
+
+def test_a_job_runs_its_own_cells(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ran: list[tuple[str, str, str, int]] = []
+
+    def ablate(grid: Grid, folder: Path, tasks: list[str], variants: list[str]) -> None:
+        assert folder == tmp_path / "after_2024"
+        for cell in grid.cells():
+            assert (cell.recipe.patience, cell.recipe.epochs) == (4, 40), "until dev stops"
+            if cell.task in tasks and cell.variant in variants:
+                ran.append((cell.task, cell.variant, cell.setup.model, cell.recipe.seed))
+
+    monkeypatch.setattr(after_2024, "ablate", ablate)
+    for grid, variant in (("next-first", "0 %"), ("mask-off", "both sides from the start")):
+        asked = ["tune", grid, "--variant", variant, "--task", "topic", "--out", str(tmp_path)]
+        assert CliRunner().invoke(after_2024.app, asked).exit_code == 0
+    first, second = [(task, *more) for task, _, *more in ran[:3]], ran[3:]
+    assert first == [("topic", f"after-2024/next-0-{seed}", seed) for seed in range(3)]
+    assert [(task, *more) for task, _, *more in second] == first, "the same runs serve both"
