@@ -147,7 +147,7 @@ portable: env weights  ## every notebook as other processors would compute it: o
 	done; if [ -n "$$failed" ]; then echo "portable: outputs differ with$$failed"; exit 1; fi
 
 browser: env  ## every notebook in a real JupyterLab in Chromium, and the attention view by hand
-	@$(PY) -c 'import playwright' 2>/dev/null || \
+	@$(PY) -c 'import axe_playwright_python, playwright' 2>/dev/null || \
 	  $(PY) -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[browser]'
 	@$(PY) -m pytest -m browser tests/browser -rs
 

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from matplotlib import pyplot as plt
 
+from bertedu.analysis.views import Picture
 from course.classroom import site
 
 ROOT = site.ROOT
@@ -55,6 +57,16 @@ def test_every_star_of_every_notebook_is_an_exercise_of_the_list(source: Path) -
 def test_a_heading_and_its_address_in_jupyterlab_have_one_slug(heading: str, address: str) -> None:
     assert site.slug(heading) == site.slug(address)
     assert site.slug(heading) != site.slug(f"{heading} Not")
+
+
+def test_the_letters_of_a_picture_stay_legible_in_a_column_of_any_width() -> None:
+    figure, axes = plt.subplots(figsize=(14, 2), dpi=100)
+    axes.set_title("small", fontsize=9.5)
+    whole = Picture(figure, "a wide picture")._repr_html_()
+    wide, _, points = site.measured(site.IMAGE.search(whole)[2])
+    least = int(re.search(r"min-width: (\d+)px; max-width: 100%", site.legible(whole))[1])
+    assert abs(least / wide * points * 4 / 3 - 11) < 0.02
+    assert site.legible("<p>no picture</p>") == "<p>no picture</p>"
 
 
 def test_each_module_of_the_package_stands_on_one_page() -> None:

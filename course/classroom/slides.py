@@ -41,7 +41,7 @@ FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+)\$", re.DOTALL)
 TABLE = re.compile(r"(?:^\|.*\n?)+", re.MULTILINE)
 IMAGE = re.compile(r'<img alt="([^"]*)"[^>]* src="data:image/png;base64,([^"]+)">')
 TYPE = re.compile(rb"tEXtType\0([\d.]+) pt")  # the smallest in a picture, as Picture notes it
-STYLE = "15"  # points, of a picture that notes none: the type of the course's style
+STYLE = 15.0  # points, of a picture that notes none: the type of the course's style
 WIDEST, PROSE = 104, 60  # characters of a line that fits a slide, and of one that reads well
 highlight = Highlight2HTML(config=Config())
 
@@ -93,13 +93,12 @@ def first_with(found: list[str], words: str) -> str:
 
 
 def printed(cell: Any) -> str:
-    """Return what a cell printed, else its result as text; lines that are prose are wrapped."""
+    """Return what a cell printed, else its result as text."""
     outputs = cell.get("outputs", [])
     texts = [o.text for o in outputs if "text" in o] or [
         o.get("data", {}).get("text/plain", "") for o in outputs
     ]
-    lines = "\n".join(text.strip("\n") for text in texts).split("\n")
-    return "\n".join(wrapped(one, WIDEST if "  " in one.strip() else PROSE) for one in lines)
+    return "\n".join(text.strip("\n") for text in texts)
 
 
 def wrapped(line: str, most: int) -> str:
@@ -118,18 +117,24 @@ def show(cell: Any, words: str) -> str:
     return picture(image[1], image[2], parts) if image else one
 
 
+def measured(data: str) -> tuple[int, int, float]:
+    """Return width and height of a PNG in pixels, and the points of its smallest type."""
+    png = base64.b64decode(data)
+    noted = TYPE.search(png)
+    return *struct.unpack(">II", png[16:24]), float(noted[1]) if noted else STYLE
+
+
 def picture(alt: str, data: str, parts: str) -> str:
     """Return a picture, or parts of it, with the points of its smallest type."""
-    png = base64.b64decode(data)
-    wide, high = (size / 100 for size in struct.unpack(">II", png[16:24]))
-    noted, found = TYPE.search(png), list[str]()
-    points = noted[1].decode() if noted else STYLE
+    wide, high, points = measured(data)
+    found = list[str]()
     for part in (parts or "0 0 100 100").split(","):
-        left, top, right, bottom = map(float, part.split())
-        size = f"width:{(right - left) * wide:.0f}px;height:{(bottom - top) * high:.0f}px"
+        shares = zip(map(float, part.split()), (wide, high) * 2, strict=True)
+        left, top, right, bottom = (share * size / 100 for share, size in shares)
+        size = f"width:{right - left:.0f}px;height:{bottom - top:.0f}px"
         found.append(
             f'<div class="part" style="{size}"><img alt="{alt if not found else ""}" '
-            f'style="margin:{-top * high:.0f}px 0 0 {-left * wide:.0f}px" data-type="{points}" '
+            f'style="margin:{-top:.0f}px 0 0 {-left:.0f}px" data-type="{points:g}" '
             f'src="data:image/png;base64,{data}"></div>'
         )
     return "".join(found)
@@ -142,9 +147,11 @@ def code(cell: Any, words: str) -> str:
 
 
 def output(cell: Any, words: str) -> str:
-    """Return lines that a cell printed."""
+    """Return lines that a cell printed; prose is wrapped, and columns only where they must be."""
     found = paragraph(printed(cell), words) if words else printed(cell)
-    return f"<pre>{html.escape(found)}</pre>" if found else ""
+    most = WIDEST if re.search(r"\S  +\S", found) else PROSE
+    lines = "\n".join(wrapped(line, most) for line in found.split("\n"))
+    return f"<pre>{html.escape(lines)}</pre>" if found else ""
 
 
 def formula(cell: Any, words: str) -> str:

@@ -179,7 +179,7 @@ def test_in_jupyterlab_all_are_alive_keys_stay_inside_and_so_in_the_exported_pag
     heads = f"bertviz.model_view(*bertedu.load('bert-L4H128'), {TEXT!r})"
     toys = ("play.longest_match('things')", "play.neighbors()")
     path = in_lab(lab, "all.ipynb", setup, view, heads, "Machine()", *toys)
-    page, asked, errors = open_and_run(browser, lab, path.name)
+    page = open_and_run(browser, lab, path.name)
     page.wait_for_function("document.querySelectorAll('.bertedu-play.alive').length === 2")
     page.wait_for_selector(".bertedu-machine h3")
     assert page.locator(".bertedu-bertviz line").count() > 0
@@ -198,7 +198,7 @@ def test_in_jupyterlab_all_are_alive_keys_stay_inside_and_so_in_the_exported_pag
         press(page, *"xjddba")
         page.wait_for_timeout(300)
         assert page.evaluate(CELLS) == before
-    assert (asked, errors) == ([], [])
+    assert (page.asked, page.errors) == ([], [])
     page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
     page.wait_for_timeout(1000)
     page.context.close()

@@ -1,10 +1,11 @@
-"""Every notebook in a real JupyterLab: all cells run, nothing fails, nobody else is asked."""
+"""Every notebook in a real JupyterLab: it runs, asks nobody else, and can be read the next day."""
 
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from contrast import too_faint
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 
@@ -39,44 +40,77 @@ CELLS = """() => {
 }"""
 
 
-def open_and_run(browser: Any, lab: Any, notebook: str) -> tuple[Any, list[str], list[str]]:
-    """Open a notebook, run all cells, wait: the page, requests to others, errors of the page."""
-    context = browser.new_context(viewport={"width": 1280, "height": 1000})
-    page = context.new_page()
-    asked: list[str] = []
-    errors: list[str] = []
+def open_in_lab(browser: Any, lab: Any, notebook: str) -> Any:
+    """Open a notebook on a page of its own, and wait until its kernel is ready."""
+    page = browser.new_context(viewport={"width": 1280, "height": 1000}).new_page()
+    page.errors, page.asked = list[str](), list[str]()  # what goes wrong; other hosts
     own = (lab.url, lab.url.replace("http", "ws"), "data:", "blob:")
-    page.on("request", lambda r: None if r.url.startswith(own) else asked.append(r.url))
-    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("request", lambda r: None if r.url.startswith(own) else page.asked.append(r.url))
+    page.on("pageerror", lambda error: page.errors.append(str(error)))
     page.goto(lab.address(notebook))
     page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
     page.wait_for_function(f"() => ({STATE})()?.ready", timeout=60_000)
+    return page
+
+
+def open_and_run(browser: Any, lab: Any, notebook: str) -> Any:
+    """Open a notebook, run all cells, wait."""
+    page = open_in_lab(browser, lab, notebook)
     page.evaluate("() => window.jupyterapp.commands.execute('notebook:run-all-cells')")
     done = "s.ready && (s.cells.every(c => c.ran) || s.cells.some(c => c.errors.length))"
     page.wait_for_function(
         f"() => {{ const s = ({STATE})(); return s && {done}; }}", timeout=300_000, polling=250
     )
     page.wait_for_timeout(1500)  # widgets and figures come a little later
-    return page, asked, errors
+    return page
+
+
+def broken(page: Any) -> list[str]:
+    """What the outputs of a notebook say when a widget or a script does not work."""
+    shown = page.locator(".jp-OutputArea").all_inner_texts()
+    return [text[:200] for text in shown if BROKEN.search(text)]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
-def test_a_notebook_runs_in_jupyterlab(browser: Any, lab: Any, path: Path, tmp_path: Path) -> None:
-    page, asked, errors = open_and_run(browser, lab, f"notebooks/{path.name}")
+def test_a_notebook_runs_in_jupyterlab_and_can_be_read_the_next_day(
+    browser: Any, lab: Any, path: Path
+) -> None:
+    name = f"notebooks/{path.name}"
+    page = open_and_run(browser, lab, name)
     cells = page.evaluate(STATE)["cells"]
     assert [cell["errors"] for cell in cells if cell["errors"]] == []
     assert all(cell["ran"] for cell in cells)
-    shown = page.locator(".jp-OutputArea").all_inner_texts()
-    assert [text[:200] for text in shown if BROKEN.search(text)] == []
-    assert errors == []
-    assert asked == []
+    assert broken(page) == []
     missing = page.evaluate(
         """() => [...document.querySelectorAll(".jp-OutputArea img")]
              .filter((img) => !img.complete || !img.naturalWidth || !img.alt).length"""
     )
     assert missing == 0, "a picture is broken or has no alt text"
     keys_stay_inside(page)
-    assert errors == []
+    assert (page.asked, page.errors) == ([], [])
+    page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+    page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty")
+    page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+    page.context.close()
+    saved = (lab.root / name).read_text(encoding="utf-8")
+    assert "widget-view" not in saved
+    assert not re.search(r" 0%\|", saved)
+    page = open_in_lab(browser, lab, name)
+    page.wait_for_timeout(2000)  # what is alive comes a little later
+    assert broken(page) == []
+    empty = page.evaluate(
+        """() => [...document.querySelectorAll(".jp-OutputArea-output")]
+             .filter((one) => !one.getBoundingClientRect().height).length"""
+    )
+    assert empty == 0
+    change = "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', {theme})"
+    for theme in ("Light", "Dark"):  # the colors of code are Lab's own
+        page.evaluate(change, f"JupyterLab {theme}")
+        light = str(theme == "Light").lower()
+        page.wait_for_selector(f"body[data-jp-theme-light={light}]", state="attached")
+        page.wait_for_timeout(1000)
+        inside = (".jp-OutputArea-output", ".jp-RenderedMarkdown")
+        assert too_faint(page, *inside, but=".jp-RenderedMarkdown pre") == [], theme
     page.context.close()
 
 

@@ -132,10 +132,11 @@ def test_a_page_is_readable_on_a_phone_by_key_in_light_and_in_dark(
         page.emulate_media(color_scheme=scheme)
         page.wait_for_timeout(1500)
         assert too_faint(page) == []
-    page.set_viewport_size({"width": 390, "height": 844})
-    page.wait_for_timeout(500)
-    assert page.evaluate(SMALL) == []
-    assert page.evaluate(CUT) == []
+    for width, height in ((1280, 720), (390, 844)):
+        page.set_viewport_size({"width": width, "height": height})
+        page.wait_for_timeout(500)
+        assert page.evaluate(SMALL) == []
+        assert page.evaluate(CUT) == []
 
 
 def test_formulas_are_drawn(visit: Callable[[str], Any]) -> None:

@@ -14,11 +14,13 @@ from urllib.parse import unquote
 import nbformat
 
 from course.classroom.asked import HEADING, NOTEBOOKS, asked_in
+from course.classroom.slides import IMAGE, measured
 from course.language import spoken
 from course.workshop.machine import Machine
 from course.workshop.stills import still
 
 ROOT = Path(__file__).parents[3]
+LETTERS = 11  # pixels, of the smallest letter
 MINUTES = re.compile(r"^\| (\d+): ", re.MULTILINE)
 PROMISE = re.compile(r"\*\*(?:You will|이 노트북에서는)\*\* (.+?)\n\n", re.DOTALL)
 FRONT = """# bertedu: BERT, taught by building it
@@ -59,6 +61,17 @@ def with_slugs(text: str) -> str:
     """Return a Markdown text whose links to headings of other pages use our addresses."""
     link = re.compile(r"(\]\([\w./-]+\.(?:ipynb|md)#)([^)\s]+)\)")
     return link.sub(lambda match: f"{match[1]}{slug(match[2])})", text)
+
+
+def legible(page: str) -> str:
+    """Give each picture of some HTML the width that its smallest letters need to be read."""
+
+    def widened(image: re.Match[str]) -> str:
+        wide, _, points = measured(image[2])
+        least = min(wide, wide * LETTERS / (points * 4 / 3))
+        return image[0].replace('style="', f'style="min-width: {least:.0f}px; ', 1)
+
+    return IMAGE.sub(widened, page)
 
 
 def exercises_page(notebooks: dict[str, Any]) -> str:
@@ -149,6 +162,9 @@ def prepare(source: Path) -> None:
         for cell in notebook.cells:
             if cell.cell_type == "markdown":
                 cell.source = with_slugs(cell.source)
+            for data in (one.data for one in cell.get("outputs", []) if "data" in one):
+                if "text/html" in data:
+                    data["text/html"] = legible(data["text/html"])
         nbformat.write(notebook, source / "notebooks" / f"{name}.ipynb")
     (source / "api").mkdir()
     for package in [*MET, *ROOMS]:

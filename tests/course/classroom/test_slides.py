@@ -1,8 +1,13 @@
 """Lectures: every slide takes something that is there, says little, and has minutes and notes."""
 
+import base64
+import io
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from matplotlib import pyplot as plt
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
@@ -57,6 +62,33 @@ def test_a_lecture_takes_what_is_there_and_fits_an_hour_with_few_words(name: str
     late = [one.title for one in found if "before you show" in one.notes]
     assert late == [], "asked when the answer stands there: ask on the slide before"
     assert found[-1].title == "Before next time"
+
+
+def cuts(name: str) -> Iterator[tuple[str, Any]]:
+    """For each edge at which a slide cuts a picture: what is cut, and the pixels across it."""
+    cells = {cell.id: cell for cell in course()[name]}
+    for one in lecture(name):
+        kind, cell_id, parts = one.thing
+        if kind != "show" or not parts or parts.isdigit():
+            continue
+        png = base64.b64decode(slides.IMAGE.search(slides.show(cells[cell_id], ""))[2])
+        pixels = plt.imread(io.BytesIO(png))[..., :3]
+        high, wide = pixels.shape[:2]
+        for part in parts.split(","):
+            sizes = zip(map(float, part.split()), (wide, high) * 2, strict=True)
+            left, top, right, bottom = (round(share * size / 100) for share, size in sizes)
+            rows, columns = pixels[top:bottom], pixels[:, left:right].swapaxes(0, 1)
+            for edge, lines in ((left, rows), (right, rows), (top, columns), (bottom, columns)):
+                if 0 < edge < (wide if lines is rows else high):
+                    where = f"{one.title}: {part.strip()}, at pixel {edge}"
+                    yield where, lines[:, edge - 2 : edge + 2]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_part_of_a_picture_is_cut_through_a_letter_or_a_mark(name: str) -> None:
+    for what, across in cuts(name):
+        change = np.ptp(across, axis=1).max()
+        assert change < 0.1, f"{what}: what is drawn there changes across the cut by {change:.2f}"
 
 
 def aloud(slide: slides.Slide) -> float:
