@@ -6,7 +6,7 @@ with ``--from minilm --lora 8``. Runs that `data/results/few_rows.csv` has are n
 `few_rows_summary.csv` has the means.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -84,10 +84,10 @@ def run_draw(task: Task, splits: Splits, seed: int, record: RunRecord) -> None:
     record.add(task, some, LEARNER, mine.recipe, mine.run, "score", more | {"bfloat16": True})
 
 
-def fill(results: Path, *some: Iterable[Any]) -> None:
-    """Run what the record lacks; ``some``: names of `SETS`, and of `SEEDS`, if not all."""
+def fill(results: Path) -> None:
+    """Run what the record lacks."""
     record = RunRecord(results, NAME)
-    for name, seed in product(*some or (SETS, SEEDS)):
+    for name, seed in product(SETS, SEEDS):
         key = {"task": name, "model": LEARNER.model, "seed": str(seed)}
         if not any(key.items() <= row.items() for row in record.rows()):
             run_draw(*load_task(name), seed, record)
