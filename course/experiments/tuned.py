@@ -133,20 +133,16 @@ def keep(name: str, run: Run, task: Task, row: Row, checkpoints: Path) -> None:
     save_tensors({n: tensor.half() for n, tensor in tensors.items()}, path, metadata)
 
 
-def try_out(name: str, place: int, results: Path) -> float:
-    """Return what dev gave the trial of a plan at ``place``; run it if the record lacks it."""
-    record, plan = RunRecord(results, NAME), PLANS[name]
-    setup, recipe = plan.trials()[place]
-    row = record.find(TASKS[plan.task], setup, recipe, "grid")
-    row = row or run_one(name, setup, recipe, record, "grid")[-1]
-    return float(row["dev"])
-
-
 def preferred(name: str, results: Path) -> tuple[Setup, Hyperparameters]:
     """Return what dev prefers of a plan, after the trials that the record lacks."""
-    trials = PLANS[name].trials()
-    dev = [try_out(name, i, results) for i in range(len(trials))] if len(trials) > 1 else [0.0]
-    return trials[int(np.argmax(dev))]
+    record, plan = RunRecord(results, NAME), PLANS[name]
+
+    def on_dev(trial: tuple[Setup, Hyperparameters]) -> float:
+        row = record.find(TASKS[plan.task], *trial, "grid")
+        return float((row or run_one(name, *trial, record, "grid")[-1])["dev"])
+
+    trials = plan.trials()
+    return max(trials, key=on_dev) if len(trials) > 1 else trials[0]
 
 
 def run_seed(name: str, seed: int, results: Path, checkpoints: Path) -> Row:
