@@ -50,8 +50,8 @@ def _rounded(states: States) -> States:
 
     def noisy(ids: Tensor) -> Tensor:
         found = states(ids)
-        place = torch.arange(found.numel()).view(found.shape)
-        return found + 3e-6 * torch.cos(0.7 * (place + ids.sum()) + len(ids))
+        index = torch.arange(found.numel()).view(found.shape)
+        return found + 3e-6 * torch.cos(0.7 * (index + ids.sum()) + len(ids))
 
     name = f"{judge.plain(states)} that rounds differently each time"
     return named(name, noisy)
@@ -64,13 +64,13 @@ def _by_hand(see: Callable[[Tensor], Tensor]) -> States:
     """
     generator = torch.Generator().manual_seed(5)
     token = torch.randn(100, 3, generator=generator)
-    place = torch.randn(LONGEST, 3, generator=generator)
+    position = torch.randn(LONGEST, 3, generator=generator)
 
     def states(ids: Tensor) -> Tensor:
         _check(ids)
         length = ids.shape[1]
         read = see(torch.ones(length, length)) @ token[ids] / math.sqrt(length)
-        return torch.tanh(read + 0.5 * place[:length])
+        return torch.tanh(read + 0.5 * position[:length])
 
     return states
 

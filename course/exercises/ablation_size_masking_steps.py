@@ -98,15 +98,15 @@ def right_crossing(
 
 
 def _crossing_cases() -> Iterator[Inputs]:
-    dice = random.Random(5)
+    rng = random.Random(5)
     leads = [[-1], [0], [1], [1, -1], [-1, 1], [-1, 0, 1], [1, -1, 1], [1, 0, 1], [-1, 1, -1]]
     for size in [2] * 20 + [3] * 20 + [4] * 20 + [5] * 20 + [8] * 20:
-        lead = dice.choices((-2, -1, 0, 1, 2, 3), k=size)
-        sure = dice.randrange(size + 1)  # from there on ours is above; with size: maybe not
+        lead = rng.choices((-2, -1, 0, 1, 2, 3), k=size)
+        sure = rng.randrange(size + 1)  # from there on ours is above; with size: maybe not
         leads.append(lead[:sure] + [abs(one) or 1 for one in lead[sure:]])
     for lead in leads:
-        steps = sorted(dice.sample(range(500, 20500, 500), len(lead)))
-        theirs = [dice.randrange(10, 14) for _ in lead]
+        steps = sorted(rng.sample(range(500, 20500, 500), len(lead)))
+        theirs = [rng.randrange(10, 14) for _ in lead]
         ours = [score + more for score, more in zip(theirs, lead, strict=True)]
         yield steps, [x / 20 for x in ours], [x / 20 for x in theirs]
 
@@ -150,14 +150,14 @@ def play_record(
     seeds: int = 4,
 ) -> Record:
     """Make a fair record with invented scores; of several ``tries``, the best was written down."""
-    dice = random.Random(14)
+    rng = random.Random(14)
     same: Row = {"method": "fine-tuned", "train_examples": 3000, "batch_size": 32, "epochs": 3}
     same |= {"learning_rate": 3e-4, "pretraining_steps": 20_000, "pretraining_tokens": 40_000_000}
     same |= {"split": "test", "tries": 1}
     return [
         {"variant": variant, "task": task, "seed": seed}
         | same
-        | {"score": dice.randrange(5000, 9000) / 10_000}
+        | {"score": rng.randrange(5000, 9000) / 10_000}
         for task in tasks
         for seed in range(seeds)
         for variant in variants

@@ -126,11 +126,11 @@ REMEMBER = Exercise(
 
 def right_window_mask(length: int, window: int, global_tokens: int, drawn: Tensor) -> Tensor:
     """Numbers, and random keys (S, r) -> bool (S, S), true where a row may see a column."""
-    place = torch.arange(length)
-    mask = (place[:, None] - place).abs() <= window
+    position = torch.arange(length)
+    mask = (position[:, None] - position).abs() <= window
     mask[:global_tokens] = True
     mask[:, :global_tokens] = True
-    mask[place[:, None], drawn] = True
+    mask[position[:, None], drawn] = True
     return mask
 
 
@@ -166,19 +166,20 @@ WINDOW_MASK = Exercise(
     read=_read_mask,
     differ=_tell_mask,
     tried="20 masks: windows, global tokens and random keys, alone and together.",
-    start="place = torch.arange(length); (place[:, None] - place).abs() says how far apart row and "
-    "column stand.",
+    start="position = torch.arange(length); (position[:, None] - position).abs() says how far "
+    "apart row and column stand.",
     solution=(right_window_mask, sparse_mask),
     mistakes="""
     ✗ each token sees all that follows it.
-      place[:, None] - place is negative for what follows: .abs() before you compare.
+      position[:, None] - position is negative for what follows: .abs() before you compare.
     | .abs() <=  => <=
     ✗ global tokens see all, but nobody sees them.
       a row is who sees, a column is who is seen. Global tokens are both: mask[:, :global_tokens].
     | mask[:, :global_tokens] = True => pass
     ✗ the random keys of one token are given to all.
-      mask[:, drawn] fills whole columns. Each row has keys of its own: mask[place[:, None], drawn].
-    | mask[place[:, None], drawn] => mask[:, drawn]
+      mask[:, drawn] fills whole columns. Each row has keys of its own:
+      mask[position[:, None], drawn].
+    | mask[position[:, None], drawn] => mask[:, drawn]
     """,
 )
 

@@ -84,8 +84,8 @@ def _sum_cases() -> Iterator[Inputs]:
 
 def _restarted(segment_ids: Tensor) -> Tensor:
     """Positions that start again in segment B."""
-    place = torch.arange(segment_ids.shape[1]).expand_as(segment_ids)
-    return torch.where(segment_ids == 1, place - (segment_ids == 0).sum(1, keepdim=True), place)
+    index = torch.arange(segment_ids.shape[1]).expand_as(segment_ids)
+    return torch.where(segment_ids == 1, index - (segment_ids == 0).sum(1, keepdim=True), index)
 
 
 @Exercise.asking(
@@ -216,8 +216,8 @@ def right_embedding_test(embed: Embed) -> bool:
     position = torch.tensor([[0.0, 1.0, 0.0], [1.0, 0.0, 3.0], [2.0, 0.0, 1.0], [9.0, 9.0, 0.0]])
     ids, segment_ids, eps = torch.tensor([[0, 1, 0]]), torch.tensor([[0, 0, 1]]), 0.5
     by_hand = []
-    for place in range(3):
-        x = token[ids[0, place]] + segment[segment_ids[0, place]] + position[place]
+    for i in range(3):
+        x = token[ids[0, i]] + segment[segment_ids[0, i]] + position[i]
         mean = sum(x) / 3
         variance = sum((number - mean) ** 2 for number in x) / 3
         by_hand.append([float((number - mean) / (variance + eps) ** 0.5) for number in x])

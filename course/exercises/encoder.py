@@ -229,12 +229,12 @@ def right_encoder_layer(x: Tensor, mask: Tensor, w: Weights, heads: int, part: P
 def _stack_cases() -> Iterator[Inputs]:
     """One layer to twelve, whose tensors come in no order, among those of other parts."""
     draw = drawer(8)
-    dice = random.Random(8)
+    rng = random.Random(8)
     layer = named("(a layer: x @ map + shift)", lambda x, w: x @ w["map"] + w["shift"])
     for layers, size in ((1, 1), (2, 1), (2, 2), (3, 2), (12, 2)):
         for _ in range(4):
             w = {"embeddings.norm.bias": draw(size), "pooler.dense.bias": draw(size)}
-            for i in dice.sample(range(layers), layers):
+            for i in rng.sample(range(layers), layers):
                 w |= {f"encoder.layers.{i}.map": draw(size, size) / 2}
                 w |= {f"encoder.layers.{i}.shift": draw(size)}
             yield draw(1, 2, size), w, layer
@@ -341,17 +341,17 @@ def right_our_name(theirs: str) -> str:
 
 
 def _load_cases() -> Iterator[Inputs]:
-    dice = random.Random(12)
+    rng = random.Random(12)
     translated = named(
         "our_name", lambda name: name.removeprefix("bert.").replace("gamma", "weight")
     )
     names = "bert.norm.gamma bert.map.weight map.bias cls.decoder.weight bert.position".split()
     for count in [1] * 3 + [2] * 5 + [4] * 12:
-        some = dice.sample(names, count)
+        some = rng.sample(names, count)
         tensors = {n: torch.tensor([float(i), 1.0]) for i, n in enumerate(names) if n in some}
-        shapes = {translated(n): torch.Size([2]) for n in dice.sample(names[:-1], count)}
-        if dice.random() < 0.5:
-            shapes[dice.choice([*shapes])] = torch.Size([3])
+        shapes = {translated(n): torch.Size([2]) for n in rng.sample(names[:-1], count)}
+        if rng.random() < 0.5:
+            shapes[rng.choice([*shapes])] = torch.Size([3])
         yield tensors, shapes, translated
 
 
@@ -473,19 +473,19 @@ class _Packaged(nn.Module):
     start="layer = make_layer(); set the weight and bias of every nn.Linear in layer.modules() to "
     "zero. What must layer(x) be now?",
     right=(("with the parts of PyTorch", RightLayer), ("with the parts of the package", _Packaged)),
-    refuses_all="compare with torch.allclose and a tolerance such as atol=1e-3, not with ==; and "
-    "let the norms keep their scale of 1: zero the nn.Linear parts only.",
+    refuses_all="zero weight and bias of every nn.Linear, and nothing else: the norms keep their "
+    "scale of 1. Compare with torch.allclose and a tolerance such as atol=1e-3, not with ==.",
     refuses_right="it depends on the names of the parts. Zero every nn.Linear in layer.modules(), "
     "and look at what comes out.",
     museum="""
     ✗ graykode/nlp-tutorial: has no residual around feed-forward.
-      set all maps to zero: a right layer then gives F.layer_norm(x, (8,)), and this one only zeros.
+      set all maps to zero, as in "The stack": this one then gives only zeros, a right one does not.
     | y + self.feed => self.feed
     ✗ a missing sum: has no residual around attention.
-      set all maps to zero: a right layer then gives F.layer_norm(x, (8,)), and this one only zeros.
+      set all maps to zero, as in "The stack": this one then gives only zeros, a right one does not.
     | x + self.attention => self.attention
     ✗ the Annotated Transformer: is pre-norm, x + f(norm(x)), though its text says norm(x + f(x)).
-      set all maps to zero: a right layer then gives F.layer_norm(x, (8,)), and this one x itself.
+      set all maps to zero, as in "The stack": this one then gives x itself, a right one does not.
     | self.norm_1(x + self.attention(x, x, x)[0]) => x + self.attention(*3 * [self.norm_1(x)])[0] &&
       self.norm_2(y + self.feed_forward(y)) => y + self.feed_forward(self.norm_2(y))
     ✗ issue 29 of graykode/nlp-tutorial: makes a map in forward, a new one at every call.

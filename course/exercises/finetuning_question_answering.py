@@ -27,12 +27,12 @@ Span = tuple[int, int]
 
 def _span_cases() -> Iterator[Inputs]:
     """With two decimals, so that in no case two spans are the best (a test makes sure)."""
-    generator, dice = torch.Generator().manual_seed(21), random.Random(13)
+    generator, rng = torch.Generator().manual_seed(21), random.Random(13)
     for fewest, most in [(2, 2)] * 20 + [(3, 4)] * 40 + [(5, 8)] * 60:
-        begins, size = dice.randint(2, 4), dice.randint(fewest, most)
+        begins, size = rng.randint(2, 4), rng.randint(fewest, most)
         length = begins + size + 1  # the question in front, [SEP] behind
         start, end = torch.randn(2, length, generator=generator).mul(200).round() / 100
-        yield start, end, list(range(begins, begins + size)), dice.randint(2, size)
+        yield start, end, list(range(begins, begins + size)), rng.randint(2, size)
 
 
 def _read_positions(answer: Any, *_: Any) -> Span:
@@ -87,10 +87,10 @@ def _f1_cases() -> Iterator[Inputs]:
         "lake of salt/salt of lake; lake lake salt/lake salt salt; ten-mile lake/ten mile lake"
     )
     yield from (tuple(pair.split("/")) for pair in told.split("; "))
-    dice = random.Random(14)
+    rng = random.Random(14)
     words = ["lake", "Lake", "salt", "of", "the", "An", "old,", "(ice)", "ice", "North"]
     for most in [2] * 20 + [4] * 40 + [7] * 40:
-        yield tuple(" ".join(dice.choices(words, k=dice.randint(1, most))) for _ in range(2))
+        yield tuple(" ".join(rng.choices(words, k=rng.randint(1, most))) for _ in range(2))
 
 
 @Exercise.asking(

@@ -31,14 +31,14 @@ def _separated_last(beginning: Pieces, endings: list[Pieces]) -> tuple[list[Any]
 
 
 def _rows_cases() -> Iterator[Inputs]:
-    dice = random.Random(20)
+    rng = random.Random(20)
     words = "the dog ##s bark ##ed at night and we slept .".split()
     yield ["dogs"], [["bark"], ["do", "not"]]
     for choices, most in [(2, 2)] * 15 + [(3, 3)] * 15 + [(4, 4)] * 15 + [(4, 6)] * 15:
-        sizes = [dice.randint(1, most) for _ in range(choices)]
-        sizes[dice.randrange(choices)] = most + 1  # never all alike: something is padded
-        beginning = dice.choices(words, k=dice.randint(1, most))
-        yield beginning, [dice.choices(words, k=size) for size in sizes]
+        sizes = [rng.randint(1, most) for _ in range(choices)]
+        sizes[rng.randrange(choices)] = most + 1  # never all alike: something is padded
+        beginning = rng.choices(words, k=rng.randint(1, most))
+        yield beginning, [rng.choices(words, k=size) for size in sizes]
 
 
 def _read_rows(answer: Any, beginning: Pieces, endings: list[Pieces]) -> list[list[list[Any]]]:
@@ -64,10 +64,10 @@ def _read_rows(answer: Any, beginning: Pieces, endings: list[Pieces]) -> list[li
 def _rows_difference(inputs: Inputs, mine: Any, right: Any) -> str:
     """Show the first row of the first part that differs."""
     for name, yours, ours in zip(_PARTS, mine, right, strict=True):
-        for place, (one, other) in enumerate(zip(yours, ours, strict=True)):
+        for number, (one, other) in enumerate(zip(yours, ours, strict=True)):
             if one != other:
                 gives, wanted = (" ".join(map(str, row)) for row in (one, other))
-                return f"Row {place} of your {name} is {gives}; it should be {wanted}."
+                return f"Row {number} of your {name} is {gives}; it should be {wanted}."
     return ""
 
 
@@ -138,7 +138,7 @@ def _head_cases() -> Iterator[Inputs]:
       rows of one example follow one another: .view(-1, choices), not .view(choices, -1).T.
     | .view(-1, choices) => .view(choices, -1).T
     ✗ softmax runs over the examples.
-      dim=0 are the examples. The choices of *one* example compete: dim=-1.
+      dim=0 are the examples. The choices of one example share out 1: dim=-1.
     | dim=-1 => dim=0
     ✗ the bias is missing.
       the shares are the same without it, but the score is c · weight + bias.
@@ -179,7 +179,7 @@ def _loss_cases() -> Iterator[Inputs]:
       log_probabilities[torch.arange(len(labels)), labels].
     | torch.arange(len(labels)), labels => :, labels
     ✗ softmax is applied twice.
-      F.cross_entropy does its own softmax: give it the scores as they are.
+      F.cross_entropy applies softmax itself: give it the scores as they are.
     | scores.log => scores.softmax(-1).log
     """,
 )
@@ -196,13 +196,13 @@ Made = tuple[list[int], list[list[int]], int]  # beginning, endings, label
 Builder = Callable[[Sequence[Article], int], dict[str, list[Made]]]
 
 
-def _some(dice: random.Random, pool: Sequence[Any], most: int = 3) -> list[Any]:
-    return dice.sample(pool, min(most, len(pool)))
+def _some(rng: random.Random, pool: Sequence[Any], most: int = 3) -> list[Any]:
+    return rng.sample(pool, min(most, len(pool)))
 
 
 def _build(articles: Sequence[Article], seed: int) -> dict[str, list[Made]]:
     """Make an example of each two neighbors; wrong endings come from other articles."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     made: dict[str, list[Made]] = {"train": [], "test": []}
     for index, (split, topic, sentences) in enumerate(articles):
         others = [
@@ -213,14 +213,14 @@ def _build(articles: Sequence[Article], seed: int) -> dict[str, list[Made]]:
         ]
         for t in range(len(sentences) - 1):
             beginning, ending = sentences[t], sentences[t + 1]
-            endings = _some(dice, others)
-            label = dice.randint(0, len(endings))
+            endings = _some(rng, others)
+            label = rng.randint(0, len(endings))
             endings.insert(label, ending)
             made[split].append((list(beginning), [list(one) for one in endings], label))
     return made
 
 
-_ONE_AN_ARTICLE = "range(len(sentences) - 1) => _some(dice, range(len(sentences) - 1), most=1)"
+_ONE_AN_ARTICLE = "range(len(sentences) - 1) => _some(rng, range(len(sentences) - 1), most=1)"
 
 
 @TestExercise.asking(
@@ -245,11 +245,11 @@ _ONE_AN_ARTICLE = "range(len(sentences) - 1) => _some(dice, range(len(sentences)
     | and its_split == split =>
     ✗ right ending always first: never shuffles, so label 0 is always right.
       gather the labels of many examples: all of 0 to 3 must occur.
-    | dice.randint(0, len(endings)) => 0
+    | rng.randint(0, len(endings)) => 0
     ✗ right ending always longest: takes wrong endings that are shorter than the right one: the
     length tells.
       give your sentences different lengths, and count how often the right one is longest.
-    | _some(dice, others) => sorted(others, key=len)[:3]
+    | _some(rng, others) => sorted(others, key=len)[:3]
     ✗ wrong endings of another topic: draws them from articles on something else, so the topic
     tells.
       use two topics in each split: all four endings must be of the beginning's topic.
@@ -257,7 +257,7 @@ _ONE_AN_ARTICLE = "range(len(sentences) - 1) => _some(dice, range(len(sentences)
     ✗ wrong endings of the same article: draws them from the article itself, where another sentence
     may follow as well.
       a wrong ending may hold none of the ids of the beginning's article.
-    | _some(dice, others) => _some(dice, [*sentences[:t], *sentences[t + 2 :]])
+    | _some(rng, others) => _some(rng, [*sentences[:t], *sentences[t + 2 :]])
     ✗ segments swapped: gives the later sentence as the beginning and the earlier one as its ending.
       number the ids in order: the right ending must begin with the id after the beginning's last.
     | sentences[t], sentences[t + 1] => sentences[t + 1], sentences[t]

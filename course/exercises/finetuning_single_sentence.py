@@ -74,11 +74,11 @@ class PlayBert:
 
 
 def _tune_cases() -> Iterator[Inputs]:
-    draw, dice = judge.drawer(25), random.Random(25)
+    draw, rng = judge.drawer(25), random.Random(25)
     for rows, classes, steps in [(1, 2, 2)] * 10 + [(2, 2, 3)] * 15 + [(3, 4, 4)] * 15:
-        targets = [torch.tensor(dice.choices(range(classes), k=rows)) for _ in range(steps)]
+        targets = [torch.tensor(rng.choices(range(classes), k=rows)) for _ in range(steps)]
         batches = [SimpleNamespace(x=draw(rows, 3), target=target) for target in targets]
-        rates = [dice.choice((0.5, 1.0, 2.0)) for _ in range(steps)]
+        rates = [rng.choice((0.5, 1.0, 2.0)) for _ in range(steps)]
         yield PlayBert(draw, 3, classes), batches, rates
 
 
@@ -89,7 +89,7 @@ def _tune_cases() -> Iterator[Inputs]:
     tried="40 random play models, one sentence to 3 in a batch, 2 to 4 steps.",
     start="a loop over zip(batches, rates); in it, the scores: model.pooled(batch) @ W.T + b.",
     mistakes="""
-    ✗ softmax is taken twice.
+    ✗ softmax is applied twice.
       F.cross_entropy wants scores: it takes the softmax itself.
     | weight.T + bias => weight.T + bias && F.cross_entropy(scores, =>
       F.cross_entropy(scores.softmax(-1),
@@ -100,7 +100,7 @@ def _tune_cases() -> Iterator[Inputs]:
       *gradients[1:])
     | model.pooled(batch) @ => model.pooled(batch).detach() @ && loss, model.weights) =>
       loss, model.weights, materialize_grads=True)
-    ✗ the gradients of all steps pile up.
+    ✗ the gradients of all steps so far are added up.
       backward() adds to w.grad: set it to None before each step, or use torch.autograd.grad.
     | gradients = torch.autograd.grad(loss, model.weights) => loss.backward(); gradients = [w.grad
       for w in model.weights]
@@ -137,10 +137,10 @@ def right_tune(model: Any, batches: Sequence[Any], rates: Sequence[float]) -> li
 
 
 def _f1_cases() -> Iterator[Inputs]:
-    dice = random.Random(22)
+    rng = random.Random(22)
     for size, classes in [(2, 2)] * 10 + [(4, 2)] * 25 + [(7, 3)] * 30 + [(12, 4)] * 25:
-        true = [dice.randrange(classes) for _ in range(size)]
-        found = [t if dice.random() < 0.6 else dice.randrange(classes) for t in true]
+        true = [rng.randrange(classes) for _ in range(size)]
+        found = [t if rng.random() < 0.6 else rng.randrange(classes) for t in true]
         yield true, found, classes
 
 
@@ -174,10 +174,10 @@ def right_macro_f1(true: list[int], found: list[int], classes: int) -> float:
 
 
 def _choose_cases() -> Iterator[Inputs]:
-    dice = random.Random(23)
+    rng = random.Random(23)
     for size in [2] * 15 + [3] * 30 + [6] * 35:
-        dev = [dice.randrange(6, 10) / 10 for _ in range(size)]  # coarse, so that some are equal
-        yield dev, [dice.randrange(50, 100) / 100 for _ in dev]
+        dev = [rng.randrange(6, 10) / 10 for _ in range(size)]  # coarse, so that some are equal
+        yield dev, [rng.randrange(50, 100) / 100 for _ in dev]
 
 
 @Exercise.asking(
@@ -216,11 +216,11 @@ _TEXTS = (
 
 
 def _leak_cases() -> Iterator[Inputs]:
-    dice = random.Random(24)
+    rng = random.Random(24)
     disguises = (str, str.lower, " {} ".format, lambda text: text.replace(" ", "  "))
     for trained, tested in [(1, 2)] * 15 + [(3, 3)] * 30 + [(5, 6)] * 35:
-        test = [dice.choice(disguises)(dice.choice(_TEXTS)) for _ in range(tested)]
-        yield dice.sample(_TEXTS, trained), test
+        test = [rng.choice(disguises)(rng.choice(_TEXTS)) for _ in range(tested)]
+        yield rng.sample(_TEXTS, trained), test
 
 
 @Exercise.asking(

@@ -27,15 +27,15 @@ ALL_TAGS = ("O", *(f"{part}-{kind}" for kind in TYPES for part in "BI"))
 
 
 def _align_cases() -> list[Inputs]:
-    dice = random.Random(21)
+    rng = random.Random(21)
     cases: list[Inputs] = []
     for words in [1] * 20 + [2] * 30 + [3] * 30 + [6] * 40:
-        sizes = [dice.choice((1, 1, 2, 3)) for _ in range(words)]
-        if words > 2 and dice.random() < 0.3:
-            sizes[dice.randrange(words - 1)] = 0  # a word that has no piece at all
+        sizes = [rng.choice((1, 1, 2, 3)) for _ in range(words)]
+        if words > 2 and rng.random() < 0.3:
+            sizes[rng.randrange(words - 1)] = 0  # a word that has no piece at all
         pieces = [word for word, size in enumerate(sizes) for _ in range(size)]
-        padding = [None] * dice.choice((0, 0, 1, 2))
-        tags = [dice.randrange(1, 7) if dice.random() < 0.7 else 0 for _ in range(words)]
+        padding = [None] * rng.choice((0, 0, 1, 2))
+        tags = [rng.randrange(1, 7) if rng.random() < 0.7 else 0 for _ in range(words)]
         cases.append(([None, *pieces, None, *padding], tags))
     return sorted(cases, key=lambda case: len(case[0]))
 
@@ -116,9 +116,9 @@ def right_tag_probabilities(hidden: Tensor, weight: Tensor, bias: Tensor) -> Ten
 
 
 def _entity_cases() -> list[Inputs]:
-    dice = random.Random(23)
+    rng = random.Random(23)
     sizes = [2] * 20 + [3] * 40 + [4] * 60 + [8] * 60
-    return [(dice.choices(ALL_TAGS, weights=[3, 2, 3, 2, 3, 1, 1], k=size),) for size in sizes]
+    return [(rng.choices(ALL_TAGS, weights=[3, 2, 3, 2, 3, 1, 1], k=size),) for size in sizes]
 
 
 def _read_spans(answer: Any, *_: Any) -> list[Any]:
@@ -178,15 +178,14 @@ Sentences = Sequence[Tags]
 
 def _f1_cases() -> Iterator[Inputs]:
     """Truth as a person would tag, without an I- that lacks its B-; answers as a model may."""
-    dice = random.Random(24)
+    rng = random.Random(24)
     pieces = [[f"B-{kind}", f"I-{kind}"][:size] for kind in TYPES for size in (1, 2)]
     yield [["O", "O"]], [["O", "O"]]
     for sentences, size in [(1, 2)] * 20 + [(2, 3)] * 40 + [(2, 5)] * 40 + [(4, 7)] * 40:
-        chosen = [dice.choices([["O"]] * 6 + pieces, k=size) for _ in range(sentences)]
+        chosen = [rng.choices([["O"]] * 6 + pieces, k=size) for _ in range(sentences)]
         truth = [[*chain(*some)][:size] for some in chosen]
         found = [
-            [tag if dice.random() < 0.7 else dice.choice(ALL_TAGS) for tag in tags]
-            for tags in truth
+            [tag if rng.random() < 0.7 else rng.choice(ALL_TAGS) for tag in tags] for tags in truth
         ]
         yield truth, found
 

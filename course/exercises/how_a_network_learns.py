@@ -102,12 +102,12 @@ def right_times(a: Number, b: Number) -> Number:
     return Number(a.value * b.value, [(a, b.value), (b, a.value)])
 
 
-def _play(dice: random.Random, size: int) -> list[Number]:
+def _play(rng: random.Random, size: int) -> list[Number]:
     """Make a calculation: each number after its parts, all needed for the last, many twice."""
-    made = [Number(dice.choice((-2.0, -1.0, 1.0, 2.0, 3.0))) for _ in range(2)]
+    made = [Number(rng.choice((-2.0, -1.0, 1.0, 2.0, 3.0))) for _ in range(2)]
     while len(made) < size:
-        a, b = made[-1], dice.choice(made)
-        slopes = (1.0, 1.0) if dice.random() < 0.5 else (b.value, a.value)
+        a, b = made[-1], rng.choice(made)
+        slopes = (1.0, 1.0) if rng.random() < 0.5 else (b.value, a.value)
         value = a.value + b.value if slopes == (1.0, 1.0) else a.value * b.value
         made.append(Number(value / 2, [(a, slopes[0] / 2), (b, slopes[1] / 2)]))
     used = {id(part) for number in made for part, _ in number.parts} | {id(made[-1])}
@@ -119,16 +119,16 @@ def _plays() -> Iterator[list[Number]]:
     yield [a]
     yield [a, b, right_times(a, b)]
     yield [a, right_times(a, a)]
-    dice = random.Random(4)
-    yield from (_play(dice, size) for size in [4] * 10 + [6] * 10 + [12] * 10)
+    rng = random.Random(4)
+    yield from (_play(rng, size) for size in [4] * 10 + [6] * 10 + [12] * 10)
 
 
 def _read_order(answer: Any, last: Number) -> tuple[list[float], bool]:
     """Return the values in the list, and whether each number stands behind its parts."""
     if not isinstance(answer, list | tuple) or not all(hasattr(one, "parts") for one in answer):
         raise UnreadableError("a list of Numbers is wanted.")
-    place = {id(number): i for i, number in enumerate(answer)}
-    pairs = [(place.get(id(p), 99), place[id(n)]) for n in answer for p, _ in n.parts]
+    index = {id(number): i for i, number in enumerate(answer)}
+    pairs = [(index.get(id(p), 99), index[id(n)]) for n in answer for p, _ in n.parts]
     return sorted(float(one.value) for one in answer), all(a < b for a, b in pairs)
 
 

@@ -670,9 +670,9 @@ def _learners_line(error: BaseException) -> str:
         code = frame.f_code
         file = code.co_filename
         if not file.startswith("<frozen") and not str(Path(file).resolve()).startswith(_NOT_THEIRS):
-            place = "" if code.co_name == "<lambda>" else f" of {code.co_name}"
+            where = "" if code.co_name == "<lambda>" else f" of {code.co_name}"
             text = linecache.getline(file, line).strip()
-            found = f"Line {line - code.co_firstlineno + 1}{place}: {text}"
+            found = f"Line {line - code.co_firstlineno + 1}{where}: {text}"
     return found
 
 

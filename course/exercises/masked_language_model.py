@@ -47,14 +47,14 @@ def _read_masking(answer: Any, ids: Tensor, *_: Tensor) -> tuple[list[Any], list
 def _masking_difference(inputs: Inputs, mine: Any, right: Any) -> str:
     """Point to the first token that differs."""
     for row, column in torch.ones_like(inputs[0]).nonzero().tolist():
-        places = [(part[0][row][column], part[1][row][column]) for part in (mine, right)]
-        if places[0] != places[1]:
+        pairs = [(part[0][row][column], part[1][row][column]) for part in (mine, right)]
+        if pairs[0] != pairs[1]:
             where = f"Token {column + 1}" + (f" of row {row + 1}" if len(inputs[0]) > 1 else "")
             drawn = ", ".join(
                 f"{name} {judge.plain(value[row, column].item())}"
                 for name, value in zip(("id", "chance", "group", "word"), inputs, strict=True)
             )
-            said = [f"{token}, {'' if asked else 'not '}selected" for token, asked in places]
+            said = [f"{token}, {'' if asked else 'not '}selected" for token, asked in pairs]
             return f"{where} ({drawn}): yours gives {said[0]}; it should give {said[1]}."
     return ""
 
@@ -145,7 +145,7 @@ def _mlm_cases() -> Iterator[Inputs]:
       Divide by selected.sum().
     | labels[selected]) => labels[selected], reduction="sum")
     ✗ softmax is applied twice.
-      F.cross_entropy applies softmax itself: give it the logits as they are.
+      F.cross_entropy applies softmax itself: give it the scores as they are.
     | logits[selected] => logits[selected].softmax(-1)
     """,
 )

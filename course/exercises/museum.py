@@ -111,9 +111,11 @@ def judge_test(one: TestExercise, function: object) -> str:
     passed = [bug for bug, v in zip(museum, verdicts[len(one.right) :], strict=True) if v]
     things = one.thing + ("es" if one.thing.endswith("s") else "s")
     if passed:
+        first, *others = passed  # one thing to try next is enough
         return judge.report(
             f"✗ {one.name}: {len(passed)} of {len(museum)} broken {things} got past your test.",
-            *(f"- {bug.what} To catch it, {bug.likely}" for bug in passed),
+            f"- {first.what} To catch it, {first.likely}",
+            *(f"- {bug.what}" for bug in others),
         )
     names = ", ".join(re.split("[:,]", bug.what)[0] for bug in museum)
     return judge.report(

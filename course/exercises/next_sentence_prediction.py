@@ -19,14 +19,14 @@ Sentences = list[list[int]]
 
 
 def _pair_cases() -> Iterator[Inputs]:
-    dice = random.Random(9)
+    rng = random.Random(9)
     for fewest, most in [(2, 2)] * 20 + [(3, 3)] * 40 + [(4, 7)] * 60:
         ids = iter(range(5, 100))  # no id twice, so that each shows where it came from
-        sizes = dice.choices((1, 2, 3), k=dice.randint(fewest, most))
+        sizes = rng.choices((1, 2, 3), k=rng.randint(fewest, most))
         sentences = [[next(ids) for _ in range(size)] for size in sizes]
-        start, split, end = sorted(dice.sample(range(len(sizes) + 1), 3))
-        other = [next(ids) for _ in range(dice.randint(1, 2))]
-        coin = dice.choice((5, 20, 40, 60, 80, 95)) / 100
+        start, split, end = sorted(rng.sample(range(len(sizes) + 1), 3))
+        other = [next(ids) for _ in range(rng.randint(1, 2))]
+        coin = rng.choice((5, 20, 40, 60, 80, 95)) / 100
         yield sentences, start, split, end, other, coin
 
 
@@ -100,7 +100,7 @@ def _nsp_cases() -> Iterator[Inputs]:
       this is a mean of probabilities. The loss is the mean of -ln P(label).
     | log_softmax => softmax
     ✗ softmax is applied twice.
-      F.cross_entropy does its own softmax: give it the scores as they are.
+      F.cross_entropy applies softmax itself: give it the scores as they are.
     | scores.log => scores.softmax(-1).log
     """,
 )
@@ -222,7 +222,7 @@ Builder = Callable[[Documents, int], list[Triple]]
 
 def _by_hand(documents: Documents, seed: int) -> list[Triple]:
     """Pair each sentence with the next one, or with one of another document of its source."""
-    dice, made = random.Random(seed), []
+    rng, made = random.Random(seed), []
     for index, (source, sentences) in enumerate(documents):
         others = [
             lines
@@ -230,10 +230,10 @@ def _by_hand(documents: Documents, seed: int) -> list[Triple]:
             if lines and i != index and its == source
         ]
         for a, b in pairwise(sentences):
-            if dice.random() < 0.5:
+            if rng.random() < 0.5:
                 made.append((a, b, IS_NEXT))
             else:  # of a lone document, _by_package says what is wrong
-                made.append((a, dice.choice(dice.choice(others or [sentences])), NOT_NEXT))
+                made.append((a, rng.choice(rng.choice(others or [sentences])), NOT_NEXT))
     return [([*a], [*b], label) for a, b, label in made]
 
 
@@ -262,7 +262,7 @@ def _by_package(documents: Documents, seed: int) -> list[Triple]:
     museum="""
     ✗ all IsNext: never makes a wrong pair.
       build a few dozen pairs: both labels must occur.
-    | dice.random() < 0.5 => True
+    | rng.random() < 0.5 => True
     ✗ B from the same document: draws some of the wrong B from the document of A.
       give every document ids of its own: with label 1, B may hold none of the ids of A's document.
     | i != index and =>
@@ -278,11 +278,11 @@ def _by_package(documents: Documents, seed: int) -> list[Triple]:
     ✗ always the same B: takes the same sentence for every wrong pair of a document: easy to learn
     by heart.
       gather the B of all wrong pairs of a document of many sentences: they must differ.
-    | dice.choice(dice.choice(others or [sentences])) => others[0][0]
+    | rng.choice(rng.choice(others or [sentences])) => others[0][0]
     ✗ shuffled corpora: shuffles the sentences before it pairs them, so that nothing follows
     anything.
       number the ids in order: with label 0, B must begin with the id after A's last.
-    | pairwise(sentences) => pairwise(dice.sample(sentences, len(sentences)))
+    | pairwise(sentences) => pairwise(rng.sample(sentences, len(sentences)))
     """,
 )
 def right_pair_test(builder: Builder) -> bool:

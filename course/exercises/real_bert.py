@@ -18,13 +18,13 @@ Tensors = dict[str, Tensor]
 
 
 def _gap_cases() -> list[Inputs]:
-    dice = random.Random(31)
+    rng = random.Random(31)
     ladders = [[1e-6], [0.5], [1e-4, 0.5]]
     for size in (2, 3, 4, 7):
         for _ in range(15):
-            wrong = dice.randrange(size + 1)  # from there on; with size: none is
-            gaps = dice.choices((1e-7, 3e-6, 5e-5), k=wrong)
-            ladders.append(gaps + dice.choices((0.002, 0.3, 0.08, 4.0), k=size - wrong))
+            wrong = rng.randrange(size + 1)  # from there on; with size: none is
+            gaps = rng.choices((1e-7, 3e-6, 5e-5), k=wrong)
+            ladders.append(gaps + rng.choices((0.002, 0.3, 0.08, 4.0), k=size - wrong))
     ladders += [[1e-6, 0.3, 1e-6, 0.4], [2e-6, float("nan"), 0.2]]
     return [*((gaps, 1e-4) for gaps in ladders), ([0.05, 2.0], 0.1)]
 

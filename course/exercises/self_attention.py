@@ -140,7 +140,7 @@ def _attention_cases() -> Iterator[Inputs]:
       here True means *may see*. Fill where it is False: masked_fill(~mask, …).
     | ~mask => mask
     ✗ the mask is not used: every query sees every key.
-      scores.masked_fill(…) returns a new tensor. Did you keep it?
+      masked_fill returns a new tensor. Did you keep it?
     | .masked_fill(~mask, -torch.inf) =>
     ✗ a hidden score becomes an ordinary number, and an ordinary number still gets its share.
       scores * mask makes it 0, and e^0 is 1; scores + mask only raises the others by 1. Softmax
@@ -278,7 +278,7 @@ def _multi_head_cases() -> Iterator[Inputs]:
     ✗ the mask is not used: padding is attended to.
       masked_fill returns a new tensor. Did you keep it?
     | .masked_fill(~mask[:, None], -torch.inf) =>
-    ✗ weights are used the wrong way around.
+    ✗ the weights are used the wrong way around.
       nn.Linear keeps a weight as (out, in): multiply by .T. All four are square, so no shape tells.
     | .weight"].T => .weight"]
     | w["output.weight"].T => w["output.weight"]
@@ -354,7 +354,7 @@ ANEW = (
     ✗ a mask applied too late: multiplies by the mask after softmax.
       rows of weights must sum to 1 under a one-sided direction, too.
     | masked_fill(~mask, LOWEST).softmax(-1) => softmax(-1) * mask
-    ✗ a diagonal off by one: lets each word see the next one.
+    ✗ a diagonal off by one: lets each token see the next one.
       change a word: under "left-to-right" the row just before it must not move.
     | real, direction) => real, direction, further=1)
     ✗ a copied line: uses the left-to-right mask for right-to-left as well.

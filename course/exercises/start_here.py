@@ -14,8 +14,8 @@ def _top_cases() -> Iterator[Inputs]:
     generator = torch.Generator().manual_seed(1)
     sizes = [(2, 1)] * 10 + [(3, 1)] * 20 + [(3, 2)] * 30 + [(5, 3)] * 20 + [(12, 5)] * 20
     for vocab, k in sizes:
-        places = torch.randperm(6 * vocab, generator=generator)[:vocab]  # no two alike
-        yield (places - 2 * vocab) / 4, k
+        scores = torch.randperm(6 * vocab, generator=generator)[:vocab]  # no two alike
+        yield (scores - 2 * vocab) / 4, k
 
 
 @Exercise.asking(

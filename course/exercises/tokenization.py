@@ -22,12 +22,12 @@ def _read_tokens(answer: Any, *_: Any) -> list[str]:
 
 
 def _merge_cases() -> Iterator[Inputs]:
-    dice = random.Random(5)
+    rng = random.Random(5)
     for length in [2] * 20 + [3] * 30 + [5] * 30 + [7] * 30:
-        first, *rest = dice.choices("ab", k=length)
+        first, *rest = rng.choices("ab", k=length)
         pieces = [first, *("##" + c for c in rest)]
-        pair = dice.choice(list(itertools.pairwise(pieces)))
-        if dice.random() < 0.2:
+        pair = rng.choice(list(itertools.pairwise(pieces)))
+        if rng.random() < 0.2:
             pair = (pair[1], "##c")  # a pair that is not there
         yield pieces, *pair
 
@@ -66,14 +66,14 @@ def right_merge_pieces(pieces: list[str], left: str, right: str) -> list[str]:
 
 def _learn_cases() -> Iterator[Inputs]:
     """Few letters, so that pairs tie, and stand twice in a word."""
-    dice = random.Random(8)
+    rng = random.Random(8)
     yield {"aa": 1}, 3
     yield {"king": 3, "ring": 2, "sink": 1}, 12
     for words, length, more in [(1, 3, 2)] * 10 + [(2, 4, 3)] * 15 + [(4, 5, 6)] * 15:
-        made = ["".join(dice.choices("abc", k=dice.randint(2, length))) for _ in range(words)]
-        counts = {word: dice.randint(1, 4) for word in made}
+        made = ["".join(rng.choices("abc", k=rng.randint(2, length))) for _ in range(words)]
+        counts = {word: rng.randint(1, 4) for word in made}
         letters = {word[0] for word in made} | {"##" + c for word in made for c in word[1:]}
-        yield counts, len(letters) + dice.randint(0, more)
+        yield counts, len(letters) + rng.randint(0, more)
 
 
 @Exercise.asking(
@@ -121,18 +121,18 @@ def right_learn_pieces(counts: dict[str, int], size: int) -> list[str]:
 
 
 def _cut_cases() -> Iterator[Inputs]:
-    dice = random.Random(11)
+    rng = random.Random(11)
     for length, size in [(2, 3)] * 30 + [(3, 5)] * 40 + [(5, 10)] * 40 + [(7, 16)] * 40:
-        word = "".join(dice.choices("abc", k=length))
+        word = "".join(rng.choices("abc", k=length))
         inside = sorted(itertools.combinations(range(length + 1), 2))
         pieces = [("##" if i else "") + word[i:j] for i, j in inside]
         # Mostly pieces of the word itself; now and then all its letters, so that it can be cut.
-        vocab = set(dice.sample(pieces, min(size, len(pieces))))
-        if dice.random() < 0.7:
+        vocab = set(rng.sample(pieces, min(size, len(pieces))))
+        if rng.random() < 0.7:
             vocab |= {word[0], *("##" + c for c in word[1:])}
-        if dice.random() < 0.7:
+        if rng.random() < 0.7:
             vocab.discard(word)
-        vocab |= {dice.choice("abc") + dice.choice("abc"), "##" + dice.choice("abc")} - {word}
+        vocab |= {rng.choice("abc") + rng.choice("abc"), "##" + rng.choice("abc")} - {word}
         yield word, sorted(vocab)
 
 
@@ -182,9 +182,9 @@ def right_cut_word(word: str, vocab: list[str]) -> list[str]:
 
 def _pair_cases() -> list[Inputs]:
     words = "the dog ##s bark ##ed at night and we slept .".split()
-    dice = random.Random(2)
+    rng = random.Random(2)
     lengths = [(1, 1), (1, 2), (2, 1), (3, 2), (2, 5), (6, 6)]
-    return [(dice.choices(words, k=a), dice.choices(words, k=b)) for a, b in lengths]
+    return [(rng.choices(words, k=a), rng.choices(words, k=b)) for a, b in lengths]
 
 
 @Exercise.asking(
@@ -199,7 +199,7 @@ def _pair_cases() -> list[Inputs]:
     ✗ there is no [SEP] at the end.
       each segment ends with its own [SEP]: [CLS] A [SEP] B [SEP].
     | *second, "[SEP]" => *second && (len(second) + 1) => len(second)
-    ✗ the first [SEP] has segment 1.
+    ✗ the first [SEP] is in segment 1.
       it ends the first segment and belongs to it: 0.
     | (first) + 2 => (first) + 1 && (second) + 1 => (second) + 2
     ✗ there are segment ids for the words, but not for [CLS] and [SEP].

@@ -35,15 +35,17 @@ def spoil(batch: Batch, context: str, generator: torch.Generator) -> Batch:
     around = (batch.ids >= len(SPECIAL_TOKENS)) & ~batch.selected & batch.padding_mask
     ids = batch.ids.clone()
     if context == "shuffled":
-        for row, places in zip(ids, around, strict=True):
-            words = row[places]
-            row[places] = words[torch.randperm(len(words), generator=generator)]
+        for row, positions in zip(ids, around, strict=True):
+            words = row[positions]
+            row[positions] = words[torch.randperm(len(words), generator=generator)]
     else:  # the words of the next sequence, repeated if it is shorter
-        for i, places in enumerate(around):
+        for i, positions in enumerate(around):
             j = (i + 1) % len(ids)
             words = batch.ids[j][around[j]]
             if len(words):
-                ids[i, places] = words.repeat(-(-int(places.sum()) // len(words)))[: places.sum()]
+                ids[i, positions] = words.repeat(-(-int(positions.sum()) // len(words)))[
+                    : positions.sum()
+                ]
     return replace(batch, ids=ids)
 
 

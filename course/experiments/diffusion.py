@@ -64,12 +64,14 @@ def excess(model: Any, reader: str, draws: int = 40) -> float:
     Of a BERT it is the bound, the mean of so many draws.
     """
     sentences, ids = toy.text(10_000, toy.HELD_OUT)
-    dice = torch.Generator().manual_seed(10_000)
+    generator = torch.Generator().manual_seed(10_000)
     with evaluating(model):
         if reader == LTR:
             paid = next_word_loss(model, ids)
         else:
-            paid = torch.stack([diffusion_loss(model, ids, dice) for _ in range(draws)]).mean(0)
+            paid = torch.stack([diffusion_loss(model, ids, generator) for _ in range(draws)]).mean(
+                0
+            )
     above = paid - least(sentences, ends=reader == LTR)
     return float(above.sum() / (ids >= FIRST).sum())
 
@@ -82,13 +84,13 @@ def trained(reader: str, seed: int, ids: Tensor, steps: int) -> Iterator[tuple[i
         model = toy.new_mlm(seed)
     rows = torch.Generator().manual_seed(seed)
 
-    def loss(dice: torch.Generator) -> Tensor:
+    def loss(generator: torch.Generator) -> Tensor:
         batch = toy.drawn(ids, rows)
         if reader == FIXED:
-            return toy.mlm_loss(model, batch, toy.singles(batch, dice))
+            return toy.mlm_loss(model, batch, toy.singles(batch, generator))
         if reader == LTR:
             return next_word_loss(model, batch).sum() / (batch[:, 1:] != PAD_ID).sum()
-        return diffusion_loss(model, batch, dice).sum() / (batch >= FIRST).sum()
+        return diffusion_loss(model, batch, generator).sum() / (batch >= FIRST).sum()
 
     for step in fit(model, loss, seed, steps, title=reader):
         yield step, model
@@ -106,16 +108,16 @@ def write(reader: str, seed: int) -> Iterator[Row]:
     else:
         *_, (_, model) = trained(reader, seed, toy.text(seed)[1], STEPS)
     above = {"excess": round(excess(model, reader), 4)} if reader != EXACT else {}
-    dice = torch.Generator().manual_seed(seed)
+    rng = torch.Generator().manual_seed(seed)
     if reader == LTR:
-        written = generate(model, torch.full((TEXTS, 1), CLS_ID), LONGEST, generator=dice)
+        written = generate(model, torch.full((TEXTS, 1), CLS_ID), LONGEST, generator=rng)
         yield {"order": LTR, "passes": LONGEST} | score_texts(texts_of(written)) | above
         return
     given = toy.text(20_000 + seed, TEXTS)[1]
     blank = given.masked_fill(given >= len(SPECIAL_TOKENS), MASK_ID)  # true lengths
     for order in ("any order", "the surest first"):
         for passes in PASSES:
-            *_, written = unmask(model, blank, passes, order != "any order", generator=dice)
+            *_, written = unmask(model, blank, passes, order != "any order", generator=rng)
             yield {"order": order, "passes": passes} | score_texts(texts_of(written)) | above
 
 

@@ -56,11 +56,11 @@ def few_of(splits: Splits, each: int, seed: int) -> Splits:
 
     Which rows they are depends on the seed, so that this luck, too, is in an interval over runs.
     """
-    dice = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
 
     def drawn(split: str, most: int) -> Iterator[Any]:
         left: dict[Any, int] = {}
-        for i in dice.permutation(len(splits[split])):
+        for i in rng.permutation(len(splits[split])):
             example = splits[split][i]
             name = _class_of(example)
             left[name] = left.get(name, most) - 1

@@ -12,7 +12,7 @@ from tqdm.auto import tqdm
 from bertedu.model.optimization import make_optimizer, scheduled_rate
 
 PEAK = 3e-3  # learning rate
-Loss = Callable[[torch.Generator], Tensor]  # dice -> (), the loss of what they draw
+Loss = Callable[[torch.Generator], Tensor]  # generator -> (), the loss of what they draw
 
 
 def fit(
@@ -26,11 +26,11 @@ def fit(
     clip_norm: float = 1.0,
 ) -> Iterator[int]:
     """Train, and yield the number of each step, from 1, when it is done."""
-    optimizer, dice = make_optimizer(model, 0.01), torch.Generator().manual_seed(seed)
+    optimizer, generator = make_optimizer(model, 0.01), torch.Generator().manual_seed(seed)
     for step in tqdm(range(steps), desc=title or type(model).__name__):
         for group in optimizer.param_groups:
             group["lr"] = scheduled_rate(step, steps, peak, warmup_share)
-        loss = loss_of(dice)
+        loss = loss_of(generator)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(model.parameters(), clip_norm)

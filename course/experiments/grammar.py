@@ -73,7 +73,7 @@ def find_positions(
 
     Every document gives one before any gives two: places of one document are not independent.
     """
-    dice = np.random.default_rng(words)
+    rng = np.random.default_rng(words)
     where: tuple[list[tuple[Sequence[int], int, int]], ...] = ([], [])
     for number, document in enumerate(documents):
         for sentence in document.sentences:
@@ -83,7 +83,7 @@ def find_positions(
     count = min(per_word, *map(len, where))
     chosen = []
     for some in where:
-        drawn, met = dice.permutation(len(some)).tolist(), Counter[int]()
+        drawn, met = rng.permutation(len(some)).tolist(), Counter[int]()
         turns = {i: met.update([some[i][2]]) or met[some[i][2]] for i in drawn}  # of its document
         chosen += [some[i] for i in sorted(drawn, key=turns.__getitem__)[:count]]
     sentences, places, numbers = zip(*chosen, strict=True)

@@ -56,8 +56,8 @@ def where_heads_look(texts: Sequence[probes.Text], weights: Sequence[Tensor]) ->
     """Every head's patterns, entropy and distance."""
     values = torch.stack([measure(w, t.tokens) for w, t in zip(weights, texts, strict=True)])
     ones = torch.ones(len(texts))
-    places = product(*map(range, values.shape[1:]))
-    return [(MEASURES[k], i + 1, j + 1, values[:, i, j, k], ones) for i, j, k in places]
+    heads = product(*map(range, values.shape[1:]))
+    return [(MEASURES[k], i + 1, j + 1, values[:, i, j, k], ones) for i, j, k in heads]
 
 
 def relations(texts: Sequence[probes.Text], weights: Sequence[Tensor]) -> list[Measured]:
@@ -77,8 +77,8 @@ def relations(texts: Sequence[probes.Text], weights: Sequence[Tensor]) -> list[M
         layer, head = divmod(int(hits[::2].sum(0).argmax()), hits.shape[2])
         offset = int(fixed[::2].sum(0).argmax())
         best, rule = hits[1::2, layer, head], fixed[1::2, offset]
-        places = product(*map(range, hits.shape[1:]))
-        rows += [(name, i + 1, j + 1, hits[1::2, i, j], asked) for i, j in places]
+        heads = product(*map(range, hits.shape[1:]))
+        rows += [(name, i + 1, j + 1, hits[1::2, i, j], asked) for i, j in heads]
         rows += [
             (f"{name}: best head", layer + 1, head + 1, best, asked),
             (f"{name}: offset {probes.OFFSETS[offset]:+d}", "", "", rule, asked),
@@ -153,12 +153,12 @@ def layers_read(model: BertForPreTraining, batches: Sequence[Batch]) -> list[Mea
 
 
 def one_blank_each(texts: Sequence[probes.Text], mask_id: int) -> list[tuple[Tensor, int]]:
-    """Hide one word piece of each text: its ids, and the place."""
+    """Hide one word piece of each text: its ids, and the position."""
     generator = torch.Generator().manual_seed(0)
     blanks = []
     for text in texts:
-        place = int(torch.randint(1, len(text.ids) - 1, (), generator=generator))
-        blanks.append((text.ids.index_fill(0, torch.tensor(place), mask_id), place))
+        position = int(torch.randint(1, len(text.ids) - 1, (), generator=generator))
+        blanks.append((text.ids.index_fill(0, torch.tensor(position), mask_id), position))
     return blanks
 
 
@@ -168,18 +168,18 @@ def answers_kept(model: BertForPreTraining, blanks: Sequence[tuple[Tensor, int]]
     ones = torch.ones(len(blanks))
     for layer in range(1, model.config.num_hidden_layers + 1):
         values: dict[str, list[Tensor]] = defaultdict(list)
-        for ids, place in tqdm(blanks, desc=f"other attention, layer {layer}", leave=False):
-            own, new, before, after = another_attention(model, ids, place, layer, steps=40)
+        for ids, position in tqdm(blanks, desc=f"other attention, layer {layer}", leave=False):
+            own, new, before, after = another_attention(model, ids, position, layer, steps=40)
             shuffle = shuffle_keys(layer)
             with changed_attention(model, shuffle):
-                dealt = word_probabilities(model, ids, place)
+                dealt = word_probabilities(model, ids, position)
             for name, weights, answer in (
                 ("searched", new, after),
                 ("shuffled", shuffle(layer, own[None])[0], dealt),
             ):
                 moved = total_variation(own, weights)  # (A, S)
                 values[f"{name}: attention moved"].append(moved.mean())
-                values[f"{name}: attention moved at the blank"].append(moved[:, place].mean())
+                values[f"{name}: attention moved at the blank"].append(moved[:, position].mean())
                 values[f"{name}: answer moved"].append(total_variation(before, answer))
                 values[f"{name}: same answer"].append(before.argmax() == answer.argmax())
         rows += [(name, layer, "", torch.stack(some), ones) for name, some in values.items()]

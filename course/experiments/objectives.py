@@ -32,10 +32,10 @@ PASSED, NO_HEAD = toy.weights(CONFIG, RATE), toy.weights(CONFIG, 0)  # weights a
 
 def roberta(seed: int) -> Iterator[Row]:
     """200 sentences, again and again: ten fixed sets of blanks, or fresh ones."""
-    ids, dice = text(seed)[1][:200], torch.Generator().manual_seed(100 + seed)
+    ids, generator = text(seed)[1][:200], torch.Generator().manual_seed(100 + seed)
     tenfold = ids.repeat(10, 1)
     for reader in ("ten fixed sets", "fresh blanks"):
-        model, blanks = toy.new_mlm(seed), toy.singles(tenfold, dice)
+        model, blanks = toy.new_mlm(seed), toy.singles(tenfold, generator)
 
         def fixed(
             of: torch.Generator, model: BertForPreTraining = model, blanks: Tensor = blanks
@@ -54,8 +54,8 @@ def roberta(seed: int) -> Iterator[Row]:
 
 @cache
 def pairs(least: float = 0.3, count: int = 400) -> tuple[list[tuple[int, int, int]], float]:
-    """Return held-out (row, place, place) whose two words tell at least so many nats of each other,
-    given all others, and the mean of what they tell: exact."""
+    """Return held-out (row, position, position) whose words tell at least so many nats of each
+    other, given all others, and the mean of what they tell: exact."""
     told = {}
     for number, sentence in enumerate(text(10_000, toy.HELD_OUT)[0][:count]):
         for i, j in combinations(range(len(sentence)), 2):
@@ -71,18 +71,20 @@ def two_blanks(model: BertForPreTraining | XLNet, in_turn: bool) -> float:
     In turn, BERT is asked twice, and the first word is filled in; XLNet reads it in one pass.
     """
     chosen, ids, total = torch.tensor(pairs()[0]), text(10_000, toy.HELD_OUT)[1], 0.0
-    for places in torch.tensor(sorted({at[1:] for at in pairs()[0]})):  # rows with these blanks
-        words = ids[chosen[(chosen[:, 1:] == places).all(dim=1), 0]]
+    for positions in torch.tensor(sorted({at[1:] for at in pairs()[0]})):  # rows with these blanks
+        words = ids[chosen[(chosen[:, 1:] == positions).all(dim=1), 0]]
         real = words != PAD_ID
         if isinstance(model, XLNet):
-            others = [i for i in range(ids.shape[1]) if i not in places]
-            scores = model(words, torch.tensor([*others, *places]), real)[:, places]
+            others = [i for i in range(ids.shape[1]) if i not in positions]
+            scores = model(words, torch.tensor([*others, *positions]), real)[:, positions]
         else:
-            scores = model(words.index_fill(1, places, MASK_ID), padding_mask=real)[0][:, places]
+            scores = model(words.index_fill(1, positions, MASK_ID), padding_mask=real)[0][
+                :, positions
+            ]
             if in_turn:
-                hidden = words.index_fill(1, places[1:], MASK_ID)
-                scores[:, 1] = model(hidden, padding_mask=real)[0][:, places[1]]
-        total += F.cross_entropy(scores.mT, words[:, places], reduction="sum").item()
+                hidden = words.index_fill(1, positions[1:], MASK_ID)
+                scores[:, 1] = model(hidden, padding_mask=real)[0][:, positions[1]]
+        total += F.cross_entropy(scores.mT, words[:, positions], reduction="sum").item()
     return total / len(chosen)
 
 
@@ -96,9 +98,9 @@ def xlnet(seed: int) -> Iterator[Row]:
     torch.manual_seed(seed)
     model = XLNet(CONFIG)
 
-    def loss(dice: torch.Generator) -> Tensor:
-        batch = toy.drawn(text(seed)[1], dice)
-        order = torch.randperm(batch.shape[1], generator=dice)  # a new one for each batch
+    def loss(rng: torch.Generator) -> Tensor:
+        batch = toy.drawn(text(seed)[1], rng)
+        order = torch.randperm(batch.shape[1], generator=rng)  # a new one for each batch
         late = order.argsort() >= round((1 - RATE) * len(order))  # as many as are masked
         asked = late & (batch >= toy.FIRST)
         return F.cross_entropy(model(batch, order, batch != PAD_ID)[asked], batch[asked])
@@ -123,10 +125,10 @@ def electra(seed: int) -> Iterator[Row]:
         torch.manual_seed(seed)
         pair = Electra(CONFIG, toy.SMALL.hidden_size)
 
-        def loss(dice: torch.Generator, pair: Electra = pair, where: str = where) -> Tensor:
-            masked = toy.half_as_many(batch := toy.drawn(ids, dice), dice)
+        def loss(rng: torch.Generator, pair: Electra = pair, where: str = where) -> Tensor:
+            masked = toy.half_as_many(batch := toy.drawn(ids, rng), rng)
             everywhere, real = where == "every word", batch != PAD_ID
-            guess, found = pair(batch, masked, masked == MASK_ID, dice, real, everywhere)
+            guess, found = pair(batch, masked, masked == MASK_ID, rng, real, everywhere)
             return guess + DETECTOR_WEIGHT * found
 
         for step in fit(pair, loss, seed, 400):
@@ -145,8 +147,8 @@ def distilbert(seed: int) -> Iterator[Row]:
     for reader in ("alone", "taught", "its layers", "its layers, taught"):
         student = every_second_layer(teacher) if "layers" in reader else toy.new_mlm(seed)
 
-        def taught(dice: torch.Generator, student: BertForPreTraining = student) -> Tensor:
-            masked = toy.singles(batch := toy.drawn(ids, dice), dice)
+        def taught(generator: torch.Generator, student: BertForPreTraining = student) -> Tensor:
+            masked = toy.singles(batch := toy.drawn(ids, generator), generator)
             hidden = masked == MASK_ID
             asked = {"padding_mask": batch != PAD_ID, "selected": hidden}
             scores, (told, _) = student(masked, **asked)[0], teacher(masked, **asked)
@@ -177,8 +179,10 @@ def mmbert(seed: int) -> Iterator[Row]:
     ):
         model, rates = toy.new_mlm(seed), iter(phases)
 
-        def masking(ids: Tensor, dice: torch.Generator, rates: Iterator[float] = rates) -> Tensor:
-            return toy.singles(ids, dice, next(rates))
+        def masking(
+            ids: Tensor, generator: torch.Generator, rates: Iterator[float] = rates
+        ) -> Tensor:
+            return toy.singles(ids, generator, next(rates))
 
         train(model, toy.mlm(model, masking, text(seed)[1]), seed, 600)
         yield row(reader, "excess at 15 %", excess(model, toy.half_as_many), 600, PASSED)

@@ -124,9 +124,9 @@ def train_recall(reader: str, layout: str, seed: int = 0, steps: int = STEPS) ->
     """Train a reader on fresh texts; each step has lists of one length, from 1 to `LONGEST`."""
     model = RecallReader(reader, seed)
 
-    def loss(dice: torch.Generator) -> Tensor:
-        length = int(torch.randint(1, LONGEST + 1, (), generator=dice))
-        ids, answers = recall_texts(layout, length, BATCH, dice)
+    def loss(rng: torch.Generator) -> Tensor:
+        length = int(torch.randint(1, LONGEST + 1, (), generator=rng))
+        ids, answers = recall_texts(layout, length, BATCH, rng)
         return F.cross_entropy(model(ids), answers)
 
     train(model, loss, seed, steps, LEARNING_RATE, f"{reader}, {layout}")

@@ -43,11 +43,13 @@ def draw_translations(
     """Draw sources (count, S) and targets (count, S + 2): reversed, each word by another word."""
     sizes = torch.randint(low, high + 1, (count, 1), generator=generator)
     words = torch.randint(WORDS, (count, high), generator=generator)
-    place, end = torch.arange(high), torch.full((count, 1), PAD_ID)
+    position, end = torch.arange(high), torch.full((count, 1), PAD_ID)
     other = FIRST + WORDS + (7 * words + 3) % WORDS  # the dictionary
-    other = other.gather(1, (sizes - 1 - place).clamp(min=0)).masked_fill(place >= sizes, PAD_ID)
+    other = other.gather(1, (sizes - 1 - position).clamp(min=0)).masked_fill(
+        position >= sizes, PAD_ID
+    )
     target = torch.cat([torch.full_like(end, CLS_ID), other, end], 1).scatter(1, sizes + 1, SEP_ID)
-    return (FIRST + words).masked_fill(place >= sizes, PAD_ID), target
+    return (FIRST + words).masked_fill(position >= sizes, PAD_ID), target
 
 
 def make_translator(name: str) -> Transformer | Recurrent:

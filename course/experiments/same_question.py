@@ -153,12 +153,12 @@ def find_blanks(
     asked = np.array(
         [len(s) <= LONGEST and s[place] >= len(SPECIAL_TOKENS) for s, place, _ in where]
     )
-    dice = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     chosen: list[tuple[Sequence[int], int, int]] = []
     names: list[str] = []
     for number, name in enumerate((*KINDS, ALL)):
         some = np.nonzero(asked & ((kinds == number) | (name == ALL)))[0]
-        chosen += [where[i] for i in dice.permutation(some)[:per_kind]]
+        chosen += [where[i] for i in rng.permutation(some)[:per_kind]]
         names += [name] * (len(chosen) - len(names))
     sentences, places, numbers = zip(*chosen, strict=True)
     return Blanks(list(sentences), np.array(places), np.array(numbers), names)

@@ -58,7 +58,11 @@ def run(judge: str, seed: int) -> Iterator[Row]:
         real, wrong = pairs["real"], pairs[QUESTIONS[judge]]
         model.train()
         train(
-            model, lambda dice: pair_loss(model, draw_pairs(real, wrong, dice)), seed, STEPS, RATE
+            model,
+            lambda generator: pair_loss(model, draw_pairs(real, wrong, generator)),
+            seed,
+            STEPS,
+            RATE,
         )
     pairs, document = pairs_of("test")
     chances = {kind: chance_of_next(model, some) for kind, some in pairs.items()}

@@ -47,8 +47,8 @@ Groups = dict[str, Outcomes]  # "seen PLACE" -> right, found, there of each sent
 
 
 def last_pieces(encoding: Encoding) -> dict[int, int]:
-    """Return word number -> place of its last word piece."""
-    return {word: place for place, word in enumerate(encoding.word_ids) if word is not None}
+    """Return word number -> position of its last word piece."""
+    return {word: position for position, word in enumerate(encoding.word_ids) if word is not None}
 
 
 @dataclass
@@ -71,9 +71,9 @@ class TaggingBy(Tagging):
         trained = {"first": first.values(), "last": last.values(), "all": range(len(row.ids))}
         return [
             NO_TARGET
-            if word is None or place not in trained[self.pieces]
+            if word is None or position not in trained[self.pieces]
             else item.target[first[word]]
-            for place, word in enumerate(row.word_ids)
+            for position, word in enumerate(row.word_ids)
         ]
 
     def answers(self, examples: Examples, items: Items, scores: ItemScores) -> list[Answer]:

@@ -73,8 +73,8 @@ def _per_article(make: Make, name: str) -> Rows:
             by_topic[article.topic].append(article)
         for some in by_topic.values():
             for article, draw in product(some, range(DRAWS[split])):
-                dice = _dice(name, article.title, str(draw))
-                if example := make(article, some, draw, dice):
+                generator = _dice(name, article.title, str(draw))
+                if example := make(article, some, draw, generator):
                     yield split, example
 
 
@@ -88,10 +88,10 @@ def _turn(count: int, title: str) -> list[int]:
     return [int(i) for i in _dice("turn", title).permutation(count)]
 
 
-def _other(article: Document, articles: Articles, dice: Dice, need: int = 1) -> Document:
+def _other(article: Document, articles: Articles, generator: Dice, need: int = 1) -> Document:
     """Draw another article with at least ``need`` sentences."""
     for _ in range(1000):
-        other = articles[int(dice.integers(len(articles)))]
+        other = articles[int(generator.integers(len(articles)))]
         if other.title != article.title and len(other.sentences()) >= need:
             return other
     raise TaskError(f"no article beside {article.title!r} under {article.topic!r} is long enough")
@@ -117,7 +117,7 @@ def _sentiment() -> Rows:
         yield split_by(film), Example(text, None, row["category"] == "fresh", film)
 
 
-def _topic(article: Document, _: Articles, draw: int, dice: Dice) -> Example | None:
+def _topic(article: Document, _: Articles, draw: int, generator: Dice) -> Example | None:
     """Which of eleven headings is this sentence's article under?"""
     body = _body(article)
     if draw >= len(body):
@@ -151,19 +151,21 @@ def _valence() -> Rows:
                 yield split_by(source), Example(text, None, float(value), source)
 
 
-def _description(article: Document, articles: Articles, draw: int, dice: Dice) -> Example | None:
+def _description(
+    article: Document, articles: Articles, draw: int, generator: Dice
+) -> Example | None:
     """Does this description fit this text? If not, it is of another article under the heading."""
     body = _body(article)[2 * draw : 2 * draw + 2]
     if not body or not article.description:
         return None
-    fits = bool(dice.random() < 0.5)
+    fits = bool(generator.random() < 0.5)
     description: str | None = article.description
     while not fits and (not description or description == article.description):
-        description = _other(article, articles, dice).description
+        description = _other(article, articles, generator).description
     return Example(str(description), " ".join(body), fits, article.title)
 
 
-def _next(article: Document, articles: Articles, draw: int, dice: Dice) -> Choice | None:
+def _next(article: Document, articles: Articles, draw: int, generator: Dice) -> Choice | None:
     """Which of four sentences comes next? Three are of other articles under the heading."""
     sentences = article.sentences()
     if len(sentences) < 3 + draw:
@@ -172,11 +174,11 @@ def _next(article: Document, articles: Articles, draw: int, dice: Dice) -> Choic
     endings = [sentences[t + 1]]
     while len(endings) < 4:
         # from the third sentence on, like the right one: else the place would tell
-        others = _other(article, articles, dice, need=3).sentences()[2:]
-        other = others[int(dice.integers(len(others)))]
+        others = _other(article, articles, generator, need=3).sentences()[2:]
+        other = others[int(generator.integers(len(others)))]
         if other not in endings:
             endings.append(other)
-    order = dice.permutation(4)
+    order = generator.permutation(4)
     label = int(order.argmin())
     return Choice(sentences[t], tuple(endings[i] for i in order), label, article.title)
 
@@ -196,7 +198,7 @@ def _answer(
     article: Document,
     _: Articles,
     draw: int,
-    dice: Dice,
+    generator: Dice,
     none_share: float = 0.0,
     sentences: int = 2,
 ) -> Question | None:
@@ -213,13 +215,13 @@ def _answer(
         return None  # the question would contain its answer
     texts = {article.title: opening}
     while len(texts) < 4:
-        other = _other(article, _articles()[article.split], dice)
+        other = _other(article, _articles()[article.split], generator)
         if text := _opening(other, sentences):
             texts[other.title] = text
     titles = list(texts)[1:]
     name, answers = f"{article.title} {draw + 1}", []
-    if dice.random() >= none_share:
-        own = int(dice.integers(3))
+    if generator.random() >= none_share:
+        own = int(generator.integers(3))
         titles = [*titles[:own], article.title, *titles[own:2]]
         begins = sum(len(texts[t]) + 1 for t in titles[:own])
         answers = [(article.title, begins + s) for s in title_positions(article.title, opening)]
@@ -287,7 +289,7 @@ BARE_LENGTH = 50  # words of a text whose punctuation, or capitals, are to be re
 
 
 def _restore(
-    article: Document, _: Articles, draw: int, dice: Dice, capitals: bool
+    article: Document, _: Articles, draw: int, generator: Dice, capitals: bool
 ) -> Tagged | None:
     """Which words were followed by a comma or a full stop, or began with a capital?
 

@@ -65,8 +65,10 @@ def toy_questions(language: ToyLanguage, sentences: Sequence[Sequence[str]]) -> 
     words = answers - len(SPECIAL_TOKENS)  # as columns of the language
     limits = {}
     for direction, sees in SEES.items():
-        places = ((sentence, place) for sentence in sentences for place in range(len(sentence)))
-        chances = torch.stack([language.posterior(*at, *sees) for at in places])  # (N, W)
+        positions = (
+            (sentence, position) for sentence in sentences for position in range(len(sentence))
+        )
+        chances = torch.stack([language.posterior(*at, *sees) for at in positions])  # (N, W)
         limits[direction] = F.nll_loss(chances.log(), words, reduction="none").float()
     return Questions(ids, rows, columns, answers, limits)
 

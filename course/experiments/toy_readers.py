@@ -29,7 +29,7 @@ FIRST, LANGUAGE = len(SPECIAL_TOKENS), ToyLanguage()
 CONFIG = BertConfig(FIRST + len(LANGUAGE.words), 64, 2, 4, 256, 16, 2, 0.0)
 SMALL = replace(CONFIG, hidden_size=32, num_attention_heads=2, intermediate_size=128)
 LARGE = replace(CONFIG, num_hidden_layers=4)
-Masking = Callable[[Tensor, torch.Generator], Tensor]  # ids (B, S), dice -> ids with blanks
+Masking = Callable[[Tensor, torch.Generator], Tensor]  # ids (B, S), generator -> ids with blanks
 
 
 @cache
@@ -39,17 +39,17 @@ def text(seed: int, count: int = 20_000) -> tuple[list[list[str]], Tensor]:
     return sentences, toy_ids(LANGUAGE, sentences)
 
 
-def singles(ids: Tensor, dice: torch.Generator, rate: float = RATE) -> Tensor:
+def singles(ids: Tensor, generator: torch.Generator, rate: float = RATE) -> Tensor:
     """Hide single words."""
-    return mask_tokens(ids, CONFIG.vocab_size, dice, rate, mask_share=1.0, random_share=0.0)[0]
+    return mask_tokens(ids, CONFIG.vocab_size, generator, rate, mask_share=1.0, random_share=0.0)[0]
 
 
 half_as_many = partial(singles, rate=RATE / 2)
 
 
-def drawn(rows: Tensor, dice: torch.Generator) -> Tensor:
+def drawn(rows: Tensor, rng: torch.Generator) -> Tensor:
     """Draw `BATCH` of some rows."""
-    return rows[torch.randint(len(rows), (BATCH,), generator=dice)]
+    return rows[torch.randint(len(rows), (BATCH,), generator=rng)]
 
 
 def mlm_loss(model: BertForPreTraining, ids: Tensor, masked: Tensor) -> Tensor:
@@ -62,8 +62,8 @@ def mlm_loss(model: BertForPreTraining, ids: Tensor, masked: Tensor) -> Tensor:
 def mlm(model: BertForPreTraining, masking: Masking, ids: Tensor) -> Loss:
     """Return the loss of words hidden in rows that are drawn."""
 
-    def loss(dice: torch.Generator) -> Tensor:
-        return mlm_loss(model, batch := drawn(ids, dice), masking(batch, dice))
+    def loss(generator: torch.Generator) -> Tensor:
+        return mlm_loss(model, batch := drawn(ids, generator), masking(batch, generator))
 
     return loss
 
@@ -160,8 +160,8 @@ def _few(bert: Bert, seed: int) -> float:
     def answer(ids: Tensor) -> Tensor:
         return head(model(ids, padding_mask=ids != PAD_ID).pooled)
 
-    def loss(dice: torch.Generator) -> Tensor:
-        rows, _ = drawn(torch.arange(FEW), dice), torch.randint(1, (), generator=dice)
+    def loss(rng: torch.Generator) -> Tensor:
+        rows, _ = drawn(torch.arange(FEW), rng), torch.randint(1, (), generator=rng)
         return F.cross_entropy(answer(ids[rows]), topic[rows])
 
     both = nn.ModuleList([model, head])

@@ -42,15 +42,15 @@ def write_texts(
     gpt: BertForPreTraining, bert: BertForPreTraining, lengths: Sequence[int], seed: int
 ) -> Iterator[tuple[str, Tensor]]:
     """Write as many texts as there are lengths in each way: its name, and their ids."""
-    dice = torch.Generator().manual_seed(seed)
+    rng = torch.Generator().manual_seed(seed)
     begin = torch.full((len(lengths), 1), CLS_ID)
     for name, heat, top_k in ((LTR, 1, None), ("cooler, T = 0.5", 0.5, None), ("greedy", 1, 1)):
-        yield name, g.generate(gpt, begin, LONGEST, heat, top_k, dice)
-    texts = g.append_masks(bert, begin, LONGEST, dice)
+        yield name, g.generate(gpt, begin, LONGEST, heat, top_k, rng)
+    texts = g.append_masks(bert, begin, LONGEST, rng)
     yield APPENDED, pad_sequence([t[: n + 1] for t, n in zip(texts, lengths, strict=True)], True)
     blank = pad_sequence([torch.tensor([CLS_ID, *[MASK_ID] * n, SEP_ID]) for n in lengths], True)
     for rounds, name in FILLED.items():
-        yield name, g.fill_and_resample(bert, blank, rounds, generator=dice)
+        yield name, g.fill_and_resample(bert, blank, rounds, generator=rng)
 
 
 def score_texts(texts: Sequence[Sequence[str]]) -> Row:
@@ -118,7 +118,7 @@ def choose_endings(asked: Sequence[Asked], alone: str) -> dict[str, Floats]:
 def ask_topic(shots: int) -> list[Asked]:
     """Return questions "sentence topic:" after ``shots`` examples of their form, drawn for each."""
     splits, (_, tokenizer) = load_task("topic")[1], load_named("ltr-L4H128")
-    dice = np.random.default_rng(shots)
+    rng = np.random.default_rng(shots)
     asked: list[Asked] = []
 
     def line(text: str, topic: str = "") -> str:
@@ -126,7 +126,7 @@ def ask_topic(shots: int) -> list[Asked]:
         return f"{cut} topic: {topic}." if topic else f"{cut} topic:"
 
     for x in splits["test"][:ASKED]:
-        shown = [splits["train"][i] for i in dice.integers(len(splits["train"]), size=shots)]
+        shown = [splits["train"][i] for i in rng.integers(len(splits["train"]), size=shots)]
         lines = [line(one.text, TOPICS[int(one.label)]) for one in shown]
         asked.append((" ".join([*lines, line(x.text)]), TOPICS, int(x.label), x.source))
     return asked

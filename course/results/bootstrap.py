@@ -17,11 +17,11 @@ Verdict = Literal["supported", "undecided", "contradicted"]
 
 def draw_texts(sources: Ints, draws: int = DRAWS, seed: int = 0) -> list[Ints]:
     """Draw whole sources with replacement: the numbers of the examples of each draw."""
-    dice = np.random.default_rng([seed, 0])
+    rng = np.random.default_rng([seed, 0])
     order = np.argsort(sources, kind="stable")
     members = np.split(order, np.bincount(sources).cumsum()[:-1])
     return [
-        np.concatenate([members[i] for i in dice.integers(len(members), size=len(members))])
+        np.concatenate([members[i] for i in rng.integers(len(members), size=len(members))])
         for _ in range(draws)
     ]
 

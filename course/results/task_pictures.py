@@ -57,27 +57,31 @@ def score_plot(
     systems: Sequence[System] = tuple(NAMES),
     chance: Mapping[str, float] | None = None,
     readers: Mapping[str, Mapping[str, pictures.Score]] | None = None,
+    tuned: Mapping[str, Mapping[str, pictures.Score]] | None = None,
 ) -> Picture:
     """Draw every system's mean and interval: a panel a task (name -> heading), a row a system.
 
     A system that was run on none of the tasks has no row. ``readers``, name -> task -> score, are
-    more rows, on top. ``chance``, by task, is an even guess from 0 to 1: a dashed line.
+    more rows, on top; ``tuned`` are fine-tuned in another way, and stand below. ``chance``, by
+    task, is an even guess from 0 to 1: a dashed line.
     """
     rows = {task: summary(task) for task in tasks}
     systems = [system for system in systems if any(system in known for known in rows.values())]
-    readers = readers or {}
-    names = [*readers, *(NAMES[system] for system in systems)]
+    readers, tuned = readers or {}, tuned or {}
+    names = [*readers, *(NAMES[system] for system in systems), *tuned]
     page = (5.2 + 4.8 * len(tasks), 1.6 + 0.62 * len(names))
     figure, panels = pictures.headed_panels(tasks, title, page, sharey=True)
     for task, axes in panels.items():
-        for place, scores in enumerate(readers.values()):
+        for row, scores in enumerate(readers.values()):
             if task in scores:
-                pictures.scored_bar(axes, place, scores[task], LIMIT, "s")
-        for place, system in enumerate(systems, start=len(readers)):
+                pictures.scored_bar(axes, row, scores[task], LIMIT, "s")
+        for row, system in enumerate(systems, start=len(readers)):
             if system in rows[task]:
-                pictures.scored_bar(
-                    axes, place, pictures.score_of(rows[task][system]), _COLORS[system[1]]
-                )
+                score = pictures.score_of(rows[task][system])
+                pictures.scored_bar(axes, row, score, _COLORS[system[1]])
+        for row, scores in enumerate(tuned.values(), start=len(readers) + len(systems)):
+            if task in scores:
+                pictures.scored_bar(axes, row, scores[task], _COLORS["fine-tuned"])
         pictures.name_rows(axes, names, above=0.7)
         if chance and task in chance:
             axes.axvline(100 * chance[task], color=LIMIT, linestyle="--")

@@ -208,12 +208,12 @@ class MyBert(nn.Module):
         """
         if self.config.direction != "left-to-right":
             raise ValueError(f"only a left-to-right model writes; this is {self.config.direction}")
-        ids, dice = self.encode(text)[0][:, :-1], torch.Generator().manual_seed(seed)
+        ids, rng = self.encode(text)[0][:, :-1], torch.Generator().manual_seed(seed)
         never = [i for i in range(len(SPECIAL_TOKENS)) if i != SEP_ID]
         while length > 0 and ids[0, -1] != SEP_ID:
             scores = self(ids)[0][0, -1].index_fill(0, torch.tensor(never), -torch.inf)
             chances = self.part.next_token(scores, temperature, min(top_k, len(scores)))
-            ids = torch.cat([ids, torch.multinomial(chances, 1, generator=dice)[None]], dim=1)
+            ids = torch.cat([ids, torch.multinomial(chances, 1, generator=rng)[None]], dim=1)
             length -= 1
         words = [self.vocab[i] for i in ids[0].tolist() if i >= len(SPECIAL_TOKENS)]
         return " ".join(words).replace(" ##", "")
@@ -255,10 +255,10 @@ class MyBert(nn.Module):
         packed = pack_pairs(pairs, length)
         return Rows(*(torch.tensor(t).long() for t in (packed.ids, packed.segments, packed.labels)))
 
-    def loss(self, rows: Rows, mask_rate: float, dice: torch.Generator) -> Tensor:
+    def loss(self, rows: Rows, mask_rate: float, rng: torch.Generator) -> Tensor:
         """Hide words; return the loss at them, and that of the pairs if there are any."""
-        chance, group = (torch.rand(rows.ids.shape, generator=dice) for _ in range(2))
-        words = torch.randint(len(SPECIAL_TOKENS), len(self.vocab), rows.ids.shape, generator=dice)
+        chance, group = (torch.rand(rows.ids.shape, generator=rng) for _ in range(2))
+        words = torch.randint(len(SPECIAL_TOKENS), len(self.vocab), rows.ids.shape, generator=rng)
         # masking selects where chance < 0.15; for another rate, the dice are stretched
         ids, selected = self.part.masking(rows.ids, chance * 0.15 / mask_rate, group, words)
         selected = selected.bool()
@@ -286,10 +286,10 @@ class MyBert(nn.Module):
         check_vocabulary(self.vocab, "The vocabulary of this model")
         losses = []
         for step in tqdm(range(self.step, until or steps), desc="your BERT"):
-            dice = torch.Generator().manual_seed(step)
-            some = torch.randint(len(rows.ids), (batch_size,), generator=dice)
+            rng = torch.Generator().manual_seed(step)
+            some = torch.randint(len(rows.ids), (batch_size,), generator=rng)
             batch = Rows(*(part[some] for part in rows if part is not None))
-            loss = self.loss(batch, mask_rate, dice)
+            loss = self.loss(batch, mask_rate, rng)
             gradients = torch.autograd.grad(loss, [*self.w.values()], materialize_grads=True)
             self.update([*gradients], self.part.learning_rate(step, steps, steps // 50 + 1, peak))
             losses.append(loss.item())

@@ -34,8 +34,8 @@ class Tunable:
     def __init__(self, bert: MyBert, classes: int, steps: int, seed: int = 0) -> None:
         self.bert, self.features = bert, MyFeatures(bert)
         self._bar = tqdm(total=steps, desc="your BERT", unit="step")
-        dice = torch.Generator().manual_seed(seed)
-        new = {"weight": torch.randn(classes, bert.config.hidden_size, generator=dice) * 0.02}
+        rng = torch.Generator().manual_seed(seed)
+        new = {"weight": torch.randn(classes, bert.config.hidden_size, generator=rng) * 0.02}
         new["bias"] = torch.zeros(classes)
         bert.w = {n: w for n, w in bert.w.items() if not n.startswith(("mlm.", "nsp."))}
         bert.w |= {f"head.{name}": weight.requires_grad_() for name, weight in new.items()}

@@ -138,20 +138,26 @@ def test_a_plot_has_a_row_for_each_reader_and_each_system_that_was_run(
     drawn: list[Figure],
 ) -> None:
     readers = {"a list": {"play": (40.0, 30.0, 45.0)}}
-    scores.score_plot({"play": "heading"}, "title", "alt", readers=readers, chance={"play": 0.5})
+    more = {"larger": {"play": (90.0, 88.0, 95.0)}}
+    scores.score_plot(
+        {"play": "heading"}, "title", "alt", chance={"play": 0.5}, readers=readers, tuned=more
+    )
     scores.score_plot({"play": "heading"}, "title", "alt", [TUNED])
     axes = drawn[0].axes[0]
     names = [label.get_text() for label in axes.get_yticklabels()]
     known = [scores.NAMES[system] for system in (WORDS, RAW, TUNED)]
-    assert names == ["a list", *known]
+    assert names == ["a list", *known, "larger"]
     rows = scores.summary("play")
     ends = [(30.0, 45.0)]
     ends += [
         (100 * float(rows[s]["low"]), 100 * float(rows[s]["high"])) for s in (WORDS, RAW, TUNED)
     ]
+    ends += [(88.0, 95.0)]
     bars = [np.asarray(bar.get_paths()[0].vertices) for bar in axes.collections]
     for place, (bar, (low, high)) in enumerate(zip(bars, ends, strict=True)):
         assert bar == pytest.approx(np.array([[low, place], [high, place]]))
+    colors = [bar.get_color().tolist() for bar in axes.collections]  # type: ignore[attr-defined]
+    assert colors[-1] == colors[-2] != colors[0], "all that is fine-tuned has one color"
     assert {"40.0", "chance"} <= set(written(axes))
     assert axes.get_xlabel() == "right, %"
     lines = [[float(x) for x in line.get_xdata()] for line in axes.lines]  # type: ignore[union-attr]
