@@ -19,7 +19,6 @@ import html
 import re
 import struct
 from collections.abc import Callable
-from math import ceil
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, NamedTuple
@@ -87,11 +86,6 @@ def paragraph(text: str, words: str) -> str:
     return "\n".join(lines[start:]).split("\n\n")[0].rstrip()
 
 
-def first_with(found: list[str], words: str) -> str:
-    """Return the first text that holds some words; "" if none does."""
-    return next((one for one in found if words in one), "")
-
-
 def printed(cell: Any) -> str:
     """Return what a cell printed, else its result as text."""
     outputs = cell.get("outputs", [])
@@ -99,12 +93,6 @@ def printed(cell: Any) -> str:
         o.get("data", {}).get("text/plain", "") for o in outputs
     ]
     return "\n".join(text.strip("\n") for text in texts)
-
-
-def wrapped(line: str, most: int) -> str:
-    """Return a line as lines of nearly the same length, none with more than ``most`` characters."""
-    count = ceil(len(line) / most)
-    return line if count <= 1 else "\n".join(wrap(line, min(most, len(line) // count + 9)))
 
 
 def show(cell: Any, words: str) -> str:
@@ -150,21 +138,21 @@ def output(cell: Any, words: str) -> str:
     """Return lines that a cell printed; prose is wrapped, and columns only where they must be."""
     found = paragraph(printed(cell), words) if words else printed(cell)
     most = WIDEST if re.search(r"\S  +\S", found) else PROSE
-    lines = "\n".join(wrapped(line, most) for line in found.split("\n"))
+    lines = "\n".join("\n".join(wrap(one, most)) for one in found.split("\n"))
     return f"<pre>{html.escape(lines)}</pre>" if found else ""
 
 
 def formula(cell: Any, words: str) -> str:
     """Return a formula of a cell of text, set on a line of its own."""
     every = sorted(FORMULA.findall(cell.source), key=lambda one: not one[0])  # displayed first
-    found = first_with([a or b for a, b in every], words)
-    return f"<p>$${html.escape(found)}$$</p>" if found else ""
+    found = [a or b for a, b in every if words in a + b]
+    return f"<p>$${html.escape(found[0])}$$</p>" if found else ""
 
 
 def table(cell: Any, words: str) -> str:
     """Return a table of a cell of text."""
-    found = first_with(TABLE.findall(LINK.sub(r"\1", cell.source)), words)
-    return str(markdown2html(found)) if found else ""
+    found = [one for one in TABLE.findall(LINK.sub(r"\1", cell.source)) if words in one]
+    return str(markdown2html(found[0])) if found else ""
 
 
 KINDS: dict[str, Callable[[Any, str], str]] = {

@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from acts import press, texts, written
 from nbconvert import HTMLExporter
-from test_notebooks_in_lab import CELLS, keys_stay_inside, open_and_run
+from test_notebooks_in_lab import CELLS, keys_stay_inside, open_and_run, open_in_lab
 from test_play_in_browser import in_a_folder, made, own
 from test_view_in_browser import TEXT, attention, bert
 
@@ -131,13 +131,12 @@ def test_every_control_has_a_name_and_is_reached_by_tab(show: Show) -> None:
 
 
 def test_without_scripts_the_still_parts_stand_there(browser: Any, tmp_path: Path) -> None:
-    context = browser.new_context(java_script_enabled=False, offline=True)
-    page, toys = context.new_page(), made()
+    page, toys = browser.new_page(java_script_enabled=False, offline=True), made()
     page.goto(written(tmp_path / "still.html", *toys, AttentionView(attention(5)), Machine()))
     assert page.locator("pre").all_inner_texts() == [toy.still for toy in toys]
     assert texts(page, ".bertedu-play > p:first-child") == [toy.alt for toy in toys]
     assert page.locator("img:visible").count() == 2
-    context.close()
+    page.context.close()
 
 
 @pytest.mark.parametrize("make", [lambda: own("classification", "A sentence."), Machine])
@@ -147,8 +146,7 @@ def test_a_model_that_is_not_there_is_said_in_plain_words(
     address = written(tmp_path / "page.html", make())
     for weights in tmp_path.glob("*.weights.js"):
         weights.unlink()
-    context = browser.new_context(offline=True)
-    page = context.new_page()
+    page = browser.new_page(offline=True)
     page.goto(address)
     page.wait_for_selector("text=here: the page has no model")
     shown = page.inner_text("body")
@@ -156,7 +154,7 @@ def test_a_model_that_is_not_there_is_said_in_plain_words(
     assert str(tmp_path) not in shown
     assert page.locator("a:visible").count() == 0, "a link to a file that is not there"
     assert page.locator("pre:visible, img:visible").count() == 1  # the still part stays
-    context.close()
+    page.context.close()
 
 
 def in_lab(lab: Any, name: str, *sources: str) -> Path:
@@ -205,13 +203,12 @@ def test_in_jupyterlab_all_are_alive_keys_stay_inside_and_so_in_the_exported_pag
     assert path.stat().st_size < 2_000_000  # the weights are not in it
     exported = path.with_suffix(".html")
     exported.write_text(HTMLExporter().from_filename(str(path))[0], encoding="utf-8")
-    context = browser.new_context(offline=True)
-    page = context.new_page()
+    page = browser.new_page(offline=True)
     page.goto(exported.as_uri())
     page.wait_for_selector(".bertedu-machine h3")
     page.fill(".bertedu-machine input", "She lives in the city of New ___.")
     assert "york 78 %" in page.locator(".guess").inner_text()
-    context.close()
+    page.context.close()
 
 
 def test_an_untrusted_notebook_shows_the_picture(browser: Any, lab: Any) -> None:
@@ -221,13 +218,10 @@ def test_an_untrusted_notebook_shows_the_picture(browser: Any, lab: Any) -> None
     cell = nbformat.v4.new_code_cell("view", execution_count=1, outputs=[output])
     path = lab.root / "untrusted.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=[cell], metadata=PYTHON), path)
-    context = browser.new_context()
-    page = context.new_page()
-    page.goto(lab.address(path.name))
-    page.wait_for_selector(".jp-OutputArea img", timeout=60_000)
+    page = open_in_lab(browser, lab, path.name)
     page.wait_for_timeout(1000)
     picture = page.locator(".jp-OutputArea img")
     assert picture.get_attribute("alt").startswith("Attention of model, layer 1, head 1")
     assert picture.evaluate("(img) => img.naturalWidth") > 300
     assert page.locator("figure").count() == 0
-    context.close()
+    page.context.close()

@@ -72,7 +72,9 @@ class Opened:
         self.page = self.context.new_page()
         self.wrong: list[str] = []
         self.page.on("pageerror", lambda error: self.wrong.append(f"{path.name}: {error}"))
-        self.context.on("request", lambda request: self.asked(request.url))
+        own = ("file:", "data:", "blob:", "about:")
+        asks = self.wrong.append
+        self.context.on("request", lambda r: None if r.url.startswith(own) else asks(r.url))
         self.page.goto(path.as_uri())
         self.page.wait_for_selector("body.ready", timeout=60_000)
         # alive, or without the weights of a model that its notebook has not trained here
@@ -81,10 +83,6 @@ class Opened:
             || /has no model .(topic|description|answer|entities|tiny)/.test(toy.textContent))"""
         )
         self.page.wait_for_function("MathJax.isReady && !MathJax.Hub.queue.pending")
-
-    def asked(self, url: str) -> None:
-        if not url.startswith(("file:", "data:", "blob:", "about:")):
-            self.wrong.append(f"asks for {url}")
 
     def go(self, selector: str) -> Any:
         """Show the slide on which something lies, and return that."""
@@ -117,17 +115,13 @@ def test_a_deck_fits_its_slides_and_can_be_read_from_the_last_row(
     assert one.page.locator(".MathJax_Error, .merror").count() == 0
     text = one.page.evaluate("document.querySelector('main').innerText")
     assert re.findall(r"\$[^$\n]{1,80}\\[a-z]+[^$\n]*\$", text) == []
-    faint = [found for i in range(len(rows)) for found in faint_at(one.page, i)]
-    one.page.keyboard.press("d")
-    faint += [f"dark: {found}" for i in range(len(rows)) for found in faint_at(one.page, i)]
-    assert faint == []
+    for theme in ("light", "dark"):
+        for number in range(len(rows)):
+            one.page.keyboard.press("ArrowRight" if number else "Home")
+            assert too_faint(one.page) == [], (theme, number + 1)
+        one.page.keyboard.press("d")
     one.context.close()
     assert one.wrong == []
-
-
-def faint_at(page: Any, number: int) -> list[str]:
-    page.keyboard.press("ArrowRight" if number else "Home")
-    return too_faint(page)
 
 
 def test_a_toy_works_on_a_slide_and_every_step_of_the_machine_fits(

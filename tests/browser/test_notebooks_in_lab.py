@@ -67,8 +67,8 @@ def open_and_run(browser: Any, lab: Any, notebook: str) -> Any:
 
 def broken(page: Any) -> list[str]:
     """What the outputs of a notebook say when a widget or a script does not work."""
-    shown = page.locator(".jp-OutputArea").all_inner_texts()
-    return [text[:200] for text in shown if BROKEN.search(text)]
+    every = page.locator(".jp-OutputArea").all_inner_texts()
+    return [text[:200] for text in every if BROKEN.search(text)]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
@@ -104,9 +104,8 @@ def test_a_notebook_runs_in_jupyterlab_and_can_be_read_the_next_day(
     )
     assert empty == 0
     change = "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', {theme})"
-    for theme in ("Light", "Dark"):  # the colors of code are Lab's own
+    for theme, light in (("Light", "true"), ("Dark", "false")):  # the colors of code are Lab's own
         page.evaluate(change, f"JupyterLab {theme}")
-        light = str(theme == "Light").lower()
         page.wait_for_selector(f"body[data-jp-theme-light={light}]", state="attached")
         page.wait_for_timeout(1000)
         inside = (".jp-OutputArea-output", ".jp-RenderedMarkdown")
