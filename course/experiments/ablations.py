@@ -376,16 +376,29 @@ def difference(grid: Grid, task: str, one: str, other: str, folder: Path) -> Est
     return sides[0].minus(sides[1], common_spread(drawn.values()))
 
 
-def primary_outcome(folder: Path) -> Estimate:
-    """Return the mean over `PRIMARY` of both sides - left alone: named before its rows were made.
+def mean_difference(
+    grid: Grid, one: str, other: str, folder: Path, spread_of: Sequence[str] = ()
+) -> Estimate:
+    """Return `difference` for the mean over the tasks of a grid.
 
-    A run of pre-training counts as one on all tasks, and so does its luck.
+    A run of pre-training counts as one on all tasks, and so does its luck, which is told from the
+    runs of ``spread_of``, if given: variants of the grid.
     """
-    tasks = [_drawn(GRIDS["direction"], task, folder) for task in PRIMARY]
-    both, left, right = (
-        BootstrapScores(np.mean([task[name].runs for task in tasks], axis=0)) for name in AT_A_BLANK
-    )
-    return both.minus(left, common_spread([both, left, right]))
+    tasks = [_drawn(grid, task, folder) for task in grid.tasks]
+    names = spread_of or [v.name for v in grid.variants if all(v.name in task for task in tasks)]
+    drawn = {
+        name: BootstrapScores(np.mean([task[name].runs for task in tasks], axis=0))
+        for name in names
+    }
+    sides = [_known(grid, "all of its tasks", name, drawn) for name in (one, other)]
+    return sides[0].minus(sides[1], common_spread(drawn.values()))
+
+
+def primary_outcome(folder: Path) -> Estimate:
+    """Return the mean over `PRIMARY` of both sides - left alone: named before its rows came."""
+    both, left, right = AT_A_BLANK
+    grid = replace(GRIDS["direction"], tasks=PRIMARY)
+    return mean_difference(grid, both, left, folder, (both, left, right))
 
 
 def same_recipe(grid: Grid, task: str, folder: Path) -> list[Estimate]:

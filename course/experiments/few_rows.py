@@ -2,11 +2,11 @@
 
 ``python -m course few-rows`` draws 150 rows of each class of four sets, as often as there are
 seeds, and gives them to `bertedu.finetuning.own_model.fit`: what ``bertedu finetune --csv`` does
-as it stands, with our BERT, and with ``--from minilm --lora 8``. Runs that
-`data/results/few_rows.csv` has are not made again; `few_rows_summary.csv` has the means.
+with ``--from minilm --lora 8``. Runs that `data/results/few_rows.csv` has are not made again;
+`few_rows_summary.csv` has the means.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -38,9 +38,10 @@ EACH = 150  # rows of a class
 SIZE = f"{EACH} a class"
 SEEDS = range(5)
 COUNTED = Setup("word counts")
-WAYS = Setup("minilm", lora=8), Setup("bert-mini")
-# Predicted before they were run: where each is ahead of word counts, all sets tested at once.
-PREDICTED = {"minilm": (*SETS,), "bert-mini": ("topic", "entities")}
+LEARNER = Setup("minilm", lora=8)
+# Predicted before it was run: ahead of word counts on each set, all tested at once. (Of our own
+# `bert-mini`, ahead on topic and entities was predicted; not measured with the weights that ship.)
+PREDICTED = "supported"
 
 
 def _class_of(example: Any) -> Any:
@@ -70,31 +71,26 @@ def few_of(splits: Splits, each: int, seed: int) -> Splits:
     return {"train": train, "dev": dev, "test": splits["test"]}
 
 
-def run_draw(task: Task, splits: Splits, setup: Setup, seed: int, record: RunRecord) -> None:
-    """Fit a model to one draw of rows, and write down how it and counted words did on test."""
+def run_draw(task: Task, splits: Splits, seed: int, record: RunRecord) -> None:
+    """Fit `LEARNER` to one draw of rows, and write down how it and counted words did on test."""
     some = few_of(splits, EACH, seed)
     # without the cache: it would hold weights of the step before
     with torch.autocast(device_named(None).type, torch.bfloat16, cache_enabled=False):
-        mine = fit(OwnData(task, some), setup.model, seed=seed, lora=setup.lora)
+        mine = fit(OwnData(task, some), LEARNER.model, seed=seed, lora=LEARNER.lora)
     more: Row = {"train_examples": SIZE, "rows": len(some["train"])}
     counted = replace(mine.run, answers={"test": mine.answers[COUNTED.model]})
     about = more | {"method": "baseline", "dev": "", "best_epoch": "", "seconds": ""}
     record.add(task, some, COUNTED, replace(UNTIL_DEV_STOPS, seed=seed), counted, "score", about)
-    record.add(task, some, setup, mine.recipe, mine.run, "score", more | {"bfloat16": True})
+    record.add(task, some, LEARNER, mine.recipe, mine.run, "score", more | {"bfloat16": True})
 
 
-def fill(
-    results: Path,
-    names: Iterable[str] = SETS,
-    ways: Sequence[Setup] = WAYS,
-    seeds: Iterable[int] = SEEDS,
-) -> None:
-    """Run what the record lacks of the sets in ``names``."""
+def fill(results: Path) -> None:
+    """Run what the record lacks."""
     record = RunRecord(results, NAME)
-    for name, setup, seed in product(names, ways, seeds):
-        key = {"task": name, "model": setup.model, "seed": str(seed)}
+    for name, seed in product(SETS, SEEDS):
+        key = {"task": name, "model": LEARNER.model, "seed": str(seed)}
         if not any(key.items() <= row.items() for row in record.rows()):
-            run_draw(*load_task(name), setup, seed, record)
+            run_draw(*load_task(name), seed, record)
 
 
 def summary_rows(record: RunRecord) -> Iterator[Row]:
@@ -124,7 +120,7 @@ def summary_rows(record: RunRecord) -> Iterator[Row]:
             if found := ahead.get((name, system)):
                 row |= _numbers(("minus_counting", "minus_low", "minus_high"), found)
                 row |= {"beats_counting": found.verdict, "all sets": together[name, system]}
-                row["predicted"] = "supported" if name in PREDICTED[system[0]] else "undecided"
+                row["predicted"] = PREDICTED
             yield row
 
 
