@@ -30,7 +30,7 @@ from bertedu.pretraining.batches import load_splits
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.text.fast_tokenizer import load_vocabulary
 from bertedu.text.tokenization import CLS_ID, MASK_ID, SEP_ID, SPECIAL_TOKENS
-from course.experiments.ablations import AT_A_BLANK, LONG, PAIRS, SAME_QUESTION, pretrained_with
+from course.experiments.ablations import LONG, SAME_QUESTION, pretrained_with
 from course.experiments.counting import UnigramModel
 from course.results.bootstrap import (
     BootstrapScores,
@@ -51,11 +51,11 @@ PER_KIND = 2000  # blanks of each kind
 LONGEST = 100  # word pieces of a sentence
 KINDS = ("left", "right", "both needed", "neither")
 ALL = "all"  # any blanks, as they come
-BOTH, LEFT, RIGHT = AT_A_BLANK
-# As large together as one of the others. Predicted: a pair that has learned together pays more
-# than both sides, and less than two readers that have not, had these been as narrow.
-PAIR, TOGETHER = "left and right, joined", "left and right, together"
-RUNS = AT_A_BLANK | {PAIR: PAIRS["left and right"], TOGETHER: PAIRS[TOGETHER]}
+BOTH, LEFT, RIGHT = SAME_QUESTION
+PAIR = "left and right, joined"
+RUNS = SAME_QUESTION | {
+    PAIR: tuple(map("+".join, zip(SAME_QUESTION[LEFT], SAME_QUESTION[RIGHT], strict=True)))
+}
 MARKS = range(6000, 42001, 6000)  # steps of the longer runs at which weights were kept
 Answers = dict[str, list[tuple[Floats, Floats]]]  # reader -> of each run, loss and right, (n,)
 
@@ -224,12 +224,9 @@ def load_runs(
 def answer_all(
     runs: Mapping[str, Sequence[Sequence[BertForPreTraining]]], blanks: Blanks, prior: Tensor
 ) -> Answers:
-    """Ask every run; two that have learned together hold one prior between them, half each."""
-    none = torch.zeros_like(prior)
+    """Ask every run, and every pair."""
     return {
-        reader: [
-            answer_blanks(models, blanks, none if reader == TOGETHER else prior) for models in some
-        ]
+        reader: [answer_blanks(models, blanks, prior) for models in some]
         for reader, some in runs.items()
     }
 
