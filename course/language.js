@@ -1,5 +1,5 @@
 // Puts Korean words into the toys, the machine and the views of a page: into each text, label or
-// hint that the table has, when it is written, but not into tokens and what a reader types.
+// hint that the table has, when it is written, but not into tokens, drawings and what is typed.
 {
   const split = (english) => english.split(/\{\d?\}/);
   const words = WORDS.sort((a, b) => split(b[0]).join("").length - split(a[0]).join("").length);
@@ -8,13 +8,14 @@
   const patterns = words.filter(([english]) => split(english).length > 1)
     .map(([english, korean]) => [new RegExp(`^${split(english).map(sign).join("([^]+?)")}$`), korean]);
   const LABELS = ["aria-label", "aria-valuetext", "placeholder", "title"];
-  const TOKENS = ".cell, .token, .mono, textarea, style, script";
+  const TOKENS = ".cell:not([style*=inherit]), .token, .mono, textarea, style, script";
 
   // 을(를) and the like, after the sound that a word ends with
+  const CLOSED = /[013678LMNRlmn]$|[lmn]e$|ng$|(?:^|[^aeiou])[aeiou][pt]$|[aou]ck$/;
   const particles = (text) => text.replace(/([가-힣]|[0-9]|[A-Za-z]+)(["'”’)\]]*)(을\(를\)|이\(가\)|은\(는\)|과\(와\))/g,
     (_, last, between, both) => {
       const code = last.charCodeAt(last.length - 1) - 0xac00;
-      return last + between + both[(code >= 0 ? code % 28 > 0 : /[013678LMNRlmn]$|[lmn]e$|ng$/.test(last)) ? 0 : 2];
+      return last + between + both[(code >= 0 ? code % 28 > 0 : CLOSED.test(last)) ? 0 : 2];
     });
   const translated = (text) => {
     if (!/[a-z]/i.test(text)) return text;
@@ -41,7 +42,7 @@
       node.childNodes.forEach(walk);
     }
   };
-  for (const root of document.querySelectorAll("[class^=bertedu-]")) {
+  for (const root of document.querySelectorAll("[class^=bertedu-]:not(.bertedu-drawing)")) {
     if (root.korean) continue;
     root.korean = new MutationObserver((changes) => changes.forEach(({ type, target, addedNodes }) =>
       type === "childList" ? addedNodes.forEach(walk) : type === "attributes" ? label(target) : walk(target)));

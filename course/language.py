@@ -19,7 +19,7 @@ SENTENCES = re.compile(r"(?<=[.:?!]) (?=[A-Z“])")
 PARTICLE = re.compile(
     r"([가-힣]|[0-9]|[A-Za-z]+)([\"'”’)\]`]*)(을\(를\)|이\(가\)|은\(는\)|과\(와\))"
 )
-CLOSED = re.compile("[013678LMNRlmn]$|[lmn]e$|ng$")
+CLOSED = re.compile("[013678LMNRlmn]$|[lmn]e$|ng$|(?:^|[^aeiou])[aeiou][pt]$|[aou]ck$")
 MARKED = re.compile(r"(\s*[✓✗…!·] (?:[\w.-]+: )?)(.+)", re.DOTALL)
 
 
@@ -84,6 +84,11 @@ def translated(text: str) -> str:
 def spoken(text: str) -> str:
     """Return what is said to a learner in the language that is read."""
     return translated(text) if in_korean() else text
+
+
+def paragraph(text: str) -> str:
+    """Return what is said as HTML."""
+    return f"<p>{spoken(text)}</p>"
 
 
 def page(html: str) -> str:

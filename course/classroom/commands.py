@@ -6,7 +6,10 @@ from typing import Annotated
 import typer
 from typer import Argument, Option, echo
 
+from course.language import in_korean
+
 app = typer.Typer()
+HOME = Path("ko" if in_korean() else "notebooks")  # as `make lab IN=ko` lays them
 Notebooks = Annotated[
     list[str] | None, Argument(metavar="[NOTEBOOK]...", help="Such as 03; none: all.")
 ]
@@ -14,7 +17,7 @@ Notebooks = Annotated[
 
 @app.command()
 def progress(
-    folder: Annotated[Path, Argument(help="Where your notebooks lie.")] = Path("notebooks"),
+    folder: Annotated[Path, Argument(help="Where your notebooks lie.")] = HOME,
 ) -> None:
     """Show what you have solved, from your notebooks as they were saved. Nothing leaves here."""
     from course.classroom.progress import report

@@ -5,8 +5,11 @@ from pathlib import Path
 
 from course.classroom.asked import Asked, NotebookError, asked_in, course, read_cells, recognize
 from course.classroom.asked import saved_verdicts as verdicts
+from course.language import spoken
 
 SHOWN = {"✓": "✓", "✗": "✗", "…": "·"}
+LEGEND = "✓ solved, ✗ tried, · open. Only what was saved is seen."
+NOT_RUN = "was not run, or was saved without its outputs: run all cells, then save"
 
 
 def report(folder: Path) -> Iterator[str]:
@@ -21,22 +24,24 @@ def report(folder: Path) -> Iterator[str]:
         try:
             cells = read_cells(path)
         except NotebookError as error:
-            yield f"{path.name}: {error}"
+            yield f"{path.name}: {spoken(str(error))}"
             continue
         if not (name := recognize(path, cells)):
             continue
         seen += 1
-        asked = [one for one in asked_in(course()[name]) if one.check]
+        titles = {one.number: one.title for one in asked_in(cells)}  # in the learner's language
+        checked = [one for one in asked_in(course()[name]) if one.check]
+        asked = [one._replace(title=titles.get(one.number, one.title)) for one in checked]
         said = verdicts(cells, asked)
         ran = any(cell.get("execution_count") for cell in cells)
         done = [one for one in asked if said.get(one.number) == "✓"]
         solved, every = solved + len(done), every + len(asked)
         marks = " ".join(SHOWN.get(said.get(one.number, ""), "?") for one in asked)
-        yield f"{path.stem:<34} {len(done)} of {len(asked)} solved   {marks}"
+        yield f"{path.stem:<34} {spoken(f'{len(done)} of {len(asked)} solved')}   {marks}"
         if not ran:
-            yield "   was not run, or was saved without its outputs: run all cells, then save"
-        if missing := [one.title for one in asked if one.number not in said]:
-            yield f"   is another edition, without the check of: {', '.join(missing)}"
+            yield f"   {spoken(NOT_RUN)}"
+        if missing := ", ".join(one.title for one in asked if one.number not in said):
+            yield f"   {spoken(f'is another edition, without the check of: {missing}')}"
         left += [
             (said[one.number] == "…", what_next(path, one))
             for one in asked
@@ -44,13 +49,13 @@ def report(folder: Path) -> Iterator[str]:
         ]
     if not seen:
         what = "no notebook of the course in" if folder.exists() else "there is no folder"
-        raise NotebookError(
-            f"{what} {folder}. Name the folder where yours lie: python -m course progress FOLDER"
-        )
-    yield f"{solved} of {every} solved. ✓ solved, ✗ tried, · open. Only what was saved is seen."
+        where = "Name the folder where yours lie: python -m course progress FOLDER"
+        raise NotebookError(spoken(f"{what} {folder}. {where}"))
+    yield spoken(f"{solved} of {every} solved. {LEGEND}")
     yield kept_parts()
     yield from hints_taken()
-    yield f"Next: {min(left, key=lambda one: one[0])[1]}" if left else "All that is here is solved."
+    following = min(left, key=lambda one: one[0])[1] if left else ""
+    yield spoken(f"Next: {following}" if left else "All that is here is solved.")
 
 
 def what_next(path: Path, one: Asked) -> str:
@@ -73,4 +78,4 @@ def hints_taken() -> list[str]:
     from course.exercises.hints import taken
 
     some = [f"{name} {count}" for name, count in taken().items()]
-    return [f"Hints asked for (only you see this): {', '.join(some)}."] * bool(some)
+    return [spoken(f"Hints asked for (only you see this): {', '.join(some)}.")] * bool(some)

@@ -31,7 +31,7 @@ from course.results.summary import System, draw_systems
 
 NAME = "ablations"  # of the record
 EXAMPLES = 1500  # training examples of every task, so that no task is decided by its size
-# One rule says how long, for every row: until dev has stopped rising.
+# One rule says how long: until dev has stopped rising.
 RECIPE = replace(UNTIL_DEV_STOPS, learning_rate=3e-4)
 # Tags and spans have a plateau that this rate hardly leaves.
 STEEP = replace(UNTIL_DEV_STOPS, learning_rate=1e-3, batch_size=16)
@@ -53,6 +53,8 @@ class Grid:
     """Variants × tasks × checkpoints × ``seeds``; differences are taken from the first variant.
 
     No two runs of a variant have the same fine-tuning seed: that luck, too, is drawn for each.
+    ``few_epochs``: not to the end but for three (frozen: six, answer: two), when dev still rose in
+    most. Such rows are older than the rule, and most of the weights that they began with are gone.
     """
 
     about: str
@@ -60,6 +62,7 @@ class Grid:
     tasks: tuple[str, ...]
     seeds: int = 5
     examples: int = EXAMPLES
+    few_epochs: bool = False
 
     def cells(self) -> Iterator["Cell"]:
         """Yield every run, task by task, and of a task the first seed of every variant first."""
@@ -68,6 +71,9 @@ class Grid:
                 setup = Setup(checkpoint, variant.method, self.examples)
                 # the same for all variants; frozen features need a recipe of theirs
                 recipe = FEATURES_RECIPE if setup.reads else RECIPES.get(task, RECIPE)
+                if self.few_epochs:
+                    few = 6 if setup.reads else 2 if task == "answer" else 3
+                    recipe = replace(recipe, epochs=few, patience=2, min_steps=0)
                 seed = again * len(variant.checkpoints) + number
                 yield Cell(task, variant.name, setup, replace(recipe, seed=seed))
 
@@ -91,22 +97,26 @@ def _seeds(*halves: str, folder: str = "at-a-blank") -> tuple[str, ...]:
     return tuple("+".join(f"{folder}/{half}-{seed}" for half in halves) for seed in SEEDS)
 
 
-# The same question under three masks, pre-trained on one GPU: see data/README.md
-AT_A_BLANK = {
-    "both sides": _seeds("no-nsp"),
-    "left alone": _seeds("mlm-ltr"),
-    "right alone": _seeds("mlm-rtl"),
-}
+def _readers(folder: str) -> dict[str, tuple[str, ...]]:
+    """Name the three pre-trainings of each reader of `same_question` in a folder of checkpoints."""
+    names = {"both sides": "no-nsp", "left alone": "mlm-ltr", "right alone": "mlm-rtl"}
+    return {reader: _seeds(name, folder=folder) for reader, name in names.items()}
+
+
+# The same question under three masks, pre-trained on one GPU, and before that on CPUs: see
+# data/README.md
+AT_A_BLANK, SAME_QUESTION = _readers("at-a-blank"), _readers("same-question")
 BOTH, LEFT, RIGHT = AT_A_BLANK.values()
-# The halves of the last two are so narrow that a pair is as large as one of the above; those of the
-# last have learned together: see `joint_pair`.
 PAIRS = {
     "left and right": _seeds("mlm-ltr", "mlm-rtl"),
-    "left and right, narrow": _seeds("mlm-ltr-L4H80", "mlm-rtl-L4H80"),
+    # two so narrow that they are as large as one of the above, and have learned together
     "left and right, together": _seeds("joint-ltr", "joint-rtl"),
 }
 NEXT = _seeds("ltr")  # asked for the next word at every place, as GPT is
 TUNED, READ = "fine-tuned" + MEAN, "features:sum of all" + MEAN
+# Asked for next words at as many places as for hidden ones; and four times the reading, once each
+SOME_NEXT = _seeds("ltr-some", folder="same-question")
+LONG = {"both sides": "same-question/no-nsp-long-0", "left alone": "same-question/mlm-ltr-long-0"}
 AGAIN = ("", "-1", "-2")  # three pre-trainings of one recipe; the first run has no number
 # Each at the learning rate that was best for it on dev, of three: size_curves.csv.
 SIZES = {
@@ -127,12 +137,7 @@ MASKED = {
     procedure: tuple(f"masking-{procedure.replace('/', '-')}{end}" for end in AGAIN)
     for procedure in PROCEDURES
 }
-STEPS = (1500, 4500, 10500)
-
-
-def _along(variant: str, step: int) -> tuple[str, ...]:
-    """Name what three runs of their own have kept along the way."""
-    return tuple(f"{run}/steps/{step:06d}" for run in _seeds(variant, folder="along"))
+STEPS = tuple(range(1500, 10501, 1500))
 
 
 def _masked(method: str) -> tuple[Variant, ...]:
@@ -141,40 +146,8 @@ def _masked(method: str) -> tuple[Variant, ...]:
 
 # The primary outcome, named before any of its rows was made, is the mean of "both sides" minus
 # "left alone" over these three. Predicted: above zero, decided; most on punctuation, then entities,
-# then topic. All else is exploratory.
+# then topic. All else is exploratory; notebook 13 has what was predicted of it.
 PRIMARY = ("topic", "entities", "punctuation")
-
-# Predicted before the rows were made, in points of the score; "ahead" and "behind": the interval
-# lies on that side of 0; "alike": the difference is below 3 points.
-#
-# direction, but for the three rows of one reader on `PRIMARY`, which were made before:
-# - capitals: every row that is fine-tuned and pre-trained is alike both sides, since which word it
-#   is tells nearly all. Valence: both sides is ahead of the left alone.
-# - punctuation: what reads the right in any way (right alone, the three pairs, left alone + BiLSTM)
-#   is alike both sides or ahead; left alone, every next word is behind by 10 or more.
-# - left alone, every next word: behind both sides on entities; on topic ahead of the left alone,
-#   for no [MASK] hides what it reads; on entities alike the left alone.
-# - a BiLSTM adds less to both sides than to the left alone on each of `PRIMARY`; with one each,
-#   both sides is still the better of the two on all three, by less than without.
-# - left and right is alike both sides on entities, and ahead on topic; narrow is behind left and
-#   right on topic and entities; together is alike narrow on each task.
-# - ELMo, frozen minus both sides, frozen: within 5 points on each task.
-# - not pre-trained: behind both sides by 10 or more on each of `PRIMARY`, and on valence by 3.
-# - rates (`finetune --grid rates`, one run each): at the rate that is best on dev for each
-#   direction and task, the primary outcome keeps its sign, and moves by less than 3 points.
-# pairs: BERT ahead by 5 or more on description and next; topic and entities alike.
-# size: L4 H256 ahead of L2 H128 on both tasks; L4 H128 alike L2 H128; L8 H256 not ahead of L4 H256;
-#   each "longer" better than its own size. L8 H256 is worse at 1e-3 than at its own rate.
-# masking: no procedure is ahead of 80/10/10; on entities all are alike. Frozen: 80/10/10 is best,
-#   0/0/100 is last, and the range of the six is wider than fine-tuned.
-# steps: each step is better than the one before, for both readers and tasks, and both sides minus
-#   the left alone is wider after 10,500 steps than after 1,500.
-# quick: BERT ahead of not pre-trained by 10 or more.
-# The few-label curves of notebooks 09 and 10 (`finetune`, five runs each), pre-trained beside not:
-# - description: up to 300 labels less than 60 % right; with 1,000 more than at 300, and still
-#   behind word counts of all labels; not pre-trained below 55 % at each of the four sizes.
-# - answer: F1 rises at each size; below word counts at each; above 35 with 1,000; not pre-trained
-#   below 25 at each.
 
 GRIDS = {
     "direction": Grid(
@@ -190,14 +163,14 @@ GRIDS = {
             Variant("both sides, frozen", ("no-nsp-L4H128",), READ),
             Variant("not pre-trained", BOTH, "untrained" + MEAN),
         ),
-        (*PRIMARY, "capitals", "valence"),
+        (*PRIMARY, "capitals"),
         seeds=1,
     ),
     "pairs": Grid(
         "sentence pairs while pre-training, or none (the first two rows of table 5)",
-        (Variant("BERT", _seeds("bert"), TUNED), Variant("No NSP", BOTH, TUNED)),
-        ("description", "next", "topic", "entities"),
-        seeds=1,
+        (Variant("BERT", (BERT,)), Variant("No NSP", ("no-nsp-L4H128",))),
+        ("topic", "valence", "description", "next", "entities"),
+        few_epochs=True,
     ),
     "size": Grid(
         "layers and width (table 6), one at the rate of another, and three that have read more",
@@ -208,28 +181,44 @@ GRIDS = {
         ),
         ("topic", "entities"),
         seeds=1,
+        few_epochs=True,
     ),
     "masking": Grid(
         "what becomes of the selected words: MASK/SAME/RND (table 8)",
         _masked("fine-tuned"),
         ("topic", "entities"),
         seeds=1,
+        few_epochs=True,
     ),
     "masking-frozen": Grid(
         "the same, with the pre-trained model frozen (table 8, last column)",
         _masked("features:last"),
         ("entities",),
         seeds=1,
+        few_epochs=True,
     ),
     "steps": Grid(
         "the number of pre-training steps (figure 5)",
         tuple(
-            Variant(f"{side}, {step} steps", _along(variant, step), TUNED)
-            for side, variant in (("both sides", "no-nsp"), ("left alone", "mlm-ltr"))
+            Variant(f"{name}, {step} steps", tuple(f"{run}/steps/{step:06d}" for run in runs))
+            for name, runs in list(SAME_QUESTION.items())[:2]
             for step in STEPS
         ),
         ("topic", "entities"),
         seeds=1,
+        few_epochs=True,
+    ),
+    "longer": Grid(
+        "both sides and the left after four times the reading, pre-trained once",
+        (
+            # the luck of a run is that of these
+            *(Variant(name, runs, TUNED) for name, runs in SAME_QUESTION.items()),
+            Variant("left alone, next words", SOME_NEXT, TUNED),
+            *(Variant(f"{name}, longer", (run,), TUNED) for name, run in LONG.items()),
+        ),
+        ("topic", "valence", "description", "next", "answer", "entities"),
+        seeds=1,
+        few_epochs=True,
     ),
     "quick": Grid(
         "a minute for a class: does it matter where you start?",
@@ -237,6 +226,7 @@ GRIDS = {
         ("topic",),
         seeds=2,
         examples=600,
+        few_epochs=True,
     ),
 }
 
@@ -386,16 +376,29 @@ def difference(grid: Grid, task: str, one: str, other: str, folder: Path) -> Est
     return sides[0].minus(sides[1], common_spread(drawn.values()))
 
 
-def primary_outcome(folder: Path) -> Estimate:
-    """Return the mean over `PRIMARY` of both sides - left alone: named before its rows were made.
+def mean_difference(
+    grid: Grid, one: str, other: str, folder: Path, spread_of: Sequence[str] = ()
+) -> Estimate:
+    """Return `difference` for the mean over the tasks of a grid.
 
-    A run of pre-training counts as one on all tasks, and so does its luck.
+    A run of pre-training counts as one on all tasks, and so does its luck, which is told from the
+    runs of ``spread_of``, if given: variants of the grid.
     """
-    tasks = [_drawn(GRIDS["direction"], task, folder) for task in PRIMARY]
-    both, left, right = (
-        BootstrapScores(np.mean([task[name].runs for task in tasks], axis=0)) for name in AT_A_BLANK
-    )
-    return both.minus(left, common_spread([both, left, right]))
+    tasks = [_drawn(grid, task, folder) for task in grid.tasks]
+    names = spread_of or [v.name for v in grid.variants if all(v.name in task for task in tasks)]
+    drawn = {
+        name: BootstrapScores(np.mean([task[name].runs for task in tasks], axis=0))
+        for name in names
+    }
+    sides = [_known(grid, "all of its tasks", name, drawn) for name in (one, other)]
+    return sides[0].minus(sides[1], common_spread(drawn.values()))
+
+
+def primary_outcome(folder: Path) -> Estimate:
+    """Return the mean over `PRIMARY` of both sides - left alone: named before its rows came."""
+    both, left, right = AT_A_BLANK
+    grid = replace(GRIDS["direction"], tasks=PRIMARY)
+    return mean_difference(grid, both, left, folder, (both, left, right))
 
 
 def same_recipe(grid: Grid, task: str, folder: Path) -> list[Estimate]:

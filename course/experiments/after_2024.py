@@ -27,6 +27,7 @@ batches of 16,384 tokens, fills 48 to 51 % of held-out blanks at length 128 (45.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -40,13 +41,15 @@ from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import find_checkpoint, load_checkpoint
 from bertedu.model.config import BertConfig
 from bertedu.model.inference import evaluating
+from bertedu.model.optimization import MuonAndAdamW, make_optimizer
 from bertedu.model.variants.diffusion import diffusion_loss
 from bertedu.pretraining.batches import Batch, fixed_batches, load_splits
 from bertedu.pretraining.evaluation import score_pairs
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.recipe import Recipe
-from bertedu.pretraining.run import EVALUATION_BATCH, EVALUATION_LENGTH, halved, step_seconds
-from bertedu.pretraining.run_folder import read_record
+from bertedu.pretraining.run import EVALUATION_BATCH, EVALUATION_LENGTH, halved
+from bertedu.pretraining.run_folder import State, read_record
+from bertedu.pretraining.trainer import stream_of
 from bertedu.text.tokenization import SPECIAL_TOKENS
 from course.experiments.ablations import PRIMARY, TUNED, Grid, Variant, ablate
 from course.experiments.pretraining_scores import with_earlier_runs
@@ -58,6 +61,7 @@ SHARES = (0, 25, 50, 75)  # per cent of 10,500 steps that ask for next words, be
 # (variant, seed, run) of what is asked for blanks
 BLANKS = [(f"{share} %", seed, f"next-{share}-{seed}") for share in SHARES for seed in SEEDS]
 VOCABULARY = 8192
+ADAMW, MUON = "adamw", "muon"
 LTR, DIFFUSION = "left to right", "masked diffusion"
 READERS = {f"at-a-blank/ltr-{seed}": LTR for seed in SEEDS} | {
     f"after-2024/diffusion-{seed}": DIFFUSION for seed in SEEDS
@@ -108,14 +112,39 @@ def trained(record: Row) -> Row:
     return {name: int(with_earlier_runs(record, name)) for name in ("steps", "tokens")}
 
 
-def step_rows(documents: Sequence[EncodedDocument], rounds: int = 5) -> Iterator[Row]:
-    """Time a step of both optimizers, in turn, on one thread of the CPU: medians."""
-    config = replace(BertConfig.preset("L4H128"), vocab_size=VOCABULARY, dropout=0.0)
-    for number in range(rounds):
-        for optimizer in ("adamw", "muon"):
-            recipe = Recipe(1, optimizer=optimizer, next_sentence=False)
-            taken = step_seconds(BertForPreTraining(config), documents, recipe, bfloat16=False)
-            yield {"optimizer": optimizer, "seed": number, "seconds": round(taken, 4)}
+def step_rows(documents: Sequence[EncodedDocument], rounds: int = 12) -> Iterator[Row]:
+    """Time a step of our own with both optimizers, and of `transformers` with AdamW, in turn.
+
+    All on one thread, in the same batches of the default recipe. ``seed`` is the round.
+    """
+    # they come with what tests need: no learner has to have them
+    from benchmarks.compare import precisions
+    from benchmarks.measure import WARM_UP, take_turns
+    from benchmarks.sides import Setting, make_model, training_step
+
+    ours = [Setting("ours", bfloat16=half) for half in precisions()]
+    theirs = [Setting("theirs", 0, half, way) for half in precisions() for way in ("sdpa", "eager")]
+    sides = [(ADAMW, make_optimizer, one) for one in (*ours, *theirs)]
+    sides += [(MUON, MuonAndAdamW, one) for one in ours]
+    config = replace(BertConfig.preset("L4H128"), vocab_size=VOCABULARY)
+    seconds: dict[tuple[str, Setting], torch.Tensor] = {}
+    for phase in Recipe(1).phases:
+        stream = stream_of(documents, config, Recipe(1, phases=(phase,)), State())
+        some = [batch for batch, _ in islice(stream, WARM_UP + rounds)]
+        steps = {
+            f"{optimizer}, {one.side}, {one}": training_step(
+                make_model(config, one), some, one, make
+            )
+            for optimizer, make, one in sides
+        }
+        times = take_turns(steps, rounds).values()
+        for (optimizer, _, one), taken in zip(sides, times, strict=True):
+            part = phase.share * torch.tensor(taken) / 1000
+            seconds[optimizer, one] = seconds.get((optimizer, one), 0) + part
+    for (optimizer, one), taken in seconds.items():
+        about: Row = {"side": one.side, "optimizer": optimizer, "setting": str(one)}
+        for number, value in enumerate(taken.tolist()):
+            yield about | {"seed": number, "seconds": round(value, 4)}
 
 
 def nats_row(name: str, reader: str, batches: Sequence[Batch]) -> Iterator[Row]:
@@ -159,7 +188,10 @@ def bounds(out: Out = RESULTS) -> None:
         test, EVALUATION_LENGTH, EVALUATION_BATCH, VOCABULARY, direction="left-to-right"
     )
     runs = [
-        ({"run": name, "reader": reader}, partial(nats_row, name, reader, batches))
+        (
+            {"run": name, "reader": reader, "seed": name[-1]},
+            partial(nats_row, name, reader, batches),
+        )
         for name, reader in READERS.items()
     ]
     add_missing(out / "bounds.csv", runs)
@@ -179,7 +211,7 @@ def blanks(runs: Runs = Path("runs/after-2024"), out: Out = RESULTS) -> None:
 
 @app.command()
 def seconds(out: Out = RESULTS) -> None:
-    """Time a step of AdamW and of Muon: muon_seconds.csv."""
+    """Time a step of AdamW, of Muon and of `transformers`: muon_seconds.csv."""
     documents = halved(load_splits()["train"])
     add_missing(out / "muon_seconds.csv", [({"config": "L4 H128"}, partial(step_rows, documents))])
 

@@ -77,24 +77,22 @@ def train_pair(
     device, state = next(pair.parameters()).device, State()
     optimizer, began = make_optimizer(pair, recipe.weight_decay), time.perf_counter()
     stream = stream_of(documents, pair.halves[0].config, recipe, state)
-    sums = torch.zeros(2, device=device)
+    seen: list[Tensor] = []
     pair.train()
     for step in tqdm(range(recipe.steps), desc="pre-training", disable=not progress):
-        batch, position = next(stream)
+        batch, state.position = next(stream)
         loss, right = pair.loss(batch.to(device))
         rate = recipe.learning_rate_at(step)
         descend(pair.parameters(), optimizer, loss, rate, recipe.clip_norm)
-        sums += torch.stack([loss.detach(), right])
-        state.step, state.position = step + 1, position
-        state.tokens += int(batch.padding_mask.sum())
+        seen.append(torch.stack([loss.detach(), right]))
+        state.step, state.tokens = step + 1, state.tokens + int(batch.padding_mask.sum())
         if state.step % LOG_EVERY == 0 or state.step == recipe.steps:
-            since = (state.step - 1) % LOG_EVERY + 1
-            mean, share = (sums / since).tolist()
+            mean, share = torch.stack(seen).mean(0).tolist()
             if not math.isfinite(mean):
                 raise FloatingPointError(f"the loss became {mean} before step {state.step}")
-            row: dict[str, float] = {"step": state.step, "tokens": state.tokens}
-            state.curve.append(row | {"mlm_loss": mean, "mlm_accuracy": share})
-            sums.zero_()
+            said = {"mlm_loss": mean, "mlm_accuracy": share}
+            state.curve.append({"step": state.step, "tokens": state.tokens} | said)
+            seen.clear()
     state.seconds = time.perf_counter() - began
     return state
 

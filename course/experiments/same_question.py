@@ -30,7 +30,7 @@ from bertedu.pretraining.batches import load_splits
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.text.fast_tokenizer import load_vocabulary
 from bertedu.text.tokenization import CLS_ID, MASK_ID, SEP_ID, SPECIAL_TOKENS
-from course.experiments.ablations import AT_A_BLANK, PAIRS, pretrained_with
+from course.experiments.ablations import AT_A_BLANK, LONG, PAIRS, SAME_QUESTION, pretrained_with
 from course.experiments.counting import UnigramModel
 from course.results.bootstrap import (
     BootstrapScores,
@@ -52,17 +52,10 @@ LONGEST = 100  # word pieces of a sentence
 KINDS = ("left", "right", "both needed", "neither")
 ALL = "all"  # any blanks, as they come
 BOTH, LEFT, RIGHT = AT_A_BLANK
-# Two of each pair but the first are as large together as one of the others. Predicted: the narrow
-# pair pays more than the wide one; one that has learned together pays less than the narrow pair,
-# and more than both sides.
-PAIR, NARROW, TOGETHER = "left and right, joined", *list(PAIRS)[1:]
-RUNS = AT_A_BLANK | dict(zip((PAIR, NARROW, TOGETHER), PAIRS.values(), strict=True))
-# Four times the reading, one pre-training of each, beside short ones of the same machine
-LONG = {BOTH: "same-question/no-nsp-long-0", LEFT: "same-question/mlm-ltr-long-0"}
-SHORT = {
-    reader: tuple(run.replace("at-a-blank", "same-question") for run in runs)
-    for reader, runs in AT_A_BLANK.items()
-}
+# As large together as one of the others. Predicted: a pair that has learned together pays more
+# than both sides, and less than two readers that have not, had these been as narrow.
+PAIR, TOGETHER = "left and right, joined", "left and right, together"
+RUNS = AT_A_BLANK | {PAIR: PAIRS["left and right"], TOGETHER: PAIRS[TOGETHER]}
 MARKS = range(6000, 42001, 6000)  # steps of the longer runs at which weights were kept
 Answers = dict[str, list[tuple[Floats, Floats]]]  # reader -> of each run, loss and right, (n,)
 
@@ -318,7 +311,8 @@ def score_longer(blanks: Blanks, prior: Tensor) -> list[Row]:
         return np.array([answer_blanks([model], blanks, prior)[0] for model in models])
 
     short = {
-        reader: losses(*(model for (model,) in runs)) for reader, runs in load_runs(SHORT).items()
+        reader: losses(*(model for (model,) in runs))
+        for reader, runs in load_runs(SAME_QUESTION).items()
     }
     marks = {
         step: {

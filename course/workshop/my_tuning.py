@@ -8,6 +8,7 @@ from tqdm.auto import tqdm
 
 from bertedu.finetuning.collation import TaskBatch
 from bertedu.model.features import Features
+from course.language import spoken
 from course.workshop.assembly import MyBert
 
 
@@ -33,7 +34,7 @@ class Tunable:
 
     def __init__(self, bert: MyBert, classes: int, steps: int, seed: int = 0) -> None:
         self.bert, self.features = bert, MyFeatures(bert)
-        self._bar = tqdm(total=steps, desc="your BERT", unit="step")
+        self._bar = tqdm(total=steps, desc=spoken("your BERT"), unit="step")
         rng = torch.Generator().manual_seed(seed)
         new = {"weight": torch.randn(classes, bert.config.hidden_size, generator=rng) * 0.02}
         new["bias"] = torch.zeros(classes)

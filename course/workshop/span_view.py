@@ -15,6 +15,7 @@ from bertedu.finetuning.examples import Question
 from bertedu.finetuning.kinds import Answer
 from bertedu.finetuning.question_answering import QuestionAnswering, context_positions
 from bertedu.finetuning.training import TaskModel, score_items
+from course.language import paragraph, spoken
 from course.workshop.widgets import Playable, show_one
 
 
@@ -51,7 +52,7 @@ class SpanView:
     def alt(self) -> str:
         """Say in a sentence what is marked."""
         marked = f"“{self.text}” is marked" if self.answer else "nothing is marked"
-        return f"Question: {self.question} In the text, {marked}."
+        return spoken(f"Question: {self.question} In the text, {marked}.")
 
     def __repr__(self) -> str:
         """Return the alt text: what a reader without a browser gets."""
@@ -68,19 +69,22 @@ class SpanView:
             at = piece.end
         text += html.escape(self.context[at:])
         marked = f"Marked: <b>{html.escape(self.text)}</b>" if self.answer else "Nothing is marked."
+        blue = f"<span style='border-top:5px solid {BLUE}'>blue</span>"
+        orange = f"<span style='border-bottom:5px solid {ORANGE}'>orange</span>"
+        above = f"Bar above, {blue}: the answer may start here."
+        below = f"Bar below, {orange}: it may end here. The darker, the likelier."
         return (
             f'<div role="group" aria-label="{html.escape(self.alt)}" style="font-size:120%">'
             f"<p><b>{html.escape(self.question)}</b></p>"
             f'<p style="line-height:2.3">{text}</p>'
-            f"<p>Bar above, <span style='border-top:5px solid {BLUE}'>blue</span>: the answer may "
-            f"start here. Bar below, <span style='border-bottom:5px solid {ORANGE}'>orange</span>: "
-            f"it may end here. The darker, the likelier. {marked}</p></div>"
+            f"<p>{spoken(above)} {spoken(below)} {spoken(marked)}</p></div>"
         )
 
 
 def _bars(text: str, piece: TextPiece) -> str:
+    says = spoken(f"start {100 * piece.starts:.0f} %, end {100 * piece.ends:.0f} %")
     return (
-        f'<span title="start {100 * piece.starts:.0f} %, end {100 * piece.ends:.0f} %" '
+        f'<span title="{says}" '
         f'style="border-top:5px solid {_faded(BLUE, piece.starts)};'
         f'border-bottom:5px solid {_faded(ORANGE, piece.ends)}">{html.escape(text)}</span>'
     )
@@ -146,7 +150,7 @@ def question_html(question: Question, found: Answer | None = None) -> str:
     text += html.escape(question.context[at:])
     page = f"<p><b>{html.escape(question.question)}</b></p><p>{text}</p>"
     if not question.answers:
-        page += "<p>(the text does not hold the answer)</p>"
+        page += paragraph("(the text does not hold the answer)")
     if found is not None:
-        page += f"<p>found: <i>{html.escape(found.value) or '(nothing)'}</i></p>"
+        page += paragraph(f"found: <i>{html.escape(found.value) or spoken('(nothing)')}</i>")
     return page

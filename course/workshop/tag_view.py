@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from bertedu.analysis.views import BLUE, GREEN, ORANGE
 from bertedu.finetuning.examples import Tagged
 from bertedu.finetuning.tagging import entities
+from course.language import paragraph
 from course.workshop.widgets import Playable, show_one
 
 # a color and a line under the words, so that types differ in black and white, too
@@ -68,9 +69,7 @@ def tag_examples(
     def page(number: int) -> str:
         words, tags = examples[number].words, (examples[number].tags, answers[number])
         truth, said = (TaggedText(words, t, types)._repr_html_() for t in tags)
-        return (
-            f"<p>{number + 1} of {len(examples)}. Marked in the data:</p>"
-            f"{truth}<p>The model says:</p>{said}"
-        )
+        head = paragraph(f"{number + 1} of {len(examples)}. Marked in the data:")
+        return head + truth + paragraph("The model says:") + said
 
     return show_one(page, range(len(examples)))

@@ -14,6 +14,7 @@ from bertedu.analysis.fill import BLANK, Guess, ask_readers, fill_blanks, unread
 from bertedu.analysis.views import BLUE, Picture, guess_bars, guess_panel, style
 from bertedu.pretraining.evaluation import PreTrainingModel
 from bertedu.text.corpus import Document
+from course.language import paragraph, spoken
 
 Readers = PreTrainingModel | Mapping[str, PreTrainingModel]  # one model, or several by name
 
@@ -23,7 +24,7 @@ def show_one(page: Callable[[int], str], order: Sequence[int]) -> "Playable":
 
     Nothing is shown before the first click, so that no text of others is saved with a notebook.
     """
-    button = widgets.Button(description="Show one", disabled=not order)
+    button = widgets.Button(description=spoken("Show one"), disabled=not order)
     shown, numbers = widgets.HTML(), cycle(order)
 
     def show(_: object = None) -> None:
@@ -31,7 +32,7 @@ def show_one(page: Callable[[int], str], order: Sequence[int]) -> "Playable":
 
     button.on_click(show)
     still = f"A button that shows one of {len(order):,} at each click. Run this cell to see them."
-    return Playable([button, shown], f"<p>{still}</p>", still)
+    return Playable([button, shown], paragraph(still), spoken(still))
 
 
 class Playable(widgets.VBox):  # type: ignore[misc]  # ipywidgets has no types
@@ -64,7 +65,7 @@ def bars_html(guesses: Sequence[Guess], truth: str | None = None, width: int = 3
 
 def columns_html(answers: Mapping[str, Sequence[Guess]]) -> str:
     """Draw the guesses of several readers at one blank beside each other, a column a reader."""
-    names = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in answers)
+    names = "".join(f"<th scope='col'>{html.escape(spoken(name))}</th>" for name in answers)
     bars = "".join(
         f"<td style='vertical-align:top;padding-right:12px'>{bars_html(guesses, width=60)}</td>"
         for guesses in answers.values()
@@ -126,25 +127,25 @@ def fill_box(model: Readers, tokenizer: Tokenizer, text: str, top: int = 5) -> P
             answers = {"": fill_blanks(model, tokenizer, text, top)}
         return [dict(zip(answers, at, strict=True)) for at in zip(*answers.values(), strict=True)]
 
-    layout = widgets.Layout(width="95%")
-    field = widgets.Text(text, description="Sentence:", continuous_update=False, layout=layout)
+    label, wide = spoken("Sentence:"), {"width": "95%"}
+    field = widgets.Text(text, description=label, continuous_update=False, layout=wide)
     answer = widgets.HTML()
 
     def show(_: object = None) -> None:
         try:
             answer.value = _cannot_read(tokenizer, field.value) + "".join(
-                f"<p>blank {number}</p>{columns_html(at) if several else bars_html(at[''])}"
+                paragraph(f"blank {number}") + (columns_html(at) if several else bars_html(at[""]))
                 for number, at in enumerate(ask(field.value), start=1)
             )
         except ValueError as error:
-            answer.value = f"<p>{html.escape(str(error))}</p>"
+            answer.value = paragraph(html.escape(str(error)))
 
     field.observe(show, names="value")
     show()
     try:
         blanks = ask(text)
     except ValueError as error:  # the box says it, and so does the page
-        return Playable([field, answer], answer.value, str(error))
+        return Playable([field, answer], answer.value, spoken(str(error)))
     rows = {f"{text}  (blank {number})": at for number, at in enumerate(blanks, start=1)}
     if len(blanks) == 1:
         rows = {text: blanks[0]}
@@ -154,7 +155,8 @@ def fill_box(model: Readers, tokenizer: Tokenizer, text: str, top: int = 5) -> P
         best = ", ".join(at[""][0].word for at in blanks)
         alt = f"The {top} best guesses for each blank of: {text} The best: {best}."
         picture = guess_bars({name: at[""] for name, at in rows.items()}, alt)
-    still = f"{picture._repr_html_()}<p>Run this cell, and type a sentence of your own.</p>"
+    hint = paragraph("Run this cell, and type a sentence of your own.")
+    still = f"{picture._repr_html_()}{hint}"
     return Playable([field, answer], still, repr(picture))
 
 
@@ -164,9 +166,9 @@ def _cannot_read(tokenizer: Tokenizer, text: str) -> str:
     if not words:
         return ""
     named = ", ".join(f"<b>{html.escape(word)}</b>" for word in words)
-    return (
-        f"<p>The model cannot read {named}: its vocabulary lacks a character. It sees [UNK], "
-        "for <i>unknown</i>, and guesses from the other words.</p>"
+    return paragraph(
+        f"The model cannot read {named}: its vocabulary lacks a character. It sees [UNK], "
+        "for <i>unknown</i>, and guesses from the other words."
     )
 
 
@@ -189,13 +191,13 @@ def beat_bert(
         raise ValueError("no sentence of 8 to 40 words to play with: give more documents")
     # "the" is one word in ten, and a dull one to begin with
     opening = next((p for p in puzzles if len(p[1]) > 4), puzzles[0])
-    puzzles.remove(opening)
-    puzzles.insert(0, opening)
+    puzzles.insert(0, puzzles.pop(puzzles.index(opening)))
     sentence, answer, score = widgets.HTML(), widgets.HTML(), widgets.HTML()
     # Enter brings the value, and that is the guess
-    field = widgets.Text(placeholder="your guess", description="Word:", continuous_update=False)
-    check = widgets.Button(description="Guess", disabled=True)  # nothing to guess before Start
-    skip = widgets.Button(description="Start / next")
+    hint, label, go, on = map(spoken, ("your guess", "Word:", "Guess", "Start / next"))
+    field = widgets.Text(placeholder=hint, description=label, continuous_update=False)
+    check = widgets.Button(description=go, disabled=True)  # nothing to guess before Start
+    skip = widgets.Button(description=on)
     upcoming, current = cycle(puzzles), ("", "")
     you = bert = rounds = 0
 
@@ -212,14 +214,14 @@ def beat_bert(
             return
         word = field.value.strip().lower()
         if not word:
-            answer.value = "<p>Type a word first.</p>"
+            answer.value = paragraph("Type a word first.")
             return
         text, truth = current
         guesses = fill_blanks(model, tokenizer, text)[0]
         you, bert, rounds = you + (word == truth), bert + (guesses[0].word == truth), rounds + 1
-        bars = bars_html(guesses, truth)
-        answer.value = f"<p>It was <b>{html.escape(truth)}</b>. BERT thought:</p>{bars}"
-        score.value = f"<p>you {you}, BERT {bert}, of {rounds}</p>"
+        answer.value = paragraph(f"It was <b>{html.escape(truth)}</b>. BERT thought:")
+        answer.value += bars_html(guesses, truth)
+        score.value = paragraph(f"you {you}, BERT {bert}, of {rounds}")
         check.disabled = True
 
     def entered(_: object, content: Mapping[str, Any], __: object) -> None:
@@ -233,9 +235,9 @@ def beat_bert(
     skip.on_click(next_puzzle)
     # The first sentence comes after the game is on the page, so that no text of others is saved
     # with the notebook.
-    sentence.value = "<p>Press <i>Start / next</i>.</p>"
+    sentence.value = paragraph("Press <i>Start / next</i>.")
     row = widgets.HBox([field, check, skip])
-    return Playable([sentence, row, answer, score], f"<p>{HOW_TO_PLAY}</p>", HOW_TO_PLAY)
+    return Playable([sentence, row, answer, score], paragraph(HOW_TO_PLAY), spoken(HOW_TO_PLAY))
 
 
 def make_puzzles(

@@ -2,7 +2,6 @@
 
 import ast
 import csv
-import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -21,17 +20,18 @@ from course.korean.pages import ROOT, Page, hashed, korean, plain, skeleton, ter
 
 PAGES = pages.pages()
 NOTEBOOKS = [name for name, page in PAGES.items() if page.source.suffix == ".ipynb"]
+# page -> cells whose Korean is missing or stale, until somebody writes it: {"05": {"5655d95d"}}
+WAITING: dict[str, set[str]] = {}
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_what_is_written_is_as_the_english_is(name: str) -> None:
-    """What is missing or stale is built in English, with a mark; nothing else may differ."""
-    left = {
-        cell: said
-        for cell, said in problems(PAGES[name]).items()
-        if not said[0].startswith(("missing", "stale"))
-    }
-    assert left == {}
+    """What waits is built in English, with a mark; all else is there, and nothing else differs."""
+    wrong = problems(PAGES[name])
+    late = {cell for cell, said in wrong.items() if said[0].startswith(("missing", "stale"))}
+    waiting = WAITING.get(name, set())
+    assert {cell: said for cell, said in wrong.items() if cell not in late & waiting} == {}
+    assert waiting <= late, "this is written: take it off the list"
 
 
 def test_the_share_that_is_translated_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -242,14 +242,6 @@ def test_the_edition_is_small() -> None:
     assert sum(path.stat().st_size for path in files if path.is_file()) < 2_000_000
 
 
-def test_outputs_are_not_translated() -> None:
-    """So that what nbval says of the English holds for the Korean."""
-    page = PAGES["03"]
-    ours, theirs = json.loads(build.built(page)), json.loads(page.source.read_text("utf-8"))
-    outputs = [[c.get("outputs") for c in one["cells"]] for one in (ours, theirs)]
-    assert outputs[0] == outputs[1]
-
-
 # -- what is said: a table beside the English
 
 
@@ -261,6 +253,8 @@ your function changes {} in place{}.
 ours, until check.{} passes yours
 Does it leave torch (.item(), .tolist(), NumPy)? No gradient comes back.
 {} of its {} parts {} yours:
+{} of {} solved. {}
+Question: {} In the text, {}.
 {}. The rest are ours.
 Its {} parts are still the course's; each one you solve becomes your own.
 All {} of its parts are yours.
@@ -307,11 +301,45 @@ def test_what_every_exercise_says_stands_in_the_table() -> None:
     assert {text for text in exercise_messages() if text not in language.whole()} == set()
 
 
-@pytest.mark.parametrize("module", ["exercises/judge", "exercises/museum", "workshop/my_bert"])
-def test_each_sentence_of_the_judge_has_korean_or_is_listed(module: str) -> None:
+SPEAKING = ["exercises/judge", "exercises/museum", "exercises/hints", "workshop/my_bert"]
+
+
+@pytest.mark.parametrize("module", SPEAKING)
+def test_each_sentence_that_a_learner_is_told_has_korean_or_is_listed(module: str) -> None:
     said = {text: text.replace("{}", "qz") for text in sentences_of(module)}
     left = {text for text, one in said.items() if language.translated(one) == one}
     assert left - set(PIECES) == set()
+
+
+def asked_for(path: Path) -> set[str]:
+    """The texts for which a module, or a template, asks to have them in the reader's language."""
+    if path.suffix == ".html":
+        written = path.read_text(encoding="utf-8")
+        found = re.findall(r"filter spoken %}(.+?){%", written, re.DOTALL)
+        return {
+            *found,
+            *(one.replace("%d", "7") for one in re.findall(r'spoken\("(.+?)"', written)),
+        }
+    calls = [
+        node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if type(node) is ast.Call
+    ]
+    asking = [one for one in calls if getattr(one.func, "id", "") in {"spoken", "paragraph"}]
+    return {
+        "".join(v.value if isinstance(v, ast.Constant) else "qz" for v in node.values)
+        if isinstance(node, ast.JoinedStr)
+        else str(node.value)
+        for call in asking
+        for node in call.args
+        if isinstance(node, ast.JoinedStr | ast.Constant)
+    }
+
+
+def test_each_text_for_which_korean_is_asked_has_it() -> None:
+    files = [*(ROOT / "course").rglob("*.py"), *(ROOT / "course").rglob("*.html")]
+    texts = set().union(*map(asked_for, files))
+    assert len(texts) > 40
+    left = {one.replace("qz", "{}") for one in texts if language.translated(one) == one}
+    assert {one for one in left if re.search("[a-z]{3}", one)} - set(PIECES) == set()
 
 
 def test_the_table_keeps_what_changes_and_the_code() -> None:
@@ -336,6 +364,22 @@ def test_the_table_keeps_what_changes_and_the_code() -> None:
 )
 def test_a_message_is_said_in_korean_where_there_is_one(text: str, korean: str) -> None:
     assert language.translated(text) == korean
+
+
+@pytest.mark.parametrize(
+    ("particle", "words"),
+    {
+        "을": "clip step cat it next_token layer_norm scale stack 손실 3",
+        "를": "softmax mask street loop dog adamw loss_of_a_pair 단어 2",
+    }.items(),
+)
+def test_a_particle_follows_the_sound(particle: str, words: str) -> None:
+    for word in words.split():
+        assert language.filled("{}을(를)", [word]) == word + particle
+
+
+def test_page_and_kernel_hear_the_same_sounds() -> None:
+    assert f"/{language.CLOSED.pattern}/" in language.SHIM.read_text(encoding="utf-8")
 
 
 def test_a_verdict_is_korean_only_where_korean_is_asked_for(

@@ -7,7 +7,7 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-from course.language import in_korean, shim
+from course.language import in_korean, shim, spoken
 
 HERE = Path(__file__).parent
 
@@ -18,8 +18,8 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "sphinx.ext
 
 # notebooks are shown as they are committed
 nb_execution_mode = "off"
-nb_code_prompt_show = "Show the code"
-nb_code_prompt_hide = "Hide the code"
+nb_code_prompt_show = spoken("Show the code")
+nb_code_prompt_hide = spoken("Hide the code")
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 4
 myst_heading_slug_func = "course.classroom.site.slug"
@@ -73,8 +73,16 @@ mathjax2_config = {
 myst_update_mathjax = False  # it would write the settings of MathJax 4
 
 
+def speak(app: Sphinx) -> None:
+    """Let the theme say in Korean what neither it nor Sphinx has Korean for."""
+    known = app.builder.templates.environment.globals
+    theirs = known["gettext"]
+    known["gettext"] = lambda text, **values: spoken(theirs(text, **values))
+
+
 def setup(app: Sphinx) -> None:
     """Leave out the fields of named tuples, of which Python only says their number."""
+    app.connect("builder-inited", speak)
     number = "Alias for field number"
     app.connect(
         "autodoc-skip-member",

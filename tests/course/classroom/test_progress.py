@@ -1,5 +1,6 @@
 """python -m course progress: what the saved outputs of check cells say, and nothing else."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -69,10 +70,8 @@ def test_parts_that_are_kept_are_named(
     )
 
 
-def test_what_cannot_be_read_is_said_and_the_rest_is_read(
-    tiny_course: Path, tmp_path: Path
-) -> None:
-    mine = tmp_path / "mine"
+def lay_three(mine: Path) -> None:
+    """Lay a notebook of another edition into a folder, one that was not run, and a broken one."""
     old = tiny("slope", said="✓")
     del old.cells[5:7]
     save(old, mine / "old.ipynb")
@@ -82,10 +81,32 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_read(
             cell.outputs, cell.execution_count = [], None
     save(fresh, mine / "fresh.ipynb")
     (mine / "broken.ipynb").write_text('{"cells": [', encoding="utf-8")
+
+
+def test_what_cannot_be_read_is_said_and_the_rest_is_read(
+    tiny_course: Path, tmp_path: Path
+) -> None:
+    lay_three(mine := tmp_path / "mine")
     said = bertedu("progress", mine).output
     assert "broken.ipynb: cannot be read as a notebook (" in said
     assert "0 of 3 solved   · · ·\n   was not run, or was saved without its outputs" in said
     assert "1 of 3 solved   ✓ · ?\n   is another edition, without the check of: The join" in said
+
+
+def test_in_korean_every_line_is_korean(
+    tiny_course: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BERTEDU_LANG", "ko")
+    lay_three(mine := tmp_path / "mine")
+    verdict(check.hint, "slope")
+    said = [bertedu("progress", one).output for one in (mine, tmp_path / "none", tiny_course)]
+    lines = "\n".join(re.sub(".* → .*|.*_.*", "", one) for one in said).splitlines()  # no board
+    assert len(lines) > 10
+    assert [
+        one
+        for one in lines
+        if re.search("[a-z]{2} [a-z]{2}|[a-z]{5}", one) and not re.search("[가-힣]", one)
+    ] == []
 
 
 @pytest.mark.parametrize("made", ["missing", "empty", "of others"])

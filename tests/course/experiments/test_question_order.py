@@ -7,7 +7,6 @@ import pytest
 import tiny_finetuning as tiny
 
 from bertedu.finetuning.question_answering import QuestionAnswering
-from bertedu.finetuning.training import Hyperparameters
 from bertedu.text.fast_tokenizer import load_tokenizer
 from course.experiments import question_order as module
 from course.experiments.question_order import (
@@ -50,7 +49,6 @@ def test_a_study_goes_on_and_its_record_gives_the_gain(
         for name, begin in (("one", 0), ("other", 9))
     }
     monkeypatch.setattr(module, "READERS", readers)
-    monkeypatch.setattr(module, "STEEP", Hyperparameters(1e-3, 16, 1))
     splits = tiny.span_task({"train": 8, "dev": 4, "test": 6})[1]
     splits["exchanged"] = [replace(q, question="what?") for q in splits["test"]]
     record = RunRecord(tmp_path, NAME)
@@ -58,10 +56,10 @@ def test_a_study_goes_on_and_its_record_gives_the_gain(
         real, calls = RunRecord.add, iter([None])
         patch.setattr(RunRecord, "add", lambda *given: next(calls) or real(*given))
         with pytest.raises(StopIteration):  # between the two rows of a run
-            run_study(tmp_path, readers, splits, range(2))
+            run_study(tmp_path, readers, splits)
     assert len(record.rows()) == 1
     for _ in range(2):
-        run_study(tmp_path, readers, splits, range(2))
+        run_study(tmp_path, readers, splits)
         assert len(record.rows()) == 2 * 2 * 2 * 2
     assert {row["reader"] for row in record.rows()} == {"one", "other"}
     scores, exchanged = (

@@ -1,4 +1,4 @@
-"""The sentence box and the guessing game, played through their widgets."""
+"""The sentence box and the guessing game, played through their widgets, in both languages."""
 
 import re
 from typing import Any
@@ -7,6 +7,8 @@ import ipywidgets as widgets
 import pytest
 
 from bertedu.analysis.fill import Guess, ask_readers, blank_logits
+from bertedu.finetuning.examples import Question, Tagged
+from bertedu.finetuning.kinds import Answer
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining
@@ -14,6 +16,8 @@ from bertedu.text.corpus import Document
 from bertedu.text.fast_tokenizer import fast_tokenizer
 from bertedu.text.tokenization import SPECIAL_TOKENS
 from course.workshop import widgets as own
+from course.workshop.span_view import SpanView, TextPiece, question_browser
+from course.workshop.tag_view import tag_examples
 from course.workshop.widgets import (
     bars_html,
     beat_bert,
@@ -246,3 +250,48 @@ def test_the_game_runs_on_a_real_model_and_html_in_a_document_stays_text() -> No
     row.children[0].value = "dog"
     assert answer.value.count("<tr>") == 5
     assert "of 1" in score.value
+
+
+# -- in Korean
+
+
+def told(widget: widgets.Widget) -> set[str]:
+    """All that a reader sees of a widget and of what stands in its place, without the marks."""
+    names = ("description", "placeholder", "value", "still")
+    texts = {str(getattr(widget, name, "")) for name in names}
+    pieces = {piece.strip() for text in texts for piece in re.split("<[^>]+>", text)}
+    return pieces.union(*(told(child) for child in getattr(widget, "children", ())))
+
+
+def everything_shown(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """What boxes, game, questions and tags say in turn; what is asked is in capitals."""
+    seen: set[str] = set()
+    box = fill_box(READERS, TOKENIZER, "THE ___ ___.")
+    game = Game(monkeypatch, bert="THE")
+    tags = tag_examples([Tagged(("THE",), ("O",))], [["O"]], ["PLACE"])
+    asked = [Question("1", "WHO?", "THE DOG.", ()), Question("2", "WHO?", "THE DOG.", ())]
+    pages = question_browser(asked, [Answer("1", "DOG", 4, 0.0), Answer("2", "", 0, 0.0)])
+    for text in ("THE ___ 나", "NONE", "___ " * 70):
+        seen |= told(box)
+        box.children[0].value = text
+    for act in (game.start.click, game.check.click, lambda: game.guess("DOG")):
+        seen |= told(game.box)
+        act()
+    for view in (tags, pages, pages):
+        seen |= told(view)
+        view.children[0].click()
+    for answer in ((4, 7), None):
+        view = SpanView("WHO?", "THE DOG", (), TextPiece(0, 0, 0.5, 0.5), answer)
+        seen |= {view.alt, *re.split("<[^>]+>", view._repr_html_())}
+        seen |= {*re.findall('title="(.+?)"', view._repr_html_())}
+    return seen.union(*map(told, (box, game.box, tags, pages)))
+
+
+def test_in_korean_nothing_is_said_in_english(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BERTEDU_LANG", raising=False)
+    english = {one for one in everything_shown(monkeypatch) if re.search("[a-z]{2}", one)}
+    assert len(english) > 25
+    monkeypatch.setenv("BERTEDU_LANG", "ko")
+    words = {*WORDS, "dogs", "known", "un", "lt", "i", "gt"}
+    same = english & everything_shown(monkeypatch)
+    assert {one for one in same if not {*re.findall("[a-z]+", one.lower())} <= words} == set()
