@@ -128,7 +128,7 @@ unit: env  ## the tests in tests/, two at a time
 nightly: env weights  ## what is too slow for every commit: more tests, the course with all solved
 	@$(ONE_THREAD) $(PY) -m pytest -n $(JOBS) --dist loadfile -m nightly
 
-weights: course  ## fetch the published weights and texts of 04, 08, 09, 16 and a2, 211 MB (then at once)
+weights: course  ## fetch the published weights and texts of 04, 08 to 11, 16 and a2, 211 MB (then at once)
 	@$(PY) -m bertedu data fetch minilm bert-tiny e5-small korean $(if $(FROM),--from "$(FROM)")
 
 notebooks: env weights  ## run every notebook and compare each output with the committed one (nbval)

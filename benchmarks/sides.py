@@ -88,13 +88,16 @@ def assert_equal(ours: nn.Module, theirs: nn.Module, batch: Batch) -> None:
 
 
 def training_step(
-    model: nn.Module, batches: Sequence[Batch], setting: Setting
+    model: nn.Module,
+    batches: Sequence[Batch],
+    setting: Setting,
+    make: Callable[[nn.Module, float], torch.optim.Optimizer] = make_optimizer,
 ) -> Callable[[], None]:
-    """Return a function that does one step: forward, backward, clipping, fused AdamW.
+    """Return a function that does one step: forward, backward, clipping, fused AdamW if no other.
 
     Each call takes the next batch, so that the n-th call sees the same tokens on every side.
     """
-    optimizer = make_optimizer(model, weight_decay=0.01)
+    optimizer = make(model, 0.01)
     for group in optimizer.param_groups:
         group["lr"] = 1e-4
     stream = cycle(batches)

@@ -279,12 +279,12 @@ def finetune(
     check_number("--learning-rate", learning_rate)
     columns = Columns(text, label, text_b, tuple(ending or ()), group, split)
     own = read_data(csv or Path(str(data)), columns, kind, encoding, rows, seed)
-    for note in own.notes:
-        echo(note)
+    echo("\n".join(own.notes))
     check_writable(out)
+    if (out / "finetuning.json").exists():
+        echo(f"{out} holds a model, which this one will replace; --out names another folder")
     mine = fit(own, model, learning_rate, seed, device, lora=lora)
-    for line in (*mine.notes, mine.table()):
-        echo(line)
+    echo("\n".join((*mine.notes, mine.table())))
     if worst := mine.worst():
         echo("the worst of test:")
         for line in worst:

@@ -225,7 +225,7 @@ def ablate(
 
 @app.command()
 def few_rows(results: Results = Path("data/results")) -> None:
-    """Fit MiniLM to 150 rows of a class of three sets, beside word counts.
+    """Fit MiniLM to 150 rows of a class of four sets, beside word counts.
 
     Stop it as you like: what `few_rows.csv` has already is not run again.
     """

@@ -503,10 +503,10 @@ SITTING += " model/bert pretraining/masking pretraining/next_sentence pretrainin
 # More lines are a decision, made here and explained. Where code falls, its bound falls with it.
 BOUNDS = {
     "bertedu/*.py": 9_450,
-    "course/*.py": 19_050,  # 650 of them the Korean edition, 170 notebook a2
+    "course/*.py": 19_400,  # 640 of them the Korean edition, 170 notebook a2
     "course/*.js": 3_330,
     "benchmarks/*.py": 600,
-    "tests/*.py": 26_580,  # 530 of them hold it in step, and all that toys and boxes say
+    "tests/*.py": 26_830,  # 530 of them hold it in step, and all that toys and boxes say
     " ".join(f"bertedu/{name}.py" for name in SITTING.split()): 1_150,  # what a learner reads
 }
 

@@ -15,6 +15,7 @@ from benchmarks.measure import peak_of_step, ratio
 from benchmarks.sides import NotEqual, Setting, loss_of, make_model, training_step
 from bertedu.files import read_csv, write_csv
 from bertedu.model.config import BertConfig
+from bertedu.model.optimization import MuonAndAdamW, layer_matrices, make_optimizer
 from bertedu.pretraining.batches import fixed_batches
 from bertedu.pretraining.next_sentence import EncodedDocument, make_pairs
 
@@ -55,6 +56,16 @@ def test_a_step_moves_both_sides_alike() -> None:
         after.append(loss_of(model, BATCHES[0]).item())
     assert after[1:] == pytest.approx(after[:1] * 2, abs=1e-4)
     assert after[0] < before - 1e-3
+
+
+def test_a_step_is_of_the_optimizer_that_is_asked_for() -> None:
+    moved = []
+    for make in (make_optimizer, MuonAndAdamW):
+        model = make_model(CONFIG, OURS)
+        training_step(model, BATCHES, OURS, make)()
+        moved.append([p.detach().clone() for p in layer_matrices(model)])
+    apart = [float((one - other).abs().max()) for one, other in zip(*moved, strict=True)]
+    assert min(apart) > 1e-5, "Muon moves the matrices of the layers another way"
 
 
 def test_sentences_are_compared_like_with_like(

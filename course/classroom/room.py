@@ -28,10 +28,10 @@ def data() -> str:
 
 
 def weights() -> str:
-    """Look for the published weights of notebooks 04, 08, 09 and 16, without fetching them."""
+    """Look for the published weights of notebooks 04, 08 to 11 and 16, without fetching them."""
     for name in ("minilm", "bert-tiny"):
         read(name, fetch_missing=False)
-    return "minilm and bert-tiny are here, for notebooks 04, 08, 09 and 16"
+    return "minilm and bert-tiny are here, for notebooks 04, 08 to 11 and 16"
 
 
 def notebook() -> str:

@@ -27,7 +27,7 @@ def lay_weights(folder: Path, names: list[str], train: bool = False) -> list[str
     with contextlib.chdir(folder):
         play.neighbors()
         play.meet()
-        machine.write_weights("no-nsp-L4H128")  # of the writer
+        machine.write_weights("diffusion-L4H128")  # of the writer
     for weights in asked.NOTEBOOKS.glob("*.weights.js"):
         shutil.copy(weights, folder)
     without = lacking(folder, names)

@@ -13,6 +13,8 @@ from typing import Any
 
 from bertedu.files import Row, read_csv
 from bertedu.text.sources import shipped
+from course.experiments.ablations import mean_difference
+from course.experiments.after_2024 import GRIDS
 from course.results.bootstrap import Estimate, Verdict, over_texts, seed_estimate
 from course.results.verdicts import VerdictTable, ends_of, verdicts_together
 
@@ -77,9 +79,12 @@ def findings(notebook: int, folder: Path | None = None) -> list[Finding]:
 
 def _finding(
     folder: Path, table: str, more: Row, less: Row | None = None, scale: float = 1, plus: float = 0,
-    **said: Any,
+    grid: str | None = None, **said: Any,
 ) -> Finding:  # fmt: skip
-    """Without ``less``, what is other there, the claim is about one row, which has an interval."""
+    """Without ``less``, what is other there, the claim is about one row, which has an interval.
+
+    Runs of a ``grid`` of after_2024 are compared as other ablations are, over texts, too.
+    """
     rows = read_csv(folder / f"{table}.csv")
     if less is None:
         column = more.pop("column")
@@ -92,6 +97,9 @@ def _finding(
         other = dict.fromkeys(one, *other.values())
     gaps = [scale * (one[seed] - other[seed]) + plus for seed in one if seed in other]
     found = seed_estimate(gaps)
+    if grid and less:
+        sides = more["variant"], less["variant"]
+        found = mean_difference(GRIDS[grid], *sides, folder / "after_2024") * scale
     same = seed_estimate(again) if found.low < found.high else None
     return Finding(**said, found=found, runs=len(gaps), same=same)
 
@@ -106,7 +114,8 @@ def findings_table(found: Sequence[Finding]) -> VerdictTable:
         beside["A/A"][name] = ends_of(f.same, f.digits) if f.same else "–"
     return VerdictTable(
         {name: {"verdict": f.found} for name, f in lines.items()},
-        "95 % intervals over trainings, on one test; of a single training, over its questions. "
+        "95 % intervals over trainings, on one test; on tasks over its texts, too; of a single "
+        "training, over its questions. "
         "A/A: each model against itself, trained with the next seed.",
         beside,
         digits=2,

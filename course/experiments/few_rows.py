@@ -1,6 +1,6 @@
 """Does a fine-tuned model beat counted words on a table of the size that people have?
 
-``python -m course few-rows`` draws 150 rows of each class of three sets, as often as there are
+``python -m course few-rows`` draws 150 rows of each class of four sets, as often as there are
 seeds, and gives them to `bertedu.finetuning.own_model.fit`: what ``bertedu finetune --csv`` does
 with ``--from minilm --lora 8``. Runs that `data/results/few_rows.csv` has are not made again;
 `few_rows_summary.csv` has the means.
@@ -8,6 +8,7 @@ with ``--from minilm --lora 8``. Runs that `data/results/few_rows.csv` has are n
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from course.results.verdicts import verdicts_together
 
 NAME = "few_rows"  # of the record
 SETS = {  # the task, and whether people gave the labels or a rule derived them
+    "topic": "derived: the heading of a sentence's article",
     "questions": "published: TREC's six kinds of question",
     "sentiment": "published: lines of film reviews",
     "entities": "derived: the titles of articles, marked in sentences",
@@ -36,7 +38,10 @@ EACH = 150  # rows of a class
 SIZE = f"{EACH} a class"
 SEEDS = range(5)
 COUNTED = Setup("word counts")
-MINILM = Setup("minilm", lora=8)  # predicted before it was run: ahead of word counts on all
+LEARNER = Setup("minilm", lora=8)
+# Predicted before it was run: ahead of word counts on each set, all tested at once. (Of our own
+# `bert-mini`, ahead on topic and entities was predicted; not measured with the weights that ship.)
+PREDICTED = "supported"
 
 
 def _class_of(example: Any) -> Any:
@@ -66,54 +71,56 @@ def few_of(splits: Splits, each: int, seed: int) -> Splits:
     return {"train": train, "dev": dev, "test": splits["test"]}
 
 
-def run_set(task: Task, splits: Splits, seed: int, record: RunRecord) -> None:
-    """Fit MiniLM to one draw of rows, and write down how it and counted words did on test."""
+def run_draw(task: Task, splits: Splits, seed: int, record: RunRecord) -> None:
+    """Fit `LEARNER` to one draw of rows, and write down how it and counted words did on test."""
     some = few_of(splits, EACH, seed)
     # without the cache: it would hold weights of the step before
     with torch.autocast(device_named(None).type, torch.bfloat16, cache_enabled=False):
-        mine = fit(OwnData(task, some), MINILM.model, seed=seed, lora=MINILM.lora)
+        mine = fit(OwnData(task, some), LEARNER.model, seed=seed, lora=LEARNER.lora)
     more: Row = {"train_examples": SIZE, "rows": len(some["train"])}
     counted = replace(mine.run, answers={"test": mine.answers[COUNTED.model]})
     about = more | {"method": "baseline", "dev": "", "best_epoch": "", "seconds": ""}
     record.add(task, some, COUNTED, replace(UNTIL_DEV_STOPS, seed=seed), counted, "score", about)
-    record.add(task, some, MINILM, mine.recipe, mine.run, "score", more | {"bfloat16": True})
+    record.add(task, some, LEARNER, mine.recipe, mine.run, "score", more | {"bfloat16": True})
 
 
 def fill(results: Path) -> None:
     """Run what the record lacks."""
     record = RunRecord(results, NAME)
-    for name in SETS:
-        task, splits = load_task(name)
-        for seed in SEEDS:
-            key = {"task": name, "model": MINILM.model, "seed": str(seed)}
-            if not any(key.items() <= row.items() for row in record.rows()):
-                run_set(task, splits, seed, record)
+    for name, seed in product(SETS, SEEDS):
+        key = {"task": name, "model": LEARNER.model, "seed": str(seed)}
+        if not any(key.items() <= row.items() for row in record.rows()):
+            run_draw(*load_task(name), seed, record)
 
 
 def summary_rows(record: RunRecord) -> Iterator[Row]:
     """Yield, for each set, the mean of each system with its 95 % interval, and minus counting.
 
     Both learn from the rows that a seed drew, so they are compared seed by seed. "all sets" says
-    what stays decided when the sets are tested at once (Holm).
+    what stays decided when all of these differences are tested at once (Holm).
     """
+    have = {row["task"] for row in record.rows()}
     drawn = {
         name: {key[:2]: BootstrapScores(of.runs) for key, of in draw_systems(record, name).items()}
         for name in SETS
+        if name in have
     }
-    ahead = [
-        (some[MINILM.model, MINILM.way] - some[COUNTED.model, "baseline"]).estimate()
-        for some in drawn.values()
-    ]
-    together = dict(zip(SETS, zip(ahead, verdicts_together(ahead), strict=True), strict=True))
-    for name, about in SETS.items():
-        for (model, method), scores in drawn[name].items():
-            row: Row = {"set": name, "about": about, "model": model, "method": method}
+    ahead = {
+        (name, system): (scores - some[COUNTED.model, "baseline"]).estimate()
+        for name, some in drawn.items()
+        for system, scores in some.items()
+        if system[0] != COUNTED.model
+    }
+    together = dict(zip(ahead, verdicts_together([*ahead.values()]), strict=True))
+    for name, some in drawn.items():
+        for system, scores in some.items():
+            row: Row = {"set": name, "about": SETS[name], "model": system[0], "method": system[1]}
             row |= {"rows": SIZE, "seeds": len(scores.runs)}
             row |= _numbers(("mean", "low", "high"), scores.estimate())
-            if model == MINILM.model:
-                found, verdict = together[name]
+            if found := ahead.get((name, system)):
                 row |= _numbers(("minus_counting", "minus_low", "minus_high"), found)
-                row |= {"beats_counting": found.verdict, "all sets": verdict}
+                row |= {"beats_counting": found.verdict, "all sets": together[name, system]}
+                row["predicted"] = PREDICTED
             yield row
 
 

@@ -24,7 +24,7 @@ from bertedu.model.checkpoints import CheckpointError, find_checkpoint, load_che
 from bertedu.pretraining.batches import load_splits
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.text.fast_tokenizer import load_vocabulary
-from course.experiments.ablations import AT_A_BLANK, SEEDS, SIDES
+from course.experiments.ablations import AT_A_BLANK, SEEDS
 from course.experiments.counting import UnigramModel
 from course.experiments.same_question import BOTH, LEFT, LONGEST, PAIR, RIGHT, hide
 from course.results.bootstrap import BootstrapScores, Floats, Ints, common_spread, drawn_means
@@ -147,7 +147,7 @@ def finished(reader: str, seed: int) -> bool:
 def plan() -> list[Run]:
     """Return the questions to every reader that can be found."""
     runs = grid(about, pair=TELLS, reader=("(which)", "(document)", "(prior)"), seed=[""])
-    asked = grid(ask, pair=TELLS, reader=SIDES, seed=SEEDS)
+    asked = grid(ask, pair=TELLS, reader=AT_A_BLANK, seed=SEEDS)
     return runs + [one for one in asked if finished(one[0]["reader"], one[0]["seed"])]
 
 
@@ -167,7 +167,7 @@ def answers_of(rows: Sequence[Row], pair: str) -> Answers:
         if row["pair"] == pair
     }
     which, prior = said["(which)", ""], said["(prior)", ""].item()
-    odds = {reader: [said[k] for k in sorted(said) if k[0] == reader] for reader in SIDES}
+    odds = {reader: [said[k] for k in sorted(said) if k[0] == reader] for reader in AT_A_BLANK}
     both = [seed for reader, seed in said if reader == LEFT and (RIGHT, seed) in said]
     odds[PAIR] = [said[LEFT, seed] + said[RIGHT, seed] - prior for seed in sorted(both)]
     right = {

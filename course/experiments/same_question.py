@@ -10,6 +10,7 @@ the one of notebook 14: what four times the reading adds for both sides, and for
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated
@@ -22,13 +23,14 @@ from torch.nn import functional as F
 from tqdm.auto import tqdm
 
 from bertedu.files import Row, write_csv
+from bertedu.machine import default_device
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import find_checkpoint, load_checkpoint
 from bertedu.pretraining.batches import load_splits
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.text.fast_tokenizer import load_vocabulary
 from bertedu.text.tokenization import CLS_ID, MASK_ID, SEP_ID, SPECIAL_TOKENS
-from course.experiments.ablations import LONG_BOTH, LONG_LEFT, SAME_QUESTION, pretrained_with
+from course.experiments.ablations import AT_A_BLANK, LONG, PAIRS, SAME_QUESTION, pretrained_with
 from course.experiments.counting import UnigramModel
 from course.results.bootstrap import (
     BootstrapScores,
@@ -49,8 +51,11 @@ PER_KIND = 2000  # blanks of each kind
 LONGEST = 100  # word pieces of a sentence
 KINDS = ("left", "right", "both needed", "neither")
 ALL = "all"  # any blanks, as they come
-BOTH, LEFT, RIGHT = SAME_QUESTION
-PAIR = "left and right, joined"
+BOTH, LEFT, RIGHT = AT_A_BLANK
+# As large together as one of the others. Predicted: a pair that has learned together pays more
+# than both sides, and less than two readers that have not, had these been as narrow.
+PAIR, TOGETHER = "left and right, joined", "left and right, together"
+RUNS = AT_A_BLANK | {PAIR: PAIRS["left and right"], TOGETHER: PAIRS[TOGETHER]}
 MARKS = range(6000, 42001, 6000)  # steps of the longer runs at which weights were kept
 Answers = dict[str, list[tuple[Floats, Floats]]]  # reader -> of each run, loss and right, (n,)
 
@@ -186,8 +191,10 @@ def answer_blanks(
     One model answers for itself, two are joined.
     """
     loss, right = np.zeros(len(blanks.sentences)), np.zeros(len(blanks.sentences))
+    device = next(models[0].parameters()).device
     for group, ids, blank, answers in hide(blanks.sentences, blanks.places):
-        said = [model(ids, selected=blank)[0] for model in models]  # (n, V) each
+        asked = {"ids": ids.to(device), "selected": blank.to(device)}
+        said = [model(**asked)[0].cpu() for model in models]  # (n, V) each
         scores = said[0] if len(said) == 1 else join(said[0], said[1], prior)
         scores[:, : len(SPECIAL_TOKENS)] = -torch.inf
         log_chances = scores.log_softmax(-1)
@@ -196,27 +203,35 @@ def answer_blanks(
     return loss, right
 
 
-def load_runs() -> dict[str, list[BertForPreTraining]]:
-    """Load the pre-trained models: kind of reader -> a model for each seed.
+def load_runs(
+    runs: Mapping[str, Sequence[str]] = RUNS,
+) -> dict[str, list[list[BertForPreTraining]]]:
+    """Load the pre-trained models: reader -> for each seed one model, or the two of a pair.
 
     Raises CheckpointError if a checkpoint is missing.
     """
+
+    @cache
+    def load(run: str) -> BertForPreTraining:
+        return load_checkpoint(find_checkpoint(run)).to(default_device())
+
     return {
-        reader: [load_checkpoint(find_checkpoint(run)) for run in runs]
-        for reader, runs in SAME_QUESTION.items()
+        reader: [[load(half) for half in run.split("+")] for run in some]
+        for reader, some in runs.items()
     }
 
 
 def answer_all(
-    runs: Mapping[str, Sequence[BertForPreTraining]], blanks: Blanks, prior: Tensor
+    runs: Mapping[str, Sequence[Sequence[BertForPreTraining]]], blanks: Blanks, prior: Tensor
 ) -> Answers:
-    """Ask every run, and every pair of a left and a right run of one seed."""
-    asked: Answers = {}
-    for reader, models in runs.items():
-        asked[reader] = [answer_blanks([model], blanks, prior) for model in models]
-    pairs = zip(runs[LEFT], runs[RIGHT], strict=True)
-    asked[PAIR] = [answer_blanks(pair, blanks, prior) for pair in pairs]
-    return asked
+    """Ask every run; two that have learned together hold one prior between them, half each."""
+    none = torch.zeros_like(prior)
+    return {
+        reader: [
+            answer_blanks(models, blanks, none if reader == TOGETHER else prior) for models in some
+        ]
+        for reader, some in runs.items()
+    }
 
 
 def score_rows(asked: Answers, blanks: Blanks) -> list[Row]:
@@ -295,17 +310,19 @@ def score_longer(blanks: Blanks, prior: Tensor) -> list[Row]:
     def losses(*models: BertForPreTraining) -> Floats:
         return np.array([answer_blanks([model], blanks, prior)[0] for model in models])
 
-    short = {reader: losses(*models) for reader, models in load_runs().items()}
-    long = {BOTH: LONG_BOTH, LEFT: LONG_LEFT}
+    short = {
+        reader: losses(*(model for (model,) in runs))
+        for reader, runs in load_runs(SAME_QUESTION).items()
+    }
     marks = {
         step: {
             reader: losses(load_checkpoint(find_checkpoint(f"{run}/steps/{step:06d}")))[0]
-            for reader, run in long.items()
+            for reader, run in LONG.items()
         }
         for step in MARKS
     }
     read = [
-        pretrained_with(f"{LONG_BOTH}/steps/{step:06d}")["pretraining_tokens"] for step in MARKS
+        pretrained_with(f"{LONG[BOTH]}/steps/{step:06d}")["pretraining_tokens"] for step in MARKS
     ]
     rows = longer_rows(short, marks, blanks)
     return [{"tokens": tokens} | row for tokens, row in zip(read, rows, strict=True)]

@@ -100,12 +100,17 @@ class ExactReader(nn.Module):
     config = CONFIG
 
     def forward(
-        self, ids: Tensor, padding_mask: Tensor, selected: Tensor | None = None
+        self,
+        ids: Tensor,
+        segment_ids: Tensor | None = None,  # it looks at none
+        padding_mask: Tensor | None = None,
+        selected: Tensor | None = None,
     ) -> tuple[Tensor, None]:
         """Return scores (B, S, V), or (n, V) of the places ``selected``."""
         scores = torch.full((*ids.shape, CONFIG.vocab_size), -1e9)
-        for row, (words, real) in enumerate(zip(ids.tolist(), padding_mask.sum(1), strict=True)):
-            inside = words[1 : int(real) - 1]
+        real = ids != PAD_ID if padding_mask is None else padding_mask
+        for row, (words, many) in enumerate(zip(ids.tolist(), real.sum(1), strict=True)):
+            inside = words[1 : int(many) - 1]
             known = [None if i == MASK_ID else LANGUAGE.words[i - FIRST] for i in inside]
             chances = blank_posteriors(LANGUAGE, known)
             chances = chances.nan_to_num(1 / len(LANGUAGE.words))  # no sentence any more

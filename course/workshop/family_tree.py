@@ -21,13 +21,14 @@ FAMILY = {  # name -> first on arXiv (seq2seq: its first version), column, row, 
     "BigBird": ("2020-07", 4, 4, "18"),
     "MDLM": ("2024-06", 5, 1, "17"),
     "ModernBERT": ("2024-12", 5, 2, "18"),
+    "T5Gemma": ("2025-04", 5, 0, "18"),
     "LLaDA": ("2025-02", 5, 3, "17"),
     "Ettin": ("2025-07", 5, 4, "17"),
     "mmBERT": ("2025-09", 5, 5, "17"),
 }
 WIDE, HIGH, STEP, ROW = 132, 44, 152, 62  # of a box; from column to column, and row to row
 COLORS = {"17": BLUE, "18": ORANGE}
-ACROSS = ("Transformer GPT", "GPT GPT-2", "GPT-2 GPT-3", "seq2seq ELMo")
+ACROSS = ("Transformer GPT", "GPT GPT-2", "GPT-2 GPT-3", "GPT-3 T5Gemma", "seq2seq ELMo")
 UP_OR_DOWN = ("GPT BERT", "ELMo BERT", "Transformer-XL XLNet")
 
 
@@ -39,7 +40,8 @@ def family_tree() -> Drawing:
         446,
         f"A family tree with dates: {dated}. From the Transformer lead lines to GPT, BERT and "
         "Transformer-XL; from seq2seq to ELMo; from GPT and ELMo to BERT; from GPT to GPT-2 and on "
-        "to GPT-3; from BERT to the others from 2019 on; to XLNet from Transformer-XL, too. "
+        "to GPT-3 and T5Gemma; from BERT to the others from 2019 on; "
+        "to XLNet from Transformer-XL, too. "
         f"Blue, another question, notebook 17: {asked}. "
         "Orange, another machine, notebook 18: the rest but ELMo.",
     )

@@ -90,7 +90,7 @@ MADE: dict[str, Callable[[], play.Playground]] = {
     "which_word": lambda: play.which_word("It was ___ important city.", ("a", "an")),
     "climb": lambda: play.climb("bank", "The river bank was full.", BANKS),
     "own_text": lambda: own("classification", "A sentence."),
-    "writer": lambda: play.writer("no-nsp-L4H128", START, 6, (1, 2, 6), (0.4, 1.0)),
+    "writer": lambda: play.writer("diffusion-L4H128", START, 6, (1, 2, 6), (0.4, 1.0)),
 }
 
 
@@ -494,7 +494,7 @@ def test_a_word_climbs_the_layers_as_in_the_package(show: Show) -> None:
 
 @torch.no_grad()
 def test_the_page_writes_by_the_packages_chances_and_as_many_words_a_pass(show: Show) -> None:
-    page, (model, tokenizer) = show(MADE["writer"]()), load_named("no-nsp-L4H128")
+    page, (model, tokenizer) = show(MADE["writer"]()), load_named("diffusion-L4H128")
     for temperature in (0.5, 2.0):
         ids = tokenizer.encode(f"{START} [MASK] to [MASK].").ids
         scores = model(torch.tensor([ids]))[0][0]
@@ -518,7 +518,7 @@ def test_the_page_writes_by_the_packages_chances_and_as_many_words_a_pass(show: 
 
 def test_without_its_weights_the_page_shows_what_was_recorded(show: Show) -> None:
     toy = MADE["writer"]()
-    Path("no-nsp-L4H128.weights.js").unlink()
+    Path("diffusion-L4H128.weights.js").unlink()
     page = show(toy)
     words, _ = toy.data["recorded"]["6 1 surest first"][0]
     walk(page, ("says", "Recorded: run the cell"), ("click", "text=end ▶|"),

@@ -82,8 +82,12 @@ def bertedu(*words: object) -> Result:
 @pytest.mark.parametrize("kind", ["class", "pair", "score", "choice", "answer", "tags"])
 def test_from_a_file_to_a_model_that_answers(kind: str, checkpoint: Path, tmp_path: Path) -> None:
     out = tmp_path / "mine"
+    if kind == "class":
+        out.mkdir()
+        (out / "finetuning.json").write_text("{}")
     said = bertedu("finetune", *write(kind, tmp_path), "--from", checkpoint, "--out", out)
     assert said.exit_code == 0, said.output
+    assert ("which this one will replace" in said.stdout) == (kind == "class")
     for line in ("24 train, 8 dev, 8 test", "majority", "word counts", "minus counting"):
         assert line in said.stdout
     last = said.stdout.strip().splitlines()[-1]

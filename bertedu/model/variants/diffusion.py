@@ -28,16 +28,18 @@ def hide_some(ids: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
     return (torch.rand(ids.shape, generator=generator) < rate) & (ids >= len(SPECIAL_TOKENS)), rate
 
 
-def diffusion_loss(model: BertForPreTraining, ids: Tensor, generator: Generator) -> Tensor:
+def diffusion_loss(
+    model: BertForPreTraining, ids: Tensor, generator: Generator, segment_ids: Tensor | None = None
+) -> Tensor:
     """(B, S) -> (B,) nats a text: on average, at least -log P(its words | how many there are).
 
     With exact chances the mean over many draws is -log P itself.
     """
-    hidden, rate = hide_some(ids, generator)
+    hidden, rate = (drawn.to(ids.device) for drawn in hide_some(ids.cpu(), generator))
     masked, real = ids.masked_fill(hidden, MASK_ID), ids != PAD_ID
-    scores, _ = model(masked, padding_mask=real, selected=hidden)  # (n, V)
+    scores, _ = model(masked, segment_ids, real, hidden)  # (n, V)
     nats = F.cross_entropy(scores, ids[hidden], reduction="none")
-    return (torch.zeros(ids.shape).masked_scatter(hidden, nats) / rate).sum(dim=1)
+    return (nats.new_zeros(ids.shape).masked_scatter(hidden, nats) / rate).sum(dim=1)
 
 
 def unmask(

@@ -51,7 +51,7 @@ def test_where_a_notebook_has_been_run_nothing_is_trained(
 
 
 def test_only_what_a_notebook_trains_lacks_in_a_fresh_clone(tmp_path: Path) -> None:
-    own = ("bert-mini-embeddings", "bert-L4H128", "ltr-L4H128", "rtl-L4H128", "no-nsp-L4H128")
+    own = ("bert-mini-embeddings", "bert-L4H128", "ltr-L4H128", "rtl-L4H128", "diffusion-L4H128")
     for name in own:
         (tmp_path / f"{name}.weights.js").touch()
     found = [name[:2] for name in weights.lacking(tmp_path, list(course()))]

@@ -21,9 +21,9 @@ from bertedu.text.sources import shipped
 from course.cli import app
 from course.experiments import ablations
 from course.experiments.ablations import (
-    FEATURES_RECIPE,
     GRIDS,
     NAME,
+    SEEDS,
     Grid,
     Variant,
     ablate,
@@ -77,6 +77,8 @@ def tiny_tasks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ablations, "load_task", TASKS.__getitem__)
         patch.setattr(ablations, "RECIPES", {"places": PLACES})
+        patch.setattr(ablations, "RECIPE", Hyperparameters(3e-4))
+        patch.setattr(ablations, "FEATURES_RECIPE", Hyperparameters(3e-3, 16, 6))
         ablations._task.cache_clear()
         yield
     ablations._task.cache_clear()
@@ -125,11 +127,10 @@ def test_a_grid_is_every_variant_checkpoint_task_and_seed(grid: Grid) -> None:
     for cell in cells:  # one recipe for a task, another for frozen features
         recipe = PLACES if cell.task == "places" else ablations.RECIPE
         assert cell.setup.train_examples == 16
-        expected = FEATURES_RECIPE if cell.variant == "ELMo" else recipe
+        expected = ablations.FEATURES_RECIPE if cell.variant == "ELMo" else recipe
         assert cell.recipe == replace(expected, seed=cell.recipe.seed)
-    patient = replace(grid, variants=(replace(grid.variants[0], patience=4),))
-    for cell in patient.cells():
-        assert (cell.recipe.epochs, cell.recipe.patience) == (ablations.MOST_EPOCHS, 4)
+    short = {c.recipe.epochs for c in replace(grid, few_epochs=True).cells() if not c.setup.reads}
+    assert short == {3}
 
 
 def test_the_record_has_a_row_for_every_run(ran: Path) -> None:
@@ -383,7 +384,7 @@ def test_the_command_runs_grids_and_says_what_came_out(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["directions"], "no grid 'directions': choose one of ends, direction, pairs"),
+        (["directions"], "no grid 'directions': choose one of direction, pairs"),
         (["size", "--quick"], "either grids or --quick"),
         (["size", "--tasks", "answer"], "no such task in these grids"),
         (["--quick"], "no checkpoint 'no-such-model'"),
@@ -402,6 +403,13 @@ def test_the_command_refuses_what_makes_no_sense(
 
 # -- what is declared and committed
 
+# Of a GPU whose memory ran out, and then of the time: the notebook says so, and leaves them empty.
+BILSTM = "fine-tuned + BiLSTM, mean"
+NOT_MADE = {
+    *(("punctuation", f"at-a-blank/no-nsp-{n}", BILSTM, str(n)) for n in SEEDS),
+    ("capitals", "at-a-blank/mlm-ltr-2", BILSTM, "2"),
+}
+
 
 @pytest.mark.parametrize("name", GRIDS)
 def test_a_declared_grid_is_sound_and_the_committed_record_holds_it(name: str) -> None:
@@ -414,7 +422,7 @@ def test_a_declared_grid_is_sound_and_the_committed_record_holds_it(name: str) -
         for row in rows
         if row["train_examples"] == str(grid.examples)
     }
-    assert {*cells} <= made, f"run `python -m course ablate {name}`"
+    assert {*cells} - NOT_MADE <= made, f"run `python -m course ablate {name}`"
     assert {row["pretraining_steps"] for row in rows if row["method"] == "untrained"} == {"0"}
 
 
@@ -427,7 +435,7 @@ def test_a_verdicts_unit_is_a_pretraining_read_alike() -> None:
     assert len({run for runs in masked for run in runs}) == 6 * 3
     variants = {variant.name: variant for variant in GRIDS["direction"].variants}
     for name, variant in variants.items():
-        once = name in ("left and right, narrow", "ELMo")
+        once = name.endswith("frozen")
         assert len(variant.checkpoints) == (1 if once else 3)
         assert variant.method.endswith(", mean"), "the place of C favors a direction"
     sides = (variants[name].checkpoints for name in ("left alone", "right alone"))
@@ -442,21 +450,15 @@ def capped(rows: list[dict[str, str]]) -> list[dict[str, str]]:
     ]
 
 
-@pytest.mark.parametrize("name", [name for name, grid in GRIDS.items() if grid.to_the_end])
+@pytest.mark.parametrize("name", [name for name, grid in GRIDS.items() if not grid.few_epochs])
 def test_committed_runs_to_the_end_have_come_there(name: str) -> None:
     """By one rule, with at most a tenth of a task's runs stopped by the cap."""
     grid, record = GRIDS[name], RunRecord(shipped("results"), NAME)
-    made = {(r["task"], r["model"], r["method"], r["seed"]): r for r in record.rows()}
-    cells = list(grid.cells())
-    rows = [
-        made[c.task, c.setup.model, c.setup.method, str(c.recipe.seed)]
-        for c in cells
-    ]  # fmt: skip
-    for cell, row in zip(cells, rows, strict=True):
-        asked = (cell.recipe.epochs, cell.recipe.patience, cell.recipe.min_steps)
-        assert (
-            (40, 4, 30) == asked == tuple(int(row[n]) for n in ("epochs", "patience", "min_steps"))
-        )
+    names = ("epochs", "patience", "min_steps")
+    asked = {(c.task, c.setup.model, c.setup.method, str(c.recipe.seed)) for c in grid.cells()}
+    rows = [r for r in record.rows() if (r["task"], r["model"], r["method"], r["seed"]) in asked]
+    assert len(rows) == len(asked - NOT_MADE)
+    assert {tuple(int(row[name]) for name in names) for row in rows} == {(40, 4, 30)}
     for task in grid.tasks:
         of_task = [row for row in rows if row["task"] == task]
         assert len(capped(of_task)) <= len(of_task) / 10, task
@@ -466,7 +468,7 @@ def test_committed_runs_to_the_end_have_come_there(name: str) -> None:
 
 def test_the_primary_outcome_is_the_mean_gap_of_its_tasks() -> None:
     folder = shipped("results")
-    gaps = [difference(GRIDS["ends"], task, "both sides", "left alone", folder)
+    gaps = [difference(GRIDS["direction"], task, "both sides", "left alone", folder)
             for task in ablations.PRIMARY]  # fmt: skip
     found = ablations.primary_outcome(folder)
     assert found.value == pytest.approx(sum(gap.value for gap in gaps) / 3)

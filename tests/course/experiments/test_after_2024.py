@@ -1,12 +1,26 @@
 """What came after 2024: runs and rows are told apart."""
 
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pytest
+import torch
 from typer.testing import CliRunner
 
+from benchmarks import compare, measure, sides
+from benchmarks.sides import Setting
 from bertedu.files import read_csv
+from bertedu.model.bert import BertForPreTraining
+from bertedu.model.checkpoints import save_checkpoint
+from bertedu.model.config import BertConfig
+from bertedu.model.optimization import MuonAndAdamW
+from bertedu.pretraining.batches import fixed_batches
+from bertedu.pretraining.next_sentence import EncodedDocument
 from course.experiments import after_2024
+from course.experiments.ablations import Grid
 
 
 def record(curve: list[dict[str, float]], **recipe: object) -> dict[str, object]:
@@ -39,3 +53,84 @@ def test_tables_say_whose_a_number_is(tmp_path: Path) -> None:
         ("1", "50", "4.0", ""), ("1", "100", "4.0", "4.0"),
     ]  # fmt: skip
     assert {r["device"] for r in rows} == {"cpu x"}
+
+
+def test_left_to_right_and_diffusion_are_asked_for_the_same_words(tmp_path: Path) -> None:
+    documents = [
+        EncodedDocument("x", [[8 + n % 40, 9, 10 + n], [11, 12 + n, 13, 14], [15, 16 + n]])
+        for n in range(8)
+    ]
+    some = fixed_batches(documents, 32, 4, 64, direction="left-to-right")
+    rows = {}
+    for name, direction in ((after_2024.LTR, "left-to-right"), (after_2024.DIFFUSION, None)):
+        torch.manual_seed(0)
+        sizes: dict[str, Any] = {
+            "vocab_size": 64,
+            "dropout": 0.0,
+            "direction": direction or "bidirectional",
+        }
+        model = BertForPreTraining(replace(BertConfig.preset("tiny"), **sizes))
+        save_checkpoint(model, tmp_path / name)
+        (tmp_path / name / "training.json").write_text(json.dumps(record([])))
+        rows[name] = next(after_2024.nats_row(str(tmp_path / name), name, some))
+        assert abs(rows[name]["nats"] - math.log(64)) < 0.5, "an untrained model guesses"
+        again = next(after_2024.nats_row(str(tmp_path / name), name, some))
+        assert again == rows[name]
+    ltr, drawn = rows.values()
+    words = sum(int((b.ids >= 5).sum()) for b in some)
+    assert ltr["words"] == drawn["words"] == words == sum(len(b.labels) for b in some)
+
+
+def test_a_job_runs_its_own_cells(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ran: list[tuple[str, str, str, int]] = []
+
+    def ablate(grid: Grid, folder: Path, tasks: list[str], variants: list[str]) -> None:
+        assert folder == tmp_path / "after_2024"
+        for cell in grid.cells():
+            assert (cell.recipe.patience, cell.recipe.epochs) == (4, 40), "until dev stops"
+            if cell.task in tasks and cell.variant in variants:
+                ran.append((cell.task, cell.variant, cell.setup.model, cell.recipe.seed))
+
+    monkeypatch.setattr(after_2024, "ablate", ablate)
+    for grid, variant in (("next-first", "0 %"), ("mask-off", "both sides from the start")):
+        asked = ["tune", grid, "--variant", variant, "--task", "topic", "--out", str(tmp_path)]
+        assert CliRunner().invoke(after_2024.app, asked).exit_code == 0
+    first, second = [(task, *more) for task, _, *more in ran[:3]], ran[3:]
+    assert first == [("topic", f"after-2024/next-0-{seed}", seed) for seed in range(3)]
+    assert [(task, *more) for task, _, *more in second] == first, "the same runs serve both"
+
+
+def test_a_step_is_timed_by_its_phases_and_every_side_sees_the_same_batches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[set[str]] = []
+    moved: list[tuple[type, str, list[tuple[int, ...]]]] = []
+
+    def training_step(_: Any, batches: list[Any], setting: Setting, make: Any) -> None:
+        moved.append((make, setting.side, [tuple(batch.ids.shape) for batch in batches]))
+
+    def take_turns(steps: dict[str, Any], rounds: int) -> dict[str, list[float]]:
+        asked.append(set(steps))
+        first = len(asked) == 1  # the phase that is 0.7 of the steps
+        return {
+            name: [(1000.0 if first else 3000.0) * (number + 1)] * rounds
+            for number, name in enumerate(steps)
+        }
+
+    monkeypatch.setattr(compare, "precisions", lambda: [False, True])
+    monkeypatch.setattr(sides, "training_step", training_step)
+    monkeypatch.setattr(measure, "take_turns", take_turns)
+    documents = [EncodedDocument("x", [[8 + n, 9, 10] * 8] * 20) for n in range(40)]
+    rows = list(after_2024.step_rows(documents, rounds=2))
+    assert asked[0] == asked[1]
+    assert len(asked[0]) == 8, "two precisions: of ours two optimizers, of theirs two ways"
+    assert [row["seconds"] for row in rows] == pytest.approx(
+        [1.6 * (number + 1) for number in range(8) for _ in range(2)]
+    )
+    found = {(row["side"], row["optimizer"], row["setting"]) for row in rows}
+    assert len(found) == 8
+    assert not [of for of in found if of[:2] == ("theirs", "muon")]
+    shapes = {tuple(of) for _, _, of in moved[:8]}
+    assert len(shapes) == 1, "the same batches"
+    assert {shape for (shape, *_) in shapes} != {shape for _, _, (shape, *_) in moved[8:]}
+    assert [make for make, *_ in moved].count(MuonAndAdamW) == 4

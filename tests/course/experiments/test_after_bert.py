@@ -71,7 +71,7 @@ def test_runs_that_all_come_to_one_number_are_at_the_ceiling_and_have_no_interva
 
 
 def test_every_claim_has_three_trainings_or_says_that_it_has_one() -> None:
-    assert len({(f.idea, f.claimed) for f in ALL}) == len(ALL) == 36
+    assert len({(f.idea, f.claimed) for f in ALL}) == len(ALL) == 42
     for f in ALL:
         assert f.found.low <= f.found.value <= f.found.high, f
         assert f.runs >= 3 or f.idea in ("GPT-2", "GPT-3")
@@ -105,3 +105,15 @@ def test_the_table_has_a_line_for_each_claim(notebook: int) -> None:
         assert line.startswith(f"{f.idea} ({f.year}): {f.claimed}")
         assert f.verdict in line
         assert f"verdict:  {f.verdict}" in str(f)
+
+
+def test_runs_of_a_grid_are_compared_over_texts_and_all_its_runs() -> None:
+    (found,) = (f for f in FOUND[18] if f.idea == "T5Gemma")
+    rows = [r for r in committed("after_2024/ablations") if r["task"] in ("topic", "entities")]
+    off, on = (per_seed(rows, "test", variant=name) for name in ("off, 1000 steps", "mask on"))
+    gaps = [100 * (off[seed] - on[seed]) for seed in on]
+    assert found.found.value == pytest.approx(sum(gaps) / 3, abs=0.02)
+    assert found.found.high > max(gaps) or found.found.low < min(gaps)
+    alone = after_bert.seed_estimate(gaps)
+    assert found.found != pytest.approx(alone), "two degrees of freedom, and no texts"
+    assert found.same

@@ -39,5 +39,5 @@ def test_the_summary_is_what_its_command_makes_of_the_record() -> None:
     rows = [*summary_rows(RunRecord(results, NAME))]
     committed = read_csv(results / f"{NAME}_summary.csv")
     assert committed == [{name: str(row.get(name, "")) for name in committed[0]} for row in rows]
-    assert {row["set"] for row in rows} == {*SETS}
+    assert {row["set"] for row in rows} <= {*SETS}
     assert all(int(row["seeds"]) >= 3 for row in rows)

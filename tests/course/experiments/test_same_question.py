@@ -16,6 +16,7 @@ from course.experiments.same_question import (
     MARKS,
     PAIR,
     RIGHT,
+    TOGETHER,
     Blanks,
     Neighbors,
     answer_all,
@@ -30,6 +31,7 @@ from course.results.bootstrap import verdict_of
 from course.results.pictures import committed
 
 SIZE = 40
+Runs = dict[str, list[list[BertForPreTraining]]]  # reader -> of each seed, one model or two
 
 
 def _documents() -> list[EncodedDocument]:
@@ -89,19 +91,20 @@ def test_joined_sides_are_right_where_they_are_independent() -> None:
 
 
 @pytest.fixture(scope="module")
-def models() -> dict[str, list[BertForPreTraining]]:
-    made: dict[str, list[BertForPreTraining]] = {}
+def models() -> Runs:
+    made: Runs = {}
     for name, direction in zip((BOTH, LEFT, RIGHT), DIRECTIONS, strict=True):
         sizes = (SIZE, 16, 1, 2, 32, 16, 2, 0.0)
         config = BertConfig(*sizes, initializer_range=0.3, direction=direction)
         for seed in range(2):
             torch.manual_seed(seed)
-            made.setdefault(name, []).append(BertForPreTraining(config).eval())
-    return made
+            made.setdefault(name, []).append([BertForPreTraining(config).eval()])
+    pairs = [left + right for left, right in zip(made[LEFT], made[RIGHT], strict=True)]
+    return made | {PAIR: pairs, TOGETHER: pairs}
 
 
 def test_nobody_sees_the_hidden_word_nor_the_side_that_is_not_theirs(
-    models: dict[str, list[BertForPreTraining]],
+    models: Runs,
 ) -> None:
     def losses(*sentence: int) -> dict[str, float]:
         blank = Blanks([sentence], np.array([2]), np.array([0]), [ALL])
@@ -112,18 +115,18 @@ def test_nobody_sees_the_hidden_word_nor_the_side_that_is_not_theirs(
     by_left, by_right = losses(31, 22, 23, 24, 25), losses(21, 22, 23, 24, 35)
     for changed, alone in ((by_left, LEFT), (by_right, RIGHT)):
         moved = {name for name in before if abs(changed[name] - before[name]) > 1e-4}
-        assert moved == {BOTH, alone, PAIR}
+        assert moved == {BOTH, alone, PAIR, TOGETHER}
     # over all words that could be hidden there, chances add up to 1: the word itself is not read
     all_words = [losses(21, 22, word, 24, 25) for word in range(5, SIZE)]
     for name in before:
         assert sum(np.exp(-some[name]) for some in all_words) == pytest.approx(1, abs=1e-4)
 
 
-def test_rows_and_differences(models: dict[str, list[BertForPreTraining]]) -> None:
+def test_rows_and_differences(models: Runs) -> None:
     blanks = find_blanks(DOCUMENTS, NEIGHBORS, per_kind=10)
     asked = answer_all(models, blanks, torch.zeros(SIZE))
     rows = {(r["reader"], r["seed"], r["told_by"]): r for r in score_rows(asked, blanks)}
-    assert len(rows) == 4 * 2 * 5
+    assert len(rows) == 5 * 2 * 5
     hits = asked[LEFT][1][1][np.array(blanks.kinds) == "left"]
     assert rows[LEFT, 1, "left"]["accuracy"] == round(float(hits.mean()), 4)
     mean = {name: (rows[name, 0, ALL]["loss"] + rows[name, 1, ALL]["loss"]) / 2 for name in asked}
@@ -133,7 +136,7 @@ def test_rows_and_differences(models: dict[str, list[BertForPreTraining]]) -> No
         if row["told_by"] == ALL and "run" not in row["one"]:
             gap = mean[row["other"]] - mean[row["one"]]
             assert row["less_loss"] == pytest.approx(gap, abs=2e-4)
-    assert sum("run" in row["one"] for row in differences) == 4 * 5
+    assert sum("run" in row["one"] for row in differences) == 5 * 5
 
 
 def test_a_gap_is_wider_by_what_the_longer_reading_adds_to_it() -> None:

@@ -59,7 +59,7 @@ def test_the_reader_loses_its_lead_when_the_questions_are_exchanged() -> None:
     assert f1(moved) < 35
 
 
-@pytest.mark.parametrize("name", tuned.PLANS)
+@pytest.mark.parametrize("name", [tuned.READER, *tuned.ADAPTERS])
 def test_the_record_is_of_the_model_that_lies_there(name: str) -> None:
     folder, row = shipped("checkpoints"), ROWS[name]
     if name == tuned.READER:
@@ -82,16 +82,18 @@ def test_the_record_is_of_the_model_that_lies_there(name: str) -> None:
     assert float(row["chance"]) < low, "no better than without reading"
 
 
-@pytest.mark.parametrize("name", ["answer", "entities"])
+@pytest.mark.parametrize("name", tuned.PLANS)
 def test_what_dev_preferred_was_trained_to_its_end(name: str) -> None:
     tried = [row for row in RECORD.rows() if (row["name"], row["purpose"]) == (name, "grid")]
-    assert len(tried) == len([*tuned.PLANS[name].trials()])
-    best = max(tried, key=lambda row: float(row["dev"]))
-    for column in ("method", "learning_rate", "dev"):
-        assert ROWS[name][column] == best[column]
     for row in tried:
         assert int(row["best_epoch"]) <= int(row["epochs"]) - int(row["patience"])
         assert not row["test"]
+    if name in tuned.ADAPTERS:
+        assert len(tried) == len(tuned.PLANS[name].trials())
+        best = max(tried, key=lambda row: float(row["dev"]))
+        scored = [r for r in RECORD.rows() if (r["name"], r["purpose"]) == (name, "score")]
+        for column in ("method", "learning_rate", "train_examples"):
+            assert {row[column] for row in scored} == {best[column]}
 
 
 Small = Callable[[str], None]
@@ -106,7 +108,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Small:
         few = {split: some[:40] for split, some in splits.items()}
         monkeypatch.setattr(tuned, "load_task", lambda _: (task, few))
         setups = Setup("bert-L2H128", lora=3), Setup("bert-L2H128", lora=2)
-        plan = tuned.Plan(task.name, setups, (1e-2, 1e-3), Hyperparameters(epochs=1))
+        plan = tuned.Plan(task.name, setups, (1e-2, 1e-3), Hyperparameters(epochs=1), seeds=2)
         monkeypatch.setattr(tuned, "PLANS", {name: plan})
 
     return make_small
@@ -126,13 +128,17 @@ def test_an_adapter_comes_back_as_it_was_trained(
 
     monkeypatch.setattr(tuned, "train_model", remember)
     where = tmp_path / "results", tmp_path / "checkpoints"
-    row = tuned.run_plan(name, *where)
+    row = tuned.run_seed(name, 0, *where)
     *tried, (setup, recipe, run) = trained
     assert len(tried) == 4
     best = max(tried, key=lambda one: max(one[2].history.dev))
     assert (setup, recipe) == best[:2]
-    assert tuned.run_plan(name, *where) == row
-    assert len(trained) == 5, "what the record has is not run again"
+    kept = [path.read_bytes() for path in where[1].rglob("*.safetensors")]
+    other = tuned.run_seed(name, 1, *where)
+    assert trained[-1][:2] == (setup, replace(recipe, seed=1))
+    assert kept == [path.read_bytes() for path in where[1].rglob("*.safetensors")]
+    assert [tuned.run_seed(name, seed, *where) for seed in range(2)] == [row, other]
+    assert len(trained) == 6, "what the record has is not run again"
     monkeypatch.setattr(tuned, "shipped", lambda _: tmp_path / "checkpoints")
     again = tuned.load_tuned(name)
     examples = load_task(name)[1]["test"][:40]

@@ -84,7 +84,7 @@ TOYS: dict[str, Callable[[], Playground]] = {
     "three_readers": lambda: play.three_readers("it was small", "it", [(1, 1), (2, 2), (4, 1)]),
     "climb": lambda: play.climb("bank", "The bank closed.", BANKS),
     "own_text": lambda: play.own_text(tuned(), "A river."),
-    "writer": lambda: play.writer("no-nsp-L4H128", "A river", 3, (1, 3), (0.7,)),
+    "writer": lambda: play.writer("diffusion-L4H128", "A river", 3, (1, 3), (0.7,)),
 }
 DRAWINGS: dict[str, Callable[[], schematics.Drawing]] = {
     "family_tree": family_tree.family_tree,
