@@ -45,9 +45,14 @@ class JointPair(nn.Module):
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        self.halves = nn.ModuleList(
+        self.left, self.right = (
             BertForPreTraining(replace(config, direction=direction)) for direction in ONE_WAY
         )
+
+    @property
+    def halves(self) -> tuple[BertForPreTraining, BertForPreTraining]:
+        """The reader of the left, and that of the right."""
+        return self.left, self.right
 
     def start(self, documents: Sequence[EncodedDocument]) -> None:
         """Let both halves start as any reader does; the sum of their biases is one log share."""
