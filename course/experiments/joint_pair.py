@@ -45,14 +45,8 @@ class JointPair(nn.Module):
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        self.left, self.right = (
-            BertForPreTraining(replace(config, direction=direction)) for direction in ONE_WAY
-        )
-
-    @property
-    def halves(self) -> tuple[BertForPreTraining, BertForPreTraining]:
-        """The reader of the left, and that of the right."""
-        return self.left, self.right
+        halves = [BertForPreTraining(replace(config, direction=way)) for way in ONE_WAY]
+        self.halves: Sequence[BertForPreTraining] = nn.ModuleList(halves)  # type: ignore[assignment]
 
     def start(self, documents: Sequence[EncodedDocument]) -> None:
         """Let both halves start as any reader does; the sum of their biases is one log share."""
