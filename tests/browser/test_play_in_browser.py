@@ -223,7 +223,7 @@ WALKS: list[tuple[str, list[tuple[Any, ...]]]] = [
         ("fill", "input", UNREAD), ("says", f"{CANNOT} Take a word that is one word piece."),
     ]),
     ("neighbors", [
-        ("shows", ".bars > span >> nth=0", ["february"]),
+        ("shows", ".bars > span >> nth=0", ["november"]),
         ("fill", "input >> nth=0", "unaffable"),
         ("says", "“unaffable” has no row of its own: it is un"),
         ("fill", "input >> nth=0", "Seven"), ("choose", "select", "distance"),
