@@ -29,11 +29,11 @@ def context_positions(row: Encoding, segment: int = 1) -> list[int]:
 
 def answer_position(row: Encoding, start: int, end: int, segment: int = 1) -> tuple[int, int]:
     """Return the first and last token of characters start to end; (0, 0), `[CLS]`, if not there."""
-    positions = context_positions(row, segment)
+    positions, offsets = context_positions(row, segment), row.offsets  # made anew when asked for
     # a token belongs to it if they share a character; the space before it, or an accent of its own
     # behind it, may belong to no token
-    inside = [p for p in positions if row.offsets[p][0] < end and row.offsets[p][1] > start]
-    if not inside or row.offsets[positions[0]][0] > start or row.offsets[positions[-1]][1] < end:
+    inside = [p for p in positions if offsets[p][0] < end and offsets[p][1] > start]
+    if not inside or offsets[positions[0]][0] > start or offsets[positions[-1]][1] < end:
         return 0, 0  # the answer is in another window, or cut in two by the end of this one
     return inside[0], inside[-1]
 

@@ -88,18 +88,24 @@ def _turn(count: int, title: str) -> list[int]:
     return [int(i) for i in _dice("turn", title).permutation(count)]
 
 
+@cache
+def _sentences(article: Document) -> tuple[str, ...]:
+    """Cut an article once: it is drawn many times."""
+    return tuple(article.sentences())
+
+
 def _other(article: Document, articles: Articles, generator: Dice, need: int = 1) -> Document:
     """Draw another article with at least ``need`` sentences."""
     for _ in range(1000):
         other = articles[int(generator.integers(len(articles)))]
-        if other.title != article.title and len(other.sentences()) >= need:
+        if other.title != article.title and len(_sentences(other)) >= need:
             return other
     raise TaskError(f"no article beside {article.title!r} under {article.topic!r} is long enough")
 
 
 def _body(article: Document) -> list[str]:
     """Sentences of some length after the first, which names and defines."""
-    return [s for s in article.sentences()[1:] if len(s.split()) >= 5]
+    return [s for s in _sentences(article)[1:] if len(s.split()) >= 5]
 
 
 # -- the tasks
@@ -167,7 +173,7 @@ def _description(
 
 def _next(article: Document, articles: Articles, draw: int, generator: Dice) -> Choice | None:
     """Which of four sentences comes next? Three are of other articles under the heading."""
-    sentences = article.sentences()
+    sentences = _sentences(article)
     if len(sentences) < 3 + draw:
         return None
     t = 1 + _turn(len(sentences) - 2, article.title)[draw]
@@ -188,9 +194,10 @@ def title_positions(title: str, text: str) -> list[int]:
     return [m.start() for m in re.finditer(rf"(?<!\w){re.escape(title)}(?!\w)", text)]
 
 
+@cache
 def _opening(article: Document, sentences: int) -> str:
     """Return the first sentences of an article, or "" if its title does not stand in them."""
-    opening = " ".join(article.sentences()[:sentences])
+    opening = " ".join(_sentences(article)[:sentences])
     return opening if title_positions(article.title, opening) else ""
 
 
@@ -251,7 +258,7 @@ def _entities() -> Rows:
     longest = max(map(len, known), default=0)
     for split, articles in _articles().items():
         for article in articles:
-            for sentence in article.sentences():
+            for sentence in _sentences(article):
                 words = split_words(sentence)
                 spans = [span for span in known_spans(words, known, longest) if span != (0, 1)]
                 if not spans or len(words) > 60:
@@ -272,7 +279,7 @@ def _bare_words(article: Document) -> list[tuple[str, str, bool]]:
     has a capital in any case, so its own is not counted.
     """
     words: list[tuple[str, str, bool]] = []
-    for sentence in article.sentences():
+    for sentence in _sentences(article):
         begin = len(words)
         for token in sentence.split():
             word = re.sub(r"^\W+|\W+$", "", token)
