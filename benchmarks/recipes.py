@@ -11,9 +11,8 @@ from bertedu.files import read_csv, write_csv
 from bertedu.machine import default_device
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
-from bertedu.pretraining.batches import fixed_batches, load_splits
-from bertedu.pretraining.evaluation import evaluate
-from bertedu.pretraining.recipe import Phase, Recipe
+from bertedu.pretraining.batches import Phase, Recipe, fixed_batches, load_splits
+from bertedu.pretraining.objective import evaluate
 from bertedu.pretraining.trainer import Trainer, initialize
 from course.results.origin import origin
 

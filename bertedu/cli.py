@@ -220,12 +220,11 @@ def pretrain(
     first. Several GPUs or processes: torchrun --nproc_per_node N -m bertedu pretrain ...
     """
     asked = dict(locals())  # every option, by the name that `PreTrainingOptions` gives it
-    from bertedu.pretraining.recipe import PreTrainingOptions
-    from bertedu.pretraining.run import pretrain as run
+    from bertedu.pretraining import run
 
     if stream and corpus:
         raise BadParameter("choose either --stream or --corpus")
-    run(PreTrainingOptions(**asked), echo)
+    run.pretrain(run.PreTrainingOptions(**asked), echo)
 
 
 # the longer options of `finetune`
@@ -272,7 +271,7 @@ def finetune(
     from bertedu.files import check_writable
     from bertedu.finetuning.own_data import Columns, read_data
     from bertedu.finetuning.own_model import fit
-    from bertedu.pretraining.recipe import check_number
+    from bertedu.pretraining.run import check_number
 
     if (data is None) == (csv is None):
         raise BadParameter("name a file, or a benchmark: bertedu finetune tickets.csv")

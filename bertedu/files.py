@@ -1,4 +1,4 @@
-"""Text files and tables, written so that nobody ever reads half of one."""
+"""Where data lies; text files and tables, written so that nobody ever reads half of one."""
 
 import csv
 import io
@@ -13,10 +13,39 @@ from typing import Any
 from safetensors import SafetensorError
 
 Row = dict[str, Any]
+INSTALLED = Path(__file__).resolve().parent / "data"  # of a wheel, which brings a few files
+_REPOSITORY_DATA = Path(__file__).resolve().parents[1] / "data"
 
 
 class FileError(ValueError):
     """A file that cannot be written or used; the message says which, why and what to do."""
+
+
+def data_dir() -> Path:
+    """Folder ``BERTEDU_DATA`` names, else what a wheel brought, else ``data/`` of the clone.
+
+    Raises FileError if there is none of them.
+    """
+    if chosen := os.environ.get("BERTEDU_DATA"):
+        return Path(chosen).expanduser().absolute()
+    if INSTALLED.is_dir():
+        return INSTALLED
+    if not (_REPOSITORY_DATA / "sources.toml").is_file():
+        raise FileError(
+            f"No data folder: {_REPOSITORY_DATA} has no sources.toml, so bertedu does not run from "
+            "a clone of its repository. Set the environment variable BERTEDU_DATA to the `data` "
+            "folder of a clone, or install from the clone with `pip install -e .`."
+        )
+    return _REPOSITORY_DATA
+
+
+def shipped(name: str) -> Path:
+    """Path of what comes with the course: ``tokenizer``, ``checkpoints``, ``results``.
+
+    ``BERTEDU_DATA`` may name a folder for the downloads alone; what it lacks is the repository's.
+    """
+    chosen = data_dir() / name
+    return chosen if chosen.exists() else _REPOSITORY_DATA / name
 
 
 @contextmanager

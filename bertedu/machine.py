@@ -1,9 +1,16 @@
-"""The machine a program runs on: its threads, its devices, its name; the commit of the code."""
+"""The machine a program runs on: its threads, devices and processes, its name; the code's commit.
+
+`torchrun` starts several processes for one run. All of them make the same batches from the same
+seeds, so nothing has to be handed round except gradients, which `DistributedDataParallel` averages.
+Without `torchrun` there is one process, number 0.
+"""
 
 import os
 import platform
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +54,51 @@ def device_named(name: str | None) -> "torch.device":
     except (RuntimeError, AssertionError) as error:  # torch raises either
         reason = str(error).splitlines()[0]
         raise ValueError(f"device {name!r} cannot be used here: {reason}") from None
+
+
+def process_count() -> int:
+    """Return how many processes work on this run."""
+    from torch import distributed
+
+    return distributed.get_world_size() if distributed.is_initialized() else 1
+
+
+def process_rank() -> int:
+    """Return which of them this is, from 0; number 0 writes files and speaks."""
+    from torch import distributed
+
+    return distributed.get_rank() if distributed.is_initialized() else 0
+
+
+@contextmanager
+def joined_processes(device: str | None) -> Iterator[str | None]:
+    """Join the processes that `torchrun` started, if it did, and name this one's device."""
+    import torch
+    from torch import distributed
+
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or distributed.is_initialized():
+        yield device
+        return
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device == "cuda":
+        device = f"cuda:{os.environ['LOCAL_RANK']}"
+        torch.cuda.set_device(device)
+    distributed.init_process_group("nccl" if device.startswith("cuda") else "gloo")
+    try:
+        yield device
+    finally:
+        distributed.destroy_process_group()
+
+
+def mean_of_processes(values: "torch.Tensor") -> "torch.Tensor":
+    """Average over all processes; each gets the same answer."""
+    from torch import distributed
+
+    if process_count() == 1:
+        return values
+    values = values.clone()
+    distributed.all_reduce(values)
+    return values / process_count()
 
 
 def current_commit() -> str | None:

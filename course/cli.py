@@ -120,7 +120,7 @@ def finetune(
     from bertedu.finetuning.own_model import UNTIL_DEV_STOPS
     from bertedu.finetuning.saving import save_finetuned
     from bertedu.finetuning.training import Hyperparameters
-    from bertedu.pretraining.recipe import check_number
+    from bertedu.pretraining.run import check_number
     from course.experiments.tasks import load_task
     from course.results.record import RunRecord, run_task
 
@@ -271,7 +271,7 @@ def curves(
 
 def committed_checkpoints() -> list[Path]:
     """List the folders in data/checkpoints that hold a model and its record."""
-    from bertedu.text.sources import shipped
+    from bertedu.files import shipped
 
     folders = sorted(shipped("checkpoints").iterdir())
     return [folder for folder in folders if (folder / "training.json").is_file()]

@@ -12,7 +12,7 @@ from torch import Tensor
 from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.model.inference import evaluating
-from bertedu.pretraining.evaluation import PreTrainingModel
+from bertedu.pretraining.objective import PreTrainingModel
 from bertedu.text.tokenization import SPECIAL_TOKENS
 
 BLANK = re.compile(r"_{2,}|\[MASK\]")

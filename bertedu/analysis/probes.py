@@ -20,7 +20,7 @@ from torch import Tensor
 
 from bertedu.model.bert import BertForPreTraining
 from bertedu.pretraining.batches import Batch
-from bertedu.pretraining.evaluation import sum_by_pair
+from bertedu.pretraining.objective import sum_by_pair
 from bertedu.text.corpus import Document
 from bertedu.text.tokenization import MASK_ID
 

@@ -21,12 +21,12 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer, normalizers
 from torch import Tensor
 
-from bertedu.files import FileError, replacing
+from bertedu.files import FileError, replacing, shipped
 from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.config import BertConfig, Direction
 from bertedu.model.elmo import ElmoForPreTraining, ElmoSizes
 from bertedu.text.fast_tokenizer import bert_tokenizer, tokenizer_files
-from bertedu.text.sources import read, shipped
+from bertedu.text.sources import read
 from bertedu.text.tokenization import SPECIAL_TOKENS, check_tokens
 
 AnyModel = BertForPreTraining | Bert | ElmoForPreTraining

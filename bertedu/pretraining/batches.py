@@ -1,22 +1,87 @@
-"""From documents to padded batches. All chance comes from (seed, epoch, index), so any step can be
-made again without a memory of the steps before it: that is what makes `--resume` exact."""
+"""A recipe, and the batches that it makes of documents. All chance comes from (seed, epoch, index),
+so any step can be made again without a memory of those before: that makes `--resume` exact."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from bertedu.model.config import BertConfig, Direction
+from bertedu.model.optimization import scheduled_rate
 from bertedu.model.variants.diffusion import hide_some
 from bertedu.pretraining.masking import PAPER, mask_tokens
 from bertedu.pretraining.next_sentence import EncodedDocument, Pair, encode_documents, make_pairs
-from bertedu.pretraining.recipe import Phase, Question, Recipe
 from bertedu.text.corpus import DEFAULT_CORPORA, SPLITS, Document, by_split, load_documents
 from bertedu.text.fast_tokenizer import load_tokenizer
+from bertedu.text.streaming import DocumentStream
 from bertedu.text.tokenization import CLS_ID, MASK_ID, PAD_ID, SEP_ID, SPECIAL_TOKENS
 
+# --- The recipe ---------------------------------------------------------------------------------
+
+# which words a model is asked for: hidden ones; the next one everywhere; or at some places only;
+# or hidden ones, of each text another share, drawn from none to all
+Question = Literal["masked", "next", "some next", "drawn"]
+Optimizer = Literal["adamw", "muon"]
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A stretch of training: ``share`` of all steps, at one length, batch size and masking rate."""
+
+    share: float
+    length: int
+    batch_size: int
+    mask_rate: float = 0.15
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train. The defaults learn most per minute on a small machine; see data/README.md.
+
+    The paper's own: length 128 for 90 % of the steps, then 512; batch 256; 15 %; learning rate
+    1e-4; 10,000 of 1,000,000 steps of warm-up; dropout 0.1.
+    """
+
+    steps: int
+    learning_rate: float = 1e-3
+    warmup_share: float = 0.02
+    weight_decay: float = 0.01
+    clip_norm: float = 1.0
+    seed: int = 0
+    next_sentence: bool = True  # whether the loss has this part
+    masking: tuple[float, float] = PAPER  # share of [MASK], of random words (section 3.1)
+    question: Question | None = None  # None: masked words of a bidirectional model, else next ones
+    optimizer: Optimizer = "adamw"
+    phases: tuple[Phase, ...] = (Phase(0.7, 64, 32, 0.30), Phase(0.3, 128, 16, 0.15))
+
+    def phase_at(self, step: int) -> int:
+        """Return the index of the phase that holds a step."""
+        end = 0.0
+        for index, phase in enumerate(self.phases):
+            end += phase.share * self.steps
+            if step < round(end):
+                return index
+        return len(self.phases) - 1
+
+    def learning_rate_at(self, step: int) -> float:
+        """Rise linearly from 0 during warm-up, then fall linearly to 0 (paper, appendix A.2)."""
+        return scheduled_rate(step, self.steps, self.learning_rate, self.warmup_share)
+
+
+def recipe_from(values: dict[str, Any]) -> Recipe:
+    """Make a recipe of what a state or `training.json` holds; what it lacks has its default."""
+    phases = tuple(Phase(**phase) for phase in values["phases"])
+    return Recipe(**{**values, "phases": phases, "masking": tuple(values.get("masking", PAPER))})
+
+
+# --- Text ---------------------------------------------------------------------------------------
+
+Splits = dict[str, list[EncodedDocument]]
 # All documents, read again in every epoch; or a function that gives those of an epoch, when there
 # are too many to hold.
 Text = Sequence[EncodedDocument] | Callable[[int], Sequence[EncodedDocument]]
@@ -24,9 +89,7 @@ Say = Callable[[str], None]  # print, or what is quieter
 FEWEST = 40  # documents of a corpus before some are held out: of fewer, training may be left none
 
 
-def load_splits(
-    corpora: Sequence[str] = DEFAULT_CORPORA, say: Say = print
-) -> dict[str, list[EncodedDocument]]:
+def load_splits(corpora: Sequence[str] = DEFAULT_CORPORA, say: Say = print) -> Splits:
     """Read corpora, cut them into sentences and word pieces: documents by split.
 
     A corpus of fewer than `FEWEST` documents is for training as a whole.
@@ -46,6 +109,38 @@ def load_splits(
     return splits
 
 
+def stream_windows(where: str) -> Callable[[int], Splits]:
+    """Return a function from the number of a window of a stream to its documents by split."""
+    stream, tokenizer = DocumentStream(where), load_tokenizer()
+
+    @lru_cache(maxsize=1)  # the first is asked for three times: to start, to score, to train
+    def window(number: int) -> Splits:
+        splits = by_split(d for d in stream.window(number) if d.text.strip())
+        return {split: encode_documents(some, tokenizer) for split, some in splits.items()}
+
+    return window
+
+
+def with_company(documents: Sequence[EncodedDocument]) -> list[EncodedDocument]:
+    """Leave out a document that is the only one of its source: no pair can be drawn for it."""
+    count = Counter(document.source for document in documents if document.sentences)
+    return [document for document in documents if count[document.source] > 1]
+
+
+def halved(documents: Sequence[EncodedDocument]) -> list[EncodedDocument]:
+    """Cut a document that is the only one of its source in two, where no loss asks what follows."""
+    company = {document.source for document in with_company(documents)}
+    parts = []
+    for document in documents:
+        half = 0 if document.source in company else len(document.sentences) // 2
+        cut = document.sentences[:half], document.sentences[half:]
+        parts += [EncodedDocument(document.source, some) for some in cut if some]
+    return parts
+
+
+# --- Batches ------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Batch:
     """One step's input. Tokens are (B, S); ``labels``: the n words to predict at ``selected``."""
@@ -60,17 +155,18 @@ class Batch:
 
     def to(self, device: torch.device) -> "Batch":
         """Move every tensor to a device."""
-        there = {name: value for name, value in vars(self).items() if value is not None}
-        return Batch(**{name: tensor.to(device) for name, tensor in there.items()})
+        return self._each(lambda name, tensor: tensor.to(device))
 
     def part(self, number: int, count: int) -> "Batch":
         """Return every ``count``-th row, from row ``number`` on."""
         mine = torch.zeros(len(self.ids), dtype=torch.bool)
         mine[number::count] = True
         in_mine = mine[self.selected.nonzero()[:, 0]]  # (n,)
-        there = {name: value for name, value in vars(self).items() if value is not None}
         of_labels = ("labels", "weights")
-        return Batch(**{n: t[in_mine if n in of_labels else mine] for n, t in there.items()})
+        return self._each(lambda name, tensor: tensor[in_mine if name in of_labels else mine])
+
+    def _each(self, change: Callable[[str, Tensor], Tensor]) -> "Batch":
+        return Batch(**{n: change(n, t) for n, t in vars(self).items() if t is not None})
 
 
 @dataclass(frozen=True)
@@ -122,32 +218,23 @@ def batches(
     its pairs and masks anew (dynamic masking). Raises ValueError if the documents do not fill one
     batch.
     """
-    epoch, index = (start.epoch, start.index) if start else (0, 0)
+    epoch, first = (start.epoch, start.index) if start else (0, 0)
+    size, asked = phase.batch_size, (config.direction, recipe.masking, recipe.question)
     while True:
         rng = np.random.default_rng([recipe.seed, epoch])
         here = documents(epoch) if callable(documents) else documents
         packed = pack_pairs(list(make_pairs(here, phase.length, rng)), phase.length, rng)
-        count = len(packed.sizes) // phase.batch_size
+        count = len(packed.sizes) // size
         if not count:
             raise ValueError(
-                f"{len(packed.sizes)} pairs do not fill one batch of {phase.batch_size}: "
-                "use a smaller batch, or more text (a document of one sentence makes no pair)"
+                f"{len(packed.sizes)} pairs do not fill one batch of {size}: use a smaller batch, "
+                "or more text (a document of one sentence makes no pair)"
             )
-        while index < count:
-            rows = slice(index * phase.batch_size, (index + 1) * phase.batch_size)
-            index += 1
-            batch = make_batch(
-                packed,
-                rows,
-                config.vocab_size,
-                [recipe.seed, epoch, index],
-                phase.mask_rate,
-                config.direction,
-                recipe.masking,
-                recipe.question,
-            )
-            yield batch, Position(epoch, index)
-        epoch, index = epoch + 1, 0
+        for index in range(first, count):
+            rows, seed = slice(index * size, (index + 1) * size), [recipe.seed, epoch, index + 1]
+            batch = make_batch(packed, rows, config.vocab_size, seed, phase.mask_rate, *asked)
+            yield batch, Position(epoch, index + 1)
+        epoch, first = epoch + 1, 0
 
 
 def make_batch(
@@ -227,15 +314,8 @@ def fixed_batches(
     """Make the batches of one pass over held-out documents, the same at every call."""
     rng = np.random.default_rng([seed])
     packed = pack_pairs(list(make_pairs(documents, length, rng)), length, rng)
+    asked = (direction, PAPER, question)
     return [
-        make_batch(
-            packed,
-            slice(i, i + batch_size),
-            vocab_size,
-            [seed, i],
-            0.15,
-            direction,
-            question=question,
-        )
+        make_batch(packed, slice(i, i + batch_size), vocab_size, [seed, i], 0.15, *asked)
         for i in range(0, len(packed.sizes), batch_size)
     ]

@@ -1,39 +1,188 @@
-"""One pre-training run from corpus names to a finished checkpoint folder."""
+"""One pre-training run: what is asked for, and all from corpus names to a finished folder."""
 
 import hashlib
 import json
 import math
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any, cast, get_args
 
 import torch
+from filelock import FileLock, Timeout
 
-from bertedu.files import Row, write_atomically
+from bertedu import machine
+from bertedu.files import Row, check_writable, write_atomically
 from bertedu.machine import current_commit, describe_machine, device_named
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import CheckpointError, load_checkpoint, read_config, save_checkpoint
-from bertedu.model.config import BertConfig
+from bertedu.model.config import BertConfig, Direction
 from bertedu.model.elmo import ElmoForPreTraining
-from bertedu.pretraining import processes, run_folder
-from bertedu.pretraining.batches import Batch, Say, Text, fixed_batches, load_splits
-from bertedu.pretraining.evaluation import PreTrainingModel
-from bertedu.pretraining.next_sentence import EncodedDocument, encode_documents
-from bertedu.pretraining.objective import pretraining_loss
-from bertedu.pretraining.recipe import VARIANTS, PreTrainingOptions, Recipe
-from bertedu.pretraining.run_folder import RUN_FILE, STATE_FILE, State
-from bertedu.pretraining.trainer import Trainer, initialize, optimizer_of, stream_of
-from bertedu.text.corpus import DEFAULT_CORPORA, by_split
-from bertedu.text.fast_tokenizer import load_tokenizer, load_vocabulary, save_tokenizer
-from bertedu.text.sources import sources
-from bertedu.text.streaming import DocumentStream
+from bertedu.pretraining.batches import (
+    Batch,
+    Optimizer,
+    Phase,
+    Question,
+    Recipe,
+    Say,
+    Splits,
+    Text,
+    fixed_batches,
+    halved,
+    load_splits,
+    stream_windows,
+    with_company,
+)
+from bertedu.pretraining.masking import PAPER, read_procedure
+from bertedu.pretraining.next_sentence import EncodedDocument
+from bertedu.pretraining.objective import PreTrainingModel, pretraining_loss
+from bertedu.pretraining.trainer import State, Trainer, initialize, optimizer_of, stream_of
+from bertedu.text.corpus import DEFAULT_CORPORA
+from bertedu.text.fast_tokenizer import load_vocabulary, save_tokenizer
+from bertedu.text.sources import find
 
+STATE_FILE = "training_state.safetensors"
+RUN_FILE = "training_run.json"  # what the run was asked for, which --resume must not change
+LOCK_FILE = ".pretraining.lock"  # held while a run lasts; the system lets it go, even at kill -9
 LOG_EVERY = 50
 EVALUATION_LENGTH, EVALUATION_BATCH = 128, 32
-Splits = dict[str, list[EncodedDocument]]
+TOKENS_A_STEP = 2048  # of the default recipe
+
+# name -> what a token may see; whether the loss has a next-sentence part; the words asked for (5.1)
+VARIANTS: dict[str, tuple[Direction, bool, Question]] = {
+    "bert": ("bidirectional", True, "masked"),
+    "no-nsp": ("bidirectional", False, "masked"),
+    "ltr": ("left-to-right", False, "next"),
+    "rtl": ("right-to-left", False, "next"),
+    "elmo": ("left-to-right", False, "next"),  # it reads its text from both ends
+    # the question of no-nsp under another attention mask: same batches, same blanks, same loss
+    "mlm-ltr": ("left-to-right", False, "masked"),
+    "mlm-rtl": ("right-to-left", False, "masked"),
+    "ltr-some": ("left-to-right", False, "some next"),  # as many questions as no-nsp is asked
+    "diffusion": ("bidirectional", False, "drawn"),  # each text by 1 / its share of blanks
+}
+TOKENS_A_STEP = 2048  # of the default recipe
+
+# what --resume must find unchanged, or takes up where it is not given; threads may change
+KEPT = (
+    *("config", "corpus", "stream", "variant", "masking", "mask_rate", "length", "batch_tokens"),
+    *("steps", "seed", "learning_rate", "optimizer", "dropout", "bfloat16", "threads"),
+)
+
+# option -> what it may be, and in words
+NUMBERS: dict[str, tuple[Callable[[float], bool], str]] = {
+    "--learning-rate": (lambda rate: 0 < rate < math.inf, "a number above zero, such as 0.001"),
+    "--dropout": (lambda share: 0 <= share < 1, "a share from 0 to below 1: 0.1 is 10 %"),
+    "--steps": (lambda steps: steps >= 1, "a number above zero"),
+    "--minutes": (lambda time: 0 < time < math.inf, "a number above zero"),
+    "--batch-tokens": (lambda tokens: tokens >= 1, "a whole number above zero: 2048 is usual"),
+    "--seed": (lambda seed: 0 <= seed < 2**32, f"a whole number from 0 to {2**32 - 1}"),
+    "--mask-rate": (lambda rate: 0 < rate <= 1, "above 0 and at most 1: 0.15 is 15 %"),
+}
+
+
+def check_number(option: str, value: float | None) -> None:
+    """Raise ValueError if a number is not what `NUMBERS` says of its option; None: not given."""
+    fits, wanted = NUMBERS[option]
+    if value is not None and not fits(value):
+        raise ValueError(f"{option} {value} should be {wanted}")
+
+
+@dataclass(frozen=True)
+class PreTrainingOptions:
+    """What `pretrain` is asked for. None: as a resumed run began, else the recipe's own.
+
+    A new model has the size ``config`` (a preset); or the run starts from the weights of the
+    finished checkpoint ``init``, with a fresh optimizer and learning rate.
+    """
+
+    out: Path  # receives the checkpoint; while the run lasts, its state
+    config: str | None = None
+    init: Path | None = None
+    steps: int | None = None  # or
+    minutes: float | None = None
+    corpus: Sequence[str] | None = None
+    stream: str | None = None  # text too big for memory (`DocumentStream`), in place of corpora
+    variant: str = "bert"  # one of `VARIANTS`: what a token may see, and the loss
+    seed: int | None = None
+    learning_rate: float | None = None
+    optimizer: str = "adamw"  # or "muon"
+    dropout: float = 0.0
+    batch_tokens: int = TOKENS_A_STEP
+    length: int | None = None  # tokens a sequence all the time, in place of the recipe's phases
+    mask_rate: float | None = None  # share of tokens that is selected, all the time
+    masking: str | None = None  # of these, MASK/SAME/RND in per cent (table 8)
+    device: str | None = None
+    bfloat16: bool | None = None
+    compiled: bool = False  # `torch.compile`: the first step of each phase then takes a minute
+    threads: int | None = None
+    save_every: int = 200
+    keep_every: int | None = None  # keep the weights of every so many steps in `steps/NNNNNN`
+    stop_at: int | None = None  # stop after this step; ``resume`` goes on
+    resume: bool = False
+
+    def check(self) -> None:
+        """Refuse what makes no sense, before any work is done, by a ValueError that says why."""
+        for option in NUMBERS:
+            check_number(option, getattr(self, option.strip("-").replace("-", "_")))
+        if self.masking is not None:
+            read_procedure(self.masking)
+        if self.config and self.init:
+            raise ValueError(
+                "choose either --config, for a new model, or --init, to train one further"
+            )
+        if self.variant not in VARIANTS:
+            raise ValueError(f"no variant {self.variant!r}: choose one of {', '.join(VARIANTS)}")
+        if self.optimizer not in get_args(Optimizer):
+            raise ValueError(f"no optimizer {self.optimizer!r}: choose adamw or muon")
+        for option, given, questions in (
+            ("--masking", self.masking, {"masked"}),
+            ("--mask-rate", self.mask_rate, {"masked", "some next"}),
+        ):
+            if given is not None and VARIANTS[self.variant][2] not in questions:
+                raise ValueError(
+                    f"the variant {self.variant} reads its text unmasked, or draws how much is "
+                    f"hidden: leave out {option}"
+                )
+        if self.variant == "elmo" and self.init is not None:
+            raise ValueError("--init trains a BERT further; an ELMo starts from scratch")
+        if self.variant == "elmo" and (self.compiled or self.optimizer == "muon"):
+            raise ValueError("an LSTM is one fused operation: leave out --compile and muon")
+
+    def recipe(self, config: BertConfig) -> Recipe:
+        """Return the recipe of a new run; without ``steps`` it has one, until a step is timed.
+
+        Raises ValueError if the sequences are too long for a model of that size.
+        """
+        phases = Recipe.phases if self.length is None else (Phase(1.0, self.length, 1),)
+        phases = tuple(
+            Phase(
+                phase.share,
+                phase.length,
+                max(1, self.batch_tokens // phase.length),
+                phase.mask_rate if self.mask_rate is None else self.mask_rate,
+            )
+            for phase in phases
+        )
+        longest = max(phase.length for phase in phases)
+        if not 16 <= longest <= config.max_position_embeddings:
+            raise ValueError(
+                f"sequences of {longest} tokens do not fit: choose a --length from 16 to "
+                f"{config.max_position_embeddings}, the positions that the model has"
+            )
+        _, next_sentence, question = VARIANTS[self.variant]
+        return Recipe(
+            self.steps or 1,
+            Recipe.learning_rate if self.learning_rate is None else self.learning_rate,
+            seed=self.seed or 0,
+            next_sentence=next_sentence,
+            masking=PAPER if self.masking is None else read_procedure(self.masking),
+            question=question,
+            optimizer=cast(Optimizer, self.optimizer),
+            phases=phases,
+        )
 
 
 def pretrain(options: PreTrainingOptions, say: Say = print) -> State:
@@ -43,46 +192,34 @@ def pretrain(options: PreTrainingOptions, say: Say = print) -> State:
     `training.json` (recipe, curve, corpora and their hashes, machine, seconds, commit, and under
     "init" the record of the run it started from); while the run lasts, its full state, written
     every ``save_every`` steps and at Ctrl-C. Under `torchrun` every process takes its share of each
-    batch; see `processes`.
+    batch; see `bertedu.machine`.
 
     Raises ValueError for options that make no sense together or a text that is too small,
     FileNotFoundError without a vocabulary, FileError if ``out`` or ``init`` cannot be used,
     TrainingDiverged if the loss became NaN, KeyboardInterrupt at Ctrl-C; each says what to do.
     """
-    with processes.joined(options.device) as device, run_folder.alone_in(options.out):
-        say = say if processes.rank() == 0 else lambda _: None
+    with machine.joined_processes(options.device) as device, alone_in(options.out):
+        say = say if machine.process_rank() == 0 else lambda _: None
         return _pretrain(replace(options, device=device), say)
 
 
 def _pretrain(options: PreTrainingOptions, say: Say) -> State:
     options.check()
-    out, resuming = options.out, _is_resumed(options)
-    started = run_folder.read_started(out) if resuming else {}
-    options = replace(  # a resumed run goes on as it began
-        options,
-        bfloat16=bool(started.get("bfloat16") if options.bfloat16 is None else options.bfloat16),
-        threads=options.threads or started.get("threads"),
-    )
-    device = device_named(options.device)
-    before = None if options.init is None else run_folder.record_before(options.init)
+    device, resuming = device_named(options.device), _is_resumed(options)
+    options, began, before = _settled(options, resuming)
     config = _config(options)
     recipe = options.recipe(config)  # before the text is read: it may not fit
-    corpora, splits, text = _texts(options, say)
-    run = _described(options, config, corpora, before)
-    if resuming:
-        recipe = run_folder.read_recipe(out / STATE_FILE)
-        run_folder.check_same_run(options, run, started, recipe)
-        run_folder.remove_leftovers(out)
+    splits, text = _texts(options, say)
     if options.threads:
         torch.set_num_threads(options.threads)
     model = _model(options, config, splits["train"]).to(device)
-    if not resuming:
-        if options.minutes is not None:  # the number of steps stays: the learning rate needs it
-            seconds = step_seconds(model, text, recipe, bool(options.bfloat16))
-            recipe = replace(recipe, steps=max(20, int(options.minutes * 60 / seconds)))
-        if processes.rank() == 0:
-            run["threads"] = torch.get_num_threads()
-            write_atomically(out / RUN_FILE, json.dumps(run, indent=1) + "\n")
+    if options.minutes is not None and not resuming:
+        seconds = step_seconds(model, text, recipe, bool(options.bfloat16))
+        # the number of steps stays: the learning rate needs it
+        recipe = replace(recipe, steps=max(20, int(options.minutes * 60 / seconds)))
+    if not resuming and machine.process_rank() == 0:
+        began |= {"steps": recipe.steps, "threads": torch.get_num_threads()}
+        write_atomically(options.out / RUN_FILE, json.dumps(began, indent=1) + "\n")
     held_out = _held_out(options, config, recipe, splits["dev"])
     if not held_out:
         say("too few held-out documents to score on (about 40 documents are needed): going without")
@@ -92,25 +229,34 @@ def _pretrain(options: PreTrainingOptions, say: Say) -> State:
     )
     if options.compiled and isinstance(model, BertForPreTraining):
         model.bert.encoder.compile()  # in place: the names of the weights stay
-    known = sources()
+    corpora = options.corpus or [f"stream:{options.stream}"]
     record = {
         "variant": options.variant,
-        "config": run["config"],
+        "config": asdict(config),
         "recipe": asdict(recipe),
-        "corpora": {n: known[n].sha256 if n in known else None for n in corpora},
+        "corpora": {n: find(n).sha256 if n in DEFAULT_CORPORA else None for n in corpora},
         "bfloat16": options.bfloat16,
         "compiled": options.compiled,
         **describe_machine(device),
-        "processes": processes.count(),
+        "processes": machine.process_count(),
         "commit": current_commit(),  # of the code that runs, not of what is edited meanwhile
         "init": before,
     }
-    state = _trainer(options, model, recipe).train(text, held_out, resuming, options.stop_at)
+    trainer = Trainer(
+        model,
+        recipe,
+        options.out / STATE_FILE,
+        bool(options.bfloat16),
+        log_every=math.gcd(LOG_EVERY, options.save_every),
+        save_every=options.save_every,
+        keep_every=options.keep_every,
+    )
+    state = trainer.train(text, held_out, resuming, options.stop_at)
     if state.step < recipe.steps:
         say(f"stopped after step {state.step} of {recipe.steps}, as asked: go on with --resume")
-    elif processes.rank() == 0:
-        _finish(out, model, state, record)
-        say(f"written: {out}")
+    elif machine.process_rank() == 0:
+        _finish(options.out, model, state, record)
+        say(f"written: {options.out}")
     return state
 
 
@@ -125,9 +271,47 @@ def _is_resumed(options: PreTrainingOptions) -> bool:
         )
     if not unfinished and (options.steps is None) == (options.minutes is None):
         raise ValueError("say how long to train: either --steps N or --minutes M")
-    if options.minutes is not None and processes.count() > 1:
+    if options.minutes is not None and machine.process_count() > 1:
         raise ValueError("with several processes use --steps: --minutes cannot time them")
     return unfinished
+
+
+def _settled(
+    options: PreTrainingOptions, resuming: bool
+) -> tuple[PreTrainingOptions, Row, Row | None]:
+    """Fill in what was not asked for: as a resumed run began, else the usual.
+
+    Returns the options, what `RUN_FILE` holds of them, and the record of the checkpoint they start
+    from. Raises CheckpointError if a resumed run is asked to go on otherwise than it began.
+    """
+    began: Row = {
+        "config": None if options.init else "mini",
+        "corpus": None if options.stream else [*DEFAULT_CORPORA],
+        "masking": "80/10/10",
+        "learning_rate": Recipe.learning_rate,
+        "seed": 0,
+        "bfloat16": False,
+    }
+    if resuming:
+        began = json.loads((options.out / RUN_FILE).read_text(encoding="utf-8"))
+        # what a kill may have left of a state; safetensors writes to a .tmpXXXXXX of its own first
+        for part in (*options.out.glob(f".{STATE_FILE}.*.part"), *options.out.glob(".tmp??????")):
+            part.unlink(missing_ok=True)
+    asked: Row = {name: getattr(options, name) for name in KEPT}
+    asked["corpus"] = options.corpus and [*options.corpus]
+    settled: Row = {name: began.get(name) if asked[name] is None else asked[name] for name in KEPT}
+    folder = options.init or began.get("folder")
+    before = _record_before(Path(folder)) if folder else None
+    words = "\n".join(load_vocabulary()).encode()
+    asked |= {"init": before and before["sha256"], "vocabulary": hashlib.sha256(words).hexdigest()}
+    for name, now in asked.items():
+        if resuming and now not in (None, was := began.get(name, now)) and name != "threads":
+            raise CheckpointError(
+                f"{options.out} is a run with {name} {was}, not {now}: resume with the "
+                "same options, or choose another --out"
+            )
+    began = asked | settled | {"folder": folder and str(folder)}
+    return replace(options, **settled, init=folder and Path(folder)), began, before
 
 
 def _config(options: PreTrainingOptions) -> BertConfig:
@@ -141,47 +325,15 @@ def _config(options: PreTrainingOptions) -> BertConfig:
     return replace(config, vocab_size=size, dropout=dropout, direction=direction)
 
 
-def _texts(
-    options: PreTrainingOptions, say: Say
-) -> tuple[list[str], dict[str, list[EncodedDocument]], Text]:
-    """Return the names of the text, its documents by split, and what to train on."""
-    if options.stream is None:
-        corpora = options.corpus or DEFAULT_CORPORA
-        splits = load_splits(corpora, say)
-        if not VARIANTS[options.variant][1]:
-            splits["train"] = halved(splits["train"])
-        return [*corpora], splits, splits["train"]
-    windows = stream_windows(options.stream)
-    return [f"stream:{options.stream}"], windows(0), lambda epoch: windows(epoch)["train"]
-
-
-def stream_windows(where: str) -> Callable[[int], dict[str, list[EncodedDocument]]]:
-    """Return a function from the number of a window of a stream to its documents by split."""
-    stream, tokenizer = DocumentStream(where), load_tokenizer()
-
-    @lru_cache(maxsize=1)  # the first is asked for three times: to start, to score, to train
-    def window(number: int) -> dict[str, list[EncodedDocument]]:
-        splits = by_split(d for d in stream.window(number) if d.text.strip())
-        return {split: encode_documents(some, tokenizer) for split, some in splits.items()}
-
-    return window
-
-
-def with_company(documents: Sequence[EncodedDocument]) -> list[EncodedDocument]:
-    """Leave out a document that is the only one of its source: no pair can be drawn for it."""
-    count = Counter(document.source for document in documents if document.sentences)
-    return [document for document in documents if count[document.source] > 1]
-
-
-def halved(documents: Sequence[EncodedDocument]) -> list[EncodedDocument]:
-    """Cut a document that is the only one of its source in two, where no loss asks what follows."""
-    company = {document.source for document in with_company(documents)}
-    parts = []
-    for document in documents:
-        half = 0 if document.source in company else len(document.sentences) // 2
-        cut = document.sentences[:half], document.sentences[half:]
-        parts += [EncodedDocument(document.source, some) for some in cut if some]
-    return parts
+def _texts(options: PreTrainingOptions, say: Say) -> tuple[Splits, Text]:
+    """Return the documents by split, and what to train on."""
+    if options.stream:
+        windows = stream_windows(options.stream)
+        return windows(0), lambda epoch: windows(epoch)["train"]
+    splits = load_splits(options.corpus or DEFAULT_CORPORA, say)
+    if not VARIANTS[options.variant][1]:
+        splits["train"] = halved(splits["train"])
+    return splits, splits["train"]
 
 
 def _model(
@@ -197,23 +349,6 @@ def _model(
     return model
 
 
-def _described(
-    options: PreTrainingOptions, config: BertConfig, corpora: list[str], before: Row | None
-) -> Row:
-    """Return what `--resume` must find unchanged."""
-    return {
-        "config": asdict(config),
-        "corpora": corpora,
-        "vocabulary": hashlib.sha256("\n".join(load_vocabulary()).encode()).hexdigest(),
-        "init": None if before is None else before["sha256"],
-        "length": options.length,
-        "mask_rate": options.mask_rate,
-        "batch_tokens": options.batch_tokens,
-        "variant": options.variant,
-        "bfloat16": options.bfloat16,
-    }
-
-
 def _held_out(
     options: PreTrainingOptions, config: BertConfig, recipe: Recipe, dev: Sequence[EncodedDocument]
 ) -> list[Batch]:
@@ -226,18 +361,6 @@ def _held_out(
         config.vocab_size,
         direction=direction,
         question="next" if question == "some next" else question,
-    )
-
-
-def _trainer(options: PreTrainingOptions, model: PreTrainingModel, recipe: Recipe) -> Trainer:
-    return Trainer(
-        model,
-        recipe,
-        options.out / STATE_FILE,
-        bool(options.bfloat16),
-        log_every=math.gcd(LOG_EVERY, options.save_every),
-        save_every=options.save_every,
-        keep_every=options.keep_every,
     )
 
 
@@ -275,3 +398,62 @@ def _finish(out: Path, model: PreTrainingModel, state: State, record: Row) -> No
     write_atomically(out / "training.json", json.dumps(record, indent=1) + "\n")
     (out / STATE_FILE).unlink(missing_ok=True)
     (out / RUN_FILE).unlink(missing_ok=True)
+
+
+@contextmanager
+def alone_in(out: Path) -> Iterator[None]:
+    """Hold the lock of a run's folder, and leave no empty folder if the run is refused.
+
+    Of several processes under `torchrun` the first holds it for all. Raises CheckpointError if
+    another run holds it, FileError if the folder cannot be written.
+    """
+    if machine.process_rank() != 0:
+        yield
+        return
+    new = [folder for folder in (out, *out.parents) if not folder.exists()]
+    try:
+        check_writable(out)
+        lock = FileLock(out / LOCK_FILE, timeout=0)
+        with suppress(NotImplementedError):  # a network disk may have no locks
+            lock.acquire()
+    except Timeout:
+        raise CheckpointError(
+            f"another run is writing to {out} now: wait until it ends, or choose another --out"
+        ) from None
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # Windows removes no open file; it may lie there
+            (out / LOCK_FILE).unlink()
+        lock.release()
+        with suppress(OSError):  # one that is not empty stays
+            for folder in new:
+                folder.rmdir()
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """Return the record of a finished run; raise CheckpointError if the folder holds none."""
+    path = folder / "training.json"
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from None
+    except ValueError:
+        record = None
+    if not isinstance(record, dict):
+        raise CheckpointError(f"{path} is not the record of a finished run")
+    return record
+
+
+def _record_before(checkpoint: Path) -> dict[str, Any]:
+    """What is known of the run that made a checkpoint; refuse one with other word pieces."""
+    load_checkpoint(checkpoint)  # a broken one is found before any work is done
+    if load_vocabulary(checkpoint) != load_vocabulary():
+        raise CheckpointError(
+            f"{checkpoint} was trained with another vocabulary than data/tokenizer: its token "
+            "numbers mean other words, so it cannot be trained further here"
+        )
+    record = {"sha256": hashlib.sha256((checkpoint / "model.safetensors").read_bytes()).hexdigest()}
+    with suppress(CheckpointError):  # weights of others have no record
+        record |= read_record(checkpoint)
+    return record

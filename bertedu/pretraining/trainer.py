@@ -1,33 +1,103 @@
 """The pre-training loop: one step after another, a curve, and a state to go on from."""
 
+import json
 import math
+import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import nn
 from tqdm.auto import tqdm
 
+from bertedu import machine
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import save_checkpoint
+from bertedu.model.checkpoints import CheckpointError, load_tensors, save_checkpoint, save_tensors
 from bertedu.model.config import BertConfig
 from bertedu.model.embeddings import sinusoidal_positions
 from bertedu.model.optimization import MuonAndAdamW, descend, make_optimizer
-from bertedu.pretraining import processes
-from bertedu.pretraining.batches import Batch, Position, Text, batches
-from bertedu.pretraining.evaluation import PreTrainingModel, evaluate
+from bertedu.pretraining.batches import Batch, Position, Recipe, Text, batches, recipe_from
 from bertedu.pretraining.next_sentence import EncodedDocument
-from bertedu.pretraining.objective import StepLoss, shared_by_processes
-from bertedu.pretraining.recipe import Recipe
-from bertedu.pretraining.run_folder import State, load_state, save_state
+from bertedu.pretraining.objective import PreTrainingModel, StepLoss, evaluate, shared_by_processes
 from bertedu.text.fast_tokenizer import load_vocabulary, save_tokenizer
 
+_ADAM, _MUON = ("step", "exp_avg", "exp_avg_sq"), ("momentum_buffer",)  # what each remembers
 _FAR = 1_000_000_007  # further apart than any two steps of a run: dropout differs by process
 
 
 class TrainingDiverged(FloatingPointError):
     """The loss is no longer a number."""
+
+
+@dataclass
+class State:
+    """Where training stands: everything that `--resume` needs besides the weights."""
+
+    step: int = 0
+    position: Position = field(default_factory=Position)
+    tokens: int = 0
+    seconds: float = 0.0
+    curve: list[dict[str, float]] = field(default_factory=list)
+
+
+def save_state(
+    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: State, recipe: Recipe
+) -> None:
+    """Write weights, the averages of the optimizer and the state into one file, in one rename."""
+    tensors = {}
+    for name, parameter in model.named_parameters():
+        tensors[f"weight/{name}"] = parameter.detach().cpu().contiguous()
+        for key, value in optimizer.state.get(parameter, {}).items():
+            tensors[f"{key}/{name}"] = value.cpu().contiguous()
+    described = {"state": asdict(state), "recipe": asdict(recipe)}
+    save_tensors(tensors, path, {"training": json.dumps(described)})
+
+
+def load_state(
+    path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, recipe: Recipe
+) -> State:
+    """Take up a run where `save_state` left it, if it is of this model and recipe."""
+    tensors, metadata = load_tensors(path)
+    try:
+        described = json.loads(metadata["training"])
+        if recipe_from(described["recipe"]) != recipe:
+            raise CheckpointError(
+                f"{path} was trained by another recipe: {described['recipe']}. Resume with the "
+                "same options, or choose another --out."
+            )
+        parameters = dict(model.named_parameters())
+        if other := {name.partition("/")[2] for name in tensors} ^ parameters.keys():
+            raise KeyError(min(other))
+        for name, parameter in parameters.items():
+            with torch.no_grad():
+                parameter.copy_(tensors[f"weight/{name}"])
+            kept = _MUON if f"{_MUON[0]}/{name}" in tensors else _ADAM
+            if not recipe.next_sentence and f"{kept[0]}/{name}" not in tensors:
+                continue  # the pooler and the head of the sentence pairs: no loss has moved them
+            # the fused optimizer counts steps on the device of the weights
+            values = {key: tensors[f"{key}/{name}"].to(parameter.device) for key in kept}
+            optimizer.state[parameter] = values
+    except (KeyError, RuntimeError) as error:
+        raise CheckpointError(
+            f"{path} belongs to another model ({error}). Resume with the config it was started "
+            "with, or choose another --out."
+        ) from None
+    values = described["state"]
+    return State(**{**values, "position": Position(**values["position"])})
+
+
+def read_recipe(state_path: Path) -> Recipe:
+    """Read back the recipe of an unfinished run; raise CheckpointError if that is none."""
+    _, metadata = load_tensors(state_path)
+    try:
+        return recipe_from(json.loads(metadata["training"])["recipe"])
+    except (KeyError, TypeError, ValueError):
+        raise CheckpointError(f"{state_path} is not the state of a training run") from None
 
 
 def initialize(model: PreTrainingModel, documents: Sequence[EncodedDocument]) -> None:
@@ -69,6 +139,22 @@ def stream_of(
                 break
 
 
+@contextmanager
+def interrupt_between_steps() -> Iterator[threading.Event]:
+    """Let Ctrl-C set a flag, so that no step is left half done; a second Ctrl-C stops at once."""
+    asked = threading.Event()
+
+    def ask(signum: int, frame: Any) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        asked.set()
+
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 @dataclass
 class Trainer:
     """Pre-trains a model in place by a recipe. Its state lies at ``path``, if there is one.
@@ -94,7 +180,7 @@ class Trainer:
         if self.save_every % self.log_every:
             raise ValueError(f"save {self.save_every} is not a multiple of log {self.log_every}")
         self.device = next(self.model.parameters()).device
-        self.first = processes.rank() == 0  # the process that writes and speaks
+        self.first = machine.process_rank() == 0  # the process that writes and speaks
         self.optimizer = optimizer_of(self.recipe, self.model)
         loss = StepLoss(self.model, self.recipe.next_sentence)
         self.step_loss = shared_by_processes(loss, self.recipe, self.device)
@@ -127,7 +213,7 @@ class Trainer:
         stream = stream_of(documents, self.model.config, self.recipe, state)
         hidden = not (self.progress and self.first)
         bar = tqdm(total=last, initial=state.step, desc="pre-training", disable=hidden, unit="step")
-        with processes.interrupt_between_steps() as asked_to_stop, bar:
+        with interrupt_between_steps() as asked_to_stop, bar:
             while state.step < last:
                 self._step(*next(stream))
                 bar.update()
@@ -140,7 +226,8 @@ class Trainer:
                         self._save()
                 if self.keep_every and state.step % self.keep_every == 0:
                     self._keep()
-                if processes.any_of(asked_to_stop.is_set(), self.device):
+                asked = torch.tensor(float(asked_to_stop.is_set()), device=self.device)
+                if machine.mean_of_processes(asked) > 0:  # in any: all of them stop, or none
                     self._stop()
         if last < steps:
             state.seconds = self._seconds()
@@ -153,7 +240,7 @@ class Trainer:
         state, recipe = self.state, self.recipe
         batch, tokens = batch.to(self.device), int(batch.padding_mask.sum())
         # dropout, too, knows only the step
-        torch.manual_seed(recipe.seed * 1_000_003 + state.step + _FAR * processes.rank())
+        torch.manual_seed(recipe.seed * 1_000_003 + state.step + _FAR * machine.process_rank())
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16):
             loss, scores = self.step_loss(batch)
         rate, weights = recipe.learning_rate_at(state.step), self.model.parameters()
@@ -173,7 +260,7 @@ class Trainer:
 
     def _means(self) -> list[float]:
         """Return the averages over steps and processes; refuse a loss that is no number."""
-        means: list[float] = processes.mean(self._sums / max(1, self._steps)).tolist()
+        means: list[float] = machine.mean_of_processes(self._sums / max(1, self._steps)).tolist()
         if all(map(math.isfinite, means)):
             return means
         kept, step = "No state was saved yet.", self.state.step

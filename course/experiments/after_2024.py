@@ -43,13 +43,11 @@ from bertedu.model.config import BertConfig
 from bertedu.model.inference import evaluating
 from bertedu.model.optimization import MuonAndAdamW, make_optimizer
 from bertedu.model.variants.diffusion import diffusion_loss
-from bertedu.pretraining.batches import Batch, fixed_batches, load_splits
-from bertedu.pretraining.evaluation import score_pairs
+from bertedu.pretraining.batches import Batch, Recipe, fixed_batches, halved, load_splits
 from bertedu.pretraining.next_sentence import EncodedDocument
-from bertedu.pretraining.recipe import Recipe
-from bertedu.pretraining.run import EVALUATION_BATCH, EVALUATION_LENGTH, halved
-from bertedu.pretraining.run_folder import State, read_record
-from bertedu.pretraining.trainer import stream_of
+from bertedu.pretraining.objective import score_pairs
+from bertedu.pretraining.run import EVALUATION_BATCH, EVALUATION_LENGTH, read_record
+from bertedu.pretraining.trainer import State, stream_of
 from bertedu.text.tokenization import SPECIAL_TOKENS
 from course.experiments.ablations import PRIMARY, TUNED, Grid, Variant, ablate
 from course.experiments.pretraining_scores import with_earlier_runs

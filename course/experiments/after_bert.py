@@ -11,8 +11,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from bertedu.files import Row, read_csv
-from bertedu.text.sources import shipped
+from bertedu.files import Row, read_csv, shipped
 from course.experiments.ablations import mean_difference
 from course.experiments.after_2024 import GRIDS
 from course.results.bootstrap import Estimate, Verdict, over_texts, seed_estimate

@@ -18,8 +18,8 @@ from bertedu.files import Row
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import CheckpointError, load_checkpoint
 from bertedu.pretraining.batches import Batch, fixed_batches, load_splits
-from bertedu.pretraining.evaluation import score_pairs
-from bertedu.pretraining.run_folder import read_record
+from bertedu.pretraining.objective import score_pairs
+from bertedu.pretraining.run import read_record
 from bertedu.pretraining.trainer import initialize
 from bertedu.text.tokenization import SPECIAL_TOKENS
 from course.results.columns import word_columns

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from bertedu.model.config import Direction
 from bertedu.pretraining.batches import Batch
-from bertedu.pretraining.evaluation import sum_by_pair
 from bertedu.pretraining.next_sentence import EncodedDocument
+from bertedu.pretraining.objective import sum_by_pair
 from bertedu.text.tokenization import CLS_ID, SEP_ID
 
 

@@ -38,8 +38,8 @@ from bertedu.files import Row
 from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.checkpoints import load_named
 from bertedu.pretraining.batches import Batch, fixed_batches
-from bertedu.pretraining.evaluation import sum_by_pair
 from bertedu.pretraining.next_sentence import encode_documents
+from bertedu.pretraining.objective import sum_by_pair
 from bertedu.text.corpus import Document, load_documents
 from course.results.bootstrap import ratio_intervals
 from course.results.study import Run, add_missing

@@ -27,13 +27,11 @@ from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import save_checkpoint
 from bertedu.model.config import ONE_WAY, BertConfig
 from bertedu.model.optimization import descend, make_optimizer
-from bertedu.pretraining.batches import Batch, load_splits
+from bertedu.pretraining.batches import Batch, Recipe, halved, load_splits
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.objective import word_loss
-from bertedu.pretraining.recipe import PreTrainingOptions, Recipe
-from bertedu.pretraining.run import halved
-from bertedu.pretraining.run_folder import State
-from bertedu.pretraining.trainer import initialize, stream_of
+from bertedu.pretraining.run import PreTrainingOptions
+from bertedu.pretraining.trainer import State, initialize, stream_of
 from bertedu.text.fast_tokenizer import load_vocabulary, save_tokenizer
 
 NAMES = ("joint-ltr", "joint-rtl")  # the folder of each half, before its seed

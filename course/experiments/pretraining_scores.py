@@ -16,9 +16,8 @@ from bertedu.model.checkpoints import CheckpointError, load_pretrained
 from bertedu.model.config import ONE_WAY, Direction
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.pretraining.batches import Batch, fixed_batches, load_splits
-from bertedu.pretraining.evaluation import PreTrainingModel, score_pairs
-from bertedu.pretraining.run import EVALUATION_BATCH
-from bertedu.pretraining.run_folder import read_record
+from bertedu.pretraining.objective import PreTrainingModel, score_pairs
+from bertedu.pretraining.run import EVALUATION_BATCH, read_record
 from course.experiments.counting import NeighborModel, UnigramModel, score_baseline
 from course.results.columns import ratio_columns, with_interval, word_columns
 from course.results.origin import origin

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 import typer
 
-from bertedu.files import Row
+from bertedu.files import Row, shipped
 from bertedu.finetuning.collation import MAX_LENGTH
 from bertedu.finetuning.examples import Splits, Task
 from bertedu.finetuning.finetune import Run, Setup, load_encoder, make_kind
@@ -28,7 +28,6 @@ from bertedu.finetuning.training import Hyperparameters, TaskModel, finetune, sc
 from bertedu.machine import device_named
 from bertedu.model.checkpoints import CheckpointError, load_tensors, save_tensors
 from bertedu.model.variants.lora import add_lora, lora_state, merge_lora
-from bertedu.text.sources import shipped
 from course.experiments.shortcuts import passage_only_f1
 from course.experiments.tasks import TASKS, describe_task, load_task
 from course.results.record import RunRecord

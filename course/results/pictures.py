@@ -11,8 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bertedu.analysis.views import note, write_in_cell
-from bertedu.files import Row, read_csv, table_beside
-from bertedu.text.sources import shipped
+from bertedu.files import Row, read_csv, shipped, table_beside
 from course.results.bootstrap import Floats
 
 Score = tuple[float, float, float]  # value, low, high

@@ -8,8 +8,7 @@ from matplotlib import pyplot as plt
 from matplotlib.patches import Rectangle
 
 from bertedu.analysis.views import BLUE, GREEN, LIMIT, ORANGE, Picture, note, style
-from bertedu.files import Row
-from bertedu.text.sources import shipped
+from bertedu.files import Row, shipped
 from course.results import pictures
 from course.results.bootstrap import Estimate, Floats
 from course.results.record import RunRecord

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from bertedu.analysis.fill import BLANK, Guess, ask_readers, fill_blanks, unreadable
 from bertedu.analysis.views import BLUE, Picture, guess_bars, guess_panel, style
-from bertedu.pretraining.evaluation import PreTrainingModel
+from bertedu.pretraining.objective import PreTrainingModel
 from bertedu.text.corpus import Document
 from course.language import paragraph, spoken
 

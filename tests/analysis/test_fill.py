@@ -19,7 +19,7 @@ from bertedu.analysis.fill import (
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig, Direction
 from bertedu.model.elmo import ElmoForPreTraining
-from bertedu.pretraining.evaluation import PreTrainingModel
+from bertedu.pretraining.objective import PreTrainingModel
 from bertedu.text.fast_tokenizer import fast_tokenizer
 from bertedu.text.tokenization import MASK_ID, SPECIAL_TOKENS, UNK_ID
 

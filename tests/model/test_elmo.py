@@ -11,8 +11,7 @@ from torch import Tensor
 from bertedu.model.config import BertConfig, count_parameters
 from bertedu.model.elmo import Elmo, ElmoForPreTraining, ElmoSizes, turn_around
 from bertedu.pretraining.batches import Batch
-from bertedu.pretraining.evaluation import evaluate
-from bertedu.pretraining.objective import pretraining_loss
+from bertedu.pretraining.objective import evaluate, pretraining_loss
 from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID
 
 CONFIG = BertConfig(50, 16, 4, 4, 64, 32, dropout=0.0, initializer_range=0.5)

@@ -9,11 +9,9 @@ from torch import Tensor
 
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
-from bertedu.pretraining.batches import fixed_batches
+from bertedu.pretraining.batches import Phase, Recipe, fixed_batches
 from bertedu.pretraining.next_sentence import EncodedDocument
-from bertedu.pretraining.recipe import Phase, Recipe
-from bertedu.pretraining.run_folder import State
-from bertedu.pretraining.trainer import Trainer
+from bertedu.pretraining.trainer import State, Trainer
 
 VOCAB = 40
 CONFIG = BertConfig(VOCAB, 16, 2, 2, 32, 32, dropout=0.1)

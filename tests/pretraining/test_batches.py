@@ -12,7 +12,9 @@ import torch
 from bertedu.model.config import BertConfig
 from bertedu.pretraining.batches import (
     Batch,
+    Phase,
     Position,
+    Recipe,
     batches,
     fixed_batches,
     make_batch,
@@ -20,7 +22,7 @@ from bertedu.pretraining.batches import (
     pack_pairs,
 )
 from bertedu.pretraining.next_sentence import EncodedDocument, Pair, make_pairs
-from bertedu.pretraining.recipe import VARIANTS, Phase, Recipe
+from bertedu.pretraining.run import VARIANTS
 from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID, SPECIAL_TOKENS
 
 VOCAB, WORDS = 500, len(SPECIAL_TOKENS)

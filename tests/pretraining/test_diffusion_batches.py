@@ -11,9 +11,8 @@ from small_runs import CONFIG, DOCUMENTS, RECIPE, VOCAB, new_model
 from bertedu.model.inference import evaluating
 from bertedu.model.variants.diffusion import hide_some
 from bertedu.pretraining.batches import Batch, fixed_batches, make_batch, pack_pairs
-from bertedu.pretraining.evaluation import evaluate
 from bertedu.pretraining.next_sentence import make_pairs
-from bertedu.pretraining.objective import pretraining_loss, word_loss
+from bertedu.pretraining.objective import evaluate, pretraining_loss, word_loss
 from bertedu.text.tokenization import MASK_ID, SPECIAL_TOKENS
 
 PACKED = pack_pairs(list(make_pairs(DOCUMENTS, 24, np.random.default_rng(0))), 24)

@@ -8,7 +8,7 @@ import torch
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
 from bertedu.pretraining.batches import Batch
-from bertedu.pretraining.evaluation import evaluate, score_pairs
+from bertedu.pretraining.objective import evaluate, score_pairs
 
 VOCAB = 40
 

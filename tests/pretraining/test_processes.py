@@ -11,15 +11,13 @@ import pytest
 import torch
 from forked import Program
 
+from bertedu import machine
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import load_tensors
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining, ElmoSizes
-from bertedu.pretraining import processes
-from bertedu.pretraining.batches import Batch, next_words
-from bertedu.pretraining.evaluation import PreTrainingModel
-from bertedu.pretraining.objective import StepLoss, pretraining_loss
-from bertedu.pretraining.recipe import Phase, Recipe
+from bertedu.pretraining.batches import Batch, Phase, Recipe, next_words
+from bertedu.pretraining.objective import PreTrainingModel, StepLoss, pretraining_loss
 from bertedu.pretraining.trainer import Trainer
 
 CONFIG = BertConfig(60, 16, 2, 4, 32, 24, dropout=0.0, initializer_range=0.3)
@@ -54,10 +52,10 @@ def test_the_mean_over_processes_is_the_loss_of_the_whole_batch(
     loss.backward()
     expected = {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
     model.zero_grad()
-    monkeypatch.setattr(processes, "count", lambda: many)
+    monkeypatch.setattr(machine, "process_count", lambda: many)
     together = torch.zeros(4)
     for rank in range(many):
-        monkeypatch.setattr(processes, "rank", lambda rank=rank: rank)
+        monkeypatch.setattr(machine, "process_rank", lambda rank=rank: rank)
         part, part_scores = StepLoss(model, pairs)(batch)
         (part / many).backward()  # as DistributedDataParallel does
         together += part_scores / many
@@ -138,6 +136,6 @@ def test_two_gloo_processes_go_on_as_one_would(
 
 
 def test_more_processes_than_rows_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "count", lambda: 9)
+    monkeypatch.setattr(machine, "process_count", lambda: 9)
     with pytest.raises(ValueError, match="9 processes cannot share batches of 4 rows"):
         Trainer(BertForPreTraining(CONFIG), Recipe(2, phases=(Phase(1.0, 16, 4),)))

@@ -16,9 +16,9 @@ from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import CheckpointError, load_tensors, save_tensors
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.pretraining import objective, trainer
-from bertedu.pretraining.recipe import VARIANTS, Recipe
-from bertedu.pretraining.run_folder import read_recipe
-from bertedu.pretraining.trainer import TrainingDiverged
+from bertedu.pretraining.batches import Recipe
+from bertedu.pretraining.run import VARIANTS
+from bertedu.pretraining.trainer import TrainingDiverged, read_recipe
 
 SAVE = 3
 

@@ -23,9 +23,8 @@ from torch import Tensor
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.model.embeddings import sinusoidal_positions
 from bertedu.pretraining import trainer
-from bertedu.pretraining.batches import Position, batches
+from bertedu.pretraining.batches import Phase, Position, Recipe, batches
 from bertedu.pretraining.next_sentence import EncodedDocument
-from bertedu.pretraining.recipe import Phase, Recipe
 from bertedu.pretraining.trainer import initialize
 
 
@@ -68,7 +67,7 @@ def test_every_step_seed_and_process_drops_other_cells(monkeypatch: pytest.Monke
 
     steps(0)
     steps(1)
-    monkeypatch.setattr(trainer.processes, "rank", lambda: 1)
+    monkeypatch.setattr(trainer.machine, "process_rank", lambda: 1)
     steps(0)
     assert len(set(dropped)) == len(dropped) == 3 * RECIPE.steps
 

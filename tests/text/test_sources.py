@@ -21,6 +21,8 @@ from typing import Any
 
 import pytest
 
+from bertedu import files
+from bertedu.files import FileError
 from bertedu.text import sources
 from bertedu.text.sources import SourceError, fetch, read
 
@@ -117,13 +119,13 @@ def test_a_folder_for_downloads_alone_leaves_the_rest_to_the_repository(
 ) -> None:
     monkeypatch.setenv("BERTEDU_DATA", str(tmp_path))
     assert sources.find("speeches").path.parent == sources.downloads_dir() == tmp_path / "downloads"
-    assert (sources.shipped("tokenizer") / "vocab.txt").is_file()
+    assert (files.shipped("tokenizer") / "vocab.txt").is_file()
     (tmp_path / "tokenizer").mkdir()
-    assert sources.shipped("tokenizer") == tmp_path / "tokenizer"
+    assert files.shipped("tokenizer") == tmp_path / "tokenizer"
     monkeypatch.delenv("BERTEDU_DATA")
-    monkeypatch.setattr(sources, "_REPOSITORY_DATA", tmp_path / "site-packages" / "data")
-    with pytest.raises(SourceError, match="Set the environment variable BERTEDU_DATA"):
-        sources.data_dir()
+    monkeypatch.setattr(files, "_REPOSITORY_DATA", tmp_path / "site-packages" / "data")
+    with pytest.raises(FileError, match="Set the environment variable BERTEDU_DATA"):
+        files.data_dir()
 
 
 @pytest.mark.parametrize(

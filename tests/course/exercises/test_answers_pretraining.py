@@ -17,9 +17,9 @@ from verdicts import learners_tests, right_ones, seen, then, verdict, words, wro
 
 from bertedu.model.attention import attention_mask
 from bertedu.model.config import Direction
+from bertedu.pretraining.batches import Recipe
 from bertedu.pretraining.masking import mask_tokens, read_procedure
 from bertedu.pretraining.next_sentence import EncodedDocument, make_pairs
-from bertedu.pretraining.recipe import Recipe
 from course.exercises import ablation_directionality, check
 from course.exercises.ablation_directionality import (
     LONGEST,

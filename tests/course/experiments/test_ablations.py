@@ -13,11 +13,10 @@ import pytest
 import tiny_finetuning as tiny
 from typer.testing import CliRunner
 
-from bertedu.files import read_csv, write_csv
+from bertedu.files import read_csv, shipped, write_csv
 from bertedu.finetuning.examples import TaskError
 from bertedu.finetuning.training import Hyperparameters
 from bertedu.model.checkpoints import CheckpointError
-from bertedu.text.sources import shipped
 from course.cli import app
 from course.experiments import ablations
 from course.experiments.ablations import (

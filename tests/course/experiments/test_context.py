@@ -10,8 +10,8 @@ from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import CheckpointError, save_checkpoint
 from bertedu.model.config import BertConfig
 from bertedu.pretraining.batches import Batch
-from bertedu.pretraining.evaluation import score_pairs
 from bertedu.pretraining.next_sentence import EncodedDocument
+from bertedu.pretraining.objective import score_pairs
 from course.experiments import context
 from course.experiments.context import CONTEXTS, context_use, follow_run, spoil
 

@@ -2,8 +2,7 @@
 
 from collections import Counter
 
-from bertedu.files import read_csv
-from bertedu.text.sources import shipped
+from bertedu.files import read_csv, shipped
 from course.experiments.few_rows import NAME, SETS, few_of, summary_rows
 from course.experiments.tasks import load_task
 from course.results.record import RunRecord

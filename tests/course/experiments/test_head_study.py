@@ -9,8 +9,8 @@ from tokenizers import Tokenizer
 from bertedu.analysis.probes import Text, lens, read_texts, relations_in
 from bertedu.model.bert import BertForPreTraining
 from bertedu.pretraining.batches import fixed_batches
-from bertedu.pretraining.evaluation import score_pairs
 from bertedu.pretraining.next_sentence import encode_documents
+from bertedu.pretraining.objective import score_pairs
 from bertedu.text.corpus import Document
 from course.experiments import head_study
 from course.experiments.head_study import (

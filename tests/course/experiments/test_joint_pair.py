@@ -9,9 +9,8 @@ from torch.nn import functional as F
 
 from bertedu.model.checkpoints import load_checkpoint
 from bertedu.model.config import BertConfig
-from bertedu.pretraining.batches import Batch
+from bertedu.pretraining.batches import Batch, Phase, Recipe
 from bertedu.pretraining.next_sentence import EncodedDocument
-from bertedu.pretraining.recipe import Phase, Recipe
 from course.experiments import joint_pair
 from course.experiments.joint_pair import JointPair, train_pair
 

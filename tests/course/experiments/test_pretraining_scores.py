@@ -20,7 +20,7 @@ from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.pretraining.batches import Batch, fixed_batches
 from bertedu.pretraining.next_sentence import EncodedDocument
-from bertedu.pretraining.recipe import VARIANTS
+from bertedu.pretraining.run import VARIANTS
 from bertedu.text.tokenization import CLS_ID, SEP_ID, SPECIAL_TOKENS
 from course.experiments import pretraining_scores as module
 from course.experiments.counting import NeighborModel

@@ -7,10 +7,9 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from bertedu.files import read_csv
+from bertedu.files import read_csv, shipped
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import DIRECTIONS, Direction
-from bertedu.text.sources import shipped
 from bertedu.text.tokenization import SEP_ID
 from course.cli import app
 from course.experiments import toy

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from bertedu.files import shipped
 from bertedu.finetuning.collation import MAX_LENGTH
 from bertedu.finetuning.examples import Question, Splits, Task
 from bertedu.finetuning.finetune import Run, Setup
@@ -15,7 +16,6 @@ from bertedu.finetuning.metrics import squad_scores
 from bertedu.finetuning.training import Hyperparameters, score_items
 from bertedu.model.checkpoints import load_tensors
 from bertedu.model.variants.lora import LoraLinear
-from bertedu.text.sources import shipped
 from course.experiments import tuned
 from course.experiments.tasks import load_task
 from course.results.record import RunRecord

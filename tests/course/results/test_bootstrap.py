@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.stats import t
 
-from bertedu.text.sources import shipped
+from bertedu.files import shipped
 from course.experiments import ablations
 from course.results import bootstrap
 from course.results.bootstrap import (

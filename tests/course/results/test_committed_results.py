@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertedu.files import read_csv
-from bertedu.text.sources import shipped
+from bertedu.files import read_csv, shipped
 from course.results.record import RunRecord
 from course.results.summary import METRICS, summarize
 
