@@ -152,6 +152,7 @@ class Batch:
     labels: Tensor  # (n,)
     next_labels: Tensor  # (B,), 0 IsNext, 1 NotNext
     weights: Tensor | None = None  # (n,), of the labels in the loss; none: all count the same
+    documents: Tensor | None = None  # (B,), numbers: rows of one document are not independent
 
     def to(self, device: torch.device) -> "Batch":
         """Move every tensor to a device."""
@@ -179,12 +180,13 @@ class Position:
 
 @dataclass(frozen=True)
 class PackedPairs:
-    """The pairs of an epoch, shuffled, padded: ids, segments (N, S), sizes, labels (N,)."""
+    """The pairs of an epoch, shuffled, padded: ids, segments (N, S); three numbers of each (N,)."""
 
     ids: np.ndarray
     segments: np.ndarray
     sizes: np.ndarray
     labels: np.ndarray
+    documents: np.ndarray
 
 
 def pack_pairs(
@@ -202,7 +204,8 @@ def pack_pairs(
         segments[row, len(pair.a) + 2 : len(tokens)] = 1
         sizes[row] = len(tokens)
     labels = np.array([pairs[i].label for i in order], dtype=np.int64)
-    return PackedPairs(ids, segments, sizes, labels)
+    documents = np.array([pairs[i].document for i in order], dtype=np.int64)
+    return PackedPairs(ids, segments, sizes, labels, documents)
 
 
 def batches(
@@ -277,6 +280,7 @@ def make_batch(
         labels=labels,
         next_labels=torch.from_numpy(packed.labels[rows]),
         weights=weights,
+        documents=torch.from_numpy(packed.documents[rows]),
     )
 
 

@@ -25,6 +25,7 @@ class Pair:
     a: list[int]
     b: list[int]
     label: int
+    document: int = 0  # the number of the one that A is of
 
 
 def make_pairs(
@@ -72,7 +73,7 @@ def make_pairs(
                 other = _other(by_source[document.source], index, rng)
                 b = _random_span(documents[other], room - len(a), rng)
                 label, start = NOT_NEXT, split
-            yield Pair(*truncate_pair(a, b, room, rng), label)
+            yield Pair(*truncate_pair(a, b, room, rng), label, index)
 
 
 OPENING = 8  # ids by which the start of a document is recognized

@@ -19,7 +19,7 @@ from bertedu.pretraining.batches import Batch, fixed_batches, load_splits
 from bertedu.pretraining.objective import PreTrainingModel, score_pairs
 from bertedu.pretraining.run import EVALUATION_BATCH, read_record
 from course.experiments.counting import NeighborModel, UnigramModel, score_baseline
-from course.results.columns import ratio_columns, with_interval, word_columns
+from course.results.columns import by_document, ratio_columns, with_interval, word_columns
 from course.results.origin import origin
 
 LENGTHS = (64, 128)  # those of the two phases of training
@@ -50,7 +50,7 @@ def report(checkpoints: Sequence[Path], lengths: Sequence[int] = LENGTHS) -> lis
     Models are asked for what they were trained to name: losses can be compared within an objective,
     not between two. Beside them stand chance, unigram and counted neighbors (both, or the one that
     a one-way model sees): loss (nats a word asked for), accuracy, and NSP accuracy if it was
-    trained, each with its 95 % bootstrap interval over pairs.
+    trained, each with its 95 % bootstrap interval over documents.
 
     Raises CheckpointError if a checkpoint cannot be loaded or does not say how it was trained;
     ValueError if vocabularies differ, or a length has no positions.
@@ -78,10 +78,14 @@ def report(checkpoints: Sequence[Path], lengths: Sequence[int] = LENGTHS) -> lis
         tune(neighbors, tuning)
         counted = score_counts(neighbors, batches)
         first = batches[directions[0]]  # an ELMo asks for both directions itself
+        documents = documents_of(first)
         scores = [
             ("chance", chance),
-            ("unigram", word_columns(score_counts(unigram, batches))),
-            ("neighbors", word_columns(counted) | {"prior": neighbors.prior}),
+            ("unigram", word_columns(by_document(score_counts(unigram, batches), documents))),
+            (
+                "neighbors",
+                word_columns(by_document(counted, documents)) | {"prior": neighbors.prior},
+            ),
             *(
                 (system.name, score_network(system, first))
                 for system in tqdm(asked, desc=f"models at {length}")
@@ -94,10 +98,16 @@ def report(checkpoints: Sequence[Path], lengths: Sequence[int] = LENGTHS) -> lis
             "length": length,
             "selected_tokens": int(counted[:, 0].sum()),
             "pairs": len(labels),
+            "documents": len(set(documents.tolist())),
             "nsp_majority": round(float(torch.maximum(labels.mean(), 1 - labels.mean())), 4),
         }
         rows += [{"system": name} | common | row | about for name, row in scores]
     return rows
+
+
+def documents_of(batches: Sequence[Batch]) -> Tensor:
+    """Return the number of the document of each pair, (N,), of batches made from a text."""
+    return torch.cat([batch.documents for batch in batches if batch.documents is not None])
 
 
 def load_systems(checkpoints: Sequence[Path], longest: int) -> list[Pretrained]:
@@ -134,9 +144,11 @@ def score_network(system: Pretrained, batches: Sequence[Batch]) -> Row:
     began = time.perf_counter()
     words, pairs = score_pairs(system.model, batches)
     seconds = round(time.perf_counter() - began, 1)
-    columns = word_columns(words)
+    documents = documents_of(batches)
+    columns = word_columns(by_document(words, documents))
     if system.next_sentence:
-        columns |= ratio_columns("nsp_accuracy", pairs[:, 1], torch.ones(len(pairs)))
+        right = torch.stack([pairs[:, 1], torch.ones(len(pairs))], dim=1)
+        columns |= ratio_columns("nsp_accuracy", *by_document(right, documents).T)
     return columns | {"config": describe(system.model), "seconds": seconds} | system.trained
 
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from bertedu.files import Row
@@ -29,7 +31,14 @@ def ratio_columns(name: str, sums: Tensor, counts: Tensor) -> Row:
     return with_interval(name, float(sums.sum() / counts.sum()), ratio_interval(sums, counts))
 
 
+def by_document(scores: Tensor, documents: Tensor) -> Tensor:
+    """Add up (N, K) scores of pairs by document, (N,) -> (D, K): the units that are independent."""
+    numbers, of = np.unique(documents.numpy(), return_inverse=True)
+    sums = scores.new_zeros(len(numbers), scores.shape[1])
+    return sums.index_add(0, torch.from_numpy(of), scores)
+
+
 def word_columns(scores: Tensor) -> Row:
-    """(N, 3) of `score_pairs` -> loss in nats a word and accuracy, with intervals."""
+    """(N, 3) of `score_pairs`, of N units -> loss in nats a word and accuracy, with intervals."""
     counts, losses, right = scores.unbind(-1)
     return ratio_columns("mlm_loss", losses, counts) | ratio_columns("mlm_accuracy", right, counts)

@@ -97,7 +97,8 @@ def test_batches_are_those_of_runs_in_progress(variant: str) -> None:
     for epoch in (0, 1):
         options: Any = {"direction": direction, "question": question, "masking": (0.7, 0.2)}
         for batch, _ in islice(stream(start=Position(epoch, 2), rate=0.2, seed=7, **options), 3):
-            for tensor in filter(torch.is_tensor, vars(batch).values()):
+            read = {k: v for k, v in vars(batch).items() if k != "documents"}  # no model reads it
+            for tensor in filter(torch.is_tensor, read.values()):
                 digest.update(tensor.long().numpy().tobytes())
     assert digest.hexdigest()[:12] == GOLDEN[variant]
 

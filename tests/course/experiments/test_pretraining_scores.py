@@ -24,7 +24,14 @@ from bertedu.pretraining.run import VARIANTS
 from bertedu.text.tokenization import CLS_ID, SEP_ID, SPECIAL_TOKENS
 from course.experiments import pretraining_scores as module
 from course.experiments.counting import NeighborModel
-from course.experiments.pretraining_scores import OBJECTIVES, PRIORS, curves, report
+from course.experiments.pretraining_scores import (
+    OBJECTIVES,
+    PRIORS,
+    curves,
+    documents_of,
+    report,
+)  # fmt: skip
+from course.results.columns import by_document, word_columns
 
 SIZE = 40
 FIRST = len(SPECIAL_TOKENS)
@@ -177,6 +184,27 @@ def test_every_system_of_an_objective_is_scored_on_the_same_words(
                 low, high = row[f"{name}_low"], row[f"{name}_high"]
                 assert low <= row[name] <= high
                 assert 0.001 < high - low < 0.4, f"{system}: {name}"
+
+
+def test_an_interval_counts_documents_not_their_pairs() -> None:
+    """Ten pairs of one document that all go well or badly are one piece of luck, not ten."""
+    luck = torch.rand(30, generator=torch.Generator().manual_seed(0)).double()
+    documents = torch.arange(30).repeat_interleave(10)
+    scores = torch.stack([torch.ones(300), luck[documents], luck[documents]], dim=1).double()
+    row, apart = word_columns(by_document(scores, documents)), word_columns(scores)
+    assert row["mlm_loss"] == apart["mlm_loss"] == pytest.approx(float(luck.mean()), abs=1e-4)
+    wide, narrow = (r["mlm_loss_high"] - r["mlm_loss_low"] for r in (row, apart))
+    assert wide / narrow == pytest.approx(10**0.5, rel=0.1)
+
+
+def test_the_document_of_a_pair_is_that_of_its_first_half() -> None:
+    texts = [[i for s in document.sentences for i in s] for document in SPLITS["test"]]
+    batches = fixed_batches(SPLITS["test"], 32, 8, SIZE, direction="left-to-right")  # none hidden
+    for batch, number in ((b, n) for b in batches for n in range(len(b.ids))):
+        own = (batch.segment_ids[number] == 0) & batch.padding_mask[number]
+        first = batch.ids[number][own][1:-1].tolist()
+        of = documents_of([batch])[number]
+        assert any(texts[of][i : i + len(first)] == first for i in range(len(texts[of])))
 
 
 def test_order_is_asked_of_who_was_trained_for_it(table: Table, everyone: dict[str, Path]) -> None:
