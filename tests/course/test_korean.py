@@ -15,7 +15,7 @@ from course.exercises import check  # noqa: F401  # fills KNOWN
 from course.exercises.judge import KNOWN
 from course.exercises.patch import read_mistakes
 from course.korean import build, pages
-from course.korean.alike import cell_problems, problems, share
+from course.korean.alike import cell_problems, problems
 from course.korean.pages import ROOT, Page, hashed, korean, plain, skeleton, terms
 
 PAGES = pages.pages()
@@ -32,14 +32,6 @@ def test_what_is_written_is_as_the_english_is(name: str) -> None:
     waiting = WAITING.get(name, set())
     assert {cell: said for cell, said in wrong.items() if cell not in late & waiting} == {}
     assert waiting <= late, "this is written: take it off the list"
-
-
-def test_the_share_that_is_translated_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    counts = {name: share(PAGES[name]) for name in PAGES}
-    ready, every = (sum(column) for column in zip(*counts.values(), strict=True))
-    with capsys.disabled():
-        print(f"\nKorean: {ready} of {every} cells are in step with the English")
-    assert 0 <= ready <= every
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
@@ -112,6 +104,11 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Page:
     return one
 
 
+def seen(page: Page) -> dict[str, str]:
+    """The cells of the page as they are built."""
+    return {cell.id: cell.source for cell in nbformat.reads(build.built(page), 4).cells}
+
+
 def change(page: Page, cell: str, old: str, new: str) -> None:
     notebook = nbformat.read(page.source, 4)
     (one,) = (c for c in notebook.cells if c.id == cell)
@@ -121,23 +118,15 @@ def change(page: Page, cell: str, old: str, new: str) -> None:
 
 
 def test_a_change_of_one_english_cell_names_its_korean_and_no_other(page: Page) -> None:
+    change(page, "text", " has ", "\nhas ")  # neither another line break
+    change(page, "text", "(glossary.md#token)", "(glossary.md#token-2)")  # nor another link of ours
     assert problems(page) == {}
     change(page, "task", "Add **two**", "Sum **two**")
     assert [*problems(page)] == ["task"]
     assert problems(page)["task"][0].startswith("stale")
-    cells = {cell.id: cell.source for cell in nbformat.reads(build.built(page), 4).cells}
+    cells = seen(page)
     assert "Sum **two** scores" in cells["task"]
     assert [name for name, text in cells.items() if build.MARK in text] == ["task"]
-
-
-@pytest.mark.parametrize(
-    ("old", "new"), [(" has ", "\nhas "), ("(glossary.md#token)", "(glossary.md#token-2)")]
-)
-def test_another_line_break_and_another_glossary_link_make_nothing_stale(
-    page: Page, old: str, new: str
-) -> None:
-    change(page, "text", old, new)
-    assert problems(page) == {}
 
 
 @pytest.mark.parametrize(
@@ -194,7 +183,7 @@ def test_a_skeleton_keeps_what_is_written_and_shows_what_has_changed(page: Page)
 
 
 def test_links_lead_to_korean_headings_and_terms_to_the_glossary(page: Page) -> None:
-    cells = {cell.id: cell.source for cell in nbformat.reads(build.built(page), 4).cells}
+    cells = seen(page)
     assert f"(03_a.ipynb#{glossary.anchor('왜 `x.T`인가?')})" in cells["text"]
     assert "[**토큰**](glossary.md#token)(token)은" in cells["text"]
     assert "[점수](glossary.md#score)를 더한다" in cells["head"]
@@ -237,11 +226,6 @@ def test_each_term_of_the_glossary_has_one_korean_word() -> None:
     assert [term for term, count in Counter(rows).items() if count > 1] == []
 
 
-def test_the_edition_is_small() -> None:
-    files = [*(pages.ENGLISH / "ko").rglob("*"), PAGES["README"].target]
-    assert sum(path.stat().st_size for path in files if path.is_file()) < 2_000_000
-
-
 # -- what is said: a table beside the English
 
 
@@ -276,24 +260,20 @@ def exercise_messages() -> set[str]:
     return found
 
 
+def text_of(node: ast.AST) -> str:
+    """What is written there, with {} for what changes; "" if it is no text."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(v.value if isinstance(v, ast.Constant) else "{}" for v in node.values)  # type: ignore[misc]
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
 def sentences_of(module: str) -> set[str]:
-    """The texts of a module that look like sentences, with {} for what changes."""
-    tree = ast.parse((ROOT / f"course/{module}.py").read_text(encoding="utf-8"))
-    docs = {
-        ast.get_docstring(node, clean=False)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-    }
-    inside = {id(v) for n in ast.walk(tree) if isinstance(n, ast.JoinedStr) for v in n.values}
-    texts = {
-        "".join(v.value if isinstance(v, ast.Constant) else "{}" for v in node.values)
-        if isinstance(node, ast.JoinedStr)
-        else node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.JoinedStr)
-        or (isinstance(node, ast.Constant) and isinstance(node.value, str))
-        if id(node) not in inside
-    } - docs
+    """The texts of a module that look like sentences."""
+    nodes = [*ast.walk(ast.parse((ROOT / f"course/{module}.py").read_text(encoding="utf-8")))]
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    docs = {ast.get_docstring(node, clean=False) for node in nodes if isinstance(node, documented)}
+    inside = {id(v) for node in nodes if isinstance(node, ast.JoinedStr) for v in node.values}
+    texts = {text_of(node) for node in nodes if id(node) not in inside} - docs
     return {text.strip() for text in texts if len(re.findall(r"(?<![\w.])[a-z]+\b", text)) > 3}
 
 
@@ -313,25 +293,13 @@ def test_each_sentence_that_a_learner_is_told_has_korean_or_is_listed(module: st
 
 def asked_for(path: Path) -> set[str]:
     """The texts for which a module, or a template, asks to have them in the reader's language."""
+    written = path.read_text(encoding="utf-8")
     if path.suffix == ".html":
-        written = path.read_text(encoding="utf-8")
-        found = re.findall(r"filter spoken %}(.+?){%", written, re.DOTALL)
-        return {
-            *found,
-            *(one.replace("%d", "7") for one in re.findall(r'spoken\("(.+?)"', written)),
-        }
-    calls = [
-        node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if type(node) is ast.Call
-    ]
-    asking = [one for one in calls if getattr(one.func, "id", "") in {"spoken", "paragraph"}]
-    return {
-        "".join(v.value if isinstance(v, ast.Constant) else "qz" for v in node.values)
-        if isinstance(node, ast.JoinedStr)
-        else str(node.value)
-        for call in asking
-        for node in call.args
-        if isinstance(node, ast.JoinedStr | ast.Constant)
-    }
+        found = re.findall(r'filter spoken %}(.+?){%|spoken\("(.+?)"', written, re.DOTALL)
+        return {block or call.replace("%d", "7") for block, call in found}
+    calls = (node for node in ast.walk(ast.parse(written)) if isinstance(node, ast.Call))
+    asking = (one for one in calls if getattr(one.func, "id", "") in {"spoken", "paragraph"})
+    return {text_of(node).replace("{}", "qz") for call in asking for node in call.args}
 
 
 def test_each_text_for_which_korean_is_asked_has_it() -> None:
