@@ -1,8 +1,6 @@
 """The interactive attention view: who attends to whom, in a notebook or on an exported page."""
 
 import base64
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +27,7 @@ from bertedu.model.attention import attention_mask
 from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.config import Direction
 from bertedu.model.inference import evaluating
-from course import language
+from course.workshop.page import Told, alive
 
 SCRIPT = Path(__file__).with_suffix(".js")
 MOST_BYTES = 1_000_000  # of weights in one view: a notebook should stay below 2 MB
@@ -133,54 +131,42 @@ def _box(axes: Axes, row: int, column: int, width: int = 1, **looks: Any) -> Non
     axes.add_patch(Rectangle((column - 0.5, row - 0.5), width, 1, **looks))
 
 
-class AttentionView:
+class AttentionView(Told):
     """A view without network and kernel; where scripts may not run, a picture stands there."""
 
-    def __init__(
-        self,
-        *shown: Attention,
-        layer: int = 1,
-        head: int = 1,
-        starts: Sequence[tuple[int, int]] | None = None,
-        query: int | None = None,
-    ) -> None:
+    def __init__(self, *shown: Attention, layer: int = 1, head: int = 1) -> None:
         """Show one model, or several side by side, starting at a layer and head, both from 1.
 
-        ``starts`` gives each model a (layer, head) of its own. ``query``, a place in the text from
-        0, is the token held at the start. Raises ValueError if there is nothing to show, no such
-        layer, head or token, or if there are more weights than a notebook should hold.
+        Raises ValueError if there is nothing to show, no such layer or head, or if there are more
+        weights than a notebook should hold.
         """
         if not shown:
             raise ValueError("there is nothing to show: give one Attention or more, from attend(…)")
-        starts = [(layer, head)] * len(shown) if starts is None else starts
-        if len(starts) != len(shown):
-            raise ValueError(f"{len(starts)} starts for {len(shown)} models: one for each")
-        self.shown, self.query = list(zip(shown, starts, strict=True)), query
-        for one, (first, second) in self.shown:
-            heads, size = one.weights.shape[1], len(one.tokens)
-            if first not in one.layers or not 1 <= second <= heads:
+        self.shown, self.layer, self.head = shown, layer, head
+        for one in shown:
+            heads = one.weights.shape[1]
+            if layer not in one.layers or not 1 <= head <= heads:
                 raise ValueError(
                     f"{one.name} shows layers {one.layers} with heads 1 to {heads}, "
-                    f"not layer {first}, head {second}"
+                    f"not layer {layer}, head {head}"
                 )
-            if query is not None and not 0 <= query < size:
-                raise ValueError(f"{one.name} has tokens 0 to {size - 1}, not {query}")
         total = sum(one.weights.numel() for one in shown)
         if total > MOST_BYTES:
             raise ValueError(
                 f"{total:,} weights are too many for one view ({MOST_BYTES:,} at most): show a "
                 "shorter text, or fewer layers with attend(…, layers=[1, 2])"
             )
+        self.alt = " ".join(map(self._told, shown))
 
     def data(self) -> dict[str, Any]:
         """Return what the script draws: for each model its tokens, and each weight in one byte."""
         return {
-            "query": self.query,
+            "query": None,  # the token that is held at the start
             "views": [
                 {
                     "name": one.name,
                     "direction": one.direction,
-                    "start": [one.layers.index(layer), head - 1],
+                    "start": [one.layers.index(self.layer), self.head - 1],
                     "tokens": one.tokens,
                     "layers": one.layers,
                     "heads": one.weights.shape[1],
@@ -188,7 +174,7 @@ class AttentionView:
                         (255 * one.weights).round().to(torch.uint8).numpy().tobytes()
                     ).decode(),
                 }
-                for one, (layer, head) in self.shown
+                for one in self.shown
             ],
         }
 
@@ -197,59 +183,38 @@ class AttentionView:
 
         Models with different numbers of layers or tokens get one large map each instead.
         """
-        (first, _), *others = self.shown
-        if any((one.layers, one.tokens) != (first.layers, first.tokens) for one, _ in others):
+        first, *others = self.shown
+        if any((one.layers, one.tokens) != (first.layers, first.tokens) for one in others):
+            where = f"layer {self.layer}, head {self.head}"
             large = {
-                f"{one.name}: layer {layer}, head {head}": (one.head(layer, head), one.tokens)
-                for one, (layer, head) in self.shown
+                f"{one.name}: {where}": (one.head(self.layer, self.head), one.tokens)
+                for one in self.shown
             }
             return attention_maps(large, self.alt)
         names: list[str] = []
         frames = []
-        for one, (layer, head) in self.shown:
-            frames.append((one.layers.index(layer), len(names) + head - 1))
+        for one in self.shown:
+            frames.append((one.layers.index(self.layer), len(names) + self.head - 1))
             whose = f"{one.name},\n" if others else ""
             names += [f"{whose}head {n}" for n in range(1, one.weights.shape[1] + 1)]
         rows = [f"layer {number}" for number in first.layers]
-        maps = torch.cat([one.weights for one, _ in self.shown], dim=1)
+        maps = torch.cat([one.weights for one in self.shown], dim=1)
         return head_grid(maps, rows, names, self.alt, first.tokens, frames)
 
-    @property
-    def alt(self) -> str:
-        """Say in words what the view shows at the start, for those who cannot see it."""
-        parts = []
-        for one, (layer, head) in self.shown:
-            weights, tokens = one.head(layer, head), one.tokens
-            if self.query is None:
-                query, key = divmod(int(weights.argmax()), len(tokens))
-                most = f"the strongest is from {tokens[query]} to {tokens[key]}."
-            else:
-                key = int(weights[self.query].argmax())
-                most = f"{tokens[self.query]} gives most to {tokens[key]}."
-            where = f"{one.name}, layer {layer}, head {head}"
-            parts.append(f"Attention of {where}, over {len(tokens)} tokens; {most}")
-        return " ".join(parts)
-
-    def _repr_html_(self) -> str:
-        data = for_script(self.data())
-        name = "attention-" + hashlib.sha256(data.encode()).hexdigest()[:12]
-        return language.page(
-            f'<div class="bertedu-attention" data-view="{name}">'
-            f"{self.picture()._repr_html_()}"
-            "<p>A still picture, a row a query. Run the cell in a notebook, and it becomes a view "
-            "to explore.</p></div>"
-            f'<script type="module">{SCRIPT.read_text(encoding="utf-8")}\n'
-            f"const data = {data};\n"
-            f"for (const root of document.querySelectorAll('[data-view=\"{name}\"]'))\n"
-            "  if (!root.attentionPanels) draw(root, data);\n"
-            "</script>"
+    def _told(self, one: Attention) -> str:
+        query, key = divmod(int(one.head(self.layer, self.head).argmax()), len(one.tokens))
+        return (
+            f"Attention of {one.name}, layer {self.layer}, head {self.head}, over "
+            f"{len(one.tokens)} tokens; the strongest is from {one.tokens[query]} to "
+            f"{one.tokens[key]}."
         )
 
-    def __repr__(self) -> str:
-        """Return the alt text: what a reader without a browser gets."""
-        return self.alt
-
-
-def for_script(value: object) -> str:
-    """Write a value into a script; "<" is escaped, so that no token can end the script."""
-    return json.dumps(value, sort_keys=True).replace("<", "\\u003c")
+    def _repr_html_(self) -> str:
+        still = (
+            f"{self.picture()._repr_html_()}"
+            "<p>A still picture, a row a query. Run the cell in a notebook, and it becomes a view "
+            "to explore.</p>"
+        )
+        begin = "if (!root.attentionPanels) draw(root, data)"
+        script = SCRIPT.read_text(encoding="utf-8")
+        return alive("attention", "attention", self.data(), still, script, begin)

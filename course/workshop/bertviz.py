@@ -6,7 +6,6 @@ one page. That is 330 KB of other people's code in a view: look at it, export it
 commit it. `without_scripts` takes it out of a notebook and leaves the picture.
 """
 
-import hashlib
 import html
 import json
 import re
@@ -20,7 +19,8 @@ from tokenizers import Tokenizer
 from bertedu.analysis.views import Picture, head_grid
 from bertedu.files import table_beside
 from bertedu.model.bert import Bert, BertForPreTraining
-from course.workshop.attention_view import attend, for_script
+from course.workshop.attention_view import attend
+from course.workshop.page import Told, for_script, named
 
 MOST_TOKENS = 64  # more rows than that, one under the other, nobody reads
 MOST_LINES = 20_000  # what is drawn at once, one line a weight, in about a second
@@ -28,7 +28,7 @@ D3_JQUERY = (("mpld3", "js/d3.v5.min.js"), ("xstatic.pkg.jquery", "data/jquery.m
 MARK = "<script data-bertviz>"
 
 
-class BertvizView:
+class BertvizView(Told):
     """A view of bertviz, kept when exported; where scripts may not run, a picture stands there."""
 
     def __init__(self, params: dict[str, Any], picture: Picture) -> None:
@@ -46,7 +46,7 @@ class BertvizView:
         self._script = _script()
 
     def _repr_html_(self) -> str:
-        name = "bertviz-model-" + hashlib.sha256(self._data.encode()).hexdigest()[:12]
+        name = named("bertviz-model", self._data)
         libraries = (
             files(package).joinpath(path).read_text(encoding="utf-8") for package, path in D3_JQUERY
         )
@@ -73,10 +73,6 @@ class BertvizView:
             "root.onkeydown = (event) => event.stopPropagation();\n"  # x would cut the cell
             f"{self._script}\n}})();\n</script>"
         )
-
-    def __repr__(self) -> str:
-        """Return the alt text: what a reader without a browser gets."""
-        return self.alt
 
 
 def model_view(

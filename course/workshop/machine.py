@@ -1,7 +1,6 @@
 """One machine to walk through: a BERT that computes in the page, each step with its numbers."""
 
 import base64
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,11 +19,11 @@ from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import load_named
 from bertedu.model.config import BertConfig
 from bertedu.model.inference import evaluating
-from course import language
-from course.workshop.attention_view import attend, for_script
+from course.workshop.attention_view import attend
+from course.workshop.page import Told, alive
 
 HERE = Path(__file__).parent
-SCRIPTS = ("bert.js", "machine_steps.js", "machine.js")
+PARTS = ("machine.css", "bert.js", "machine_steps.js", "machine.js")
 MOST_PARAMETERS = 8_000_000  # 21 MB of script: bert-mini fits; bert-base would take 300 MB
 MOST_TOKENS = 32  # more rows than that, one under the other, nobody reads
 
@@ -79,7 +78,7 @@ def write_tensors(
     return path
 
 
-class Machine:
+class Machine(Told):
     """A checkpoint that computes in the page; where it cannot, a picture stands there."""
 
     def __init__(
@@ -108,26 +107,20 @@ class Machine:
             )
         self.picture = _still(model, tokenizer, text, layer, head)
         self.weights = write_weights(checkpoint, folder)
+        self.alt, name = self.picture.alt, Path(checkpoint).name
         start = {"text": text, "layer": layer - 1, "head": head - 1, "most": MOST_TOKENS}
-        self.data = for_script({"name": Path(checkpoint).name, **start})
+        self.data = {"name": name, **start}
 
     def _repr_html_(self) -> str:
-        name = "machine-" + hashlib.sha256(self.data.encode()).hexdigest()[:12]
-        script = "\n".join((HERE / part).read_text(encoding="utf-8") for part in SCRIPTS)
-        return language.page(
-            f"<style>{(HERE / 'machine.css').read_text(encoding='utf-8')}</style>"
-            f'<div class="bertedu-machine" data-view="{name}">{self.picture._repr_html_()}'
+        style, *scripts = ((HERE / part).read_text(encoding="utf-8") for part in PARTS)
+        still = (
+            f"{self.picture._repr_html_()}"
             "<p>A still picture. Run the cell in a notebook, and it becomes a machine to walk "
-            f'through.<a hidden href="{quote(self.weights.name)}"></a></p></div>'
-            f'<script type="module">{script}\n'
-            f"const data = {self.data};\n"
-            f"for (const root of document.querySelectorAll('[data-view=\"{name}\"]'))\n"
-            "  startMachine(root, data);\n</script>"
+            f'through.<a hidden href="{quote(self.weights.name)}"></a></p>'
         )
-
-    def __repr__(self) -> str:
-        """Return the alt text: what a reader without a browser gets."""
-        return self.picture.alt
+        begin, script = "startMachine(root, data)", "\n".join(scripts)
+        page = alive("machine", "machine", self.data, still, script, begin)
+        return f"<style>{style}</style>{page}"
 
 
 def _load(checkpoint: str | Path) -> tuple[BertForPreTraining, Tokenizer]:

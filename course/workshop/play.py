@@ -1,6 +1,5 @@
 """Things to play with: a page computes every move itself, without kernel and network."""
 
-import hashlib
 import html
 import math
 from collections.abc import Mapping, Sequence
@@ -27,10 +26,10 @@ from bertedu.pretraining.masking import PAPER
 from bertedu.pretraining.next_sentence import IS_NEXT
 from bertedu.text.fast_tokenizer import load_tokenizer, load_vocabulary
 from bertedu.text.tokenization import MASK_ID, SEP_ID, WordPiece, piece_name, train_wordpiece
-from course import language
 from course.experiments.toy_language import ToyLanguage
-from course.workshop.attention_view import SCRIPT, attend, for_script
+from course.workshop.attention_view import SCRIPT, attend
 from course.workshop.machine import write_tensors, write_weights
+from course.workshop.page import Told, alive
 
 SHARED = Path(__file__).with_suffix(".js")
 BERT = SHARED.with_name("bert.js")
@@ -38,7 +37,7 @@ THREE = ("bert-L4H128", "ltr-L4H128", "rtl-L4H128")  # BERT and its one-way twin
 TOYS = {path.stem: path for path in sorted(SHARED.with_suffix("").glob("*.js"))}
 
 
-class Playground:
+class Playground(Told):
     """One toy on a page; where scripts may not run, its text stands there."""
 
     def __init__(self, toy: str, data: Mapping[str, Any], alt: str, still: str) -> None:
@@ -49,29 +48,21 @@ class Playground:
         self.toy, self.data, self.alt, self.still = toy, data, alt, still
 
     def _repr_html_(self) -> str:
-        data = for_script(self.data)
-        name = f"{self.toy}-{hashlib.sha256(data.encode()).hexdigest()[:12]}"
         files = self.data.get("weights", [])
         paths = [SHARED, *[BERT] * bool(files), TOYS[self.toy]]
         parts = [path.read_text(encoding="utf-8") for path in paths]
         if self.toy == "three_readers":  # the view has names of its own
             view = indent(SCRIPT.read_text(encoding="utf-8"), "  ")
             parts.insert(1, f"const attentionView = (() => {{\n{view}\nreturn draw;\n}})();")
-        scripts = "\n".join(parts)
         # where the weights will be; JupyterLab turns links, and links alone, into its addresses
         links = "".join(f'<a hidden href="{quote(x)}"></a>' for x in files)
-        return language.page(
-            f'<div class="bertedu-play" data-play="{name}"><p>{html.escape(self.alt)}</p>'
-            f"<pre>{html.escape(self.still)}</pre>"
+        still = (
+            f"<p>{html.escape(self.alt)}</p><pre>{html.escape(self.still)}</pre>"
             "<p>A still text. Run the cell in a notebook, and it becomes something to play with."
-            f'{links}</p></div><script type="module">{scripts}\nconst data = {data};\n'
-            f"for (const root of document.querySelectorAll('[data-play=\"{name}\"]'))\n"
-            "  if (!root.toy) start(root, data);\n</script>"
+            f"{links}</p>"
         )
-
-    def __repr__(self) -> str:
-        """Return the alt text."""
-        return self.alt
+        begin = "if (!root.toy) start(root, data)"
+        return alive("play", self.toy, self.data, still, "\n".join(parts), begin)
 
 
 def longest_match(word: str = "unaffable") -> Playground:

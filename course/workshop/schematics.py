@@ -13,13 +13,14 @@ from collections.abc import Sequence
 
 from bertedu.analysis.views import BLUE, GREEN, ORANGE
 from bertedu.files import table_beside
+from course.workshop.page import Told
 
 WIDTH = 900  # of every drawing, so that all letters on a page have one size
 MONO = ' font-family="Menlo, Consolas, monospace"'
 Point = tuple[float, float]
 
 
-class Drawing:
+class Drawing(Told):
     """A drawing that is being made, and then shown; its alt text stands in for it in plain text."""
 
     def __init__(self, height: int, alt: str) -> None:
@@ -103,10 +104,6 @@ class Drawing:
             f'<img alt="{html.escape(self.alt)}" style="background: white" src="{source}">'
             f"{self.svg}</div>"
         )
-
-    def __repr__(self) -> str:
-        """Return the alt text: what a reader without a browser gets."""
-        return self.alt
 
 
 _OVERVIEW = table_beside(__file__)

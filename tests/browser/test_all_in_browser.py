@@ -8,9 +8,10 @@ import nbformat
 import pytest
 from acts import press, texts, written
 from nbconvert import HTMLExporter
+from shown import TEXT, in_a_folder, tiny_bert
 from test_notebooks_in_lab import CELLS, keys_stay_inside, open_and_run, open_in_lab
-from test_play_in_browser import in_a_folder, made, own
-from test_view_in_browser import TEXT, attention, bert
+from test_play_in_browser import made, own
+from test_view_in_browser import attention
 
 from bertedu.text.fast_tokenizer import load_tokenizer
 from course.workshop import play
@@ -35,7 +36,7 @@ def acted(page: Any, of: str) -> list[str]:
          lambda one: one.locator("text=step ▶").click()),
         (lambda: AttentionView(attention(4)), ".bertedu-attention",
          lambda one: one.locator(".queries li").nth(3).click()),
-        (lambda: model_view(bert(), load_tokenizer(), TEXT), ".bertedu-bertviz",
+        (lambda: model_view(tiny_bert(), load_tokenizer(), TEXT), ".bertedu-bertviz",
          lambda one: one.locator("svg > g > rect:last-child").first.click()),
         (Machine, ".bertedu-machine", lambda one: one.locator(".rail >> text=guess").click()),
     ],

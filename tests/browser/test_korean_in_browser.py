@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from acts import SLIDE, refusal
-from test_play_in_browser import MADE, PASSAGE, SENTENCE, UNREAD, WALKS, in_a_folder, own
+from shown import TOYS, in_a_folder
+from test_play_in_browser import PASSAGE, UNREAD, WALKS, own
 from test_view_in_browser import WALKS as VIEW_WALKS
 
 from bertedu.text.fast_tokenizer import load_vocabulary
 from course import language
-from course.workshop import play
 from course.workshop.machine import Machine
 
 __all__ = ["in_a_folder"]  # a fixture
@@ -112,9 +112,8 @@ def still_english(page: Any, given: str) -> list[str]:
 
 
 ALL: dict[str, tuple[Callable[[], Any], list[tuple[Any, ...]]]] = {
-    **{name: (make, dict(WALKS).get(name, [])) for name, make in MADE.items()},
+    **{name: (make, dict(WALKS).get(name, [])) for name, make in TOYS.items()},
     **{f"view {n}": walk for n, walk in enumerate(VIEW_WALKS)},
-    "three_readers": (lambda: play.three_readers(SENTENCE, "dog", [(1, 1), (2, 2), (4, 1)]), []),
     "pair": (lambda: own("classification", "One.", "Two."), []),
     "choice": (lambda: own("choice", "She sang.", "It was loud.", "It was blue."), []),
     "tagging": (lambda: own("tagging", "Ada saw London."), []),
@@ -132,4 +131,4 @@ def test_all_that_is_said_has_korean(show: Show, name: str) -> None:
     use(page)
     page.wait_for_timeout(300)
     data = view.data() if callable(view.data) else view.data
-    assert still_english(page, texts_in(json.loads(data) if isinstance(data, str) else data)) == []
+    assert still_english(page, texts_in(data)) == []

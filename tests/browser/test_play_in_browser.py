@@ -11,97 +11,34 @@ from typing import Any
 import pytest
 import torch
 from acts import ask, drag, press, refusal, says, slide, texts, walk
+from shown import BANKS, HUGS, LANGUAGE, SENTENCE, START, TOYS, A, B, exact, in_a_folder, tuned
 
 from bertedu.analysis.leak import beyond_sum, movement, states_of
 from bertedu.finetuning.examples import Question
-from bertedu.finetuning.finetune import kind_with, load_encoder
-from bertedu.finetuning.question_answering import QuestionAnswering
-from bertedu.finetuning.saving import FineTuned
+from bertedu.finetuning.finetune import load_encoder
 from bertedu.finetuning.tagging import split_words
-from bertedu.finetuning.training import TaskModel, score_items
+from bertedu.finetuning.training import score_items
 from bertedu.model.checkpoints import load_named
 from bertedu.model.optimization import scheduled_rate
 from bertedu.model.variants.generation import next_token
 from bertedu.text.fast_tokenizer import load_tokenizer, load_vocabulary
 from bertedu.text.tokenization import MASK_ID, SPECIAL_TOKENS, WordPiece, train_wordpiece
-from course.experiments.toy_language import ToyLanguage
 from course.workshop import play
 from course.workshop.attention_view import attend
 
+__all__ = ["in_a_folder"]  # a fixture
 Show = Callable[..., Any]
-HUGS = {"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}
-WORDS, VECTORS = ["ship", "bridge", "it"], [[2.0, 0.0], [0.0, 2.0], [1.0, 0.0]]
-SENTENCE = "The happy dog barked."
-A, B = "The river rises in the mountains.", "It flows south and ends in the sea."
-LANGUAGE = ToyLanguage()
-FRESH = LANGUAGE.sample(100, seed=2)
-BANKS = {
-    "money": ["The bank lent him money.", "He works in a bank and counts money."],
-    "river": ["They walked along the bank of the river.", "Fish swim near the bank of the lake."],
-}
-START = "The river flows"
-NUMBERS = [1.0, 3.0, -2.0, 0.5, 2.0, -1.0, 0.0, 2.5]
 UNREAD = "☃한국"  # no pieces of the vocabulary spell it
 CANNOT = f"The model cannot read “{UNREAD}”: it sees [UNK], for unknown."
-LABELS = {"classification": ("yes", "no", "both"), "tagging": ("O", "B-PLACE", "I-PLACE")}
-
-
-def limit(left: bool, right: bool) -> float:
-    """Mean surprise of the exact answer, at every word of the fresh sentences."""
-    shares = [
-        LANGUAGE.posterior(sentence, place, left, right)[LANGUAGE.words.index(word)]
-        for sentence in FRESH
-        for place, word in enumerate(sentence)
-    ]
-    return -float(torch.stack(shares).log().mean())
-
-
-SIDES = {"left only": (True, False), "right only": (False, True), "both": (True, True)}
-EXACT = {name: limit(*sides) for name, sides in SIDES.items()}
-
-
-def tuned(kind: Any, pairs: bool = False) -> FineTuned:
-    """A model with a new layer, not trained: its answers are as good a test."""
-    encoder, tokenizer = load_encoder("bert-L4H128")
-    labels = LABELS.get(kind, ())
-    how = QuestionAnswering() if kind == "span" else kind_with(kind, labels)
-    torch.manual_seed(0)
-    model = TaskModel(encoder, how)
-    torch.nn.init.normal_(next(model.head.parameters()), std=0.1)
-    return FineTuned(model.eval(), tokenizer, f"{kind}-{pairs}", kind, labels, pairs=pairs)
-
-
-def own(kind: str, *texts: str) -> play.Playground:
-    return play.own_text(tuned(kind, kind == "classification" and len(texts) > 1), *texts)
-
-
-MADE: dict[str, Callable[[], play.Playground]] = {
-    "longest_match": lambda: play.longest_match("things"),
-    "merge_stepper": lambda: play.merge_stepper(HUGS),
-    "three_vectors": lambda: play.three_vectors(WORDS, VECTORS),
-    "dice": lambda: play.dice(SENTENCE),
-    "warm_up": play.warm_up,
-    "plug": play.plug,
-    "limits": lambda: play.limits(FRESH, EXACT),
-    "layer_norm": lambda: play.layer_norm(NUMBERS),
-    "two_boxes": lambda: play.two_boxes(A, B),
-    "neighbors": play.neighbors,
-    "meet": play.meet,
-    "which_word": lambda: play.which_word("It was ___ important city.", ("a", "an")),
-    "climb": lambda: play.climb("bank", "The river bank was full.", BANKS),
-    "own_text": lambda: own("classification", "A sentence."),
-    "writer": lambda: play.writer("diffusion-L4H128", START, 6, (1, 2, 6), (0.4, 1.0)),
-}
+MADE = {name: make for name, make in TOYS.items() if name != "three_readers"}
 
 
 def made() -> list[play.Playground]:
     return [make() for make in MADE.values()]
 
 
-@pytest.fixture(autouse=True)
-def in_a_folder(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages lie in ``tmp_path``, and so do the weights that toys write."""
-    monkeypatch.chdir(tmp_path)
+def own(kind: str, *texts: str) -> play.Playground:
+    return play.own_text(tuned(kind, kind == "classification" and len(texts) > 1), *texts)
 
 
 # -- what a reader does, and what is shown then
@@ -418,10 +355,10 @@ def test_three_readers_come_down_to_their_limits_live_and_stay_there(show: Show)
     walk(page, ("click", "text=start again"), ("says", "know nothing"))
     assert ask(page, "train(x)", 0)[0] == pytest.approx(math.log(len(LANGUAGE.words)), abs=0.1)
     ends = ask(page, "train(x)", 1000)
-    for end, exact in zip(ends, EXACT.values(), strict=True):
+    for end, limit in zip(ends, exact().values(), strict=True):
         # on some hundred blanks a network may have a little luck; a leak would be far below
-        assert 0.97 * exact < end < 1.06 * exact
-    assert ends[2] < 0.9 * EXACT["right only"]
+        assert 0.97 * limit < end < 1.06 * limit
+    assert ends[2] < 0.9 * exact()["right only"]
     assert ask(page, "train(x)", 5) == ends, "a run has an end"
     page.click("text=start again")
     assert ask(page, "train(x)", 1000) == ends, "the same seed, the same run"
@@ -618,7 +555,7 @@ def test_a_fine_tuned_model_answers_in_the_page_as_in_the_package(
             assert found["value"] == pytest.approx(expected.value, abs=2e-3)
     if kind == "classification":
         shares = model.ask(*asked[0]).probabilities
-        best = LABELS[kind][shares.index(max(shares))]
+        best = model.labels[shares.index(max(shares))]
         walk(page, *(("fill", f"textarea >> nth={i}", text) for i, text in enumerate(asked[0])))
         walk(page, ("shows", ".bars > span >> nth=0", [best]))
 

@@ -4,19 +4,10 @@ import re
 from typing import Any
 
 import pytest
+from shown import DRAWINGS
 
 from course.workshop import schematics
-from course.workshop.schematics import you_are_here
 
-DRAWINGS = [
-    *(you_are_here(number) for built in schematics.STAGES.values() for number in built),
-    schematics.input_sum(),
-    schematics.layer(),
-    schematics.attention(),
-    schematics.pretrain_finetune(),
-    schematics.directions(),
-    schematics.four_tasks(),
-]
 # words outside of their box or sheet, on other words, or in another color than the page's
 LOST = """() => [...document.querySelectorAll("svg text")].filter((text) => {
   const at = text.getBoundingClientRect();
@@ -37,7 +28,7 @@ LOST = """() => [...document.querySelectorAll("svg text")].filter((text) => {
 @pytest.mark.parametrize("look", ["background: #fff; color: #111", "background: #111; color: #eee"])
 def test_every_word_stays_in_its_place(browser: Any, width: int, look: str) -> None:
     page = browser.new_page(viewport={"width": width, "height": 800})
-    body = "".join(drawing._repr_html_() for drawing in DRAWINGS)
+    body = "".join(draw()._repr_html_() for draw in DRAWINGS.values())
     page.set_content(f'<!doctype html><body style="{look}">{body}')
     assert page.locator("svg").count() == len(DRAWINGS)
     assert page.evaluate(LOST) == []

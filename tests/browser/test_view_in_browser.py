@@ -2,28 +2,24 @@
 
 import dataclasses
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import pytest
+import shown
 import torch
 from acts import comes_true, press, refusal, says, texts, walk
+from shown import TEXT, tiny_bert
 
-from bertedu.model.bert import Bert
-from bertedu.model.config import BertConfig
 from bertedu.text.fast_tokenizer import load_tokenizer
 from course.workshop.attention_view import Attention, AttentionView, attend
 from course.workshop.bertviz import model_view
 
 Show = Callable[..., Any]
-TEXT = "The ship sank in the bay."
 
 
 def attention(size: int, name: str = "model", seed: int = 0) -> Attention:
     """Random weights over tokens t0, t1, …; 3 layers of 2 heads."""
-    scores = torch.randn(3, 2, size, size, generator=torch.Generator().manual_seed(seed))
-    tokens = [f"t{i}" for i in range(size)]
-    return Attention(name, tokens, [1, 2, 3], (3 * scores).softmax(-1))
+    return shown.attention(*(f"t{i}" for i in range(size)), layers=3, heads=2, name=name, seed=seed)
 
 
 def one_way(size: int, name: str = "left-to-right") -> Attention:
@@ -124,9 +120,20 @@ def test_every_act_is_answered(show: Show, view: Any, steps: list[tuple[Any, ...
     assert refusal(show(view()), *steps) is None
 
 
+class Held(AttentionView):
+    """A view as the toy of three readers makes it: a token is held, each model has its head."""
+
+    def data(self) -> dict[str, Any]:
+        """The same, but for the start."""
+        made = super().data()
+        starts = [[0, 0], [1, 0], [2, 1]]
+        views = [view | {"start": at} for view, at in zip(made["views"], starts, strict=True)]
+        return {"query": 2, "views": views}
+
+
 def test_three_models_stand_side_by_side_or_alone(show: Show) -> None:
     models = [attention(5, "one"), one_way(5), attention(5, "three", seed=2)]
-    page = show(AttentionView(*models, starts=[(1, 1), (2, 1), (3, 2)], query=2))
+    page = show(Held(*models))
     for i, where in enumerate(["Layer 1, head 1", "Layer 2, head 1", "Layer 3, head 2"]):
         assert says(page, i).startswith(f"{where}: “t2” attends to")  # held from the start
     page.hover(".says")
@@ -164,13 +171,6 @@ def test_nothing_of_0_percent_is_told_and_maps_follow_the_theme(show: Show) -> N
 # -- bertviz
 
 
-@cache
-def bert() -> Bert:
-    torch.manual_seed(0)
-    config = BertConfig(8192, 16, 3, 2, 32, 96, initializer_range=0.5)
-    return Bert(config).eval()
-
-
 def lines(view: Any, selector: str = "#vis") -> torch.Tensor:
     """How strongly each line is drawn."""
     return torch.tensor(
@@ -187,8 +187,8 @@ def assert_drawn(view: Any, weights: torch.Tensor, selector: str = "#vis") -> No
 
 
 def test_the_model_view_opens_a_head(show: Show) -> None:
-    weights = attend(bert(), load_tokenizer(), TEXT).weights
-    view = show(model_view(bert(), load_tokenizer(), TEXT)).locator(".bertedu-bertviz")
+    weights = attend(tiny_bert(), load_tokenizer(), TEXT).weights
+    view = show(model_view(tiny_bert(), load_tokenizer(), TEXT)).locator(".bertedu-bertviz")
     assert view.locator("img").count() == 0  # the picture has given way
     assert_drawn(view, weights)
     view.locator("svg > g > rect:last-child").nth(5).click()
@@ -197,7 +197,7 @@ def test_the_model_view_opens_a_head(show: Show) -> None:
 
 
 def test_nothing_of_bertviz_is_cut_off_on_a_narrow_page(show: Show) -> None:
-    page = show(model_view(bert(), load_tokenizer(), TEXT))
+    page = show(model_view(tiny_bert(), load_tokenizer(), TEXT))
     page.set_viewport_size({"width": 600, "height": 900})
     # JupyterLab's own rule for pictures in an output, which is what cuts
     page.add_style_tag(content="svg { max-width: 100%; height: auto }")

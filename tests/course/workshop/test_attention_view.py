@@ -79,29 +79,24 @@ def test_dropout_is_off_the_mode_left_alone_and_an_encoder_taken_out(tokenizer: 
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=4))
 def test_tokens_and_weights_reach_the_page_to_half_a_byte(tokens: list[str]) -> None:
     shown = attention(*tokens)
-    (view,) = AttentionView(shown, layer=2, head=3, query=0).data()["views"]
+    (view,) = AttentionView(shown, layer=2, head=3).data()["views"]
     raw = torch.frombuffer(bytearray(base64.b64decode(view["weights"])), dtype=torch.uint8)
     weights = raw.view(len(view["layers"]), view["heads"], len(tokens), len(tokens)) / 255
     assert (weights - shown.weights).abs().max() <= 0.5 / 255 + 1e-6
     assert (view["tokens"], view["layers"], view["start"]) == (tokens, [1, 2], [1, 2])
 
 
-def test_each_model_may_start_at_a_head_of_its_own_and_all_at_one_token() -> None:
+def test_models_of_other_layers_start_at_one_head_and_are_told_apart() -> None:
     one, two = attention("a", "b"), attention("a", "b", name="two")
     two = dataclasses.replace(two, layers=[2, 4])
-    view = AttentionView(one, two, starts=[(1, 3), (4, 2)])
-    assert [part["start"] for part in data(view)["views"]] == [[0, 2], [1, 1]]  # from 0 in there
-    assert [part["name"] for part in data(view)["views"]] == ["m", "two"]
-    assert data(view)["query"] is None
     weights = one.weights.clone()
     weights[1, 2] = torch.tensor([[0.4, 0.6], [0.95, 0.05]])
-    known = dataclasses.replace(one, weights=weights)
-    assert AttentionView(known, layer=2, head=3).alt == (
-        "Attention of m, layer 2, head 3, over 2 tokens; the strongest is from b to a."
-    )
-    held = AttentionView(known, layer=2, head=3, query=0)
-    assert held.alt.endswith("over 2 tokens; a gives most to b.")
-    assert data(held)["query"] == 0
+    view = AttentionView(dataclasses.replace(one, weights=weights), two, layer=2, head=3)
+    starts = [(part["name"], part["start"]) for part in data(view)["views"]]  # from 0 in there
+    assert starts == [("m", [1, 2]), ("two", [0, 2])]
+    first, second = view.alt.split(". ")
+    assert first == "Attention of m, layer 2, head 3, over 2 tokens; the strongest is from b to a"
+    assert second.startswith("Attention of two, layer 2, head 3, ")
 
 
 # -- bertviz
@@ -176,8 +171,6 @@ AB = attention("a", "b")
         (lambda t: AttentionView(AB, layer=3), "not layer 3, head 1"),
         (lambda t: AttentionView(AB, head=4), "not layer 1, head 4"),
         (lambda t: AttentionView(AB, head=0), "not layer 1, head 0"),
-        (lambda t: AttentionView(AB, AB, starts=[(1, 1)]), "1 starts for 2 models"),
-        (lambda t: AttentionView(AB, query=2), "tokens 0 to 1, not 2"),
         (lambda t: AttentionView(LONG), "shorter text, or fewer layers"),
         (lambda t: model_view(tiny_bert(), t, "ship " * 80), "82 tokens.* 64 at most"),
         (lambda t: model_view(tiny_bert(), t, " "), "no words"),

@@ -3,14 +3,14 @@
 import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
-from shown import AROUND, DRAWINGS, HTML, TOYS, Page
+from shown import AROUND, DRAWINGS, HTML, TOYS, Page, in_a_folder
 
 from course.workshop import bertviz, my_bert, play
 
+__all__ = ["in_a_folder"]  # a fixture
 HOSTILE = "</script><!-- <img/onerror=a> \"'&amp;\\ \u2028 };"
 EVERY: dict[str, Callable[[], Any]] = {
     **{name: lambda make=make: make("word") for name, make in AROUND.items()},
@@ -18,12 +18,6 @@ EVERY: dict[str, Callable[[], Any]] = {
     **DRAWINGS,
     "Board": my_bert.board,
 }
-
-
-@pytest.fixture(autouse=True)
-def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What computes with a model writes its weights."""
-    monkeypatch.chdir(tmp_path)
 
 
 def data_of(page: str) -> Any:

@@ -8,18 +8,20 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from bertedu.analysis.fill import Guess
 from bertedu.finetuning.examples import Question
-from bertedu.finetuning.finetune import load_encoder
-from bertedu.finetuning.kinds import Classification
+from bertedu.finetuning.finetune import kind_with, load_encoder
+from bertedu.finetuning.question_answering import QuestionAnswering
 from bertedu.finetuning.saving import FineTuned
 from bertedu.finetuning.training import TaskModel
 from bertedu.model.bert import Bert, BertForPreTraining
 from bertedu.model.checkpoints import save_checkpoint
 from bertedu.model.config import BertConfig, Direction
 from bertedu.text.fast_tokenizer import load_tokenizer, load_vocabulary, save_tokenizer
+from course.experiments.toy_language import ToyLanguage
 from course.workshop import bertviz, family_tree, play, schematics
 from course.workshop.attention_view import Attention, AttentionView
 from course.workshop.machine import Machine
@@ -30,13 +32,29 @@ from course.workshop.widgets import columns_html
 
 CONFIG = BertConfig(8192, 16, 3, 2, 32, 128, initializer_range=0.5)
 TEXT = "The ship sank in the bay."
-FRESH = [["the", "dog", "barked"], ["a", "cat", "slept"]]
-EXACT = {"right only": 1.05, "both": 0.74, "left only": 1.2, "chance": 3.9}
-BANKS = {"money": ["A bank lends money."], "river": ["The bank of a river.", "A steep bank."]}
+SENTENCE = "The happy dog barked."
+A, B = "The river rises in the mountains.", "It flows south and ends in the sea."
+WORDS, VECTORS = ["ship", "bridge", "it"], [[2.0, 0.0], [0.0, 2.0], [1.0, 0.0]]
+NUMBERS = [1.0, 3.0, -2.0, 0.5, 2.0, -1.0, 0.0, 2.5]
+START = "The river flows"
+BANKS = {
+    "money": ["The bank lent him money.", "He works in a bank and counts money."],
+    "river": ["They walked along the bank of the river.", "Fish swim near the bank of the lake."],
+}
+LANGUAGE = ToyLanguage()
+FRESH = LANGUAGE.sample(100, seed=2)
+SIDES = {"left only": (True, False), "right only": (False, True), "both": (True, True)}
+LABELS = {"classification": ("yes", "no", "both"), "tagging": ("O", "B-PLACE", "I-PLACE")}
 HUGS = {"hug": 10, "pug": 5, "pun": 12, "bun": 4, "hugs": 5}
 NOTEBOOKS = sorted(
-    path.name[:2] for path in (Path(__file__).parents[3] / "notebooks").glob("[0-9]*.ipynb")
+    path.name[:2] for path in (Path(__file__).parents[1] / "notebooks").glob("[0-9]*.ipynb")
 )
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What computes with a model writes its weights where it is; for a file that imports this."""
+    monkeypatch.chdir(tmp_path)
 
 
 @cache
@@ -45,9 +63,11 @@ def tiny_bert(direction: Direction = "bidirectional") -> Bert:
     return Bert(dataclasses.replace(CONFIG, direction=direction)).eval()
 
 
-def attention(*tokens: str, layers: int = 2, heads: int = 3, name: str = "m") -> Attention:
+def attention(
+    *tokens: str, layers: int = 2, heads: int = 3, name: str = "m", seed: int = 1
+) -> Attention:
     size = len(tokens)
-    scores = torch.randn(layers, heads, size, size, generator=torch.Generator().manual_seed(1))
+    scores = torch.randn(layers, heads, size, size, generator=torch.Generator().manual_seed(seed))
     return Attention(name, list(tokens), list(range(1, layers + 1)), (4 * scores).softmax(-1))
 
 
@@ -61,30 +81,49 @@ def saved(folder: Path, **changes: Any) -> Path:
     return folder
 
 
-def tuned(encoder: str = "bert-L4H128") -> FineTuned:
+def tuned(kind: Any = "classification", pairs: bool = False, of: str = "bert-L4H128") -> FineTuned:
+    """A model with a new layer, not trained: its answers are as good a test."""
+    encoder, tokenizer = load_encoder(of)
+    labels = LABELS.get(kind, ())
+    how = QuestionAnswering() if kind == "span" else kind_with(kind, labels)
     torch.manual_seed(0)
-    below, tokenizer = load_encoder(encoder)
-    model = TaskModel(below, Classification(("yes", "no"))).eval()
-    return FineTuned(model, tokenizer, "topic", "classification", ("yes", "no"))
+    model = TaskModel(encoder, how)
+    torch.nn.init.normal_(next(model.head.parameters()), std=0.1)
+    return FineTuned(model.eval(), tokenizer, f"{kind}-{pairs}", kind, labels, pairs=pairs)
+
+
+@cache
+def exact() -> dict[str, float]:
+    """The mean surprise of the exact answer, at every word of the fresh sentences."""
+
+    def limit(left: bool, right: bool) -> float:
+        shares = [
+            LANGUAGE.posterior(sentence, place, left, right)[LANGUAGE.words.index(word)]
+            for sentence in FRESH
+            for place, word in enumerate(sentence)
+        ]
+        return -float(torch.stack(shares).log().mean())
+
+    return {name: limit(*sides) for name, sides in SIDES.items()}
 
 
 TOYS: dict[str, Callable[[], Playground]] = {
     "longest_match": lambda: play.longest_match("things"),
     "merge_stepper": lambda: play.merge_stepper(HUGS),
-    "three_vectors": lambda: play.three_vectors(["ship", "bridge", "it"], [[2, 0], [0, 2], [1, 0]]),
-    "dice": lambda: play.dice("The happy dog barked."),
+    "three_vectors": lambda: play.three_vectors(WORDS, VECTORS),
+    "dice": lambda: play.dice(SENTENCE),
     "warm_up": play.warm_up,
     "plug": play.plug,
-    "limits": lambda: play.limits(FRESH, EXACT),
-    "layer_norm": lambda: play.layer_norm([1, 1, 4]),
-    "two_boxes": lambda: play.two_boxes("The war ended.", "He signed a treaty."),
+    "limits": lambda: play.limits(FRESH, exact()),
+    "layer_norm": lambda: play.layer_norm(NUMBERS),
+    "two_boxes": lambda: play.two_boxes(A, B),
     "neighbors": play.neighbors,
     "meet": play.meet,
     "which_word": lambda: play.which_word("It was ___ important city.", ("a", "an")),
     "three_readers": lambda: play.three_readers("it was small", "it", [(1, 1), (2, 2), (4, 1)]),
-    "climb": lambda: play.climb("bank", "The bank closed.", BANKS),
-    "own_text": lambda: play.own_text(tuned(), "A river."),
-    "writer": lambda: play.writer("diffusion-L4H128", "A river", 3, (1, 3), (0.7,)),
+    "climb": lambda: play.climb("bank", "The river bank was full.", BANKS),
+    "own_text": lambda: play.own_text(tuned(), "A sentence."),
+    "writer": lambda: play.writer("diffusion-L4H128", START, 6, (1, 2, 6), (0.4, 1.0)),
 }
 DRAWINGS: dict[str, Callable[[], schematics.Drawing]] = {
     "family_tree": family_tree.family_tree,
