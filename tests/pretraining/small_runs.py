@@ -1,14 +1,19 @@
 """A model, texts and runs so small that a test can make them by the dozen."""
 
+import os
+import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
+from bertedu.pretraining import objective
 from bertedu.pretraining.batches import Phase, Recipe, fixed_batches
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.trainer import State, Trainer
@@ -69,3 +74,19 @@ def assert_same(one: torch.nn.Module, two: torch.nn.Module) -> None:
 
 def without_seconds(state: State) -> list[dict[str, float]]:
     return [{k: v for k, v in row.items() if k != "seconds"} for row in state.curve]
+
+
+def ctrl_c(times: int = 1) -> None:
+    for _ in range(times):
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def do_in(step: int, act: Callable[[Any], None], patch: pytest.MonkeyPatch) -> None:
+    loss, steps = objective.pretraining_loss, iter(range(10_000))
+
+    def acting(model: Any, *more: Any) -> Any:
+        if next(steps) == step:
+            act(model)
+        return loss(model, *more)
+
+    patch.setattr(objective, "pretraining_loss", acting)

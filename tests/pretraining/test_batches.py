@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from bertedu.model.config import BertConfig
+from bertedu.model.variants.diffusion import hide_some
 from bertedu.pretraining.batches import (
     Batch,
     Phase,
@@ -17,24 +18,24 @@ from bertedu.pretraining.batches import (
     Recipe,
     batches,
     fixed_batches,
+    halved,
     make_batch,
     next_words,
     pack_pairs,
+    with_company,
 )
 from bertedu.pretraining.next_sentence import EncodedDocument, Pair, make_pairs
 from bertedu.pretraining.run import VARIANTS
-from bertedu.text.tokenization import CLS_ID, PAD_ID, SEP_ID, SPECIAL_TOKENS
+from bertedu.text.tokenization import CLS_ID, MASK_ID, PAD_ID, SEP_ID, SPECIAL_TOKENS
 
 VOCAB, WORDS = 500, len(SPECIAL_TOKENS)
-ONE_WAY: Any = {"left-to-right": 1, "right-to-left": -1}  # where the answer stands
-
-
 GOLDEN = {
     "bert": "160154508210",
     "mlm-ltr": "160154508210",
     "ltr": "8e7d4218fe4e",
     "rtl": "c9a1a60e6789",
     "ltr-some": "0761037e1315",
+    "diffusion": "b2bed609bbf4",
 }
 
 
@@ -68,13 +69,13 @@ def stream(
     return batches(documents, config, Recipe(1, **recipe), phase, start)
 
 
-def first(count: int, **options: Any) -> list[Batch]:
-    return [batch for batch, _ in islice(stream(**options), count)]
+def tensors(batch: Batch) -> dict[str, torch.Tensor]:
+    return {name: tensor for name, tensor in vars(batch).items() if tensor is not None}
 
 
 def same(one: Batch, two: Batch) -> bool:
-    pairs = zip(vars(one).values(), vars(two).values(), strict=True)
-    return all(a is b is None or torch.equal(a, b) for a, b in pairs)
+    first, second = tensors(one), tensors(two)
+    return first.keys() == second.keys() and all(torch.equal(first[n], second[n]) for n in first)
 
 
 def original(batch: Batch) -> torch.Tensor:
@@ -97,9 +98,9 @@ def test_batches_are_those_of_runs_in_progress(variant: str) -> None:
     for epoch in (0, 1):
         options: Any = {"direction": direction, "question": question, "masking": (0.7, 0.2)}
         for batch, _ in islice(stream(start=Position(epoch, 2), rate=0.2, seed=7, **options), 3):
-            read = {k: v for k, v in vars(batch).items() if k != "documents"}  # no model reads it
-            for tensor in filter(torch.is_tensor, read.values()):
-                digest.update(tensor.long().numpy().tobytes())
+            for name, tensor in tensors(batch).items():
+                if name not in ("weights", "documents"):  # no whole numbers; read by no model
+                    digest.update(tensor.long().numpy().tobytes())
     assert digest.hexdigest()[:12] == GOLDEN[variant]
 
 
@@ -109,15 +110,11 @@ def test_a_pair_becomes_cls_a_sep_b_sep_padding() -> None:
         [CLS_ID, 11, 12, SEP_ID, 13, SEP_ID, 0, 0, 0],
         [CLS_ID, 21, SEP_ID, 22, 23, 24, SEP_ID, 0, 0],
     ]
-    assert packed.segments.tolist() == [[0, 0, 0, 0, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 1, 1, 0, 0]]
-    assert packed.sizes.tolist() == [6, 7]
-    assert packed.labels.tolist() == [0, 1]
     batch = make_batch(packed, slice(0, 2), VOCAB, [1, 2, 3], 0.15)
-    assert batch.ids.shape == (2, 7)  # no wider than its longest row
+    assert original(batch).tolist() == packed.ids[:, :7].tolist()  # no wider than its longest row
     assert batch.padding_mask.tolist() == [[True] * 6 + [False], [True] * 7]
-    assert original(batch).tolist() == packed.ids[:, :7].tolist()
-    assert batch.segment_ids.tolist() == packed.segments[:, :7].tolist()
-    assert batch.next_labels.tolist() == packed.labels.tolist()
+    assert batch.segment_ids.tolist() == [[0, 0, 0, 0, 1, 1, 0], [0, 0, 0, 1, 1, 1, 1]]
+    assert batch.next_labels.tolist() == [0, 1]
     assert {t.dtype for t in (batch.ids, batch.labels, batch.next_labels)} == {torch.int64}
 
 
@@ -131,7 +128,7 @@ def test_any_batch_can_be_made_again_from_its_position() -> None:
         batch, position = next(stream(start=starts[index], seed=9))
         assert same(batch, walked[index][0]), f"batch {index}"
         assert position == walked[index][1]
-    other = first(1, seed=10)[0]
+    other, _ = next(stream(seed=10))
     assert not torch.equal(original(other), original(walked[0][0]))
     # the second batch, the first of the next epoch, the first of the next seed: sums are equal
     assert_masks_differ(walked[0][0], walked[1][0], walked[ends[0]][0], other)
@@ -149,13 +146,19 @@ def test_each_epoch_is_read_from_its_own_window() -> None:
 
 
 def test_too_little_text_is_an_error_not_an_endless_loop() -> None:
-    for documents, size, words in (
-        (collection(2), 1000, r"pairs do not fill one batch of 1000.*smaller batch"),
-        ([], 4, "0 pairs do not fill one batch"),
-    ):
-        with pytest.raises(ValueError, match=words):
+    for documents, size in ((collection(2), 1000), ([], 4)):
+        with pytest.raises(ValueError, match=f"pairs do not fill one batch of {size}: use a small"):
             next(stream(documents, size))
     assert fixed_batches([], 64, 4, VOCAB) == []
+
+
+def test_a_document_alone_of_its_source_is_left_out_and_an_empty_one_is_no_company() -> None:
+    words = [[7, 8, 9]] * 4
+    two = [EncodedDocument("two", words), EncodedDocument("two", words)]
+    alone = [EncodedDocument("one", words), EncodedDocument("one", [])]
+    assert with_company([*alone, *two]) == two
+    halves = [EncodedDocument("one", words[:2]), EncodedDocument("one", words[2:])]
+    assert halved([*two, *alone]) == [*two, *halves]
 
 
 # -- held-out batches
@@ -173,23 +176,24 @@ def test_held_out_batches_are_the_same_at_every_call_and_leave_nothing_out() -> 
     assert_masks_differ(*one[:-1])
 
 
-def test_held_out_batches_ask_what_training_asks() -> None:
+@pytest.mark.parametrize(("direction", "step"), [("left-to-right", 1), ("right-to-left", -1)])
+def test_held_out_batches_ask_what_training_asks(direction: Any, step: int) -> None:
     """15 % masked words; a one-way model reads them whole, unless it is asked for masked ones."""
     both = fixed_batches(DOCUMENTS, 64, 16, VOCAB)
     words = sum(int((original(batch) >= WORDS).sum()) for batch in both)
     assert sum(len(batch.labels) for batch in both) / words == pytest.approx(0.15, abs=0.01)
-    for direction, step in ONE_WAY.items():
-        plain, masked = (
-            fixed_batches(DOCUMENTS, 64, 16, VOCAB, direction=direction, question=question)
-            for question in (None, "masked")
-        )
-        assert all(map(same, both, masked))
-        for masks, batch in zip(both, plain, strict=True):
-            assert torch.equal(original(masks), batch.ids)
-            assert torch.equal(batch.labels, batch.ids[batch.selected.roll(step, dims=1)])
+    plain, masked, drawn = (
+        fixed_batches(DOCUMENTS, 64, 16, VOCAB, direction=direction, question=question)
+        for question in (None, "masked", "drawn")
+    )
+    assert all(map(same, both, masked))
+    assert all(batch.weights is not None for batch in drawn)
+    for masks, batch in zip(both, plain, strict=True):
+        assert torch.equal(original(masks), batch.ids)
+        assert torch.equal(batch.labels, batch.ids[batch.selected.roll(step, dims=1)])
 
 
-# -- next words
+# -- other questions
 
 
 def test_each_word_is_predicted_once_from_the_position_beside_it() -> None:
@@ -208,18 +212,46 @@ def test_each_word_is_predicted_once_from_the_position_beside_it() -> None:
         next_words(full, "bidirectional")
 
 
+def test_of_masked_diffusion_every_word_weighs_one_on_average_and_special_tokens_nothing() -> None:
+    packed = pack_pairs(list(make_pairs(DOCUMENTS, 24, np.random.default_rng(0))), 24)
+    words = torch.from_numpy(packed.ids[:8]) >= WORDS
+    total = torch.zeros(words.shape)
+    for number in range(3000):
+        batch = make_batch(packed, slice(0, 8), VOCAB, [0, number], 0.3, question="drawn")
+        assert batch.weights is not None
+        assert torch.equal(batch.ids == MASK_ID, batch.selected)
+        # the loss divides by the labels: undone here
+        of_words = batch.weights * words.sum() / len(batch.labels)
+        total[:, : batch.ids.shape[1]].masked_scatter_(
+            batch.selected, total[:, : batch.ids.shape[1]][batch.selected] + of_words
+        )
+    mean = total / 3000
+    assert not mean[~words].any()
+    assert mean[words].mean() == pytest.approx(1, abs=0.02)
+    assert mean[words].std() < 0.35
+
+
+def test_rates_of_a_batch_spread_evenly_and_differ_from_batch_to_batch() -> None:
+    ids, generator = torch.full((50, 400), 7), torch.Generator().manual_seed(0)
+    hidden, rate = hide_some(ids, generator)
+    assert sorted((rate * 50).long().flatten().tolist()) == list(range(50))
+    assert torch.allclose(hidden.float().mean(1, keepdim=True), rate, atol=0.1)
+    assert not torch.allclose(rate, hide_some(ids, generator)[1])
+
+
 # -- what is done with a batch
 
 
 def test_a_batch_moves_whole_and_its_parts_are_the_batch() -> None:
-    batch = first(1, size=7)[0]
-    moved = batch.to(torch.device("meta"))
-    there = filter(torch.is_tensor, vars(moved).values())
-    assert {tensor.device.type for tensor in there} == {"meta"}
-    assert moved.ids.shape == batch.ids.shape
-    full = torch.full(batch.ids.shape, -1).masked_scatter(batch.selected, batch.labels)
+    batch, _ = next(stream(size=7, question="drawn"))
+    moved = tensors(batch.to(torch.device("meta")))
+    assert {tensor.device.type for tensor in moved.values()} == {"meta"}
+    assert moved.keys() == tensors(batch).keys()
     for number in range(3):
         part, rows = batch.part(number, 3), list(range(number, 7, 3))
-        for name in ("ids", "segment_ids", "padding_mask", "selected", "next_labels"):
+        for name in tensors(batch).keys() - {"labels", "weights"}:
             assert torch.equal(getattr(part, name), getattr(batch, name)[rows])
-        assert torch.equal(part.labels, full[rows][batch.selected[rows]])
+        for name in ("labels", "weights"):
+            values = getattr(batch, name)
+            full = torch.full(batch.ids.shape, -1).to(values).masked_scatter(batch.selected, values)
+            assert torch.equal(getattr(part, name), full[rows][batch.selected[rows]])

@@ -1,36 +1,97 @@
-"""The loss against plain loops and `cross_entropy`: value, hits and every gradient."""
+"""Loss and scores against plain loops and `cross_entropy`: value, hits and every gradient."""
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 
 import pytest
 import torch
-from small_runs import CONFIG, DOCUMENTS, RECIPE, new_model
+from small_runs import CONFIG, VOCAB, new_model
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertedu.pretraining.batches import Batch, batches
-from bertedu.pretraining.objective import POSITIONS_AT_ONCE, pretraining_loss, word_loss
+from bertedu.model.bert import BertForPreTraining
+from bertedu.pretraining.batches import Batch
+from bertedu.pretraining.objective import (
+    POSITIONS_AT_ONCE,
+    evaluate,
+    pretraining_loss,
+    score_pairs,
+    word_loss,
+)
 
 HIDDEN, WORDS = 12, 50
 
 
-def a_batch() -> Batch:
-    return next(batches(DOCUMENTS, CONFIG, RECIPE, RECIPE.phases[0]))[0]
+def a_batch(rows: int, seed: int, weighted: bool = False) -> Batch:
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(5, VOCAB, (rows, 12), generator=generator)
+    padding = torch.arange(12) < torch.randint(6, 13, (rows, 1), generator=generator)
+    selected = padding & (torch.rand(ids.shape, generator=generator) < 0.3)
+    selected[0] = False  # a pair without any selected token
+    selected[1, 1] = True
+    labels = torch.randint(5, VOCAB, (int(selected.sum()),), generator=generator)
+    follows = torch.randint(0, 2, (rows,), generator=generator)
+    weights = torch.rand(labels.shape, generator=generator) * 3 if weighted else None
+    ids = ids.masked_fill(~padding, 0)
+    return Batch(ids, torch.zeros_like(ids), padding, selected, labels, follows, weights)
 
 
+# of unequal size: means of means would be wrong
+BATCHES = [a_batch(5, 1), a_batch(3, 2), a_batch(4, 3, weighted=True)]
+
+
+def a_model(dropout: float = 0.0) -> BertForPreTraining:
+    return new_model(replace(CONFIG, dropout=dropout, initializer_range=0.5))
+
+
+def looped(model: BertForPreTraining, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Words, nats and hits of each pair (B, 3); nats and hit of its order (B, 2)."""
+    with torch.no_grad():
+        every, follows = model(batch.ids, batch.segment_ids, batch.padding_mask)  # (B, S, V)
+
+    def nats_and_hit(scores: Tensor, label: int) -> Tensor:
+        return torch.stack([scores.logsumexp(0) - scores[label], scores.argmax() == label]).double()
+
+    ones = torch.ones(len(batch.labels))
+    given = iter(zip(batch.labels, ones if batch.weights is None else batch.weights, strict=True))
+    words = torch.zeros(len(batch.ids), 3, dtype=torch.float64)
+    for row, place in batch.selected.nonzero().tolist():
+        label, weight = next(given)
+        nats, hit = nats_and_hit(every[row, place], int(label))
+        words[row] += torch.tensor([1, nats * weight, hit])
+    pairs = zip(follows, batch.next_labels.tolist(), strict=True)
+    return words, torch.stack([nats_and_hit(scores, label) for scores, label in pairs])
+
+
+def test_scores_are_sums_over_the_tokens_of_each_pair() -> None:
+    model = a_model().eval()
+    words, pairs = map(torch.cat, zip(*(looped(model, b) for b in BATCHES), strict=True))
+    found = score_pairs(model, BATCHES)
+    torch.testing.assert_close(found, (words, pairs), rtol=1e-5, atol=1e-6)
+    assert words[0].tolist() == [0, 0, 0]
+    mean = [*(words.sum(0)[1:] / words.sum(0)[0]).tolist(), *pairs.mean(0).tolist()]
+    assert astuple(evaluate(model, BATCHES)) == pytest.approx(mean, rel=1e-5)
+    with pytest.raises(ValueError, match="held-out split empty"):
+        evaluate(model, [])
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_dropout_is_off_while_scoring_and_the_mode_is_put_back(training: bool) -> None:
+    model = a_model(dropout=0.5).train(training)
+    assert evaluate(model, BATCHES) == evaluate(model, BATCHES)
+    assert model.training == training
+    assert all(p.grad is None for p in model.parameters())
+
+
+@pytest.mark.parametrize("batch", BATCHES, ids=["five", "three", "weighted"])
 @pytest.mark.parametrize(("dtype", "rel"), [(torch.float32, 1e-5), (torch.float64, 1e-13)])
 def test_the_loss_is_the_mean_over_words_plus_the_mean_over_pairs(
-    dtype: torch.dtype, rel: float
+    batch: Batch, dtype: torch.dtype, rel: float
 ) -> None:
-    model, batch = new_model(replace(CONFIG, dropout=0.0, initializer_range=0.3)), a_batch()
-    model = model.to(dtype)
-    every, follows = model(batch.ids, batch.segment_ids, batch.padding_mask)  # (B, S, V)
-    means = []
-    for given, labels in ((every[batch.selected], batch.labels), (follows, batch.next_labels)):
-        rows = list(zip(given.detach(), labels.tolist(), strict=True))
-        losses = [float(scores.logsumexp(0) - scores[label]) for scores, label in rows]
-        hits = [int(scores.argmax()) == label for scores, label in rows]
-        means += [sum(losses) / len(rows), sum(hits) / len(rows)]
+    model = a_model().to(dtype)
+    if batch.weights is not None:
+        batch = replace(batch, weights=batch.weights.to(dtype))
+    words, pairs = looped(model, batch)
+    means = [*(words.sum(0)[1:] / words.sum(0)[0]).tolist(), *pairs.mean(0).tolist()]
     loss, scores = pretraining_loss(model, batch)
     assert loss.item() == pytest.approx(means[0] + means[2], rel=rel)
     assert scores.tolist() == pytest.approx(means, rel=rel)
@@ -40,17 +101,17 @@ def test_the_loss_is_the_mean_over_words_plus_the_mean_over_pairs(
     assert torch.equal(scores, same)
     for label in (0, 1):  # neither is ignored, as 0 is where both losses share `ignore_index`
         of_one_kind = replace(batch, next_labels=torch.full_like(batch.next_labels, label))
-        expected = -follows.log_softmax(1)[:, label].mean().item()
+        expected = looped(model, of_one_kind)[1][:, 0].mean().item()
         assert pretraining_loss(model, of_one_kind)[1][2].item() == pytest.approx(expected)
 
 
 # -- the loss of the words, in lots
 
 
-def inputs(places: int) -> tuple[Tensor, nn.Linear, Tensor]:
+def inputs(places: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, nn.Linear, Tensor]:
     torch.manual_seed(places)
-    decoder = nn.Linear(HIDDEN, WORDS)
-    states = torch.randn(places, HIDDEN, requires_grad=True)
+    decoder = nn.Linear(HIDDEN, WORDS, dtype=dtype)
+    states = torch.randn(places, HIDDEN, dtype=dtype, requires_grad=True)
     return states, decoder, torch.randint(0, WORDS, (places,))
 
 
@@ -59,22 +120,20 @@ def gradients(loss: Tensor, states: Tensor, decoder: nn.Linear) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(
-    "places",
-    [1, 7, POSITIONS_AT_ONCE - 1, POSITIONS_AT_ONCE, POSITIONS_AT_ONCE + 1, 3 * POSITIONS_AT_ONCE],
-)
-def test_in_lots_it_is_cross_entropy(places: int, dtype: torch.dtype) -> None:
-    states, decoder, labels = inputs(places)
-    decoder, states = decoder.to(dtype), states.detach().to(dtype).requires_grad_()
-    loss, right = word_loss(states, decoder, labels)
-    expected = F.cross_entropy(decoder(states), labels)
-    atol, rtol = (1e-6, 1e-4) if dtype == torch.float32 else (1e-14, 1e-12)
-    torch.testing.assert_close(loss, expected, atol=atol, rtol=rtol)
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("places", [1, 7, *(POSITIONS_AT_ONCE + n for n in (-1, 0, 1)), 384])
+def test_in_lots_it_is_cross_entropy(places: int, weighted: bool, dtype: torch.dtype) -> None:
+    states, decoder, labels = inputs(places, dtype)
+    weights = torch.rand(places, dtype=dtype) if weighted else None
+    loss, right = word_loss(states, decoder, labels, weights)
+    nats = F.cross_entropy(decoder(states), labels, reduction="none")
+    expected = (nats * (1 if weights is None else weights)).mean()
+    near = (1e-6, 1e-4) if dtype == torch.float32 else (1e-14, 1e-12)
+    torch.testing.assert_close(loss, expected, atol=near[0], rtol=near[1])
     hits = (decoder(states).argmax(1) == labels).float().mean()
     assert float(right) == pytest.approx(float(hits))
-    pairs = zip(gradients(loss, states, decoder), gradients(expected, states, decoder), strict=True)
-    for mine, theirs in pairs:
-        torch.testing.assert_close(mine, theirs, atol=atol, rtol=rtol)
+    found, truth = (gradients(one, states, decoder) for one in (loss, expected))
+    torch.testing.assert_close(found, truth, atol=near[0], rtol=near[1])
 
 
 def test_in_bfloat16_it_is_as_near_as_autocast() -> None:

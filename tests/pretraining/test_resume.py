@@ -1,7 +1,6 @@
 """However a run ends, the same call with resume ends bit-identical to one that never stopped."""
 
 import json
-import os
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +9,17 @@ from typing import Any
 
 import pytest
 import torch
-from small_runs import CONFIG, RECIPE, assert_same, new_model, run, weights, without_seconds
+from small_runs import (
+    CONFIG,
+    RECIPE,
+    assert_same,
+    ctrl_c,
+    do_in,
+    new_model,
+    run,
+    weights,
+    without_seconds,
+)
 
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import CheckpointError, load_tensors, save_tensors
@@ -31,11 +40,6 @@ def kill() -> None:
     raise Killed
 
 
-def ctrl_c(times: int = 1) -> None:
-    for _ in range(times):
-        os.kill(os.getpid(), signal.SIGINT)
-
-
 def spoil(model: Any) -> None:
     with torch.no_grad():
         next(model.parameters()).view(-1)[0] = float("nan")
@@ -54,17 +58,6 @@ ENDS: dict[str, tuple[Callable[[Any], None], type[BaseException], str, bool]] = 
     "nan gradient": (spoil_gradient, TrainingDiverged, r"between steps \d+ and \d+", False),
     "nan, then ctrl-c": (lambda m: (spoil(m), ctrl_c())[0], TrainingDiverged, "between", False),
 }
-
-
-def do_in(step: int, act: Callable[[Any], None], patch: pytest.MonkeyPatch) -> None:
-    loss, steps = objective.pretraining_loss, iter(range(10_000))
-
-    def acting(model: Any, *more: Any) -> Any:
-        if next(steps) == step:
-            act(model)
-        return loss(model, *more)
-
-    patch.setattr(objective, "pretraining_loss", acting)
 
 
 def state_on_disk(path: Path) -> dict[str, Any]:
