@@ -141,27 +141,19 @@ def vocabulary(
 
 
 # the options of `pretrain`
-PreOut = Annotated[Path, Option(help="Folder for the checkpoint.")]
 PreConfig = Annotated[str | None, Option(help="tiny, mini, small, medium, base, large, L4H128…")]
-PreSteps = Annotated[int | None, Option(help="How many steps to train.", min=1)]
-PreMinutes = Annotated[float | None, Option(help="Or: about how many minutes.")]
 PreCorpus = Annotated[
     list[str] | None,
     Option(help="A corpus, a folder of texts, or a file with blank lines between texts."),
 ]
-PreResume = Annotated[bool, Option("--resume", help="Go on where a run stopped.")]
-PreSeed = Annotated[int | None, Option(help="Source of all chance; none: 0.")]
 PreLearningRate = Annotated[float | None, Option(help="Highest learning rate; none: 0.001.")]
-PreDropout = Annotated[float, Option(help="The paper's 0.1 pays in long runs only.")]
 PreBfloat16 = Annotated[
     bool | None, Option(help="16-bit products; none: 32 bits, or as the run began.")
 ]
 PreThreads = Annotated[int | None, Option(help="CPU threads; none: 1, or as the run began.", min=1)]
-PreSaveEvery = Annotated[int, Option(help="Steps between two saves.", min=1)]
 PreInit = Annotated[
     Path | None, Option(help="Train this checkpoint further, in place of a new model.")
 ]
-PreLength = Annotated[int | None, Option(help="Tokens a sequence; none: 64, later 128.")]
 PreVariant = Annotated[
     str,
     Option(
@@ -183,27 +175,26 @@ PreMasking = Annotated[
 PreOptimizer = Annotated[
     str, Option(help="adamw; or muon, for the layers' matrices, and adamw for the rest.")
 ]
-PreBatchTokens = Annotated[int, Option(help="Tokens a step; many suit a GPU.")]
 PreCompiled = Annotated[bool, Option("--compile", help="torch.compile: for long runs on a GPU.")]
 
 
 @app.command()
 def pretrain(
-    out: PreOut,
+    out: Annotated[Path, Option(help="Folder for the checkpoint.")],
     config: PreConfig = None,
-    steps: PreSteps = None,
-    minutes: PreMinutes = None,
+    steps: Annotated[int | None, Option(help="How many steps to train.", min=1)] = None,
+    minutes: Annotated[float | None, Option(help="Or: about how many minutes.")] = None,
     corpus: PreCorpus = None,
-    resume: PreResume = False,
-    seed: PreSeed = None,
+    resume: Annotated[bool, Option("--resume", help="Go on where a run stopped.")] = False,
+    seed: Annotated[int | None, Option(help="Source of all chance; none: 0.")] = None,
     learning_rate: PreLearningRate = None,
-    dropout: PreDropout = 0.0,
+    dropout: Annotated[float, Option(help="The paper's 0.1 pays in long runs only.")] = 0.0,
     device: Device = None,
     bfloat16: PreBfloat16 = None,
     threads: PreThreads = None,
-    save_every: PreSaveEvery = 200,
+    save_every: Annotated[int, Option(help="Steps between two saves.", min=1)] = 200,
     init: PreInit = None,
-    length: PreLength = None,
+    length: Annotated[int | None, Option(help="Tokens a sequence; none: 64, later 128.")] = None,
     variant: PreVariant = "bert",
     keep_every: PreKeepEvery = None,
     stream: PreStream = None,
@@ -212,7 +203,7 @@ def pretrain(
     masking: PreMasking = None,
     compiled: PreCompiled = False,
     optimizer: PreOptimizer = "adamw",
-    batch_tokens: PreBatchTokens = 2048,
+    batch_tokens: Annotated[int, Option(help="Tokens a step; many suit a GPU.")] = 2048,
 ) -> None:
     """Pre-train BERT on real text: masked words and next sentences.
 

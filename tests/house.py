@@ -5,6 +5,7 @@ The drawing stands in CONTRIBUTING.md; a test says when it is out of date.
 
 import ast
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,18 @@ ROOMS = {
 ABOVE = ("cli", "__main__")
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 PLACE = re.compile(r"(<!-- house -->\n```text\n).*?(```\n)", re.DOTALL)
+
+
+def repository_files() -> list[Path]:
+    """The files git tracks, and the new ones it would: all that could reach a reader."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    return [path for name in listed.split("\0") if name and (path := ROOT / name).is_file()]
 
 
 def modules(house: str) -> Iterator[tuple[str, str]]:

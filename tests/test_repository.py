@@ -19,6 +19,7 @@ from typing import Any
 import house
 import pytest
 import yaml
+from house import ROOT, repository_files
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -26,22 +27,9 @@ from typer.testing import CliRunner
 
 from bertedu.cli import app
 
-ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
-
-
-def repository_files() -> list[Path]:
-    """The files git tracks, and the new ones it would: all that could reach a reader."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    return [path for name in listed.split("\0") if name and (path := ROOT / name).is_file()]
 
 
 # -- make and CI

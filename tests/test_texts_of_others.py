@@ -1,16 +1,15 @@
 """No sentence of a corpus stands in the repository, not even in the output of a notebook."""
 
+import bz2
 import re
-import subprocess
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import pytest
+from house import ROOT, repository_files
 
 from bertedu.text.corpus import load_documents
 from bertedu.text.sources import find, read
 
-ROOT = Path(__file__).parents[1]
 RUN = 9  # so many words in the same order are no chance
 WORD = re.compile(r"[a-z0-9]+")
 KINDS = {".py", ".ipynb", ".md", ".csv", ".toml", ".json", ".js", ".yml", ".txt"}
@@ -25,19 +24,9 @@ def runs(text: str) -> Iterator[int]:
 
 def committed() -> dict[str, str]:
     """Text files that git knows or would add."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.splitlines()
-    paths = [ROOT / name for name in listed if Path(name).suffix in KINDS]
-    return {
-        str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
-        for path in paths
-        if path.is_file() and path.name not in ("tokenizer.json", "vocab.txt")
-    }
+    paths = [path for path in repository_files() if path.suffix in KINDS]
+    own = [path for path in paths if path.name not in ("tokenizer.json", "vocab.txt")]
+    return {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in own}
 
 
 def copied(texts: Iterable[str], files: dict[str, str]) -> dict[str, str]:
@@ -58,8 +47,6 @@ def source_texts(name: str) -> list[str]:
         return [sentence for d in load_documents(name) for sentence in d.sentences()]
     members = read(name, fetch_missing=False)
     if name == "sentiment":
-        import bz2
-
         members = {key: bz2.decompress(content) for key, content in members.items()}
     return [
         line
