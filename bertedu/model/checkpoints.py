@@ -44,15 +44,12 @@ _SHARDS = "model.safetensors.index.json"  # beside weights in several files
 
 def read_json(folder: Path) -> dict[str, Any]:
     """Read the `config.json` of a folder; CheckpointError if there is none, or it is not JSON."""
-    path = folder / "config.json"
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CheckpointError(f"{folder} is not a checkpoint: it has no config.json") from None
-    except ValueError:
-        raise CheckpointError(f"{path} is not valid JSON; get the checkpoint again") from None
-    except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error}") from None
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{folder}/config.json: {error}; get the checkpoint again") from None
     return values if isinstance(values, dict) else {}
 
 
@@ -73,23 +70,18 @@ def load_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         ) from None
 
 
-def _no_weights(path: Path, origin: str, pickle: str = "") -> CheckpointError:
+def _no_weights(path: Path, origin: str, instead: str = "") -> CheckpointError:
     """Return the error for a file that is not there; it may lie there in another form."""
-    convert = (
-        "once: transformers.AutoModelForPreTraining.from_pretrained(OLD).save_pretrained(NEW, "
-        "max_shard_size='50GB'), and the same with AutoTokenizer"
-    )
-    pickle = pickle or next((found.name for found in sorted(path.parent.glob("*.bin"))), "")
-    if (path.parent / _SHARDS).is_file():
-        what = f"is sharded: its weights are cut into several files, which {_SHARDS} lists. Join "
-        return CheckpointError(f"{origin} {what}them {convert}")
-    if not pickle:
+    others = sorted(found.name for kind in (_SHARDS, "*.bin") for found in path.parent.glob(kind))
+    if not (others or instead):
         return CheckpointError(f"there is no file {path}")
     return CheckpointError(
-        f"{origin} has no model.safetensors, only a pickle ({pickle}). A pickle is a program: it "
-        "may do anything on this machine while it is opened, so bertedu opens none. Look on the "
-        "Hub for the same model with safetensors (copies; pull requests by the bot SFconvertbot). "
-        f"If you trust its author, convert it {convert}"
+        f"{origin} has no model.safetensors, only {others[0] if others else instead}. bertedu "
+        "joins no files, and opens no pickle: that is a program, and may do anything on this "
+        "machine. Look on the Hub for the same model with safetensors (copies; pull requests by "
+        "the bot SFconvertbot). If you trust its author, convert it once: transformers."
+        "AutoModelForPreTraining.from_pretrained(OLD).save_pretrained(NEW, max_shard_size='50GB'), "
+        "and the same with AutoTokenizer"
     )
 
 
@@ -212,9 +204,7 @@ def load_weights(
     names = {own_name: hugging_face_name(prefix + own_name) for own_name in state}
     layers = len({found[1] for name in tensors if (found := _LAYER.match(name))})
     if layers and layers != (said := model.config.num_hidden_layers):
-        raise CheckpointError(
-            f"{origin}: config.json says {said} layers, and the file has {layers}"
-        )
+        raise CheckpointError(f"{origin}: config.json says {said} layers, the file has {layers}")
     parts = {part: [n for n in names.values() if n.startswith(part)] for part in _PARTS}
     absent = [part for part in parts if parts[part] and tensors.keys().isdisjoint(parts[part])]
     for own_name, name in names.items():
@@ -224,8 +214,7 @@ def load_weights(
         table = state[decoder] = state[_TIED[decoder]]
         if not torch.equal(tensors.get(names[decoder], table).float(), table):
             raise CheckpointError(
-                f"{origin}: {names[decoder]} is not the token embedding, as it is in BERT: it was "
-                "trained apart from it, and has no place here"
+                f"{origin}: {names[decoder]} is not the token embedding, as it must be in a BERT"
             )
     model.load_state_dict(state)
     places = set(names.values())
@@ -238,22 +227,14 @@ def usable(tensor: Tensor | None, shape: torch.Size, name: str, origin: str) -> 
     if tensor is None:
         raise CheckpointError(f"{origin} has no tensor {name!r}: it is not a whole model")
     if tensor.shape != shape:
-        raise CheckpointError(
-            f"{origin}: {name} is {tuple(tensor.shape)}, but its config makes it "
-            f"{tuple(shape)}. Weights and config.json come from different models."
-        )
-    if not tensor.is_floating_point():
-        raise CheckpointError(
-            f"{origin}: {name} is {tensor.dtype}: these weights are quantized. Get those with "
-            "floating-point numbers"
-        )
-    tensor = tensor.float()
-    if wrong := int((~tensor.isfinite()).sum()):
-        raise CheckpointError(
-            f"{origin}: {name} holds {wrong:,} numbers that are NaN or infinite: its training went "
-            "wrong, or the file was damaged. Get or train it again"
-        )
-    return tensor
+        why = f"is {tuple(tensor.shape)}, but its config, of another model, says {tuple(shape)}"
+    elif not tensor.is_floating_point():
+        why = f"is {tensor.dtype}: quantized. Get the weights with floating-point numbers"
+    elif not (tensor := tensor.float()).isfinite().all():
+        why = "holds NaN or infinite numbers: its training went wrong, or the file was damaged"
+    else:
+        return tensor
+    raise CheckpointError(f"{origin}: {name} {why}. Get or train it again")
 
 
 # --- Settings -----------------------------------------------------------------------------------
@@ -279,6 +260,12 @@ _RELATIVES = {  # on the Hub, and the first thing in which each is another model
     "modernbert": "it turns queries and keys by their position, and norms come before",
     "gpt2": "it reads from left to right, and its norms come before each sub-layer",
 }
+
+
+_KEEP = (
+    "Keep it in our own format: bertedu.model.checkpoints.save_checkpoint, and "
+    "bertedu.finetuning.saving.save_finetuned once it is fine-tuned"
+)
 
 
 def hugging_face_config(config: BertConfig) -> dict[str, Any]:
@@ -344,17 +331,13 @@ def read_config(folder: Path, kinds: Collection[str] = ("bert",)) -> BertConfig:
 
 def refuse_inexpressible(config: BertConfig) -> None:
     """Raise CheckpointError if `transformers` would make another model of these weights."""
+    what = ""
     if config.norm != "post":
-        what = "norms before each sub-layer, and theirs after it"
+        what = "has norms before each sub-layer, and theirs after it"
     elif config.direction != "bidirectional":
         what = f"reads {config.direction.replace('-', ' ')}, and theirs reads both sides"
-    else:
-        return
-    raise CheckpointError(
-        f"This model {what}: opened by `transformers` it would give other answers, without an "
-        "error. Keep it in our own format: bertedu.model.checkpoints.save_checkpoint, and "
-        "bertedu.finetuning.saving.save_finetuned once it is fine-tuned"
-    )
+    if what:
+        raise CheckpointError(f"This model {what}: it would give other answers there. {_KEEP}")
 
 
 # --- Models -------------------------------------------------------------------------------------
@@ -382,10 +365,7 @@ def export_model(model: AnyModel, folder: Path, tokenizer: Tokenizer | None) -> 
     their format cannot express this model, ValueError without a tokenizer, or as `write_folder`.
     """
     if isinstance(model, ElmoForPreTraining):
-        raise CheckpointError(
-            "`transformers` has no ELMo: keep it in our own format, with "
-            "bertedu.model.checkpoints.save_checkpoint"
-        )
+        raise CheckpointError(f"`transformers` has no ELMo. {_KEEP}")
     if tokenizer is None:
         raise ValueError(
             "a model without its tokenizer cannot be used: "
@@ -405,46 +385,44 @@ def load_checkpoint(folder: Path | str) -> BertForPreTraining:
     """
     model = load_pretrained(folder)
     if isinstance(model, ElmoForPreTraining):
-        path = Path(folder) / "config.json"
-        raise CheckpointError(f"{path} describes an ELMo: load it with load_pretrained")
+        raise CheckpointError(f"{folder} holds an ELMo: load it with load_pretrained")
     return model
 
 
 def load_pretrained(folder: Path | str) -> BertForPreTraining | ElmoForPreTraining:
     """Load a whole BERT or an ELMo of ours, whichever the folder holds; see `load_checkpoint`."""
-    model, absent, _ = load_model(Path(folder), with_heads=True)
+    model, absent, _ = load_model(Path(folder))
     if absent or isinstance(model, Bert):
+        lacks = (*absent, "head of pre-training") if isinstance(model, Bert) else absent
         raise CheckpointError(
-            f"{folder} has no {' and no '.join(absent)}: it is not a whole BERT with both "
-            "heads of pre-training. bertedu.load opens what there is"
+            f"{folder} has no {' and no '.join(lacks)}: it is not a whole BERT. bertedu.load opens "
+            "what there is"
         )
     return model
 
 
-def load_model(folder: Path, with_heads: bool = False) -> tuple[AnyModel, Names, Names]:
+def load_model(folder: Path) -> tuple[AnyModel, Names, Names]:
     """Load what a folder of ours or of Hugging Face holds, as float32, in evaluation mode.
 
-    Without any head of pre-training in the file it is an encoder alone, unless ``with_heads``.
-    Returns the model, its parts that start from chance, and the names of tensors without a place.
-    Raises CheckpointError as `load_checkpoint`; but a head or the pooler may be missing as a whole.
+    Without any head of pre-training in the file it is an encoder alone. Returns the model, its
+    parts that start from chance, and the names of tensors without a place. Raises CheckpointError
+    as `load_checkpoint`; but a head or the pooler may be missing as a whole.
     """
     values, path = read_json(folder), folder / "model.safetensors"
     model: AnyModel
     if values.get("model_type") == _ELMO:
-        model, (tensors, _) = _new_elmo(values, folder), load_tensors(path)
+        try:
+            sizes = ElmoSizes(**values["sizes"])
+            model = ElmoForPreTraining(BertConfig(**values["config"]), sizes)
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise CheckpointError(f"{folder}/config.json makes no ELMo: {error}") from None
+        tensors, _ = load_tensors(path)
     else:
         config, (tensors, _) = read_config(folder), load_tensors(path)
-        with_heads = with_heads or any(name.startswith("cls.") for name in tensors)
+        with_heads = any(name.startswith("cls.") for name in tensors)
         model = BertForPreTraining(config) if with_heads else Bert(config)
     absent, unused = load_weights(model, tensors, str(folder))
     return model.eval(), absent, unused
-
-
-def _new_elmo(values: dict[str, Any], folder: Path) -> ElmoForPreTraining:
-    try:
-        return ElmoForPreTraining(BertConfig(**values["config"]), ElmoSizes(**values["sizes"]))
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise CheckpointError(f"{folder / 'config.json'} makes no ELMo: {error}") from None
 
 
 # --- By name ------------------------------------------------------------------------------------
@@ -499,21 +477,17 @@ def find_model(name: str | Path) -> Loaded:
     model, or a file of it is missing or broken.
     """
     name = str(name)
-    if not is_published(name):
-        return _load_folder(find_checkpoint(name))
-    if name not in PUBLISHED:
-        return _load_folder(download(name))
     with TemporaryDirectory() as unpacked:
-        folder = Path(unpacked) / name
-        folder.mkdir()
-        for member, content in read(name).items():
-            (folder / Path(member).name).write_bytes(content)
-        return _load_folder(folder)
-
-
-def _load_folder(folder: Path) -> Loaded:
-    model, absent, unused = load_model(folder)
-    return Loaded(model, read_tokenizer(folder, model.config.vocab_size), absent, unused)
+        if not is_published(name):
+            folder = find_checkpoint(name)
+        elif name not in PUBLISHED:
+            folder = download(name)
+        else:
+            (folder := Path(unpacked) / name).mkdir()
+            for member, content in read(name).items():
+                (folder / Path(member).name).write_bytes(content)
+        model, absent, unused = load_model(folder)
+        return Loaded(model, read_tokenizer(folder, model.config.vocab_size), absent, unused)
 
 
 def find_checkpoint(name: str) -> Path:
@@ -546,27 +520,23 @@ def download(name: str) -> Path:
     """
     from huggingface_hub import errors, snapshot_download
 
-    by_hand = f"`hf download {name} --local-dir FOLDER`"
     reasons: dict[type[Exception], str] = {  # the first is one of the second
-        errors.GatedRepoError: f"the authors of {name} want to be asked: accept their terms at "
-        f"https://huggingface.co/{name}, then run `hf auth login`",
-        errors.RepositoryNotFoundError: f"there is no folder {name} here, and the Hub has no model "
-        "of this name (or it is private: run `hf auth login`). Is it spelled as on "
-        "https://huggingface.co/models ?",
-        errors.LocalEntryNotFoundError: f"there is no folder {name} here, and the Hub cannot be "
-        f"reached. With a network: try again. Without: fetch it elsewhere ({by_hand}), bring the "
-        "folder here and load that; or use 'minilm' or 'bert-tiny', which come with pip",
+        errors.GatedRepoError: f"accept its authors' terms at https://huggingface.co/{name}, then "
+        "run `hf auth login`",
+        errors.RepositoryNotFoundError: "the Hub has no model of this name (or it is private: run "
+        "`hf auth login`). Is it spelled as on https://huggingface.co/models ?",
+        errors.LocalEntryNotFoundError: "the Hub cannot be reached. Try again with a network, or "
+        "use 'minilm' or 'bert-tiny', which come with pip",
     }
     try:
         folder = Path(snapshot_download(name, allow_patterns=list(_WANTED)))
     except Exception as error:  # proxies, certificates and time-outs have their own classes
-        first = (str(error).splitlines() or [""])[0]
-        other = (
-            f"cannot get {name} from the Hub ({type(error).__name__}: {first}). Try again, or "
-            f"fetch it by hand: {by_hand}, then load that folder"
-        )
         known = (why for kind, why in reasons.items() if isinstance(error, kind))
-        raise CheckpointError(next(known, other)) from None
+        why = next(known, f"{type(error).__name__}: {' '.join(str(error).split())}")
+        raise CheckpointError(
+            f"there is no folder {name} here, and none from the Hub: {why}. Or fetch it elsewhere, "
+            f"with `hf download {name} --local-dir FOLDER`, and load that folder"
+        ) from None
     if not (folder / "model.safetensors").is_file():
         raise _no_weights(folder / "model.safetensors", name, "pytorch_model.bin, it seems")
     return folder

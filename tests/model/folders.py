@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from model_checks import shake
 from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
 from torch import Tensor
 
 from bertedu.model.bert import Bert, BertForPreTraining
-from bertedu.model.checkpoints import AnyModel
+from bertedu.model.checkpoints import AnyModel, read_tokenizer
 from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining, ElmoSizes
 
@@ -61,11 +62,21 @@ def theirs(folder: Path, their_class: str, add: dict[str, Any] | None = None, **
     return model
 
 
+def dice(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
 def write_vocabulary(folder: Path, **settings: Any) -> None:
     folder.mkdir(exist_ok=True)
     (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n", encoding="utf-8")
     settings = {"tokenizer_class": "BertTokenizer"} | settings
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+
+
+def a_tokenizer(folder: Path) -> Tokenizer:
+    """Write that vocabulary, and read it."""
+    write_vocabulary(folder)
+    return read_tokenizer(folder, len(VOCABULARY))
 
 
 def rows(length: int = 9) -> tuple[Tensor, Tensor, Tensor]:

@@ -9,7 +9,15 @@ import httpx
 import huggingface_hub
 import pytest
 import torch
-from folders import VOCABULARY, WORDS, change_config, ours, same, theirs, weights, write_vocabulary
+from folders import (
+    VOCABULARY,
+    WORDS,
+    change_config,
+    same,
+    theirs,
+    weights,
+    write_vocabulary,
+)
 from huggingface_hub import errors
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
@@ -89,12 +97,6 @@ def test_a_table_may_be_padded_to_a_round_number(tmp_path: Path, size: int, fits
     assert {guess.word for guess in guesses} == {*WORDS, "[unused0]"}
 
 
-def test_without_a_head_no_blank_is_filled(tmp_path: Path) -> None:
-    theirs(tmp_path, "BertModel")
-    with pytest.raises(ValueError, match="an encoder alone"):
-        fill_blanks(*find_model(tmp_path)[:2], "the ___ was closed")  # type: ignore[arg-type]
-
-
 # --- the Hub -------------------------------------------------------------------------------------
 
 
@@ -142,22 +144,25 @@ def test_a_folder_comes_before_the_hub(hub: Path, tmp_path: Path) -> None:
 
 def test_weights_of_the_hub_in_another_form(hub: Path) -> None:
     (hub / "model.safetensors").rename(hub / "pytorch_model.bin")
-    with pytest.raises(CheckpointError, match=r"somebody/odd has no model\.safetensors.*pickle"):
+    with pytest.raises(CheckpointError, match=r"somebody/odd has no .* only pytorch_model\.bin"):
         bertedu.load("somebody/odd")
     (hub / "model.safetensors.index.json").write_text("{}")
-    with pytest.raises(CheckpointError, match="somebody/odd is sharded"):
+    with pytest.raises(CheckpointError, match=r"somebody/odd has .* only .*index\.json"):
         bertedu.load("somebody/odd")
-    with pytest.raises(CheckpointError, match="no folder runs/mine here, and the Hub has no model"):
+    with pytest.raises(CheckpointError, match=r"no folder runs/mine here.* Hub has no model"):
         bertedu.load("runs/mine")
 
 
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (answered(errors.GatedRepoError), "accept their terms at https://huggingface.co/some/bert"),
+        (
+            answered(errors.GatedRepoError),
+            "accept its authors. terms at https://huggingface.co/some/bert",
+        ),
         (errors.LocalEntryNotFoundError("offline"), "the Hub cannot be reached.*--local-dir"),
-        (httpx.ProxyError("no\nproxy"), r"from the Hub \(ProxyError: no\).*by hand"),
-        (OSError(28, "disk full"), r"\(OSError: .*disk full\)"),
+        (httpx.ProxyError("no\nproxy"), "from the Hub: ProxyError: no proxy.*--local-dir"),
+        (OSError(28, "disk full"), "OSError: .*disk full"),
     ],
 )
 def test_without_a_network_or_a_key_it_says_what_to_do(
@@ -181,21 +186,6 @@ def test_an_unknown_name_is_not_looked_for(name: str, monkeypatch: pytest.Monkey
 
 
 # --- wheels --------------------------------------------------------------------------------------
-
-
-def test_a_model_in_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = ours("encoder")
-    write_vocabulary(tmp_path)
-    tokenizer = checkpoints.read_tokenizer(tmp_path, len(VOCABULARY))
-    bertedu.save_hugging_face(model, tmp_path / "model", tokenizer)
-    files = {f"package/{p.name}": p.read_bytes() for p in (tmp_path / "model").iterdir()}
-    monkeypatch.setattr(checkpoints, "read", {"minilm": files}.__getitem__)
-    found = find_model("minilm")
-    assert same(weights(found.model), weights(model))
-    assert found.tokenizer.get_vocab() == tokenizer.get_vocab()
-    files["package/config.json"] = b"{}"
-    with pytest.raises(CheckpointError, match="minilm"):
-        find_model("minilm")
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
