@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from folders import dice
 from torch import Tensor
 
 from bertedu.model.bert import BertForPreTraining
@@ -28,10 +29,6 @@ def small(direction: Direction = "left-to-right", end: float = -20.0) -> BertFor
     with torch.no_grad():
         model.decoder.bias[SEP_ID] = end
     return model
-
-
-def dice(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 PROMPTS = torch.tensor([[CLS_ID, 7, 8], [CLS_ID, 9, 6]])

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from folders import dice
 from torch import Tensor, nn
 
 from bertedu.analysis.leak import MOVED, movement
@@ -22,7 +23,7 @@ from bertedu.model.variants.distillation import distillation_loss, every_second_
 from bertedu.model.variants.electra import Electra, replaced
 from bertedu.model.variants.rotary import modern_bert, rotate
 from bertedu.model.variants.seq2seq import Recurrent, Transformer, cross_attention, translate
-from bertedu.model.variants.transformer_xl import TransformerXL, remember
+from bertedu.model.variants.transformer_xl import TransformerXL
 from bertedu.model.variants.xlnet import Masks, XLNet, order_masks
 from bertedu.text.tokenization import CLS_ID, MASK_ID, PAD_ID, SEP_ID
 
@@ -44,10 +45,6 @@ def seeded(make: Callable[..., Any], *given: Any, seed: int = 0, **more: Any) ->
     """Make a model in double precision and evaluation mode, the same at each call."""
     torch.manual_seed(seed)
     return make(*given, **more).double().eval()
-
-
-def dice(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 # --- who reads whom ------------------------------------------------------------------------------
@@ -273,18 +270,6 @@ def test_no_gradient_flows_into_the_memory() -> None:
     (model(ids[:, 4:], memory)[0] ** 2).sum().backward()
     taught = (model.token.weight.grad != 0).any(-1)
     assert taught.nonzero()[:, 0].tolist() == ids[0, 4:].tolist()
-
-
-def test_how_much_is_kept() -> None:
-    old, new = torch.arange(3.0).view(1, 3, 1), torch.arange(3.0, 5.0).view(1, 2, 1)
-    kept = {size: remember(old, new, size).flatten().tolist() for size in (0, 1, 3, 9)}
-    assert kept == {0: [], 1: [4], 3: [2, 3, 4], 9: [0, 1, 2, 3, 4]}
-
-
-def test_content_has_read_itself_and_what_came_before() -> None:
-    content, query = order_masks(torch.tensor([2, 0, 1]))
-    assert content.int().tolist() == [[1, 0, 1], [1, 1, 1], [0, 0, 1]]
-    assert query.int().tolist() == [[0, 0, 1], [1, 0, 1], [0, 0, 0]]
 
 
 def test_a_query_is_read_by_no_other_place() -> None:
