@@ -275,22 +275,13 @@ def check_layer_by_hand(make: MakeModel) -> None:
     x = sample_states()
     for norm in ("post", "pre"):
         layer = make(dataclasses.replace(CONFIG, norm=norm)).bert.encoder.layers[1]
-
-        def attend(x: Tensor, layer: torch.nn.Module = layer) -> Tensor:
-            return layer.attention(x, None)[0]
-
-        def feed(x: Tensor, layer: torch.nn.Module = layer) -> Tensor:
-            part = layer.feed_forward
-            inner = gelu_by_hand(x @ part.intermediate.weight.T + part.intermediate.bias)
-            return inner @ part.output.weight.T + part.output.bias
-
         one, two = layer.attention_norm, layer.feed_forward_norm
         if norm == "post":
-            middle = norm_by_hand(x + attend(x), one)
-            expected = norm_by_hand(middle + feed(middle), two)
+            middle = norm_by_hand(x + layer.attention(x, None)[0], one)
+            expected = norm_by_hand(middle + layer.feed_forward(middle), two)
         else:
-            middle = x + attend(norm_by_hand(x, one))
-            expected = middle + feed(norm_by_hand(middle, two))
+            middle = x + layer.attention(norm_by_hand(x, one), None)[0]
+            expected = middle + layer.feed_forward(norm_by_hand(middle, two))
         assert_close(layer(x, None)[0], expected, f"{norm}-norm layer")
 
 
