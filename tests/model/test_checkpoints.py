@@ -22,25 +22,14 @@ from folders import (
     same,
     theirs,
     weights,
-    write_vocabulary,
-)  # fmt: skip
+)
 from safetensors.torch import load_file
 
 import bertedu
 from bertedu.files import FileError, write_atomically
 from bertedu.model import checkpoints
 from bertedu.model.bert import Bert, BertForPreTraining
-from bertedu.model.checkpoints import (
-    CheckpointError,
-    FromChance,
-    find_model,
-    load_checkpoint,
-    load_pretrained,
-    load_tensors,
-    load_weights,
-    save_checkpoint,
-    save_tensors,
-)  # fmt: skip
+from bertedu.model.checkpoints import CheckpointError, find_model, load_checkpoint, save_checkpoint
 
 transformers = pytest.importorskip("transformers")
 
@@ -86,7 +75,7 @@ def test_it_comes_back_from_disk(name: str, dtype: torch.dtype, tmp_path: Path) 
     stored = load_file(folder / "model.safetensors")
     assert {tensor.dtype for tensor in stored.values()} == {dtype}
     assert [tuple(tensor.shape) for tensor in stored.values()].count((len(VOCABULARY), 24)) == 1
-    loaded = load_pretrained(str(folder))
+    loaded = checkpoints.load_pretrained(str(folder))
     assert loaded.config == model.config
     assert not loaded.training
     assert loaded.decoder.weight is next(loaded.parameters()), "tied"
@@ -178,7 +167,7 @@ def test_theirs_says_the_same_here_and_what_it_lacks_is_told(
         ):
             load_checkpoint(tmp_path)
     if absent or unused:
-        with pytest.warns(FromChance) as told:
+        with pytest.warns(checkpoints.FromChance) as told:
             bertedu.load(tmp_path)
         said = " ".join(str(warning.message) for warning in told)
         assert all(part in said for part in (*absent, *unused))
@@ -334,7 +323,7 @@ def test_a_folder_that_is_wrong_is_named_and_why(
     kind: str, damage: Callable[[Path], None], word: str, tmp_path: Path
 ) -> None:
     save_checkpoint(ours(kind), tmp_path)
-    write_vocabulary(tmp_path)
+    a_tokenizer(tmp_path)
     damage(tmp_path)
     with pytest.raises(CheckpointError, match=word) as caught:
         bertedu.load(tmp_path)
@@ -376,7 +365,7 @@ def test_a_model_that_does_not_fit_is_left_as_it_was(tmp_path: Path) -> None:
     model = ours(seed=5)
     before = weights(model)
     with pytest.raises(CheckpointError):
-        load_weights(model, tensors, "test")
+        checkpoints.load_weights(model, tensors, "test")
     assert same(before, weights(model))
 
 
@@ -449,11 +438,11 @@ def test_the_tokenizer_is_asked_for_and_must_fit(tmp_path: Path) -> None:
 def test_tensors_and_their_notes_come_back_and_others_may_read_them(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "state.safetensors"
     tensors = {"a": torch.arange(6).view(2, 3).T, "b": torch.tensor([0.1], dtype=torch.float64)}
-    save_tensors(tensors, path, {"note": "Grüße, 한국어"})
-    loaded, notes = load_tensors(path)
+    checkpoints.save_tensors(tensors, path, {"note": "Grüße, 한국어"})
+    loaded, notes = checkpoints.load_tensors(path)
     assert notes == {"note": "Grüße, 한국어"}
     assert same(loaded, tensors)
     assert {n: t.dtype for n, t in loaded.items()} == {n: t.dtype for n, t in tensors.items()}
     assert path.stat().st_mode & 0o777 == 0o644
-    save_tensors(tensors, path, {})
-    assert load_tensors(path)[1] == {}
+    checkpoints.save_tensors(tensors, path, {})
+    assert checkpoints.load_tensors(path)[1] == {}
