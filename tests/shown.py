@@ -143,7 +143,7 @@ def drawing(word: str) -> schematics.Drawing:
 AROUND: dict[str, Callable[[str], Any]] = {
     "AttentionView": lambda word: AttentionView(attention(word, "b", name=word)),
     "model_view": lambda word: bertviz.model_view(tiny_bert(), load_tokenizer(), TEXT, name=word),
-    "Machine": lambda word: Machine(saved(Path("a <b> & c")), f"{word} ___", 2, 2),
+    "Machine": lambda word: Machine(saved(Path("a <b> & c")), f"{word} ___"),
     "Playground": lambda word: Playground("dice", {"text": word}, f"alt {word}", f"still {word}"),
     "Drawing": drawing,
     "TaggedText": lambda word: TaggedText([word, "b"], ["B-X", "O"], ["X"]),

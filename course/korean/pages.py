@@ -4,7 +4,6 @@ A head has the id of the English cell and a hash of the English that was transla
 changes, the Korean is known to be stale. A document has sections for cells.
 """
 
-import csv
 import hashlib
 import re
 from collections import Counter
@@ -14,7 +13,7 @@ from typing import NamedTuple
 
 import nbformat
 
-from bertedu.files import write_atomically
+from bertedu.files import read_csv, write_atomically
 
 ROOT = Path(__file__).parents[2]
 ENGLISH = ROOT / "notebooks"
@@ -106,5 +105,4 @@ def skeleton(page: Page) -> None:
 @cache
 def terms() -> dict[str, str]:
     """Return the Korean word of each term, from terms.csv."""
-    with (ENGLISH / "ko" / "terms.csv").open(encoding="utf-8", newline="") as file:
-        return {row["term"]: row["korean"] for row in csv.DictReader(file)}
+    return {row["term"]: row["korean"] for row in read_csv(ENGLISH / "ko" / "terms.csv")}

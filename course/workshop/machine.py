@@ -85,30 +85,24 @@ class Machine(Told):
         self,
         checkpoint: str | Path = "bert-L4H128",
         text: str = "I ask the ___ to pass this bill.",
-        layer: int = 1,
-        head: int = 1,
         folder: str | Path = ".",
     ) -> None:
-        """Start with a text, ``___`` for a blank, at a layer and a head, both counted from 1.
+        """Start with a text, ``___`` for a blank, at the first head of the first layer.
 
         The weights are written into ``folder``, where the notebook lies (5 MB for the default).
-        Raises what `write_weights` does, and ValueError if there is no such layer or head, or the
-        text is too long to be shown.
+        Raises what `write_weights` does, and ValueError if the text is too long to be shown.
         """
         model, tokenizer = _load(checkpoint)
-        heads = model.config.num_attention_heads
-        if not 1 <= head <= heads:
-            raise ValueError(f"{checkpoint} has heads 1 to {heads} in each layer, not {head}")
         count = len(tokenizer.encode(BLANK.sub("[MASK]", text)).tokens)
         if count > MOST_TOKENS:
             raise ValueError(
                 f"the text has {count} tokens, and a walk shows {MOST_TOKENS} at most: take a "
                 "shorter text"
             )
-        self.picture = _still(model, tokenizer, text, layer, head)
+        self.picture = _still(model, tokenizer, text)
         self.weights = write_weights(checkpoint, folder)
         self.alt, name = self.picture.alt, Path(checkpoint).name
-        start = {"text": text, "layer": layer - 1, "head": head - 1, "most": MOST_TOKENS}
+        start = {"text": text, "layer": 0, "head": 0, "most": MOST_TOKENS}
         self.data = {"name": name, **start}
 
     def _repr_html_(self) -> str:
@@ -135,12 +129,10 @@ def _load(checkpoint: str | Path) -> tuple[BertForPreTraining, Tokenizer]:
 
 
 @style()
-def _still(
-    model: BertForPreTraining, tokenizer: Tokenizer, text: str, layer: int, head: int
-) -> Picture:
-    """Draw one token's vector layer by layer, what a head attends to, and the guesses."""
+def _still(model: BertForPreTraining, tokenizer: Tokenizer, text: str) -> Picture:
+    """Draw one token's vector layer by layer, what the first head attends to, and the guesses."""
     blank = "[MASK]" if model.config.direction == "bidirectional" else "[UNK]"  # as `score_blanks`
-    shown = attend(model.bert, tokenizer, BLANK.sub(blank, text), layers=[layer])
+    shown = attend(model.bert, tokenizer, BLANK.sub(blank, text), layers=[1])
     ids = torch.tensor([[tokenizer.token_to_id(token) for token in shown.tokens]])
     place = shown.tokens.index(blank) if blank in shown.tokens else 1
     with evaluating(model):
@@ -152,11 +144,11 @@ def _still(
     left.set_yticks(range(len(states)), ["input", *range(1, len(states))])
     left.set(title=f"the vector of {shown.tokens[place]}", xlabel="number", ylabel="after layer")
     left.grid(False)
-    heat_map(middle, shown.head(layer, head), shown.tokens)
-    middle.set(title=f"attention: layer {layer}, head {head}")
+    heat_map(middle, shown.head(1, 1), shown.tokens)
+    middle.set(title="attention: layer 1, head 1")
     right.set_axis_off()
     alt = f"A BERT reads: {text} Its vector of {shown.tokens[place]} after each layer, as colors; "
-    alt += f"the attention of layer {layer}, head {head}"
+    alt += "the attention of layer 1, head 1"
     if BLANK.search(text):
         right.set_axis_on()
         guesses = fill_blanks(model, tokenizer, text)[0]

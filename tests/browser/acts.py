@@ -13,6 +13,19 @@ def written(path: Path, *views: Any) -> str:
     return path.as_uri()
 
 
+def watched(browser: Any, *own: str, **how: Any) -> Any:
+    """A page in a context of its own, offline unless told; `wrong` has what goes wrong on it.
+
+    That is each error, and what is asked of another host than files and those that are its ``own``.
+    """
+    context = browser.new_context(**{"offline": True, **how})
+    page, known = context.new_page(), ("file:", "data:", "blob:", "about:", *own)
+    page.wrong = list[str]()
+    page.on("pageerror", lambda error: page.wrong.append(str(error)))
+    context.on("request", lambda r: None if r.url.startswith(known) else page.wrong.append(r.url))
+    return page
+
+
 def texts(page: Any, selector: str) -> list[str]:
     """What stands there; of an svg, too, which has no inner text."""
     return [

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acts import written
+from acts import watched, written
 
 from course.classroom import decks
 from course.classroom.asked import NotebookError
@@ -52,14 +52,11 @@ def browser() -> Iterator[Any]:
 @pytest.fixture
 def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
     """Put views on a page of their own, as `nbconvert --to html` does, without a network."""
-    context = browser.new_context(viewport={"width": 1200, "height": 900}, offline=True)
-    errors: list[str] = []
-    asked: list[str] = []
+    pages: list[Any] = []
 
     def open_page(*views: Any) -> Any:
-        page = context.new_page()
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.on("request", lambda request: asked.append(request.url))
+        page = watched(browser, viewport={"width": 1200, "height": 900})
+        pages.append(page)
         page.goto(written(tmp_path / "page.html", *views))
         drawn = (
             ".bertedu-bertviz svg line, .bertedu-attention figure, .bertedu-machine h3, "
@@ -72,9 +69,9 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
         return page
 
     yield open_page
-    context.close()
-    assert errors == []
-    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    for page in pages:
+        page.context.close()
+        assert page.wrong == []
 
 
 class Lab:

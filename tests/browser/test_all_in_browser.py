@@ -197,7 +197,7 @@ def test_in_jupyterlab_all_are_alive_keys_stay_inside_and_so_in_the_exported_pag
         press(page, *"xjddba")
         page.wait_for_timeout(300)
         assert page.evaluate(CELLS) == before
-    assert (page.asked, page.errors) == ([], [])
+    assert page.wrong == []
     page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
     page.wait_for_timeout(1000)
     page.context.close()

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from acts import watched
 from contrast import too_faint
 
 from course.classroom import decks
@@ -62,35 +63,26 @@ MEASURE = """() => {
 }"""
 
 
-class Opened:
-    """A page from a file, with what went wrong on it."""
+def opened(browser: Any, path: Path) -> Any:
+    """A deck, offline, at the size of a projector, when all on it is alive."""
+    page = watched(browser, viewport={"width": 1280, "height": 720}, color_scheme="light")
+    page.goto(path.as_uri())
+    page.wait_for_selector("body.ready", timeout=60_000)
+    # alive, or without the weights of a model that its notebook has not trained here
+    page.wait_for_function(
+        """[...document.querySelectorAll(".bertedu-play")].every((toy) => toy.matches(".alive")
+        || /has no model .(topic|description|answer|entities|tiny)/.test(toy.textContent))"""
+    )
+    page.wait_for_function("MathJax.isReady && !MathJax.Hub.queue.pending")
+    return page
 
-    def __init__(self, browser: Any, path: Path, scheme: str = "light") -> None:
-        """Open it offline, at the size of a projector, and wait until all on it is alive."""
-        viewport = {"width": 1280, "height": 720}
-        self.context = browser.new_context(viewport=viewport, offline=True, color_scheme=scheme)
-        self.page = self.context.new_page()
-        self.wrong: list[str] = []
-        self.page.on("pageerror", lambda error: self.wrong.append(f"{path.name}: {error}"))
-        own = ("file:", "data:", "blob:", "about:")
-        asks = self.wrong.append
-        self.context.on("request", lambda r: None if r.url.startswith(own) else asks(r.url))
-        self.page.goto(path.as_uri())
-        self.page.wait_for_selector("body.ready", timeout=60_000)
-        # alive, or without the weights of a model that its notebook has not trained here
-        self.page.wait_for_function(
-            """[...document.querySelectorAll(".bertedu-play")].every((toy) => toy.matches(".alive")
-            || /has no model .(topic|description|answer|entities|tiny)/.test(toy.textContent))"""
-        )
-        self.page.wait_for_function("MathJax.isReady && !MathJax.Hub.queue.pending")
 
-    def go(self, selector: str) -> Any:
-        """Show the slide on which something lies, and return that."""
-        at = "(s) => [...document.querySelectorAll('.slide')].findIndex((n) => n.querySelector(s))"
-        number = self.page.evaluate(at, selector)
-        self.page.evaluate(f"location.hash = '#{number + 1}'")
-        self.page.wait_for_function(f"document.querySelector('.now').querySelector('{selector}')")
-        return self.page.locator(f".now {selector}").first
+def go(page: Any, selector: str) -> Any:
+    """Show the slide on which something lies, and return that."""
+    at = "(s) => [...document.querySelectorAll('.slide')].findIndex((n) => n.querySelector(s))"
+    page.evaluate(f"location.hash = '#{page.evaluate(at, selector) + 1}'")
+    page.wait_for_function(f"document.querySelector('.now').querySelector('{selector}')")
+    return page.locator(f".now {selector}").first
 
 
 @pytest.fixture(scope="module")
@@ -104,36 +96,36 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_deck_fits_its_slides_and_can_be_read_from_the_last_row(
     browser: Any, written: Path, name: str
 ) -> None:
-    one = Opened(browser, written / f"{name}.html")
-    rows = one.page.evaluate(MEASURE)
+    page = opened(browser, written / f"{name}.html")
+    rows = page.evaluate(MEASURE)
     assert len(rows) == len(lecture(name))
     assert [(row["title"], row["over"]) for row in rows if row["over"]] == []
     small = [(row["title"], row["least"], row["small"]) for row in rows if row["least"] < LEAST]
     assert small == []
     empty = [row["title"] for row in rows if row["low"] < 400 or row["right"] < 720]
     assert empty == [], "the lower or the right half is empty"
-    assert one.page.locator(".MathJax_Error, .merror").count() == 0
-    text = one.page.evaluate("document.querySelector('main').innerText")
+    assert page.locator(".MathJax_Error, .merror").count() == 0
+    text = page.evaluate("document.querySelector('main').innerText")
     assert re.findall(r"\$[^$\n]{1,80}\\[a-z]+[^$\n]*\$", text) == []
     for theme in ("light", "dark"):
         for number in range(len(rows)):
-            one.page.keyboard.press("ArrowRight" if number else "Home")
-            assert too_faint(one.page) == [], (theme, number + 1)
-        one.page.keyboard.press("d")
-    one.context.close()
-    assert one.wrong == []
+            page.keyboard.press("ArrowRight" if number else "Home")
+            assert too_faint(page) == [], (theme, number + 1)
+        page.keyboard.press("d")
+    page.context.close()
+    assert page.wrong == []
 
 
 def test_a_toy_works_on_a_slide_and_every_step_of_the_machine_fits(
     browser: Any, written: Path
 ) -> None:
-    one = Opened(browser, written / "04_encoder.html")
-    toy = one.go(".bertedu-play")
+    page = opened(browser, written / "04_encoder.html")
+    toy = go(page, ".bertedu-play")
     before = toy.inner_html()
     toy.locator("input[type=range]").first.press("ArrowRight")
     assert toy.inner_html() != before
-    one.page.wait_for_selector(".bertedu-machine h3", state="attached", timeout=60_000)
-    machine = one.go(".bertedu-machine")
+    page.wait_for_selector(".bertedu-machine h3", state="attached", timeout=60_000)
+    machine = go(page, ".bertedu-machine")
     for step in machine.locator(".box > button").all():
         step.click()
         hidden, bottom = machine.evaluate(
@@ -145,17 +137,17 @@ def test_a_toy_works_on_a_slide_and_every_step_of_the_machine_fits(
         )
         assert bottom <= 720, step.inner_text()
         assert hidden <= 0, step.inner_text()
-    one.context.close()
-    assert one.wrong == []
+    page.context.close()
+    assert page.wrong == []
 
 
 def test_the_speakers_window_shows_notes_the_next_slide_and_a_clock(
     browser: Any, written: Path
 ) -> None:
-    one = Opened(browser, written / "03_self_attention.html")
+    page = opened(browser, written / "03_self_attention.html")
     first, second, third = lecture("03_self_attention")[:3]
-    with one.context.expect_page() as popup:
-        one.page.keyboard.press("s")
+    with page.context.expect_page() as popup:
+        page.keyboard.press("s")
     notes = popup.value
     assert first.title in notes.locator("#now").inner_text()
     assert first.notes.split(".")[0] in notes.locator("#all").inner_text()
@@ -164,26 +156,26 @@ def test_the_speakers_window_shows_notes_the_next_slide_and_a_clock(
     assert second.title[-20:] in following.inner_text()
     notes.get_by_text(re.compile(r"^\d\d:\d\d · 0 min$")).wait_for()
     notes.keyboard.press("ArrowRight")  # and it leads the deck
-    assert one.page.evaluate("location.hash") == "#2"
+    assert page.evaluate("location.hash") == "#2"
     notes.wait_for_function(
         f"document.body.innerText.includes('begin after {first.minutes:g} min')"
     )
     assert third.title in notes.locator("#next").inner_text()
-    one.context.close()
-    assert one.wrong == []
+    page.context.close()
+    assert page.wrong == []
 
 
 def test_a_click_starts_the_clock_of_an_exercise(browser: Any, written: Path) -> None:
-    one = Opened(browser, written / "03_self_attention.html")
-    clock = one.go("button.clock")
+    page = opened(browser, written / "03_self_attention.html")
+    clock = go(page, "button.clock")
     begin = clock.inner_text()
     clock.click()
-    one.page.wait_for_function(
+    page.wait_for_function(
         "(begin) => document.querySelector('.now .clock').textContent !== begin", arg=begin
     )
     clock.click()
     assert clock.inner_text() == begin
-    one.context.close()
+    page.context.close()
 
 
 def test_chromium_prints_a_page_for_each_slide(browser: Any, written: Path) -> None:

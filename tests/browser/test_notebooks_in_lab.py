@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from acts import watched
 from contrast import too_faint
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
@@ -42,11 +43,8 @@ CELLS = """() => {
 
 def open_in_lab(browser: Any, lab: Any, notebook: str) -> Any:
     """Open a notebook on a page of its own, and wait until its kernel is ready."""
-    page = browser.new_context(viewport={"width": 1280, "height": 1000}).new_page()
-    page.errors, page.asked = list[str](), list[str]()  # what goes wrong; other hosts
-    own = (lab.url, lab.url.replace("http", "ws"), "data:", "blob:")
-    page.on("request", lambda r: None if r.url.startswith(own) else page.asked.append(r.url))
-    page.on("pageerror", lambda error: page.errors.append(str(error)))
+    own = (lab.url, lab.url.replace("http", "ws"))
+    page = watched(browser, *own, offline=False, viewport={"width": 1280, "height": 1000})
     page.goto(lab.address(notebook))
     page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
     page.wait_for_function(f"() => ({STATE})()?.ready", timeout=60_000)
@@ -87,7 +85,7 @@ def test_a_notebook_runs_in_jupyterlab_and_can_be_read_the_next_day(
     )
     assert missing == 0, "a picture is broken or has no alt text"
     keys_stay_inside(page)
-    assert (page.asked, page.errors) == ([], [])
+    assert page.wrong == []
     page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
     page.wait_for_function("() => !window.jupyterapp.shell.currentWidget.context.model.dirty")
     page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")

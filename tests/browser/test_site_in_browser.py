@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from acts import watched
 from contrast import too_faint
 
 ROOT = Path(__file__).parents[2]
@@ -27,12 +28,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def visit(site: Path, browser: Any) -> Iterator[Callable[[str], Any]]:
     """Open a page of the site by its name; nothing of it may fail or ask another host."""
-    context = browser.new_context(viewport={"width": 1400, "height": 1000}, offline=True)
-    errors: list[str] = []
-    asked: list[str] = []
-    page = context.new_page()
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("request", lambda request: asked.append(request.url))
+    page = watched(browser, viewport={"width": 1400, "height": 1000})
 
     def open_page(name: str) -> Any:
         page.goto(f"{site.as_uri()}/{name}")
@@ -40,9 +36,8 @@ def visit(site: Path, browser: Any) -> Iterator[Callable[[str], Any]]:
         return page
 
     yield open_page
-    context.close()
-    assert errors == []
-    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:", "about:"))] == []
+    page.context.close()
+    assert page.wrong == []
 
 
 def test_no_page_fails_asks_another_host_or_is_wider_than_the_window(

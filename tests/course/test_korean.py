@@ -1,7 +1,6 @@
 """The Korean edition: in step with the English, cell by cell, or marked where it is not."""
 
 import ast
-import csv
 import re
 from collections import Counter
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from bertedu.files import read_csv
 from course import language
 from course.classroom import glossary
 from course.exercises import check  # noqa: F401  # fills KNOWN
@@ -221,8 +221,7 @@ def test_each_term_of_the_glossary_has_one_korean_word() -> None:
     text = PAGES["glossary"].source.read_text(encoding="utf-8")
     entries = re.findall("^## (.+)$", text, re.MULTILINE)
     assert [term for term in entries if not terms().get(term)] == []
-    with (pages.ENGLISH / "ko" / "terms.csv").open(encoding="utf-8", newline="") as file:
-        rows = [row["term"] for row in csv.DictReader(file)]
+    rows = [row["term"] for row in read_csv(pages.ENGLISH / "ko" / "terms.csv")]
     assert [term for term, count in Counter(rows).items() if count > 1] == []
 
 

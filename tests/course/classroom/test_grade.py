@@ -327,7 +327,8 @@ def test_what_ends_a_run_costs_the_exercise_of_its_cell(monkeypatch: pytest.Monk
     def run(cells: Any, asked: Any, *_: Any) -> Any:
         count = next((n for n, cell in enumerate(cells, 1) if cell.id in ends), 0)
         reached = {cell.id for cell in cells[: count - 1 if count else None]}
-        found = {one.check: ("solved", "✓", 1.0) for one in asked if one.cell in reached}
+        said = ("wrong", "✗", 1.0) if count else ("solved", "✓", 1.0)  # the better one counts
+        found = {one.check: said for one in asked if one.cell in reached}
         return found, "took more than 4 GB" if count else "", count
 
     monkeypatch.setattr(grading, "run", run)

@@ -7,7 +7,7 @@ import pytest
 from tiny_course import ANSWERS, NAME, bertedu, save, tiny
 from verdicts import verdict
 
-from course.classroom.asked import asked_in, course
+from course.classroom.asked import asked_in, course, recognize
 from course.exercises import check
 from course.exercises.judge import KNOWN, pieces_of
 from course.workshop import my_bert
@@ -24,6 +24,8 @@ def test_every_exercise_has_a_heading_with_stars_and_its_own_check() -> None:
         ("14", 4),
         ("a2", 2),
     ]  # for these, readers judge themselves
+    copy = Path("my copy.ipynb")
+    assert all(recognize(copy, cells[1:]) == name for name, cells in course().items())
     for some in asked.values():
         assert [one.number for one in some] == list(range(1, len(some) + 1))
         assert len({one.function for one in some}) == len(some)

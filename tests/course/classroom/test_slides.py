@@ -145,6 +145,7 @@ def test_a_slide_has_title_words_thing_minutes_and_notes(script: Path) -> None:
         ("{show drawn}", 'alt="1"', 'alt="2"'),
         ("{show drawn | 2}", 'alt="2"', 'alt="1"'),
         ("{print drawn | second}", "second &lt;b&gt;\nline", "first"),
+        ("{print drawn | first … second}", "\n\nsecond &lt;b&gt;</pre>", "&lt;b&gt;\nline"),
         ("{code drawn | b = }", '<span class="mi">3</span>', '<span class="mi">1</span>'),
         ("{formula text | x}", "$$x$$", "y"),
         ("{formula text}", "$$y = z$$", "$$x$$"),

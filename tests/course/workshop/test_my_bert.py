@@ -321,7 +321,8 @@ def test_with_an_idea_switched_on_it_equals_the_packages_machine(
     wrong = mistakes_of(SWITCHED[name])[0].wrong[0]
     spoiled = MyBert(ours, vocab, {**OURS, name: wrong}, IDEAS[name]).states(ids, segments, real)
     assert (spoiled[-1] - states[-1])[real].abs().max() > 1e-3
-    narrow = MyBert(ours, vocab, OURS, IDEAS[name]._replace(window=0)).states(ids, segments, real)
+    alone = IDEAS[name]._replace(window=0, global_tokens=0)
+    narrow = MyBert(ours, vocab, OURS, alone).states(ids, segments, real)
     assert narrow[-1].isfinite().all()  # where only padding is near, too
 
 
@@ -481,15 +482,11 @@ def test_nothing_of_the_folder_runs_before_it_is_loaded(place: Path, tmp_path: P
     ("content", "said"),
     [
         (b"def my_nsp_loss(x)\n    return x\n", "line 1 of its file is not Python (expected ':')."),
-        (b"# nsp_loss\nfor\n", "line 2 of its file is not Python"),
-        (b"", "its file holds no function."),
         (b"# nsp_loss\nx = 3\n", "its file holds no function."),
         (b"\xff\xfe\x00", "its file stops with UnicodeDecodeError"),
         (b"def my_nsp_loss(x):\n    return x\n1 / 0\n", "its file stops with ZeroDivisionError"),
         (b"exit()\ndef my_nsp_loss(x):\n    return x\n", "its file stops with SystemExit"),
         (b"def my_nsp_loss(x):\n    return x * scale\n", "does not pass"),
-        (b"def my_nsp_loss(x, y):\n    return x\n", "does not pass"),
-        (b"\n\ndef my_nsp_loss(x):\n    return x\n", "does not pass"),
     ],
 )
 def test_a_spoiled_file_gets_a_line_and_ours_stands_in(

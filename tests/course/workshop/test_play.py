@@ -62,11 +62,10 @@ def test_the_weights_are_the_checkpoints_and_are_written_only_when_they_differ()
 
 
 def test_a_machine_starts_where_it_is_told_and_tells_its_picture() -> None:
-    shown = Machine(saved(Path("tiny")), "I ask the ___ now.", 2, 1)
-    data = shown.data
-    assert (data["text"], data["layer"], data["head"]) == ("I ask the ___ now.", 1, 0)
+    shown = Machine(saved(Path("tiny")), "I ask the ___ now.")
+    assert shown.data["text"] == "I ask the ___ now."
     assert "I ask the ___ now. Its vector of [MASK]" in repr(shown)
-    assert "layer 2, head 1; its guesses for the blank" in repr(shown)
+    assert "layer 1, head 1; its guesses for the blank" in repr(shown)
     assert "guesses" not in repr(Machine("tiny", "No blank here."))
     assert len(shown._repr_html_()) < 250_000  # a notebook stays below 2 MB: no weights in it
 
@@ -79,8 +78,6 @@ PAIR = "ltr-L4H128+rtl-L4H128"
     [
         (lambda: Machine("elmo-L4H128"), r"elmo-L4H128 is a Elmo\w+, not a BERT with the head"),
         (lambda: write_weights(saved(Path("pre"), norm="pre")), "pre is pre-norm"),
-        (lambda: Machine(saved(Path("tiny")), layer=3), "layers 1 to 2"),
-        (lambda: Machine(saved(Path("tiny")), head=3), "heads 1 to 2 in each layer, not 3"),
         (lambda: Machine(saved(Path("tiny")), "word " * 40), "42 tokens, and a walk shows 32"),
         (lambda: write_weights(saved(Path("tiny"))), r"1\d\d,\d{3} parameters, .* holds 100,000"),
         (lambda: play.neighbors("unaffable"), "'unaffable' is no piece of the vocabulary"),

@@ -42,9 +42,7 @@ ARTICLE = Document(
     "Unknown dogs sang in 7 yards, and then 7 unknown birds slept.\n"
     "The bird sang.\n"
     "The ____ dog barked in the big yard and then the cat purred.\n"
-    + "The dog barked and "
-    + "then the dog barked and " * 9
-    + "then slept.\n",
+    "The dog sang near the big cat\n" + " ".join(["dog"] * 41),  # 7 words, and 41
 )
 TWO_BLANKS = "the ___ sang near a ___"
 
@@ -147,11 +145,11 @@ class Game:
             return [[Guess(bert, 0.5), Guess("<i>", 0.25)]]
 
         monkeypatch.setattr(own, "fill_blanks", fake)
-        self.puzzles = make_puzzles(TOKENIZER, [ARTICLE] * 3, seed=1)
+        self.puzzles = make_puzzles(TOKENIZER, [ARTICLE] * 3, seed=7)
         opening = next(puzzle for puzzle in self.puzzles if len(puzzle[1]) > 4)  # a long one
         self.puzzles.remove(opening)
         self.puzzles.insert(0, opening)
-        self.box = beat_bert(MODEL, TOKENIZER, [ARTICLE] * 3, seed=1)
+        self.box = beat_bert(MODEL, TOKENIZER, [ARTICLE] * 3, seed=7)
         self.sentence, row, self.answer, self.score = self.box.children
         self.field, self.check, self.start = row.children
 
