@@ -63,9 +63,3 @@ def test_a_plan_fits_its_minutes_and_fills_them(plan: dict[str, Any]) -> None:
 def test_a_plan_that_names_what_is_not_there_is_refused(step: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         guide.row_of({"notebook": "03"} | step)
-
-
-@pytest.mark.parametrize("target", ["README.md", "notebooks/03_self_attention.ipynb"])
-def test_the_guide_links_what_lies_in_the_repository(target: str) -> None:
-    assert f"](../../{target})" in guide.GUIDE.read_text(encoding="utf-8")
-    assert (guide.GUIDE.parent / "../.." / target).is_file()
