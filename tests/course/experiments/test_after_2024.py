@@ -20,7 +20,6 @@ from bertedu.model.optimization import MuonAndAdamW
 from bertedu.pretraining.batches import fixed_batches
 from bertedu.pretraining.next_sentence import EncodedDocument
 from course.experiments import after_2024
-from course.experiments.ablations import Grid
 
 
 def record(curve: list[dict[str, float]], **recipe: object) -> dict[str, object]:
@@ -79,25 +78,6 @@ def test_left_to_right_and_diffusion_are_asked_for_the_same_words(tmp_path: Path
     ltr, drawn = rows.values()
     words = sum(int((b.ids >= 5).sum()) for b in some)
     assert ltr["words"] == drawn["words"] == words == sum(len(b.labels) for b in some)
-
-
-def test_a_job_runs_its_own_cells(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    ran: list[tuple[str, str, str, int]] = []
-
-    def ablate(grid: Grid, folder: Path, tasks: list[str], variants: list[str]) -> None:
-        assert folder == tmp_path / "after_2024"
-        for cell in grid.cells():
-            assert (cell.recipe.patience, cell.recipe.epochs) == (4, 40), "until dev stops"
-            if cell.task in tasks and cell.variant in variants:
-                ran.append((cell.task, cell.variant, cell.setup.model, cell.recipe.seed))
-
-    monkeypatch.setattr(after_2024, "ablate", ablate)
-    for grid, variant in (("next-first", "0 %"), ("mask-off", "both sides from the start")):
-        asked = ["tune", grid, "--variant", variant, "--task", "topic", "--out", str(tmp_path)]
-        assert CliRunner().invoke(after_2024.app, asked).exit_code == 0
-    first, second = [(task, *more) for task, _, *more in ran[:3]], ran[3:]
-    assert first == [("topic", f"after-2024/next-0-{seed}", seed) for seed in range(3)]
-    assert [(task, *more) for task, _, *more in second] == first, "the same runs serve both"
 
 
 def test_a_step_is_timed_by_its_phases_and_every_side_sees_the_same_batches(

@@ -9,21 +9,9 @@ from course.experiments import after_bert
 from course.experiments.after_bert import Finding, findings, findings_table, per_seed
 from course.results.bootstrap import Estimate
 from course.results.pictures import committed
-from course.results.verdicts import verdicts_together
 
 FOUND = {notebook: findings(notebook) for notebook in (17, 18)}
 ALL = FOUND[17] + FOUND[18]
-
-
-def test_a_number_for_each_seed_is_a_mean_of_the_last_look() -> None:
-    rows: list[Row] = [
-        {"arm": arm, "seed": seed, "operations": operations, "value": str(value)}
-        for arm, seed, operations, value in (
-            ("a", "1", "10", 7), ("a", "0", "10", 9), ("a", "0", "20", 1), ("a", "0", "20", 3),
-            ("b", "0", "99", 5),
-        )
-    ]  # fmt: skip
-    assert list(per_seed(rows, arm="a").items()) == [("0", 2.0), ("1", 7.0)]
 
 
 def test_a_finding_is_a_paired_difference_and_as_good_as_has_a_margin(tmp_path: Path) -> None:
@@ -80,31 +68,6 @@ def test_every_claim_has_three_trainings_or_says_that_it_has_one() -> None:
     same = [f.same.p for f in ALL if f.same]
     assert len(same) > 15
     assert sum(p < 0.05 for p in same) <= 1, "a model against itself: one may be by chance"
-
-
-def test_the_first_findings_by_hand() -> None:
-    one, other = (
-        [100 * float(row["sentences"]) for row in committed("writing", writer=writer)]
-        for writer in ("left to right", "BERT, 16 rounds")
-    )
-    gaps = [a - b for a, b in zip(one, other, strict=True)]
-    assert FOUND[17][0].found.value == pytest.approx(sum(gaps) / len(gaps))
-    assert FOUND[17][0].runs == 5
-    (row,) = committed("zero_shot", task="next", way="beyond alone")
-    ends = [100 * float(row[f"accuracy{end}"]) - 25 for end in ("", "_low", "_high")]
-    (untaught,) = (f for f in FOUND[17] if "above guessing" in f.claimed)
-    assert untaught.found[:3] == pytest.approx(ends, abs=0.1)  # the row's ends lie not quite alike
-
-
-@pytest.mark.parametrize("notebook", FOUND)
-def test_the_table_has_a_line_for_each_claim(notebook: int) -> None:
-    lines = repr(findings_table(FOUND[notebook])).splitlines()[2:]
-    together = verdicts_together([f.found for f in FOUND[notebook]])
-    for f, line, word in zip(FOUND[notebook], lines, together, strict=True):
-        assert f.verdict == word
-        assert line.startswith(f"{f.idea} ({f.year}): {f.claimed}")
-        assert f.verdict in line
-        assert f"verdict:  {f.verdict}" in str(f)
 
 
 def test_runs_of_a_grid_are_compared_over_texts_and_all_its_runs() -> None:

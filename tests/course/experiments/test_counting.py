@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from bertedu.model.config import Direction
 from bertedu.pretraining.batches import Batch, fixed_batches
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.text.tokenization import CLS_ID, MASK_ID, SEP_ID
@@ -68,6 +69,16 @@ def test_chances_equal_counting_by_hand_and_are_never_zero(prior: float | None) 
         assert sum(given) == pytest.approx(1, abs=1e-5)
         kinds.add(any(TEXT[i] == before and TEXT[i + 2] == after for i in range(len(TEXT) - 2)))
     assert kinds == {True, False}, "both estimates must be tried"
+
+
+@pytest.mark.parametrize("direction", ["left-to-right", "right-to-left"])
+def test_from_one_side_only_its_neighbor_counts(direction: Direction) -> None:
+    step, twos = (1 if direction == "left-to-right" else -1), Counter(pairwise(TEXT))
+    scores = NeighborModel(DOCUMENTS, VOCAB, 10.0).scores(asked(hidden=6), direction).exp()
+    met = [twos[(6, w)[::step]] for w in range(VOCAB)]
+    expected = [(n + 10 * share) / (sum(met) + 10) for n, share in zip(met, SHARE, strict=True)]
+    for given in scores.tolist():
+        assert given == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("kind", [UnigramModel, NeighborModel])

@@ -1,7 +1,6 @@
 """Pictures of an experiment show the numbers of its committed CSV, each in its place."""
 
 from collections.abc import Callable
-from itertools import combinations
 from statistics import mean
 from typing import Any
 
@@ -148,37 +147,6 @@ def test_differences_stand_in_their_rows_beside_the_paper_and_the_luck(
         ablations.difference_plot("direction", {"nothing": "N"}, *SAID)
     with pytest.raises(ValueError, match=r"no results of grid 'mine'.*course ablate mine"):
         ablations.results("mine")
-
-
-def test_no_name_of_a_size_lies_on_a_line_or_an_interval_or_a_name(drawn: list[Figure]) -> None:
-    ablations.size_plot(SIZES, TASKS, *SAID)
-    for task, axes in zip(TASKS, drawn[0].axes, strict=True):
-        (dashed,) = (line for line in axes.lines if line.get_linestyle() == "--")
-        assert dashed.get_ydata()[0] == score_of(by_variant("size", task)["word counts"])[0]
-        height = axes.transData.transform((1, dashed.get_ydata()[0]))[1]
-        boxes = {text.get_text(): text.get_window_extent() for text in axes.texts}
-        assert boxes.keys() == {*SIZES, "word-count\nbaseline"}
-        for name, box in boxes.items():
-            assert not box.y0 < height < box.y1, name
-            for ends, _ in bars(axes):
-                low, high = axes.transData.transform(ends)
-                beside = low[0] < box.x0 or low[0] > box.x1
-                assert beside or high[1] < box.y0 or low[1] > box.y1, name
-        for (one, box), (other, its_box) in combinations(boxes.items(), 2):
-            assert not box.overlaps(its_box), (one, other)
-
-
-def test_scores_are_listed_best_first(capsys: pytest.CaptureFixture[str]) -> None:
-    ablations.score_lines("direction", "topic")
-    lines = capsys.readouterr().out.splitlines()
-    rows = by_variant("direction", "topic")
-    means = [float(line[31:36]) for line in lines]
-    assert means == sorted(means, reverse=True)
-    told = "both sides {:.1f} ({:.1f} to {:.1f}) 3 runs".format(*score_of(rows["both sides"]))
-    assert told.split() in [line.split() for line in lines]
-    assert len(lines) == len(rows)
-    assert lines[-1].startswith("always the same ")
-    assert lines[-1].endswith(")"), "a baseline has no runs"
 
 
 def test_claims_are_asked_in_points() -> None:

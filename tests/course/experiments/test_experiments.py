@@ -73,6 +73,21 @@ def test_no_value_is_missing_or_outside_its_interval(table: str) -> None:
                 assert float(low) <= float(text) <= float(high or math.nan), row
 
 
+def test_nobody_is_below_an_exact_limit() -> None:
+    """On so few texts a reader may be a little lucky."""
+    for row in committed("recall"):
+        limit = recall.recall_limit(row["layout"], row["reader"], int(row["length"]))
+        assert float(row["limit"]) == round(limit, 4)
+    for row in committed("recurrence", experiment="memory"):
+        limit = recurrence.recall_limit(int(row["pair"]) - 1, 1, int(row["model"].split()[1]))
+        assert float(row["limit"]) == round(limit, 4)
+    memory = committed("recurrence", experiment="memory")
+    for row in committed("recall") + memory + committed("toy"):
+        assert float(row["loss"]) > float(row["limit"]) - 0.1, row
+    for row in committed("objectives"):
+        assert "excess" not in row["measure"] or float(row["value"]) > -0.01, row
+
+
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Train two steps as if they were all, and score on few texts."""

@@ -6,7 +6,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from bertedu.analysis.probes import Text, lens, read_texts, relations_in
+from bertedu.analysis.probes import Text, read_texts, relations_in
 from bertedu.model.bert import BertForPreTraining
 from bertedu.pretraining.batches import fixed_batches
 from bertedu.pretraining.next_sentence import encode_documents
@@ -16,10 +16,8 @@ from course.experiments import head_study
 from course.experiments.head_study import (
     answers_kept,
     heads_changed,
-    layers_read,
     one_blank_each,
     relations,
-    summarize,
 )
 
 LINE = "The old ship of Dover was in a bay. The ship was found by John and the men of Hull."
@@ -77,15 +75,6 @@ def test_a_head_whose_values_are_zero_is_not_missed(
         assert abs(idle[added, 1, 2]) > 1e-4
 
 
-def test_the_lens_is_told_layer_by_layer(model: BertForPreTraining, tokenizer: Tokenizer) -> None:
-    batches = fixed_batches(encode_documents(DOCUMENTS[:6], tokenizer), 64, 4, 8192)
-    counts, losses, right = torch.cat([lens(model, b) for b in batches], dim=1).sum(1).T
-    found = ratios(layers_read(model, batches))
-    for layer in range(4):
-        told = [found[f"lens: {name}", layer, ""] for name in ("loss", "right")]
-        assert told == [float(losses[layer] / counts[layer]), float(right[layer] / counts[layer])]
-
-
 def test_other_attention_is_measured_at_the_blank(
     model: BertForPreTraining, text: Text, tokenizer: Tokenizer
 ) -> None:
@@ -103,14 +92,6 @@ def test_other_attention_is_measured_at_the_blank(
 
 
 # -- intervals and the file
-
-
-def test_a_statistic_that_was_never_asked_is_left_out() -> None:
-    some = ("a", 1, 1, torch.tensor([1.0, 0, 1]), torch.ones(3))
-    none = ("b", 1, 1, torch.zeros(3), torch.zeros(3))
-    (row,) = summarize([some, none])
-    assert (row["statistic"], row["value"], row["count"]) == ("a", 0.6667, 3)
-    assert row["low"] <= row["value"] <= row["high"]
 
 
 def test_a_part_is_a_run_of_the_study(

@@ -1,6 +1,6 @@
 """A pair that learns together: neither half reads the other's side, and one loss trains both."""
 
-from dataclasses import replace
+import json
 from pathlib import Path
 
 import pytest
@@ -9,10 +9,10 @@ from torch.nn import functional as F
 
 from bertedu.model.checkpoints import load_checkpoint
 from bertedu.model.config import BertConfig
-from bertedu.pretraining.batches import Batch, Phase, Recipe
+from bertedu.pretraining.batches import Batch
 from bertedu.pretraining.next_sentence import EncodedDocument
 from course.experiments import joint_pair
-from course.experiments.joint_pair import JointPair, train_pair
+from course.experiments.joint_pair import JointPair
 
 SIZE = 40
 CONFIG = BertConfig(SIZE, 16, 1, 2, 32, 16, 2, 0.0)
@@ -60,22 +60,13 @@ def test_each_half_reads_its_own_side_only(pair: JointPair) -> None:
             assert bool((after - before).abs().max() > 1e-4) is moves
 
 
-def test_a_pair_learns_from_one_loss(pair: JointPair) -> None:
-    recipe = replace(Recipe(60, 1e-2, next_sentence=False), phases=(Phase(1.0, 16, 8, 0.3),))
-    recipe = replace(recipe, question="masked")
-    before = [half.bert.embeddings.token.weight.clone() for half in pair.halves]
-    state = train_pair(pair, DOCUMENTS, recipe, progress=False)
-    assert state.step == 60
-    assert state.curve[-1]["mlm_loss"] < state.curve[0]["mlm_loss"]
-    for half, old in zip(pair.halves, before, strict=True):
-        assert not torch.equal(half.bert.embeddings.token.weight, old), "both halves learn"
-
-
 def test_both_halves_are_written_as_checkpoints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(joint_pair, "load_splits", lambda: {"train": DOCUMENTS})
-    joint_pair.main(tmp_path, "L1H64", steps=2, seed=1)
+    joint_pair.main(tmp_path, "L1H64", steps=60, seed=1)
+    curve = json.loads((tmp_path / "joint-ltr-1" / "training.json").read_text())["curve"]
+    assert curve[-1]["mlm_loss"] < curve[0]["mlm_loss"]
     directions = [
         load_checkpoint(tmp_path / f"{name}-1").config.direction for name in joint_pair.NAMES
     ]

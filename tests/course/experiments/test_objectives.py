@@ -3,18 +3,11 @@
 from typing import Any
 
 import pytest
-import torch
 
-from bertedu.text.tokenization import MASK_ID
 from course.experiments import objectives
 from course.experiments.objectives import pairs, two_blanks
 from course.experiments.toy_readers import (
-    HELD_OUT,
     ExactReader,
-    blanks,
-    singles,
-    text,
-    topics,
 )
 from course.results.pictures import committed
 
@@ -31,28 +24,9 @@ def test_the_gap_of_an_exact_reader_is_the_mutual_information(
     assert exact > 0.5
 
 
-def test_the_limit_of_blanks_is_that_of_an_exact_reader() -> None:
-    ids, masked, limit = blanks(singles)
-    scores, _ = ExactReader()(masked[:100], ids[:100] != 0)
-    hidden = masked[:100] == MASK_ID
-    paid = torch.nn.functional.cross_entropy(scores[hidden], ids[:100][hidden])
-    assert paid.item() == pytest.approx(limit, abs=0.2)  # a tenth of the sentences
-
-
-def test_topics_are_those_of_their_sentences() -> None:
-    nouns = "puppy kitten parrot pony child woman".split()  # one of each topic
-    sentences, topic = text(10_001, HELD_OUT)[0], topics(10_001, HELD_OUT)[1].tolist()
-    told = [
-        (nouns.index(w), t) for s, t in zip(sentences, topic, strict=True) for w in s if w in nouns
-    ]
-    assert len(told) > 100
-    assert all(noun == t for noun, t in told)
-
-
-def test_no_excess_is_below_the_limit_and_rivals_paid_the_same() -> None:
+def test_rivals_paid_the_same() -> None:
     work: dict[tuple[str, str], float] = {}
     for row in committed("objectives"):
-        assert "excess" not in row["measure"] or float(row["value"]) > -0.01
         key = row["idea"], row["reader"]
         work[key] = max(work.get(key, 0), float(row["operations"]))
     for one, other, near in (

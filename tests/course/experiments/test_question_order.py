@@ -6,39 +6,16 @@ from pathlib import Path
 import pytest
 import tiny_finetuning as tiny
 
-from bertedu.finetuning.question_answering import QuestionAnswering
-from bertedu.text.fast_tokenizer import load_tokenizer
 from course.experiments import question_order as module
 from course.experiments.question_order import (
-    LONGEST,
     NAME,
     ORDERS,
     drawn_readers,
     order_gain,
-    questions_that_fit,
     run_study,
     task_of,
 )
 from course.results.record import RunRecord
-
-
-def test_the_order_moves_the_question_and_nothing_else() -> None:
-    splits, tokenizer = questions_that_fit(), load_tokenizer()
-    some = splits["test"][:40]
-    for kind in (QuestionAnswering(), QuestionAnswering(question_first=False)):
-        items = kind.encode(some, tokenizer, LONGEST)
-        for item, question in zip(items, some, strict=True):  # nothing is cut into windows
-            (row,), (first, last) = item.rows, item.target
-            marked = question.context[row.offsets[first][0] : row.offsets[last][1]]
-            assert marked == question.answers[0][0]
-            words = tokenizer.encode(question.question).ids[1:-1]
-            at = row.sequence_ids.index(0 if kind.question_first else 1)
-            assert row.ids[at : at + len(words)] == words
-    for before, after in zip(splits["test"], splits["exchanged"], strict=True):
-        assert replace(after, question=before.question) == before
-        assert before.question != after.question
-    asked = [sorted(q.question for q in splits[name]) for name in ("test", "exchanged")]
-    assert asked[0] == asked[1]
 
 
 def test_a_study_goes_on_and_its_record_gives_the_gain(

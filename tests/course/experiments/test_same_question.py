@@ -7,13 +7,11 @@ import torch
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import DIRECTIONS, BertConfig
 from bertedu.pretraining.next_sentence import EncodedDocument
-from bertedu.text.tokenization import SEP_ID, UNK_ID
 from course.experiments.same_question import (
     ALL,
     BOTH,
     KINDS,
     LEFT,
-    MARKS,
     PAIR,
     RIGHT,
     Blanks,
@@ -27,7 +25,6 @@ from course.experiments.same_question import (
     score_rows,
 )
 from course.results.bootstrap import verdict_of
-from course.results.pictures import committed
 
 SIZE = 40
 Runs = dict[str, list[list[BertForPreTraining]]]  # reader -> of each seed, one model or two
@@ -61,21 +58,6 @@ def test_kinds_of_blanks_by_what_tells_them() -> None:
     assert kind_of(14, 20, 16) == "neither"
     assert kind_of(10, 11, 39) == "left"  # a right neighbor that was never met tells nothing
     assert kind_of(39, 15, 38) == "neither"
-
-
-def test_blanks_are_of_the_kind_they_are_called_and_none_comes_twice() -> None:
-    blanks = find_blanks(DOCUMENTS, NEIGHBORS, per_kind=20)
-    for kind in (*KINDS, ALL):
-        some = blanks.of(kind)
-        chosen = [*zip(some.sentences, some.places, some.documents, strict=True)]
-        assert len({(place, document) for _, place, document in chosen}) == 20
-        for sentence, place, document in chosen:
-            assert DOCUMENTS[document].sentences[0] is sentence
-            around = [SEP_ID, *sentence, SEP_ID][place : place + 3]
-            assert kind in (ALL, kind_of(*around))
-    unknown = [EncodedDocument("", [[UNK_ID, 10, UNK_ID, 11]]) for _ in range(9)]
-    told = find_blanks(unknown, Neighbors(*neighbors_of(unknown), SIZE), per_kind=99)
-    assert set(told.places) == {1, 3}, "what cannot be read is not asked for"
 
 
 def test_joined_sides_are_right_where_they_are_independent() -> None:
@@ -164,18 +146,3 @@ def test_a_gap_is_wider_by_what_the_longer_reading_adds_to_it() -> None:
     assert verdicts(wider) == ["supported", "supported"]
     # four runs of such luck hide half a nat, two would not
     assert verdicts(rows(0.12)[1]) == ["supported", "undecided"]
-
-
-def test_the_committed_reading_is_of_all_marks() -> None:
-    rows = committed("longer_reading")
-    assert [int(row["step"]) for row in rows] == [*MARKS]
-    first = {
-        r["reader"]: float(r["loss"]) for r in committed("same_question", told_by=ALL, seed="0")
-    }
-    for row in rows:
-        gap = float(row["left_loss"]) - float(row["both_loss"])
-        assert float(row["gap"]) == pytest.approx(gap, abs=2e-4)
-        assert float(row["wider"]) == pytest.approx(gap - first[LEFT] + first[BOTH], abs=4e-4)
-    tokens = [int(row["tokens"]) for row in rows]
-    assert tokens == sorted(tokens)
-    assert tokens[-1] > 80e6

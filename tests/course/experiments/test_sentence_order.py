@@ -22,30 +22,6 @@ PAIRS = {
 }
 
 
-def test_the_two_questions_share_their_batches_but_for_the_wrong_pairs() -> None:
-    nsp, sop = (
-        module.draw_pairs(PAIRS["real"], PAIRS[kind], torch.Generator().manual_seed(3))
-        for kind in module.QUESTIONS.values()
-    )
-    assert [p.label for p in nsp] == [p.label for p in sop] == [IS_NEXT, NOT_NEXT] * 16
-    assert nsp[::2] == sop[::2]
-    assert [p.a for p in nsp[1::2]] == [p.b for p in sop[1::2]]
-    # No wrong pair is made of a real one of the batch: that A or B was seen twice would tell it.
-    assert not {tuple(p.a) for p in nsp[::2]} & {tuple(p.a) for p in nsp[1::2]}
-
-
-def test_the_loss_is_that_of_the_labels_and_reads_the_order() -> None:
-    torch.manual_seed(0)
-    model = BertForPreTraining(CONFIG).eval()
-    torch.nn.init.normal_(model.nsp.classifier.weight)
-    real, swapped = (module.pair_loss(model, PAIRS[kind]) for kind in ("real", "swapped"))
-    assert real != swapped
-    with torch.no_grad():  # says "B follows A" of every pair
-        model.nsp.classifier.bias.copy_(torch.tensor([20.0, -20.0]))
-    assert module.pair_loss(model, PAIRS["real"]) < 0.1
-    assert module.pair_loss(model, PAIRS["swapped"]) > 10
-
-
 def test_the_model_that_is_asked_for_the_order_learns_it(monkeypatch: pytest.MonkeyPatch) -> None:
     splits: list[str] = []
 
@@ -64,10 +40,3 @@ def test_the_model_that_is_asked_for_the_order_learns_it(monkeypatch: pytest.Mon
     assert right("SOP")["swapped"] > 0.95
     assert right("as it is")["swapped"] < 0.8
     assert splits == ["train", "test", "test"]
-
-
-def test_pairs_are_of_the_articles_of_one_split(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "DEFAULT_CORPORA", ("encyclopedia",))
-    monkeypatch.setattr(module, "spoil_pairs", lambda documents, _: documents)
-    for split in ("train", "test"):
-        assert {document.split for document in module.pairs_of.__wrapped__(split)} == {split}

@@ -1,9 +1,6 @@
 """The study of notebook 11: where tags stand, which entities are new, and what its record says."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from types import SimpleNamespace
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -11,27 +8,24 @@ import pytest
 import torch
 from tiny_kinds import TOKENIZER
 
-from bertedu.files import read_csv
+from bertedu.files import read_csv, shipped
 from bertedu.finetuning.collation import NO_TARGET
-from bertedu.finetuning.examples import Splits, Tagged, Task, TaskError
-from bertedu.finetuning.finetune import Setup
+from bertedu.finetuning.examples import Splits, Tagged, TaskError
 from bertedu.finetuning.kinds import Answer
 from bertedu.finetuning.tagging import Tagging
-from bertedu.finetuning.training import History
-from course.experiments import tag_placement as study
 from course.experiments.tag_placement import (
+    KEY,
     PIECES,
     Pieces,
     TaggingBy,
     count_by_group,
     estimate,
     look_up,
-    lower_case,
 )
-from course.results.study import add_missing
+from course.results.bootstrap import draw_texts
+from course.results.record import unpack
 
 TAGS = ("O", "B-PLACE", "I-PLACE", "B-LIFE", "I-LIFE")
-TASK = Task("names", "tagging", "", TAGS, "f1", dict)
 
 
 def tagged(text: str, source: str = "") -> Tagged:
@@ -107,61 +101,28 @@ def test_the_list_marks_what_training_has_marked_the_longest_first() -> None:
     assert look_up([], TEST) == NOTHING
 
 
-def test_lower_case_changes_words_alone() -> None:
-    for split, examples in lower_case(SPLITS).items():
-        for before, after in zip(SPLITS[split], examples, strict=True):
-            assert vars(after) == vars(before) | {"words": tuple(w.lower() for w in before.words)}  # type: ignore[union-attr]
-
-
-@pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A record whose three runs have answered this and that, without any training."""
-    everything = [Answer(e.tags) for e in TEST]
-
-    def run(*given: Any, kind: TaggingBy) -> SimpleNamespace:
-        task, splits, setup, recipe, score = given
-        assert (task, score, len(splits["train"]), kind.pieces) == (TASK, ["test"], 3, "first")
-        good = setup.method == "fine-tuned" and recipe.seed == 0
-        history = History(losses=[1.0], dev=[0.25, 0.5])
-        return SimpleNamespace(history=history, answers={"test": everything if good else NOTHING})
-
-    monkeypatch.setattr(study, "run_once", run)
-    monkeypatch.setattr(study, "word_count_answers", lambda task, splits: {"test": NOTHING})
-    monkeypatch.setattr(study, "load_task", lambda _: (TASK, SPLITS))
-    study.entity_task.cache_clear()
-    methods = ("fine-tuned", "untrained")
-    plan = study.plan([(Setup("m", method, 3), "first") for method in methods], range(3))
-    add_missing(tmp_path / "tagging.csv", plan)
-    study.entity_task.cache_clear()
-    source, *rows = read_csv(tmp_path / "tagging.csv")
-    assert source["seen PLACE"] == "0 1 1"
-    assert [rows[3][name] for name in ("train_examples", "dev", "test", "seen PLACE")] == [
-        *("3", "0.5", "1.0", "1/1/1 1/1/1 0/0/0")
-    ]
-    return tmp_path / "tagging.csv"
-
-
-def test_estimates_follow_from_the_counts(made: Path) -> None:
-    def known(*more: str) -> Any:
-        return estimate(made, "look-up", "baseline", *more)
-
-    for method, mean in (("fine-tuned", 1 / 3), ("untrained", 0)):  # one seed of three
-        assert estimate(made, "m", method, train_examples="3").mean == pytest.approx(mean)
-    # the list: Lake Tana and Lyon of five ("Geese" is not "geese")
-    assert known().mean == pytest.approx(2 * 2 / (2 + 5))
-    assert known("unseen").mean == 0
-    assert known("PLACE").mean == pytest.approx(2 * 2 / (2 + 3))
-    seen = known("seen", "recall")
-    assert seen.mean == pytest.approx(2 / 3)
-    # articles are drawn whole: only c, only d, or both
-    assert {round(float(v), 3) for v in seen.runs[0]} == {0.5, 0.667, 1.0}
-    assert seen.minus(seen) == (0, 0, 0, 1), "on the same texts, and counting has no luck"
-    other = seen - estimate(made, "word counts", "baseline", "seen", "recall")
-    assert np.array_equal(other.runs, seen.runs)
-    for path, method, part, message in (
-        (made, "frozen", "", r"no such result of m frozen 3 first.*tag_placement"),
-        (made, "untrained", "ORG", "no ORG result"),
-        (made.with_name("none.csv"), "untrained", "", "no such result"),
+def test_estimates_follow_from_the_committed_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draw_texts, "__defaults__", (5, 0))
+    path = shipped("results") / "tagging.csv"
+    systems: dict[tuple[str, ...], list[dict[str, str]]] = defaultdict(list)
+    for row in read_csv(path)[1:]:  # the first has the sources
+        systems[tuple(row[name] for name in KEY)].append(row)
+    for (model, method, examples, pieces), rows in systems.items():
+        system: Any = {"train_examples": examples, "pieces": pieces or "first"}
+        scores = estimate(path, model, method, **system)
+        assert scores.runs[:, 0] == pytest.approx([float(row["test"]) for row in rows], abs=1e-5)
+        assert scores.trained == (method != "baseline")
+        for part in ("unseen", "PLACE"):
+            groups = [name for name in rows[0] if part in name.split()]
+            right, found, there = np.sum([unpack(rows[0][n]).sum(0) for n in groups], axis=0)
+            measured = [
+                estimate(path, model, method, part, measure, **system).runs[0, 0]
+                for measure in ("f1", "recall")
+            ]
+            assert measured == pytest.approx([2 * right / (found + there), right / there])
+    for given, message in (
+        (("m", "frozen"), r"no such result of m frozen all first.*tag_placement"),
+        (("look-up", "baseline", "ORG"), "no ORG result"),
     ):
         with pytest.raises(TaskError, match=message):
-            estimate(path, "m", method, part, train_examples="3")
+            estimate(path, *given)

@@ -10,9 +10,8 @@ import torch
 
 from bertedu.files import shipped
 from bertedu.finetuning.collation import MAX_LENGTH
-from bertedu.finetuning.examples import Question, Splits, Task
+from bertedu.finetuning.examples import Splits, Task
 from bertedu.finetuning.finetune import Run, Setup
-from bertedu.finetuning.metrics import squad_scores
 from bertedu.finetuning.training import Hyperparameters, score_items
 from bertedu.model.checkpoints import load_tensors
 from bertedu.model.variants.lora import LoraLinear
@@ -40,23 +39,6 @@ def test_the_reader_marks_what_is_asked_for() -> None:
         "deep lake in the mountains": "Lake Vern",
     }
     assert {question: reader.ask(question, TEXT).value for question in asked} == asked
-
-
-def test_the_reader_loses_its_lead_when_the_questions_are_exchanged() -> None:
-    """What `question_order` asks of others: here is one who reads the question."""
-    tests = [*load_task("answer")[1]["test"][:90]]
-    moved = [
-        replace(text, question=other.question)
-        for text, other in zip(tests, tests[45:] + tests[:45], strict=True)
-    ]
-    reader = tuned.load_tuned(tuned.READER)
-
-    def f1(questions: list[Question]) -> float:
-        answers = zip(questions, reader.answer(questions), strict=True)
-        return squad_scores(questions, {q.name: answer.value for q, answer in answers})["f1"]
-
-    assert f1(tests) > 60
-    assert f1(moved) < 35
 
 
 @pytest.mark.parametrize("name", [tuned.READER, *tuned.ADAPTERS])

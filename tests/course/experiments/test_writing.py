@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from bertedu.finetuning.examples import Choice, Example
+from bertedu.finetuning.examples import Choice
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
 from bertedu.model.variants.generation import ending_score
 from bertedu.text.fast_tokenizer import load_tokenizer
 from course.experiments import writing
-from course.experiments.tasks import TOPICS
 from course.experiments.writing import score_endings, score_texts
 
 
@@ -60,23 +59,6 @@ def test_each_way_chooses_by_its_own_score(monkeypatch: pytest.MonkeyPatch) -> N
         "beyond alone": [0, 0, 1, 0],
         "shared words": [0, 0, 0, 1],
     }
-
-
-def test_a_prompt_shows_so_many_training_examples_and_no_answer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    train = [Example(f"Text number {n}.", None, n % 3, "a") for n in range(9)]
-    test = [Example("Who is asked?", None, 1, "b")] * (writing.ASKED + 1)
-    monkeypatch.setattr(writing, "load_task", lambda _: (None, {"train": train, "test": test}))
-    for shots in writing.SHOTS:
-        asked = writing.ask_topic(shots)
-        assert len(asked) == writing.ASKED
-        for prompt, endings, label, source in asked:
-            assert (endings, label, source) == (TOPICS, 1, "b")
-            assert prompt.count(" topic:") == shots + 1
-            assert prompt.endswith("who is asked? topic:")
-        prompts = {prompt for prompt, *_ in asked}
-        assert (len(prompts) > 1) == (shots > 0), "drawn for each"
 
 
 @pytest.mark.parametrize("task", ["next", "topic"])

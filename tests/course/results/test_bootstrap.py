@@ -19,20 +19,10 @@ from course.results.bootstrap import (
     estimate,
     halves,
     ratio_interval,
-    ratio_intervals,
     run_spread,
 )
 from course.results.record import RunRecord
 from course.results.summary import draw_systems
-
-
-def test_the_interval_of_a_share_is_the_binomial_one() -> None:
-    hits = torch.tensor([1.0] * 300 + [0.0] * 700)
-    low, high = ratio_interval(hits, torch.ones(1000))
-    sigma = (0.3 * 0.7 / 1000) ** 0.5
-    assert low == pytest.approx(0.3 - 1.96 * sigma, abs=0.25 * sigma)
-    assert high == pytest.approx(0.3 + 1.96 * sigma, abs=0.25 * sigma)
-    assert (low, high) == ratio_interval(hits, torch.ones(1000))
 
 
 def test_whole_pairs_are_drawn_with_their_own_number_of_tokens() -> None:
@@ -138,15 +128,3 @@ def test_one_run_in_twenty_is_told_from_another_of_its_recipe(
     ablations._all_drawn.cache_clear()
     assert len(decided) >= 300
     assert (0.03 <= np.mean(decided) <= 0.07) == knows_texts, np.mean(decided)
-
-
-def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
-    generator = torch.Generator().manual_seed(1)
-    covered = 0
-    for trial in range(200):
-        tokens = torch.randint(1, 10, (150,), generator=generator).double()
-        share = 0.2 + 0.4 * torch.rand(150, generator=generator).double()  # 0.4 on average
-        ends = ratio_intervals((tokens * share)[:, None], tokens[:, None], draws=200, seed=trial)
-        low, high = ends.flatten().tolist()
-        covered += low <= 0.4 <= high
-    assert 0.88 < covered / 200 <= 0.99

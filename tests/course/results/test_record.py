@@ -19,7 +19,7 @@ from bertedu.finetuning.finetune import RATES, Run, Setup, make_kind
 from bertedu.finetuning.kinds import Answer
 from bertedu.finetuning.training import History, Hyperparameters
 from course.results import record as recording
-from course.results.record import BATCH_SIZES, EPOCHS, RunRecord, pack, run_task, search, unpack
+from course.results.record import BATCH_SIZES, EPOCHS, RunRecord, run_task, search
 
 SMALL = {"train": 16, "dev": 6, "test": 8}
 RECIPE = Hyperparameters(3e-3, 8, 1, dropout=0.1, patience=2)
@@ -241,25 +241,6 @@ def test_the_record_says_what_came_out_whatever_the_task(book: RunRecord, name: 
         assert float(written) == pytest.approx(score, abs=1e-5)
     with book.table.open(encoding="utf-8", newline="") as file:
         assert len({len(line) for line in csv.reader(file)}) == 1
-
-
-def test_no_record_is_said_plainly(book: RunRecord) -> None:
-    assert book.rows() == []
-    with pytest.raises(TaskError, match="no outcomes of task 'keyword'"):
-        book.outcomes("keyword")
-    book.table.mkdir(parents=True)
-    with pytest.raises(OSError, match=book.table.name):  # it is there: no empty one may replace it
-        book.rows()
-
-
-@pytest.mark.parametrize("columns", [2, 3])
-def test_outcomes_come_back_as_they_were_to_four_digits(columns: int) -> None:
-    dice = np.random.default_rng(columns)
-    for scale in (1, 10, 1e4):
-        some = dice.normal(0, scale, (50, columns)), dice.integers(0, 12, (50, columns))
-        outcomes = np.concatenate(some)
-        assert np.array_equal(unpack(pack(outcomes)), np.round(outcomes, 4))
-    assert pack(np.array([[1.0, 0.0], [10.0, 0.25]])) == "1/0 10/0.25"
 
 
 # -- stopped, and side by side
