@@ -15,12 +15,8 @@ from course.results.pictures import committed, headed_panels, interval_bar, name
 from course.results.verdicts import verdicts_together
 
 # the readers beside the one of both sides, and how each is drawn
-OTHERS = {
-    PAIR: (GREEN, "D"),
-    LEFT: (ORANGE, "<"),
-    RIGHT: (ORANGE, ">"),
-}
-AT_A_BLANK = {BOTH: (BLUE, "o"), PAIR: (GREEN, "D"), LEFT: (ORANGE, "<"), RIGHT: (ORANGE, ">")}
+OTHERS = {PAIR: (GREEN, "D"), LEFT: (ORANGE, "<"), RIGHT: (ORANGE, ">")}
+AT_A_BLANK = {BOTH: (BLUE, "o")} | OTHERS
 WIDTHS = (13, 10, 7, 5, 3)
 RECALL = dict(zip(READERS, (BLUE, ORANGE, "#CC79A7", GREEN, "black"), strict=True))
 

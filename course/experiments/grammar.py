@@ -66,10 +66,8 @@ class Positions:
     documents: Ints
 
 
-def find_positions(
-    documents: Sequence[EncodedDocument], words: tuple[int, int], per_word: int = PER_WORD
-) -> Positions:
-    """Draw as many places of the first word as of the second, at most ``per_word`` of each.
+def find_positions(documents: Sequence[EncodedDocument], words: tuple[int, int]) -> Positions:
+    """Draw as many places of the first word as of the second, at most `PER_WORD` of each.
 
     Every document gives one before any gives two: places of one document are not independent.
     """
@@ -80,7 +78,7 @@ def find_positions(
             for place, word in enumerate(sentence):
                 if word in words and len(sentence) <= LONGEST:
                     where[words.index(word)].append((sentence, place, number))
-    count = min(per_word, *map(len, where))
+    count = min(PER_WORD, *map(len, where))
     chosen = []
     for some in where:
         drawn, met = rng.permutation(len(some)).tolist(), Counter[int]()

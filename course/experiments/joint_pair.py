@@ -64,9 +64,7 @@ class JointPair(nn.Module):
         return word_loss(torch.cat(states, dim=1), joined, batch.labels)
 
 
-def train_pair(
-    pair: JointPair, documents: Sequence[EncodedDocument], recipe: Recipe, progress: bool = True
-) -> State:
+def train_pair(pair: JointPair, documents: Sequence[EncodedDocument], recipe: Recipe) -> State:
     """Train in place on the batches that `pretrain` makes of the recipe; return the curve.
 
     Raises FloatingPointError if the loss is no number any more.
@@ -76,7 +74,7 @@ def train_pair(
     stream = stream_of(documents, pair.halves[0].config, recipe, state)
     seen: list[Tensor] = []
     pair.train()
-    for step in tqdm(range(recipe.steps), desc="pre-training", disable=not progress):
+    for step in tqdm(range(recipe.steps), desc="pre-training"):
         batch, state.position = next(stream)
         loss, right = pair.loss(batch.to(device))
         rate = recipe.learning_rate_at(step)
