@@ -282,7 +282,7 @@ def finetune(
     mine.save(out)
     echo(f"written: {out}")
     if own.task.kind == "classification":
-        from bertedu.analysis.confusion import confusion_map
+        from bertedu.analysis.views import confusion_map
 
         right, said = mine.outcomes(model).T.tolist()
         picture = confusion_map(

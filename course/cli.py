@@ -118,7 +118,7 @@ def finetune(
     from bertedu.files import check_writable
     from bertedu.finetuning.finetune import Setup
     from bertedu.finetuning.own_model import UNTIL_DEV_STOPS
-    from bertedu.finetuning.saving import save_finetuned
+    from bertedu.finetuning.saving import FineTuned, save_finetuned
     from bertedu.finetuning.training import Hyperparameters
     from bertedu.pretraining.run import check_number
     from course.experiments.tasks import load_task
@@ -149,7 +149,7 @@ def finetune(
         if out:
             best = max(made, key=lambda run: max(run.history.dev))
             about = {"task": task.name, "from": model, "method": method, "dev": best.history.dev}
-            save_finetuned(best.model, best.tokenizer, task, out, about)
+            save_finetuned(FineTuned.of(best.model, best.tokenizer, task), out, about)
             echo(f"written: {out}")
     echo(f"written: {book.table}")
 

@@ -13,8 +13,7 @@ import torch
 
 from bertedu.analysis.fill import Guess
 from bertedu.finetuning.examples import Question
-from bertedu.finetuning.finetune import kind_with, load_encoder
-from bertedu.finetuning.question_answering import QuestionAnswering
+from bertedu.finetuning.finetune import kind_named, load_encoder
 from bertedu.finetuning.saving import FineTuned
 from bertedu.finetuning.training import TaskModel
 from bertedu.model.bert import Bert, BertForPreTraining
@@ -85,7 +84,7 @@ def tuned(kind: Any = "classification", pairs: bool = False, of: str = "bert-L4H
     """A model with a new layer, not trained: its answers are as good a test."""
     encoder, tokenizer = load_encoder(of)
     labels = LABELS.get(kind, ())
-    how = QuestionAnswering() if kind == "span" else kind_with(kind, labels)
+    how = kind_named(kind, labels)
     torch.manual_seed(0)
     model = TaskModel(encoder, how)
     torch.nn.init.normal_(next(model.head.parameters()), std=0.1)

@@ -12,7 +12,7 @@ from bertedu.finetuning.collation import TaskBatch, collate
 from bertedu.finetuning.examples import AnyExample, Choice, Example, Question, Tagged, Task
 from bertedu.finetuning.kinds import Classification, Kind, MultipleChoice, Regression
 from bertedu.finetuning.question_answering import QuestionAnswering
-from bertedu.finetuning.saving import save_finetuned
+from bertedu.finetuning.saving import FineTuned, save_finetuned
 from bertedu.finetuning.tagging import Tagging
 from bertedu.finetuning.training import TaskModel
 from bertedu.model.bert import Bert
@@ -102,15 +102,17 @@ def scores_and_loss(model: TaskModel, batch: TaskBatch) -> tuple[Tensor, Tensor]
     return scores, model.kind.loss(scores, batch)
 
 
+def tuned(model: TaskModel, name: str, **more: Any) -> FineTuned:
+    return dataclasses.replace(FineTuned.of(model, TOKENIZER, TASKS[name]), **more)
+
+
 def save(model: TaskModel, name: str, folder: Path) -> Path:
-    """Save a model of the kind of that name, as `python -m course finetune` does."""
-    save_finetuned(model, TOKENIZER, TASKS[name], folder, {"seed": 0})
+    save_finetuned(tuned(model, name), folder, {"seed": 0})
     return folder
 
 
-def theirs_of(model: TaskModel, name: str, folder: Path, their_class: Any) -> Any:
-    """Open in `transformers` what we save; nothing is missing or left over."""
-    save(model, name, folder)
+def theirs_of(folder: Path, their_class: Any) -> Any:
+    """Open in `transformers` what we saved; nothing is missing or left over."""
     theirs, told = their_class.from_pretrained(
         folder, output_loading_info=True, local_files_only=True, attn_implementation="eager"
     )

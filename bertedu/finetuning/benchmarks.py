@@ -19,16 +19,21 @@ from typing import Any
 
 from bertedu.files import Row, read_csv
 from bertedu.finetuning.examples import (
+    KINDS,
     SPLITS,
     AnyExample,
+    Columns,
+    Found,
     Splits,
     Tagged,
     Task,
     TaskError,
     collect,
+    labeled,
+    of_questions,
+    of_table,
     split_by,
 )
-from bertedu.finetuning.rows import KINDS, Columns, Found, labeled, of_questions, of_table
 from bertedu.finetuning.tagging import iob2
 
 

@@ -1,4 +1,4 @@
-"""Four shapes of example, and the task that names them, splits them and scores them.
+"""Four shapes of example, how rows become them, and the task that names and splits them.
 
 The ``source`` of an example is where its text is from: an article, a film. Examples of one source
 share words, so they are never split between training and test, and an interval that forgets it is
@@ -6,13 +6,13 @@ too short: `course.results.summary` draws whole sources.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-
-from bertedu.files import table_beside
 
 KindName = Literal["classification", "regression", "span", "tagging", "choice"]
 SPLITS = ("train", "dev", "test")
@@ -107,14 +107,6 @@ class Task:
     pairs: bool = False  # two texts are classified or rated together, not one
 
 
-def read_table(module: str) -> dict[str, dict[str, Any]]:
-    """Return the entries of `table_beside`, such as `tasks.toml`, by name; lists as tuples."""
-    return {
-        name: {key: tuple(x) if isinstance(x, list) else x for key, x in entry.items()}
-        for name, entry in table_beside(module).items()
-    }
-
-
 def check_examples(task: Task, splits: Splits) -> None:
     """Refuse what cannot be trained on, before any time is spent.
 
@@ -183,3 +175,158 @@ def collect(pairs: Iterable[tuple[str, AnyExample]]) -> Splits:
     for split, examples in splits.items():
         np.random.default_rng(len(split)).shuffle(examples)
     return splits
+
+
+# -- rows, from a file or from the Hub, and a word on what was left out
+
+KINDS: dict[str, tuple[KindName, str]] = {  # -> kind of a task, metric that selects on dev
+    "class": ("classification", "accuracy"),
+    "score": ("regression", "pearson"),
+    "choice": ("choice", "accuracy"),
+    "answer": ("span", "f1"),
+    "tags": ("tagging", "f1"),
+}
+_SPLITS = {"train": "train", "training": "train", "test": "test"}
+_SPLITS |= dict.fromkeys(("dev", "valid", "val", "validation"), "dev")
+Numbered = Iterable[tuple[int, Mapping[str, Any]]]  # rows, each with the line it stands in
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of a table hold what, by the names in its first line."""
+
+    text: str = "text"
+    label: str = "label"
+    text_b: str | None = None  # of pairs
+    endings: tuple[str, ...] = ()  # of choices; the label is the number of the right one, from 0
+    group: str | None = None  # rows of one group stay in one split
+    split: str | None = None  # train, dev or test; none: it is drawn
+
+
+@dataclass(frozen=True)
+class Found:
+    """An example, the line it stands in, its label as it is written, and its split if it has one.
+
+    The source of the example is what keeps rows together: its group, or its text.
+    """
+
+    example: Any
+    line: int
+    label: str = ""
+    split: str | None = None
+
+
+def of_table(name: str, rows: Numbered, columns: Columns, notes: list[str]) -> Iterator[Found]:
+    """Read the rows of a table; those with an empty cell are left out, and a note says so."""
+    needed = [columns.text, *([columns.text_b] if columns.text_b else []), *columns.endings]
+    needed.append(columns.label)
+    beside = [column for column in (columns.group, columns.split) if column]
+    empty: dict[str, list[int]] = defaultdict(list)
+    markup: list[int] = []
+    for line, row in rows:
+        if missing := [column for column in (*needed, *beside) if column not in row]:
+            raise TaskError(
+                f"{name} has no column {missing[0]!r}; it has "
+                f"{', '.join(map(repr, row)) or 'none'} (--text and --label "
+                "name yours). If its first line is a row already, write the columns' names above it"
+            )
+        cells = {column: " ".join(row[column].split()) for column in (*needed, *beside)}
+        if blank := [column for column in needed if not cells[column]]:
+            empty[blank[0]].append(line)
+            continue
+        if any(re.search(r"</?[a-zA-Z][^<>]*>", cells[column]) for column in needed[:-1]):
+            markup.append(line)
+        yield _of_row(cells, columns, line, name)
+    for column, where in empty.items():
+        notes.append(f"rows without {column!r}, left out: {count_at(where)}")
+    if markup:
+        notes.append(f"rows with HTML tags, which are read as text: {count_at(markup)}")
+
+
+def _of_row(cells: Mapping[str, str], columns: Columns, line: int, name: str) -> Found:
+    split = cells[columns.split].lower() if columns.split else None
+    if split is not None and split not in _SPLITS:
+        raise TaskError(f"{name}, line {line}: {columns.split!r} is {split!r}: train, dev or test?")
+    text, second = cells[columns.text], cells[columns.text_b] if columns.text_b else None
+    source = cells[columns.group] if columns.group else plain(f"{text} {second or ''}")
+    endings = tuple(cells[column] for column in columns.endings)
+    example = Choice(text, endings, 0, source) if endings else Example(text, second, 0, source)
+    return Found(example, line, cells[columns.label], split and _SPLITS[split])
+
+
+def plain(text: str) -> str:
+    """Return what two texts share that differ by capitals, blanks and punctuation only."""
+    return " ".join(re.findall(r"\w+", text.lower())) or text
+
+
+def count_at(lines: Sequence[int]) -> str:
+    """Say in how many lines something stands, and which the first three are."""
+    return f"{len(lines)} (line {', '.join(map(str, lines[:3]))}{', …' if len(lines) > 3 else ''})"
+
+
+def of_questions(name: str, rows: Numbered, notes: list[str]) -> Iterator[Found]:
+    """Read questions as the Hub has SQuAD, or as it was published; white space around them goes.
+
+    An answer that stands elsewhere than it says is moved there, if it stands in one place only. A
+    question of whose answers none has a place is left out: it would seem to have none.
+    """
+    moved: list[int] = []
+    lost: list[int] = []
+    for line, row in rows:
+        try:
+            context, question, published = row["context"], row["question"], row["answers"]
+            " ".join((context, question)).encode("utf-8")  # JSON can write half a character
+            if isinstance(published, Mapping):
+                published = [*zip(published["text"], published["answer_start"], strict=True)]
+            else:
+                published = [(answer["text"], answer["answer_start"]) for answer in published]
+            answers = [*_placed(context, published)]
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise TaskError(
+                f"{name}, line {line}: {error!r}. A question needs context, question and "
+                "answers, each with text and answer_start"
+            ) from None
+        if any(was for _, _, was in answers):
+            moved.append(line)
+        if not context.strip() or not question.strip() or (published and not answers):
+            lost.append(line)
+            continue
+        source = str(row.get("title") or plain(context)).strip()
+        kept = tuple(dict.fromkeys((text, start) for text, start, _ in answers))
+        about = str(row.get("id", line)), question.strip(), context.strip()
+        yield Found(Question(*about, kept, source), line)
+    if moved:
+        notes.append(f"answers moved to where they stand: {count_at(moved)}")
+    if lost:
+        without = "questions without text or a place for their answer, left out"
+        notes.append(f"{without}: {count_at(lost)}")
+
+
+def _placed(context: str, published: Iterable[tuple[str, int]]) -> Iterator[tuple[str, int, bool]]:
+    """Yield the answers that have a place in a context without white space, and if they moved."""
+    shift, context = len(context) - len(context.lstrip()), context.strip()
+    for raw, begin in published:
+        text, start = raw.strip(), int(begin) - shift + len(raw) - len(raw.lstrip())
+        there = start >= 0 and context.startswith(text, start)
+        if text and (there or context.count(text) == 1):
+            yield text, start if there else context.index(text), not there
+
+
+def labeled(one: Found, kind: str, labels: tuple[str, ...], name: str) -> Found:
+    """Give an example of a table its label as a number."""
+    if kind in ("answer", "tags"):
+        return one
+    if kind == "class":
+        return replace(one, example=replace(one.example, label=labels.index(one.label)))
+    where = f"{name}, line {one.line}: the label is {one.label!r}, and"
+    try:
+        value = float(one.label.replace(",", "."))
+    except ValueError:
+        value = np.nan
+    if not np.isfinite(value):
+        raise TaskError(f"{where} a {kind} is a number")
+    if kind == "choice":
+        if value not in range(len(one.example.endings)):
+            raise TaskError(f"{where} endings are numbered 0 to {len(one.example.endings) - 1}")
+        value = int(value)
+    return replace(one, example=replace(one.example, label=value))

@@ -119,14 +119,16 @@ def frozen_features(encoder: Encoder, reads: str) -> BiLSTMFeatures:
 
 def make_kind(task: Task, splits: Splits) -> Kind:
     """Return the kind of a task, ready to encode its examples."""
-    if task.kind == "span":
-        can_be_none = any(not question.answers for question in splits["train"])
-        return QuestionAnswering(can_be_none, by_character=task.metric == "character_f1")
-    return kind_with(task.kind, task.labels)
+    can_be_none = task.kind == "span" and not all(e.answers for e in splits["train"])
+    return kind_named(task.kind, task.labels, can_be_none, task.metric == "character_f1")
 
 
-def kind_with(name: KindName, labels: tuple[str, ...]) -> Kind:
-    """Return a kind that is no "span": all that it needs is its labels, if any."""
+def kind_named(
+    name: KindName, labels: tuple[str, ...], can_be_none: bool = False, by_character: bool = False
+) -> Kind:
+    """Return a kind with its labels, if any; the last two are those of `QuestionAnswering`."""
+    if name == "span":
+        return QuestionAnswering(can_be_none, by_character=by_character)
     if name in ("regression", "choice"):
         return Regression() if name == "regression" else MultipleChoice()
     return Tagging(labels) if name == "tagging" else Classification(labels)
@@ -229,5 +231,6 @@ def run_once(
         split: kind.answers(splits[split], items[split], score_items(model, items[split]))
         for split in score
     }
-    merge_lora(model)  # what is returned is a plain model again
+    if setup.lora is not None:
+        merge_lora(model)  # what is returned is a plain model again
     return Run(model, tokenizer, history, answers)

@@ -18,18 +18,16 @@ import numpy as np
 
 from bertedu.finetuning.benchmarks import BENCHMARKS, benchmark
 from bertedu.finetuning.examples import (
+    KINDS,
     SPLITS,
     Choice,
+    Columns,
+    Found,
     Splits,
     Tagged,
     Task,
     TaskError,
     check_examples,
-)
-from bertedu.finetuning.rows import (
-    KINDS,
-    Columns,
-    Found,
     count_at,
     labeled,
     of_questions,

@@ -39,9 +39,7 @@ class OwnModel:
     @property
     def tuned(self) -> FineTuned:
         """The model, ready to be asked."""
-        task = self.data.task
-        about = task.name, task.kind, task.labels
-        return FineTuned(self.run.model, self.run.tokenizer, *about, pairs=task.pairs)
+        return FineTuned.of(self.run.model, self.run.tokenizer, self.data.task)
 
     def outcomes(self, name: str) -> Outcomes:
         """Return how each test example came out: (examples, columns of its kind)."""
@@ -107,10 +105,8 @@ class OwnModel:
         Raises CheckpointError if it cannot be written.
         """
         scores = {name: float(self._drawn(name)[0]) for name in self.answers}
-        about: dict[str, Any] = {"data": self.data.notes, "from": self.model}
-        about |= {"dev": self.run.history.dev}
-        about |= {"test": {self.data.task.metric: scores}}
-        save_finetuned(self.run.model, self.run.tokenizer, self.data.task, Path(folder), about)
+        about = {"data": self.data.notes, "from": self.model, "dev": self.run.history.dev}
+        save_finetuned(self.tuned, Path(folder), about | {"test": {self.data.task.metric: scores}})
 
 
 def fit(

@@ -11,8 +11,8 @@ from tokenizers import Tokenizer
 
 from bertedu.finetuning.collation import MAX_LENGTH
 from bertedu.finetuning.examples import Choice, Example, Examples, KindName, Question, Tagged, Task
-from bertedu.finetuning.finetune import kind_with
-from bertedu.finetuning.kinds import Answer, Kind
+from bertedu.finetuning.finetune import kind_named
+from bertedu.finetuning.kinds import Answer
 from bertedu.finetuning.question_answering import QuestionAnswering
 from bertedu.finetuning.tagging import split_words
 from bertedu.finetuning.training import TaskModel, score_items
@@ -55,6 +55,11 @@ class FineTuned:
     labels: tuple[str, ...]
     max_length: int = MAX_LENGTH
     pairs: bool = False
+
+    @classmethod
+    def of(cls, model: TaskModel, tokenizer: Tokenizer, task: Task) -> "FineTuned":
+        """Let a model answer what its task asks."""
+        return cls(model, tokenizer, task.name, task.kind, task.labels, pairs=task.pairs)
 
     def answer(self, examples: Examples) -> list[Answer]:
         """Answer examples; their labels are not looked at."""
@@ -100,22 +105,15 @@ def save_hugging_face(tuned: FineTuned, folder: Path) -> None:
     """Write a folder for `transformers`; CheckpointError if it cannot express this model."""
     if isinstance(tuned.model.encoder, BertFeatures):
         refuse_inexpressible(tuned.model.encoder.bert.config)
-    _write(tuned, folder)
+    save_finetuned(tuned, folder)
 
 
-def save_finetuned(
-    model: TaskModel, tokenizer: Tokenizer, task: Task, folder: Path, about: dict[str, Any]
-) -> None:
+def save_finetuned(tuned: FineTuned, folder: Path, about: dict[str, Any] | None = None) -> None:
     """Write a folder that `load_finetuned` and, read both ways, `transformers` opens.
 
     ``about`` goes to `finetuning.json`: recipe, seed, scores. Raises CheckpointError if the encoder
     is not one BERT (an ELMo, a pair, with a BiLSTM), or ``folder`` cannot be written.
     """
-    tuned = FineTuned(model, tokenizer, task.name, task.kind, task.labels, pairs=task.pairs)
-    _write(tuned, folder, {"finetuning.json": json.dumps(about, indent=1)})
-
-
-def _write(tuned: FineTuned, folder: Path, more: dict[str, str] | None = None) -> None:
     encoder, kind = tuned.model.encoder, tuned.model.kind
     if not isinstance(encoder, BertFeatures):
         raise CheckpointError(
@@ -144,6 +142,7 @@ def _write(tuned: FineTuned, folder: Path, more: dict[str, str] | None = None) -
         own["by_character"] = kind.by_character
         if kind.can_be_none:
             own["threshold"] = kind.threshold if math.isfinite(kind.threshold) else None
+    more = {"finetuning.json": json.dumps(about, indent=1)} if about is not None else None
     write_folder(folder, tensors, config, tuned.tokenizer, longest, more)
 
 
@@ -165,13 +164,9 @@ def load_finetuned(folder: Path | str) -> FineTuned:
         named = values.get("id2label", {})
         labels = tuple(named[number] for number in sorted(named, key=int))
         _, head = _THEIRS[own["kind"]]
-        kind: Kind
-        if own["kind"] == "span":
-            can_be_none, threshold = "threshold" in own, own.get("threshold")
-            threshold = math.inf if threshold is None else threshold
-            kind = QuestionAnswering(can_be_none, threshold, bool(own.get("by_character")))
-        else:
-            kind = kind_with(own["kind"], labels)
+        kind = kind_named(own["kind"], labels, "threshold" in own, bool(own.get("by_character")))
+        if isinstance(kind, QuestionAnswering) and own.get("threshold") is not None:
+            kind.threshold = own["threshold"]
         model = TaskModel(BertFeatures(bert), kind)
         state = model.head.state_dict()
         for own_name, tensor in state.items():

@@ -15,9 +15,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 
+from bertedu.files import table_beside
 from bertedu.finetuning.benchmarks import BENCHMARKS, benchmark
 from bertedu.finetuning.examples import (
     SPLITS,
@@ -31,14 +33,16 @@ from bertedu.finetuning.examples import (
     TaskError,
     check_examples,
     collect,
-    read_table,
     split_by,
 )
 from bertedu.finetuning.tagging import known_spans, split_words
 from bertedu.text.corpus import Document, load_documents
 from bertedu.text.sources import read
 
-_TABLE = read_table(__file__)
+_TABLE: dict[str, dict[str, Any]] = {
+    name: {key: tuple(x) if isinstance(x, list) else x for key, x in entry.items()}
+    for name, entry in table_beside(__file__).items()
+}
 TOPICS, QUESTION_TYPES, TAGS = (
     _TABLE[name]["labels"] for name in ("topic", "questions", "entities")
 )

@@ -126,7 +126,7 @@ def keep(name: str, run: Run, task: Task, row: Row, checkpoints: Path) -> None:
         about = {"format": "pt", "bertedu": json.dumps(row)}
         save_tensors(half, checkpoints / "adapters" / f"{name}.safetensors", about)
         return
-    save_finetuned(model, run.tokenizer, task, checkpoints / name, row)
+    save_finetuned(FineTuned.of(model, run.tokenizer, task), checkpoints / name, row)
     path = checkpoints / name / "model.safetensors"
     tensors, metadata = load_tensors(path)
     save_tensors({n: tensor.half() for n, tensor in tensors.items()}, path, metadata)

@@ -18,7 +18,7 @@ from PIL import Image
 
 from bertedu.analysis import views
 from bertedu.analysis.fill import Guess
-from bertedu.analysis.views import Picture, guess_bars, limit_line, style
+from bertedu.analysis.views import Picture, confusion_map, guess_bars, limit_line, style
 
 ANSWERS = {
     "the ___ barked": [Guess("dog", 0.6), Guess("cat", 0.3), Guess("bird", 0.04)],
@@ -108,6 +108,27 @@ def test_a_limit_is_a_dashed_line_right_across_with_its_value() -> None:
         assert line.get_transform() == axes.get_yaxis_transform(which="grid")
         assert line.get_linestyle() == "--"
     assert [text.get_text() for text in axes.texts] == ["unigram: 6.93", "chance: 9.01"]
+
+
+# -- what is taken for what
+
+LABELS = ("sea", "land", "air")
+
+
+def test_the_words_count_the_diagonal_and_name_the_most_frequent_mistake() -> None:
+    right, said = [0, 0, 0, 1, 1, 2], [0, 1, 1, 1, 0, 2]
+    alt = confusion_map(right, said, LABELS, "Six").alt
+    assert alt == "Six: 3 of 6 on the diagonal. Most often sea was called land."
+    assert confusion_map(said, right, LABELS, "Six").alt.endswith("land was called sea.")
+    assert confusion_map(right, right, LABELS, "Six").alt == "Six: 6 of 6 on the diagonal."
+
+
+def test_each_cell_that_counts_has_its_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The class without examples has an empty row."""
+    cells: list[tuple[object, ...]] = []
+    monkeypatch.setattr(views, "write_in_cell", lambda _, *cell, **__: cells.append(cell))
+    confusion_map([0, 1, 0, 0], [2, 1, 2, 0], LABELS, "Four")
+    assert cells == [(0, 0, "1", False), (0, 2, "2", True), (1, 1, "1", True)]
 
 
 # -- the look

@@ -19,22 +19,27 @@ from tiny_kinds import (
     EXAMPLES,
     SENTENCES,
     TAGS,
+    TASKS,
     TOKENIZER,
     assert_same,
     encoded,
     make_kind,
     named,
+    save,
     scores_and_loss,
     theirs_of,
     tiny,
+    tuned,
 )
 from torch import Tensor
 
+import bertedu
 from bertedu.finetuning.collation import NO_TARGET, Item, collate
 from bertedu.finetuning.examples import AnyExample, Choice, Example, Question, Tagged, TaskError
 from bertedu.finetuning.kinds import Answer, Classification, Kind, Regression
 from bertedu.finetuning.metrics import squad_scores
 from bertedu.finetuning.question_answering import LONGEST_ANSWER, context_positions
+from bertedu.finetuning.saving import load_finetuned
 from bertedu.finetuning.tagging import Tagging, first_pieces
 from bertedu.finetuning.training import TaskModel, score_items
 
@@ -71,10 +76,20 @@ def answers(model: TaskModel, examples: Sequence[AnyExample]) -> list[Answer]:
 @kinds
 @pytest.mark.parametrize("rows", [1, 4])
 def test_scores_and_loss_are_those_of_transformers(name: str, rows: int, tmp_path: Path) -> None:
+    """Saved as `finetune` does; and exported, read again and exported once more."""
     transformers = pytest.importorskip("transformers")
     model, batch = tiny(make_kind(name)), encoded(make_kind(name), EXAMPLES[name][:rows])
-    auto = getattr(transformers, f"AutoModelFor{CONTRACT[name][0]}")
-    theirs = theirs_of(model, name, tmp_path, auto)
+    if rows == 1:
+        save(model, name, tmp_path)
+    else:
+        bertedu.save_hugging_face(tuned(model, name), tmp_path)
+        bertedu.save_hugging_face(load_finetuned(tmp_path), tmp_path)
+        assert load_finetuned(tmp_path).answer(EXAMPLES[name]) == answers(model, EXAMPLES[name])
+    theirs = theirs_of(tmp_path, getattr(transformers, f"AutoModelFor{CONTRACT[name][0]}"))
+    assert theirs.config.problem_type == ("regression" if name == "regression" else None)
+    if names := ("value",) if name == "regression" else TASKS[name].labels:
+        assert theirs.config.id2label == dict(enumerate(names))
+        assert theirs.config.label2id == {label: i for i, label in enumerate(names)}
     given, labels = named(batch), {"labels": batch.target}
     if name == "choice":
         given = {key: value.view(len(batch.target), 3, -1) for key, value in given.items()}

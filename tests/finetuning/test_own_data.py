@@ -78,41 +78,19 @@ def test_a_pair_a_score_and_a_choice(tmp_path: Path) -> None:
 
 
 def squad(nested: bool, shift: int = 0) -> str:
-    asked = []
+    flat: list[dict[str, Any]] = []
     for n in range(12):
-        answers = {"text": [f"w{n}"], "answer_start": [4 + shift]} if n % 3 else {}
-        answers = answers or {"text": [], "answer_start": []}
-        asked.append((f"the w{n} sank", f"what sank {n}?", answers))
-    if not nested:
-        return "\n".join(
-            json.dumps({"id": str(n), "context": c, "question": q, "answers": a})
-            for n, (c, q, a) in enumerate(asked)
+        answers = [{"text": f"w{n}", "answer_start": 4 + shift}] if n % 3 else []
+        flat.append({"id": str(n), "context": f"the w{n} sank", "question": f"what sank {n}?"})
+        flat[-1]["answers"] = answers
+    if nested:
+        parts = [[{"context": row.pop("context"), "qas": [row]}] for row in flat]
+        return json.dumps(
+            {"data": [{"title": f"t{n}", "paragraphs": p} for n, p in enumerate(parts)]}
         )
-    return json.dumps(
-        {
-            "data": [
-                {
-                    "title": f"t{n}",
-                    "paragraphs": [
-                        {
-                            "context": c,
-                            "qas": [
-                                {
-                                    "id": str(n),
-                                    "question": q,
-                                    "answers": [
-                                        {"text": text, "answer_start": start}
-                                        for text, start in zip(*a.values(), strict=True)
-                                    ],
-                                }
-                            ],
-                        }
-                    ],
-                }
-                for n, (c, q, a) in enumerate(asked)
-            ]
-        }
-    )
+    for row in flat:  # a list of each, as the Hub has it
+        row["answers"] = {key: [a[key] for a in row["answers"]] for key in ("text", "answer_start")}
+    return "\n".join(map(json.dumps, flat))
 
 
 @pytest.mark.parametrize(("nested", "name"), [(True, "own.json"), (False, "own.jsonl")])

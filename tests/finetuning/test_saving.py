@@ -16,14 +16,13 @@ from tiny_kinds import (
     CONTEXT,
     EXAMPLES,
     SENTENCES,
-    TAGS,
     TASKS,
     TOKENIZER,
     encoded,
     make_kind,
-    named,
     save,
     tiny,
+    tuned,
 )
 
 import bertedu
@@ -49,16 +48,11 @@ FILES = {
 }
 ONE_WAY = ("left-to-right", "right-to-left")
 OURS_ALONE: list[dict[str, Any]] = [{"norm": "pre"}, *({"direction": d} for d in ONE_WAY)]
-AUTO = {"choice": "MultipleChoice", "tagging": "TokenClassification", "span": "QuestionAnswering"}
 
 
 def answers(model: TaskModel, name: str) -> list[Answer]:
     items = model.kind.encode(EXAMPLES[name], TOKENIZER, 128)
     return model.kind.answers(EXAMPLES[name], items, score_items(model, items))
-
-
-def tuned(model: TaskModel, name: Any, **more: Any) -> FineTuned:
-    return FineTuned(model, TOKENIZER, TASKS[name].name, name, TASKS[name].labels, **more)
 
 
 @pytest.fixture
@@ -94,35 +88,6 @@ def test_the_same_to_the_last_bit(tmp_path: Path, name: str, config: dict[str, A
     assert any("pooler" in key for key in stored) == (name not in ("tagging", "span"))
 
 
-@pytest.mark.parametrize("way", ["save_finetuned", "save_hugging_face"])
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_transformers_says_the_same(tmp_path: Path, name: str, way: str) -> None:
-    transformers = pytest.importorskip("transformers")
-    model = tiny(make_kind(name))
-    if way == "save_finetuned":
-        save(model, name, tmp_path)
-    else:
-        bertedu.save_hugging_face(tuned(model, name), tmp_path)
-        bertedu.save_hugging_face(load_finetuned(tmp_path), tmp_path)  # once more, what was loaded
-        assert load_finetuned(tmp_path).answer(EXAMPLES[name]) == answers(model, name)
-    auto = getattr(transformers, f"AutoModelFor{AUTO.get(name, 'SequenceClassification')}")
-    theirs, told = auto.from_pretrained(tmp_path, output_loading_info=True, local_files_only=True)
-    assert not any(told.values()), told
-    assert theirs.config.problem_type == ("regression" if name == "regression" else None)
-    batch = encoded(model.kind, EXAMPLES[name][:1])
-    rows = {key: value[None] if name == "choice" else value for key, value in named(batch).items()}
-    with torch.no_grad():
-        expected, output = model(batch), theirs(**rows)
-    found = output.get("logits")
-    if name == "span":
-        found = torch.stack([output.start_logits, output.end_logits], dim=1)
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-    labels = {"classification": CLASSES, "tagging": TAGS, "regression": ("value",)}.get(name)
-    if labels:
-        assert theirs.config.id2label == dict(enumerate(labels))
-        assert theirs.config.label2id == {label: i for i, label in enumerate(labels)}
-
-
 @pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.parametrize("config", OURS_ALONE, ids=str)
 def test_what_their_format_cannot_say_they_do_not_get(
@@ -141,8 +106,8 @@ def test_what_their_format_cannot_say_they_do_not_get(
 def test_labels_keep_their_order(tmp_path: Path) -> None:
     """Twelve: as text, 10 would come before 2."""
     labels = tuple(f"class {n * 7 % 12}" for n in range(12))
-    task = dataclasses.replace(TASKS["classification"], labels=labels)
-    save_finetuned(tiny(Classification(labels)), TOKENIZER, task, tmp_path, {})
+    mine = tuned(tiny(Classification(labels)), "classification")
+    save_finetuned(dataclasses.replace(mine, labels=labels), tmp_path)
     assert load_finetuned(tmp_path).labels == labels
 
 
@@ -169,8 +134,8 @@ def test_how_a_span_is_chosen_comes_back(
 
 def test_how_long_a_text_may_be_and_what_is_told_is_written(tmp_path: Path) -> None:
     about = {"seed": 3, "dev": {"accuracy": 0.5}, "name": "Zoë"}
-    model, task = tiny(Classification(CLASSES)), TASKS["classification"]
-    save_finetuned(model, TOKENIZER, task, tmp_path, about)
+    model = tiny(Classification(CLASSES))
+    save_finetuned(tuned(model, "classification"), tmp_path, about)
     assert json.loads((tmp_path / "finetuning.json").read_text(encoding="utf-8")) == about
     for asked, kept in ((40, 40), (999, CONFIG.max_position_embeddings)):
         bertedu.save_hugging_face(tuned(model, "classification", max_length=asked), tmp_path)
@@ -233,17 +198,17 @@ def test_nothing_is_half_written(
         put(path, lambda: save_file(found, path, metadata))
 
     before = {path.name: path.read_bytes() for path in moods.iterdir()}
-    other = tiny(Classification(CLASSES[::-1]), seed=1)
-    task = dataclasses.replace(TASKS["classification"], labels=CLASSES[::-1])
+    other = tuned(tiny(Classification(CLASSES[::-1]), seed=1), "classification")
+    other.labels = CLASSES[::-1]
     with monkeypatch.context() as patch:
         patch.setattr(Path, "write_text", texts)
         patch.setattr(checkpoints, "save_file", tensors)
         for folder in (moods, tmp_path / "new"):
             with pytest.raises(FileError, match=f"cannot write .*{full}.*No space left"):
-                save_finetuned(other, TOKENIZER, task, folder, {})
+                save_finetuned(other, folder, {})
     assert {path.name: path.read_bytes() for path in moods.iterdir()} == before
     assert not list((tmp_path / "new").iterdir())
-    save_finetuned(other, TOKENIZER, task, moods, {})  # now there is room
+    save_finetuned(other, moods, {})  # now there is room
     assert load_finetuned(moods).labels == CLASSES[::-1]
     assert {path.name for path in moods.iterdir()} == FILES
 
