@@ -2,6 +2,7 @@
 
 import bz2
 import dataclasses
+import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
@@ -28,7 +29,8 @@ from bertedu.text.corpus import Document, load_documents, split_sentences
 from bertedu.text.sources import find
 from course.cli import app
 from course.experiments import tasks as module
-from course.experiments.tasks import ENTITY_TYPES, TASKS, describe_task, load_task
+from course.experiments.shortcuts import articles_in, passage_only_f1
+from course.experiments.tasks import ENTITY_TYPES, TASKS, TOPICS, describe_task, load_task
 
 SOURCES = {"sentiment": "sentiment", "questions": "questions", "valence": "valence"}
 DERIVED = [name for name in TASKS if name not in SOURCES]
@@ -72,6 +74,25 @@ def texts(example: AnyExample) -> list[str]:
 
 
 # -- every task
+
+
+@of(*TASKS)
+def test_examples_are_sound_enough_and_the_same_every_time(splits: Splits, name: str) -> None:
+    check_examples(TASKS[name], splits)
+    assert len(splits["train"]) > 4000
+    assert min(len(splits["dev"]), len(splits["test"])) > 200
+    module._articles.cache_clear()
+    assert TASKS[name].load() == splits
+
+
+@of(*(name for name in TASKS if TASKS[name].kind in ("classification", "choice")))
+def test_the_order_tells_nothing(splits: Splits, name: str) -> None:
+    labels = [example.label for example in splits["train"]]  # type: ignore[union-attr]
+    first, second = Counter(labels[::2]), Counter(labels[1::2])
+    half = len(labels) // 2
+    for one, other in ((first, second), (Counter(labels[:half]), Counter(labels[half:]))):
+        for label, count in one.items():
+            assert abs(count - other[label]) < 6 * (count**0.5 + 1), label
 
 
 @of(*TASKS)
@@ -126,6 +147,29 @@ def test_the_labels_of_the_table_are_those_that_the_readers_number(
     assert TASKS["description"].labels == ("no", "yes"), "0 is no: it does not fit"
 
 
+@of("topic")
+def test_topics_are_the_editors_and_no_opening_is_asked_about(
+    splits: Any, articles: list[Document]
+) -> None:
+    topic = {s: d.topic for d in articles for s in d.sentences()[1:]}
+    assert all(topic[e.text] == TOPICS[e.label] for e in splits["test"])
+    assert {e.label for e in splits["test"]} == set(range(11))
+
+
+@of("description")
+def test_a_wrong_description_is_of_the_same_heading(splits: Any, articles: list[Document]) -> None:
+    described, titled = {}, {}
+    for d in articles:
+        described.setdefault(d.description, []).append(d.topic)
+        titled[d.title] = d
+    for example in splits["test"]:
+        article = titled[example.source]
+        assert example.pair in " ".join(article.sentences()[1:])
+        assert (example.text == article.description) == bool(example.label)
+        assert article.topic in described[example.text]
+    assert 0.4 < sum(e.label for e in splits["test"]) / len(splits["test"]) < 0.6
+
+
 @of("next")
 def test_the_right_ending_is_the_next_sentence_and_no_place_in_an_article_tells(
     splits: Any, articles: list[Document]
@@ -153,6 +197,43 @@ def test_the_right_ending_is_the_next_sentence_and_no_place_in_an_article_tells(
     assert abs(near[2] / near.total() - far[2] / far.total()) < 0.1
 
 
+@of("answer", "answer-or-none")
+def test_answers_are_titles_and_questions_do_not_contain_them(splits: Any, name: str) -> None:
+    without = 0
+    for example in splits["test"]:
+        assert example.source.lower() not in example.question.lower()
+        assert {text for text, _ in example.answers} <= {example.source}
+        without += not example.answers
+        assert example.answers or not module.title_positions(example.source, example.context)
+    share = without / len(splits["test"])
+    assert share == 0 if name == "answer" else 0.25 < share < 0.42
+    begins = [e.answers[0][1] / len(e.context) for e in splits["train"] if e.answers]
+    places = Counter(round(3 * begin) for begin in begins)
+    assert min(places[0], places[1], places[2]) > 0.15 * places.total(), "the place tells"
+
+
+@of("answer")
+def test_without_the_question_nothing_tells_one_title_from_the_others(
+    splits: Any, articles: list[Document]
+) -> None:
+    """Each of the three articles names its title: a reader of no question draws one of three."""
+    heading = {d.title: d.topic for d in articles}
+    assert 0.33 < passage_only_f1(splits["test"]).mean() < 0.34
+    same = []
+    for question in splits["test"]:
+        found = articles_in(question.context)
+        assert len(found) == 3
+        assert question.source in [title for *_, title in found]
+        for _, opening, title in found:
+            assert module.title_positions(title, opening), f"{title} could be left out unread"
+            if title != question.source:
+                same.append(heading[title] == heading[question.source])
+    assert 0.02 < sum(same) / len(same) < 0.4, "most are under another heading"
+    short = module.short_answers()["dev"]
+    length = [sum(len(q.context) for q in some) / len(some) for some in (splits["dev"], short)]
+    assert 0.4 < length[1] / length[0] < 0.75, "one sentence of each article, not two"
+
+
 @of("entities")
 def test_entities_of_the_test_articles_are_unseen_in_training(
     splits: Any, articles: list[Document]
@@ -174,6 +255,27 @@ def test_entities_of_the_test_articles_are_unseen_in_training(
         assert (0, 1) not in [(i, j) for _, i, j in entities(example.tags)], "a head of a sentence"
 
 
+@of("punctuation")
+def test_marks_and_capitals_are_those_of_the_text(
+    splits: Any, all_splits: dict[str, Splits]
+) -> None:
+    """Two questions about the same bare words; a mark belongs to the word before it."""
+    text = "The king (an old Dane, they say) slept, woke and ruled. He had 1,000 ships!"
+    bare = module._bare_words(Document("title", "encyclopedia", text))
+    assert [word for word, *_ in bare] == re.findall(r"[\w,]*\w", text)
+    marks = dict.fromkeys(("Dane", "slept"), "COMMA") | dict.fromkeys(("ruled", "ships"), "STOP")
+    assert {word: mark for word, mark, _ in bare if mark} == marks
+    assert [word for word, _, capital in bare if capital] == ["Dane"]  # not a sentence's first word
+    capitals: Any = all_splits["capitals"]
+    for split in SPLITS:
+        for one, other in zip(splits[split], capitals[split], strict=True):
+            assert one.words == other.words
+            assert len(one.words) == module.BARE_LENGTH
+            assert not any(word != word.lower() or word[-1] in ",.?!" for word in one.words)
+    named = [{tag for e in some["test"] for tag in e.tags} for some in (splits, capitals)]
+    assert named == [{"O", "B-COMMA", "B-STOP"}, {"O", "B-CAPITAL"}]
+
+
 # -- what is said of them
 
 
@@ -192,15 +294,22 @@ def test_chance_and_majority_by_hand() -> None:
     assert "chance" not in describe_task(TASKS["valence"], splits)
 
 
-def test_the_list_names_a_task_and_refuses_an_unknown_one() -> None:
+@of("topic")
+def test_the_list_names_a_task_and_refuses_an_unknown_one(
+    splits: Splits, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(TaskError, match="no task 'topics': choose one of sentiment, topic"):
         load_task("topics")
     assert CliRunner().invoke(app, ["tasks", "topics"]).exit_code == 1
-    listed = CliRunner().invoke(app, ["tasks"]).stdout
+    with monkeypatch.context() as nothing_is_fetched:
+        nothing_is_fetched.setattr(module, "load_task", None)
+        listed = CliRunner().invoke(app, ["tasks"]).stdout
     assert [line.split()[0] for line in listed.splitlines()] == [*TASKS]
-    (_, line) = CliRunner().invoke(app, ["tasks", "questions"]).stdout.splitlines()
-    _, splits = load_task("questions")
-    assert line.split()[:4] == ["questions", *(f"{len(splits[split]):,}" for split in SPLITS)]
+    monkeypatch.setattr(module, "load_task", lambda name, *_: (TASKS[name], splits))
+    result = CliRunner().invoke(app, ["tasks", "topic"])
+    assert result.exit_code == 0, result.output
+    (line,) = [row for row in result.output.splitlines() if row.startswith("topic ")]
+    assert f"{len(splits['train']):,}" in line
 
 
 # -- what is refused
@@ -215,17 +324,25 @@ GOOD: dict[str, AnyExample] = {
 }
 BAD: list[tuple[str, Any, str]] = [
     ("sentiment", Example("A film.", None, 2), "label 2 is not one of 2"),
+    ("sentiment", Example("A film.", None, 0.5), "label 0.5"),
     ("sentiment", Example("  ", None, 1), "is empty"),
     ("sentiment", Example("A film.", "A man.", 1), "has 2, .* one text"),
     ("sentiment", Example(3, None, 1), "not a text"),  # type: ignore[arg-type]
+    ("description", Example("A film.", "", 1), "is empty"),
     ("description", Example("A film.", None, 1), "has 1, .* two texts"),
     ("answer", Question("x", "Who?", "It was Ann.", (("Bob", 7),)), "found there: 'Ann'"),
     ("answer", Question("x", "Who?", "It was Ann.", (("Ann", 70),)), "not at character"),
+    ("answer", Question("x", "Who?", "It was Ann.", (("", 3),)), "not at character"),
     ("entities", Tagged(("a", "b"), ("O",)), "2 words and 1 tags"),
     ("entities", Tagged(("a",), ("B-FISH",)), "unknown tag 'B-FISH'"),
+    ("entities", Tagged((), ()), "is empty"),
     ("next", Choice("a", ("b", "c"), 2), "ending 2 is right, but there are 2"),
-    ("valence", Choice("a", ("b", "c"), 0), "of type Choice.*regression.*Example"),
-    ("answer", "A film.", "of type str.*span.*Question"),
+]
+BAD += [
+    (name, other, f"of type {type(other).__name__}.*{TASKS[name].kind}.*{type(good).__name__}")
+    for name, good in GOOD.items()
+    for other in (*GOOD.values(), "A film.")
+    if type(other) is not type(good)
 ]
 
 
