@@ -279,6 +279,16 @@ def test_only_the_first_examples_are_trained_on(folders: dict[str, str]) -> None
     assert not same(train(None, None), train(15, None))
 
 
+@pytest.mark.parametrize("name", tiny.MAKERS)
+def test_answers_do_not_depend_on_the_labels_of_test(folders: dict[str, str], name: str) -> None:
+    task, splits = tiny.MAKERS[name](SMALL)
+    turned = {**splits, "test": tiny.with_other_labels(task, splits["test"])}
+    method = "features:sum of last two"
+    one, two = (go((task, some), Setup(folders["both"], method)) for some in (splits, turned))
+    assert one.answers == two.answers
+    assert all(a != b for a, b in zip(turned["test"], splits["test"], strict=True))
+
+
 def test_a_task_without_an_answer_in_some_text_may_answer_none() -> None:
     for share in (0.0, 0.4):
         task, splits = tiny.span_task(SMALL, share)
