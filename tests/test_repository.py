@@ -487,15 +487,15 @@ def size(*patterns: str) -> int:
 SITTING = (
     "text/tokenization model/config model/embeddings model/attention model/encoder model/heads"
 )
-SITTING += " model/bert pretraining/masking pretraining/next_sentence pretraining/loop"
+SITTING += " model/bert pretraining/masking pretraining/next_sentence pretraining/trainer"
 # More lines are a decision, made here and explained. Where code falls, its bound falls with it.
 BOUNDS = {
-    "bertedu/*.py": 9_450,
-    "course/*.py": 19_400,  # 640 of them the Korean edition, 170 notebook a2
+    "bertedu/*.py": 9_370,
+    "course/*.py": 19_360,  # 640 of them the Korean edition, 170 notebook a2
     "course/*.js": 3_330,
-    "benchmarks/*.py": 600,
-    "tests/*.py": 26_830,  # 530 of them hold it in step, and all that toys and boxes say
-    " ".join(f"bertedu/{name}.py" for name in SITTING.split()): 1_150,  # what a learner reads
+    "benchmarks/*.py": 560,
+    "tests/*.py": 25_200,  # 530 of them hold it in step, and all that toys and boxes say
+    " ".join(f"bertedu/{name}.py" for name in SITTING.split()): 1_420,  # what a learner reads
 }
 
 
