@@ -213,16 +213,12 @@ def _record() -> RunRecord:
 
 
 def _curve_rows(task: str, system: System) -> dict[str, Row]:
-    """Return the rows of one rule by number of examples, from few on.
-
-    What needs no steps, a baseline, also has 3,000 and "all"; networks were trained on all of them
-    for another table, by another rule.
-    """
+    """Return the rows of a system by number of examples, from few to "all"."""
     model, method = system
     rows = pictures.committed("finetuning_summary", task=task, model=model, method=method)
     by_count = {row["train_examples"]: row for row in rows}
-    more = ("3000", "all") if method == "baseline" else ()
-    return {count: by_count[count] for count in (*map(str, CURVE), *more) if count in by_count}
+    counts = (*map(str, CURVE), "3000", "all")
+    return {count: by_count[count] for count in counts if count in by_count}
 
 
 def _unit(task: str) -> str:

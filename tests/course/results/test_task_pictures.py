@@ -129,7 +129,7 @@ def test_curves_have_a_point_for_each_number_of_examples(drawn: list[Figure]) ->
     scores.learning_curves("topic", [WORDS, TUNED], "title", "alt", 9000)
     axes = drawn[0].axes[0]
     curves = {str(line.get_label()): list(np.asarray(line.get_xdata())) for line in axes.lines}
-    assert curves[scores.NAMES[TUNED]] == [30, 100, 300, 1000], "all: by another rule"
+    assert curves[scores.NAMES[TUNED]] == [30, 100, 300, 1000, 9000]
     assert curves[scores.NAMES[WORDS]] == [30, 100, 300, 1000, 3000, 9000]
 
 
