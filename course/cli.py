@@ -270,11 +270,14 @@ def curves(
 
 
 def committed_checkpoints() -> list[Path]:
-    """List the folders in data/checkpoints that hold a model and its record."""
+    """List the folders in data/checkpoints that hold a model and its record.
+
+    Masked diffusion stays out: it has a score of its own (`results/diffusion.csv`).
+    """
     from bertedu.files import shipped
 
-    folders = sorted(shipped("checkpoints").iterdir())
-    return [folder for folder in folders if (folder / "training.json").is_file()]
+    records = sorted(shipped("checkpoints").glob("*/training.json"))
+    return [file.parent for file in records if not file.parent.name.startswith("diffusion")]
 
 
 @app.command()

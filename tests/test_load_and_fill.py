@@ -181,8 +181,8 @@ def test_the_shipped_checkpoint_is_a_bert_mini_and_small() -> None:
 
 BASELINES = {"chance", "unigram", "neighbors"}
 TRAINED = {
-    "masked words": "bert-mini bert-L4H128 bert-L4H128-1 bert-L2H128 no-nsp-L4H128",
-    "next words": "ltr-L4H128 ltr-L4H128-1 ltr-L4H80",
+    "masked words": "bert-mini bert-L4H128 bert-L2H128 no-nsp-L4H128",
+    "next words": "ltr-L4H128 ltr-L4H80",
     "previous words": "rtl-L4H128 rtl-L4H80",
     "both ways": "elmo-L4H128",
 }
