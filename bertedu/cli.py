@@ -175,7 +175,6 @@ PreMasking = Annotated[
 PreOptimizer = Annotated[
     str, Option(help="adamw; or muon, for the layers' matrices, and adamw for the rest.")
 ]
-PreCompiled = Annotated[bool, Option("--compile", help="torch.compile: for long runs on a GPU.")]
 
 
 @app.command()
@@ -201,7 +200,6 @@ def pretrain(
     stop_at: PreStopAt = None,
     mask_rate: PreMaskRate = None,
     masking: PreMasking = None,
-    compiled: PreCompiled = False,
     optimizer: PreOptimizer = "adamw",
     batch_tokens: Annotated[int, Option(help="Tokens a step; many suit a GPU.")] = 2048,
 ) -> None:
@@ -210,12 +208,36 @@ def pretrain(
     Stop it as you like, even with kill -9: the same command with --resume goes on. Ctrl-C saves
     first. Several GPUs or processes: torchrun --nproc_per_node N -m bertedu pretrain ...
     """
-    asked = dict(locals())  # every option, by the name that `PreTrainingOptions` gives it
     from bertedu.pretraining import run
 
     if stream and corpus:
         raise BadParameter("choose either --stream or --corpus")
-    run.pretrain(run.PreTrainingOptions(**asked), echo)
+    options = run.PreTrainingOptions(
+        out=out,
+        config=config,
+        init=init,
+        steps=steps,
+        minutes=minutes,
+        corpus=corpus,
+        stream=stream,
+        variant=variant,
+        seed=seed,
+        learning_rate=learning_rate,
+        optimizer=optimizer,
+        dropout=dropout,
+        batch_tokens=batch_tokens,
+        length=length,
+        mask_rate=mask_rate,
+        masking=masking,
+        device=device,
+        bfloat16=bfloat16,
+        threads=threads,
+        save_every=save_every,
+        keep_every=keep_every,
+        stop_at=stop_at,
+        resume=resume,
+    )
+    run.pretrain(options, echo)
 
 
 # the longer options of `finetune`

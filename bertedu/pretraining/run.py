@@ -63,7 +63,6 @@ VARIANTS: dict[str, tuple[Direction, bool, Question]] = {
     "ltr-some": ("left-to-right", False, "some next"),  # as many questions as no-nsp is asked
     "diffusion": ("bidirectional", False, "drawn"),  # each text by 1 / its share of blanks
 }
-TOKENS_A_STEP = 2048  # of the default recipe
 
 # what --resume must find unchanged, or takes up where it is not given; threads may change
 KEPT = (
@@ -116,7 +115,6 @@ class PreTrainingOptions:
     masking: str | None = None  # of these, MASK/SAME/RND in per cent (table 8)
     device: str | None = None
     bfloat16: bool | None = None
-    compiled: bool = False  # `torch.compile`: the first step of each phase then takes a minute
     threads: int | None = None
     save_every: int = 200
     keep_every: int | None = None  # keep the weights of every so many steps in `steps/NNNNNN`
@@ -148,8 +146,8 @@ class PreTrainingOptions:
                 )
         if self.variant == "elmo" and self.init is not None:
             raise ValueError("--init trains a BERT further; an ELMo starts from scratch")
-        if self.variant == "elmo" and (self.compiled or self.optimizer == "muon"):
-            raise ValueError("an LSTM is one fused operation: leave out --compile and muon")
+        if self.variant == "elmo" and self.optimizer == "muon":
+            raise ValueError("Muon is for the matrices of layers; an LSTM's are trained by adamw")
 
     def recipe(self, config: BertConfig) -> Recipe:
         """Return the recipe of a new run; without ``steps`` it has one, until a step is timed.
@@ -207,6 +205,9 @@ def _pretrain(options: PreTrainingOptions, say: Say) -> State:
     options.check()
     device, resuming = device_named(options.device), _is_resumed(options)
     options, began, before = _settled(options, resuming)
+    if resuming:  # a kill may have left parts of a state; safetensors has a .tmpXXXXXX of its own
+        for part in (*options.out.glob(f".{STATE_FILE}.*.part"), *options.out.glob(".tmp??????")):
+            part.unlink(missing_ok=True)
     config = _config(options)
     recipe = options.recipe(config)  # before the text is read: it may not fit
     splits, text = _texts(options, say)
@@ -227,8 +228,6 @@ def _pretrain(options: PreTrainingOptions, say: Say) -> State:
         f"{sum(p.numel() for p in model.parameters()):,} parameters, {recipe.steps:,} steps on "
         f"{device.type}, {'bfloat16' if options.bfloat16 else 'float32'}"
     )
-    if options.compiled and isinstance(model, BertForPreTraining):
-        model.bert.encoder.compile()  # in place: the names of the weights stay
     corpora = options.corpus or [f"stream:{options.stream}"]
     record = {
         "variant": options.variant,
@@ -236,7 +235,6 @@ def _pretrain(options: PreTrainingOptions, say: Say) -> State:
         "recipe": asdict(recipe),
         "corpora": {n: find(n).sha256 if n in DEFAULT_CORPORA else None for n in corpora},
         "bfloat16": options.bfloat16,
-        "compiled": options.compiled,
         **describe_machine(device),
         "processes": machine.process_count(),
         "commit": current_commit(),  # of the code that runs, not of what is edited meanwhile
@@ -294,9 +292,6 @@ def _settled(
     }
     if resuming:
         began = json.loads((options.out / RUN_FILE).read_text(encoding="utf-8"))
-        # what a kill may have left of a state; safetensors writes to a .tmpXXXXXX of its own first
-        for part in (*options.out.glob(f".{STATE_FILE}.*.part"), *options.out.glob(".tmp??????")):
-            part.unlink(missing_ok=True)
     asked: Row = {name: getattr(options, name) for name in KEPT}
     asked["corpus"] = options.corpus and [*options.corpus]
     settled: Row = {name: began.get(name) if asked[name] is None else asked[name] for name in KEPT}

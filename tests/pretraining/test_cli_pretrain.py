@@ -319,7 +319,7 @@ def test_a_finished_run_has_its_record_and_is_not_touched(
     assert record["steps"] == record["recipe"]["steps"] == record["curve"][-1]["step"] == 2
     assert record["corpora"] == {str(corpus): None}
     assert record["commit"] == "before"
-    assert (record["threads"], record["init"], record["compiled"]) == (1, None, False)
+    assert (record["threads"], record["init"]) == (1, None)
     assert record["seconds"] > 0
     assert record["curve"][-1]["dev_mlm_loss"] > 0
     assert {"device", "hardware", "torch", "python", "tokens", "processes"} <= record.keys()
@@ -384,18 +384,6 @@ def test_each_seed_starts_as_a_model_of_its_own(corpus: Path, tmp_path: Path, sp
     torch.testing.assert_close(
         starts[0].mlm.decoder.bias, fresh.mlm.decoder.bias, atol=5e-3, rtol=0
     )
-
-
-@pytest.mark.usefixtures("small")
-def test_a_compiled_run_compiles_the_encoder(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """That it trains the same is torch's affair."""
-    compiled: list[str] = []
-    patched = lambda module: compiled.append(type(module).__name__)  # noqa: E731
-    monkeypatch.setattr(torch.nn.Module, "compile", patched)
-    assert finished(corpus, tmp_path / "run", "--steps", 1, "--compile")["compiled"] is True
-    assert compiled == ["Encoder"]
 
 
 @pytest.mark.usefixtures("small")
@@ -559,12 +547,11 @@ REFUSED: list[tuple[str, str]] = [  # options and telling words, before any work
     ("--steps 3 --masking 100/0/0 --variant ltr", "leave out --masking"),
     ("--steps 3 --mask-rate 0.3 --variant rtl", "leave out --mask-rate"),
     ("--steps 3 --variant gpt", "no variant 'gpt': choose one of bert, no-nsp, ltr, rtl, elmo"),
-    ("--steps 3 --variant elmo --compile", "leave out --compile"),
     ("--steps 3 --length 15", "--length from 16 to"),
     ("--steps 3 --length 100000", "--length from 16 to"),
     ("--steps 3 --config tiny --init {first}", "choose either --config"),
     ("--steps 3 --init {first} --variant elmo", "an ELMo starts from scratch"),
-    ("--steps 3 --variant elmo --optimizer muon", "leave out --compile and muon"),
+    ("--steps 3 --variant elmo --optimizer muon", "trained by adamw"),
     ("--steps 3 --optimizer sgd", "choose adamw or muon"),
     ("--steps 3 --batch-tokens 0", "2048 is usual"),
     ("--steps 3 --init {nowhere}", "config.json"),
