@@ -12,6 +12,7 @@ from bertedu.text.fast_tokenizer import load_tokenizer
 
 # Tensors are small here: a second thread would mostly wait, and on a busy machine for long.
 torch.set_num_threads(1)
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # the same for programs that tests start
 
 
 @pytest.fixture(scope="session", autouse=True)
