@@ -83,7 +83,8 @@ FineMethod = Annotated[
     ),
 ]
 FineGrid = Annotated[
-    str, Option(help="Search on dev first: none, rates, or full (the paper's way).")
+    str,
+    Option(help="Search on dev first: none, rates, full (the paper's way), or seeds (its luck)."),
 ]
 FineEpochs = Annotated[
     int | None, Option(help="So many at most; none: until dev stops rising.", min=1)
@@ -126,8 +127,8 @@ def finetune(
 
     if threads:
         torch.set_num_threads(threads)
-    if grid not in ("none", "rates", "full"):
-        raise BadParameter(f"--grid is {grid!r}: choose none, rates or full")
+    if grid not in ("none", "rates", "full", "seeds"):
+        raise BadParameter(f"--grid is {grid!r}: choose none, rates, full or seeds")
     if out and (len(tasks) > 1 or not seeds):
         raise BadParameter("--out saves one model: name one task, and one seed or more")
     if out and out.exists() and not out.is_dir():

@@ -197,27 +197,31 @@ def search(
     setup: Setup,
     recipe: Hyperparameters,
     record: RunRecord,
-    full: bool,
+    grid: str,
 ) -> Hyperparameters:
-    """Search the grid on dev, and return the best recipe (paper, appendix A.3).
+    """Search a grid on dev, and return the best recipe (paper, appendix A.3).
 
-    ``full``: batch size × learning rate × epochs; otherwise learning rates only. The test split
-    is not scored. What ``record`` has already is not run again.
+    ``grid`` is "rates": learning rates only, "full": batch size × rate × epochs, or "seeds": five
+    seeds of one recipe, which show how far luck moves a score of the full one. The test split is
+    not scored. What ``record`` has already is not run again.
     """
-    sizes = BATCH_SIZES if full else (recipe.batch_size,)
-    lengths = EPOCHS if full else (recipe.epochs,)
+    sizes = BATCH_SIZES if grid == "full" else (recipe.batch_size,)
+    lengths = EPOCHS if grid == "full" else (recipe.epochs,)
+    rates = (recipe.learning_rate,) if grid == "seeds" else setup.rates
+    seeds = range(5) if grid == "seeds" else (recipe.seed,)
     tried: dict[Hyperparameters, float] = {}
-    for size, epochs, rate in product(sizes, lengths, setup.rates):
-        # every run of the grid goes to its end: how long is one of the questions
-        patience = epochs if full else recipe.patience
-        one = replace(recipe, batch_size=size, epochs=epochs, learning_rate=rate, patience=patience)
+    for size, epochs, rate, seed in product(sizes, lengths, rates, seeds):
+        one = replace(recipe, batch_size=size, epochs=epochs, learning_rate=rate, seed=seed)
+        if grid != "rates":  # goes to its end: how long is one of the questions
+            one = replace(one, patience=epochs, min_steps=0)
         row = record.find(task, setup, one, "grid")
         if row is None:
             run = run_once(task, splits, setup, one, score=())
             row = record.add(task, splits, setup, one, run, "grid")
         tried[one] = float(row["dev"])
-        print(f"  batch {size}, rate {rate:g}, {epochs} epochs: dev {tried[one]:.4f}")
-    return replace(max(tried, key=tried.__getitem__), patience=recipe.patience)
+        print(f"  batch {size}, rate {rate:g}, {epochs} epochs, seed {seed}: dev {tried[one]:.4f}")
+    best = max(tried, key=tried.__getitem__)
+    return replace(best, patience=recipe.patience, min_steps=recipe.min_steps, seed=recipe.seed)
 
 
 def run_task(
@@ -244,7 +248,7 @@ def run_task(
     who = f"{task.name}, {setup.model}, {setup.method}"
     if grid != "none":
         print(f"{who}: searching the grid on dev")
-        recipe = search(task, splits, setup, recipe, record, grid == "full")
+        recipe = search(task, splits, setup, recipe, record, grid)
     if len(seeds):
         record.forget_other_recipes(task, setup, recipe, again)
     runs: list[Run] = []

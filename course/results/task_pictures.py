@@ -115,7 +115,7 @@ def learning_curves(
 def grid_map(task: str, model: str, title: str, alt: str) -> Picture:
     """Draw the grid search of a fine-tuned model: dev score by rate, batch size and epochs."""
     missing = f"no grid of task {task!r}: run `python -m course finetune {task} --grid full`"
-    wanted = {"task": task, "model": model, "method": "fine-tuned", "purpose": "grid"}
+    wanted = {"task": task, "model": model, "method": "fine-tuned", "purpose": "grid", "seed": "0"}
     rows = pictures.committed("finetuning", missing, **wanted)
     score = {
         (int(r["batch_size"]), int(r["epochs"]), float(r["learning_rate"])): 100 * float(r["dev"])

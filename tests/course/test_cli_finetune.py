@@ -119,7 +119,7 @@ def test_options_reach_the_runs_and_the_rate_goes_with_the_method(
         ("keyword keywrod", "no task 'keywrod'"),
         ("empty", "the train split is empty"),
         ("keyword --method frosen", "no method 'frosen'"),
-        ("keyword --grid big", "choose none, rates or full"),
+        ("keyword --grid big", "choose none, rates, full or seeds"),
         ("keyword places --out {tmp}/m", "name one task"),
         ("keyword --seeds 0 --out {tmp}/m", "one seed or more"),
         ("keyword --examples 0", "--examples"),

@@ -98,11 +98,11 @@ def test_the_grid_finds_what_is_best_on_dev_and_goes_on_where_it_was_stopped(
     runs.best, runs.stop_at = cells[place], 5
     recipe = Hyperparameters(5.0, 7, 1, patience=3, seed=4, weight_decay=0.2)
     with pytest.raises(KeyboardInterrupt):
-        search(*KEYWORD, SETUP, recipe, book, True)
+        search(*KEYWORD, SETUP, recipe, book, "full")
     runs.stop_at = -1
     size, rate, epochs = runs.best
     for _ in range(2):  # the second time there is nothing to do
-        found = search(*KEYWORD, SETUP, recipe, book, True)
+        found = search(*KEYWORD, SETUP, recipe, book, "full")
         assert found == replace(recipe, batch_size=size, learning_rate=rate, epochs=epochs)
     tried = [(r.batch_size, r.learning_rate, r.epochs) for r in runs.calls]
     assert sorted(tried) == sorted(cells)
@@ -132,6 +132,15 @@ def test_searching_rates_leaves_the_rest_alone_and_what_it_finds_is_scored(
     runs.best = (8, rates[0], 1)
     assert go(book, 0, setup=Setup("y"), grid="full") == []
     assert scored(book) == before, "without seeds only the grid is searched"
+
+
+def test_five_seeds_of_one_recipe_show_the_luck_of_a_grid(book: RunRecord, runs: Runs) -> None:
+    """The first is a cell of the full grid, and is not run twice; none is chosen."""
+    recipe = replace(RECIPE, batch_size=16, learning_rate=3e-4, epochs=3, patience=2, min_steps=30)
+    assert search(*KEYWORD, SETUP, recipe, book, "seeds") == recipe
+    assert runs.calls == [replace(recipe, seed=s, patience=3, min_steps=0) for s in range(5)]
+    search(*KEYWORD, SETUP, recipe, book, "full")
+    assert len(book.rows()) == 5 + len(BATCH_SIZES) * len(EPOCHS) * 3 - 1
 
 
 # -- the record
