@@ -4,13 +4,12 @@ import math
 import random
 from collections import Counter
 from functools import partial
-from itertools import chain, combinations
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from scipy import stats
 from torch import Tensor, nn
 from torch.nn import functional as F
 from verdicts import learners_tests, right_ones, seen, then, verdict, words, wrong_ones
@@ -19,7 +18,6 @@ from bertedu.model.attention import attention_mask
 from bertedu.model.config import Direction
 from bertedu.pretraining.batches import Recipe
 from bertedu.pretraining.masking import mask_tokens, read_procedure
-from bertedu.pretraining.next_sentence import EncodedDocument, make_pairs
 from course.exercises import ablation_directionality, check
 from course.exercises.ablation_directionality import (
     LONGEST,
@@ -27,7 +25,6 @@ from course.exercises.ablation_directionality import (
     REACH,
     States,
     play_reader,
-    right_difference_interval,
     right_reach,
     right_together,
 )
@@ -36,25 +33,12 @@ from course.exercises.ablation_size_masking_steps import (
     Record,
     play_record,
     predict_order,
-    right_corrupt,
-    right_crossing,
     right_fair,
 )
-from course.exercises.masked_language_model import (
-    right_masking,
-    right_mlm_loss,
-)
+from course.exercises.masked_language_model import right_masking, right_mlm_loss
 from course.exercises.museum import exhibits
-from course.exercises.next_sentence_prediction import (
-    right_nsp_loss,
-    right_pair,
-)
-from course.exercises.pretraining import (
-    ByHand,
-    right_adamw,
-    right_clip,
-    right_resume_test,
-)
+from course.exercises.next_sentence_prediction import right_nsp_loss, right_pair
+from course.exercises.pretraining import ByHand, right_adamw, right_resume_test
 from course.experiments.ablations import PROCEDURES
 from course.results.bootstrap import Estimate, interval, verdict_of
 
@@ -75,29 +59,6 @@ def test_the_masking_reference_does_what_the_package_does() -> None:
 def test_the_shares_are_those_of_table_8() -> None:
     for (mask, same), procedure in zip(TABLE_8, PROCEDURES, strict=True):
         assert read_procedure(procedure) == pytest.approx((mask, 1 - mask - same))
-
-
-def test_the_pair_reference_walks_as_the_package_does() -> None:
-    """The same draws in the same order; there is room enough, so nothing is cut."""
-    documents = [
-        EncodedDocument("one source", [[100 * d + s] for s in range(5, 17)]) for d in (0, 1)
-    ]
-    theirs = list(make_pairs(documents, 99, np.random.default_rng(4)))
-    rng, ours = np.random.default_rng(4), []
-    for index, document in enumerate(documents):
-        sentences, start = document.sentences, 0
-        while start + 1 < len(sentences):
-            split = int(rng.integers(start + 1, len(sentences)))
-            coin, other = float(rng.random()), []
-            if coin >= 0.5:
-                while int(rng.integers(2)) == index:
-                    pass
-                begin = int(rng.integers(len(documents[1 - index].sentences)))
-                other = list(chain(*documents[1 - index].sentences[begin:]))
-            a, b, label, start = right_pair(sentences, start, split, len(sentences), other, coin)
-            rng.random(2)  # truncate_pair
-            ours.append((a, b, label))
-    assert ours == [(pair.a, pair.b, pair.label) for pair in theirs]
 
 
 # -- the readers of notebook 13
@@ -277,66 +238,34 @@ def clip_in_place(gradients: list[Tensor], max_norm: float) -> list[Tensor]:
     return gradients
 
 
-def piled_on_ids(states: States, ids: Tensor, new_id: int) -> Tensor:
-    before, rows = states(ids), []
-    for j in range(ids.shape[1]):
-        ids[0, j] = new_id
-        rows.append((states(ids) - before)[0].abs().amax(dim=-1) > 1e-4)
-    return torch.stack(rows, dim=-1)
-
-
 test_wrong_in_another_way = wrong_ones([
     ("masking", lambda ids, chance, *_: (torch.where(chance < 0.15, 4, ids), chance < 0.15),
      "special tokens can be selected. (There is more, but this comes first.)"),
-    ("masking", lambda ids, c, g, words: right_masking(ids, c.uniform_(), g, words), "of its own"),
-    ("masking", rolled, "of 200 cases come out wrong. Smallest case: ids = [["),
     ("masking", rolled, "selected; it should give"),
     ("masking", lambda *x: [right_masking(*x)[0].float(), x[1] < 0], "must stay whole numbers"),
     ("masking", lambda *x: [right_masking(*x)[0]] * 2, "values other than True and False"),
     ("mlm_loss", lambda x, y, chosen: F.cross_entropy(x[chosen], y[chosen], reduction="none"),
      "one number is wanted. Is the mean missing"),
-    ("pair", pairs(a="[s[start]]"), "cases come out wrong"),
     ("pair", pairs(a="s[start:split + 1]", wrong="1, end"), "too long. (There is more, but this"),
     ("pair", pairs(real="s[start:split], b, 0, end"), "list is a list; an id of a is wanted"),
-    ("pair", pairs(real="a, s[split:end], 0, end"), "list is a list; an id of b is wanted"),
     ("pair", then(right_pair, lambda s, *_: s[0].append(7)), "changes sentences in place"),
     ("pair", lambda s, i, j, k, other, _: right_pair(s, i, j, k, other, random.random()),
      "random numbers of its own"),
     ("pair", lambda *x: right_pair(*x)[:3], "); return four things: a, b, label, go_on."),
-    ("pair", lambda *x: "done", "the str 'done'; return four things"),
     ("pair", swapped({0: None}), "None; a list of ids for a is wanted"),
-    ("pair", swapped({0: ["a word"]}), "your list is a str; an id of a is wanted"),
     ("pair", swapped({2: "IsNext"}), "label is a str; 0 (IsNext) or 1 (NotNext) is wanted"),
     ("pair", swapped({3: None}), "go_on is None; the number of a sentence is wanted"),
     ("pair", lambda *x: right_pair(*x) if x[-1] < 0.5 else None, "every path end in a return"),
-    ("nsp_loss", lambda x, y: F.cross_entropy(x, y, ignore_index=0), "real pairs are not coun"),
-    ("nsp_loss", lambda x, y: F.cross_entropy(x, y.float()), "stopped with RuntimeError"),
-    ("majority", lambda y: Counter(y).most_common(1)[0][1] / len(y), "as a different one"),
-    ("clip", lambda gs, top: [right_clip([g], top)[0] for g in gs], "is clipped by itself"),
-    ("clip", clip_in_place, "changes gradients in place"),
     ("clip", lambda *given: clip_in_place(*given) and None, "in place and returns nothing"),
     ("clip", lambda gs, top: gs[:1], "returned a list; a list of tensors is wanted, as many as"),
     ("clip", lambda gs, top: [None for g in gs], "tensor 1 of the list is None"),
-    ("adamw", adam_by_torch(torch.optim.Adam), "this is Adam with L2, which AdamW avoids"),
-    ("adamw", lambda *x: [right_adamw(*x)[0].sum(), *x[2:4]], "weight has shape (); (1,) is"),
     ("adamw", lambda *x: (x[0], *right_adamw(*x)[1:]), "Yours gives weight ["),
     ("training_cost", lambda p, t, ops, share, usd: (p * t / 1800 / ops / share, usd),
      "the forward pass alone. (There is"),
-    ("reach", piled_on_ids, "the changes pile up"),
     ("reach", lambda *x: right_reach(*x).float(), "True and False are wanted. How far is far"),
-    ("reach", lambda s, ids, new: right_reach(s, ids, new).any(), "has shape (); (2, 2) is wanted"),
     ("reach", lambda s, ids, new: s(ids[0]), "ids must be (batch, length), not (2,)"),
-    ("together", lambda *a: right_together(*a)[:2], "(3,) is wanted here"),
-    ("together", lambda *a: 3 * right_together(*a), "cases come out wrong"),
-    ("difference_interval", lambda o, t, d: right_difference_interval(o, t, torch.rand_like(
-     d.float()).mul(len(o)).long()), "draws random numbers of its own"),
-    ("difference_interval", lambda o, t, d: (o - t)[d].mean(dim=1), "two things: low, high"),
-    ("difference_interval", lambda o, t, d: (-0.3, 0.2), "32 of 32 cases come out wrong"),
     ("claim", lambda a, b: verdict_of(round(a, 2), round(b, 2)), "cases come out wrong"),
     ("claim", lambda a, b: a > 0, "your function returned False; one of 'supported'"),
-    ("claim", lambda a, b: ["supported"], "your function returned something else; one of"),
-    ("corrupt", lambda *x: right_corrupt(*x).float(), "must stay whole numbers"),
-    ("crossing", then(right_crossing, lambda steps, *_: steps.clear()), "changes steps in place"),
 ])  # fmt: skip
 
 
@@ -373,9 +302,7 @@ DOCUMENTS = [
 ]
 
 
-def pairs_look_right(
-    builder: Any, real: bool = True, source: bool = True, many: int = 10, both: bool = True
-) -> bool:
+def pairs_look_right(builder: Any) -> bool:
     """A right test of another kind: A + B is a stretch of a document, or B is one of another."""
 
     def within(span: list[int], document: int) -> bool:
@@ -386,14 +313,13 @@ def pairs_look_right(
     for a, b, label in chain.from_iterable(builder(DOCUMENTS, seed) for seed in range(20)):
         home = a[0] // 1000
         labels.add(label)
-        if label == 0 and real and not within(a + b, home):
+        if label == 0 and not within(a + b, home):
             return False
         if label == 1:
             drawn.add((home, b[0]))
-            others = [d for d in range(5) if d != home and not (source and (d - home) % 2)]
-            if not any(within(b, d) for d in others):
+            if not any(within(b, d) for d in range(home % 2, 5, 2) if d != home):
                 return False
-    return (labels == {0, 1} or not both) and len(drawn) >= many
+    return labels == {0, 1} and len(drawn) >= 10
 
 
 def run(trainer: Any, steps: int) -> Any:
@@ -402,7 +328,7 @@ def run(trainer: Any, steps: int) -> Any:
     return trainer
 
 
-def resumes(saved: int, on: int, more: int = 0, close: float = 0.0, spare: int = 0) -> Any:
+def resumes(saved: int, on: int, more: int = 0, spare: int = 0) -> Any:
     """A test of resuming: steps before the save, after it; steps that the first run does more."""
 
     def test(trainer: Any) -> bool:
@@ -410,7 +336,7 @@ def resumes(saved: int, on: int, more: int = 0, close: float = 0.0, spare: int =
         state = first.save()
         run(first, more)
         resumed, whole = run(trainer.load(state), on), run(trainer(), saved + on + spare)
-        return torch.allclose(resumed.weights(), whole.weights(), rtol=0, atol=close)
+        return torch.equal(resumed.weights(), whole.weights())
 
     return test
 
@@ -420,30 +346,12 @@ def round_trip(trainer: Any) -> bool:
     return torch.equal(trainer.load(first.save()).weights(), first.weights())
 
 
-def by_replacing(states: States, length: int = LONGEST) -> bool:
-    """Each token in turn; all states before it must stay."""
-    ids = torch.randint(5, 50, (4, length))
-    changed = [ids.index_fill(1, torch.tensor(j), 77) for j in range(length)]
-    return all(
-        torch.allclose(states(one)[:, :j], states(ids)[:, :j], atol=1e-4)
-        for j, one in enumerate(changed)
-    )
-
-
-def by_cutting(states: States, close: float = 1e-4, length: int = LONGEST) -> bool:
-    ids = torch.arange(5, 5 + length).repeat(8, 1)
+def by_cutting(states: States, close: float = 1e-4) -> bool:
+    ids = torch.arange(5, 5 + LONGEST).repeat(8, 1)
     return all(
         torch.allclose(states(ids[:, :n]), states(ids)[:, :n], rtol=0, atol=close)
-        for n in range(1, length)
+        for n in range(1, LONGEST)
     )
-
-
-def last_one_only(states: States) -> bool:
-    """All states are looked at, with too large a tolerance."""
-    ids = torch.randint(5, 100, (8, LONGEST), generator=torch.Generator().manual_seed(1))
-    changed = ids.clone()
-    changed[:, -1] = 5 + (ids[:, -1] + 12) % 95
-    return torch.allclose(states(ids)[:, :-1], states(changed)[:, :-1], atol=0.06)
 
 
 SAME = (
@@ -461,75 +369,29 @@ def run_by_run(rows: Record) -> bool:
     return all(sorted(group) == variants for group in groups.values())
 
 
-def sets_by_variant(*leaving_out: str) -> Any:
-    """The obvious test: of each variant and each column, the set of values."""
-
-    def f(rows: Record) -> bool:
-        variants = {row["variant"] for row in rows}
-        return all(
-            len({frozenset(r[name] for r in rows if r["variant"] == v) for v in variants}) == 1
-            for name in SAME
-            if name not in leaving_out
-        )
-
-    return f
-
-
-def alike_in(column: str) -> Any:
-    """Too strict: all rows alike, also where tasks or variants may differ."""
-    return lambda rows: right_fair(rows) and len({row[column] for row in rows}) == 1
-
-
-DIVERGED = ["a run that diverged", "a run made twice"]
 SAVED = [seen(exhibit) for exhibit in exhibits(check.resume_test)]
 
 test_a_learners_test_is_told_what_it_misses = learners_tests([
-    ("loss_test", lambda loss: loss(*LOSS_EXAMPLE).shape == (), ...),
     ("loss_test", lambda loss: abs(float(loss(*LOSS_EXAMPLE)) - 9) < 1e-3, "refuses every loss"),
     ("loss_test", lambda loss: loss is right_mlm_loss, "use torch.isclose"),
-    ("nsp_loss_test", lambda f: f(SCORES, LABELS).shape == (), ...),
     ("nsp_loss_test", not_next_alone, ["codertimo/BERT-pytorch, NLLLoss(ignore_index=0)"]),
-    ("nsp_loss_test", lambda loss: loss is right_nsp_loss, "use torch.isclose"),
     ("pair_test", pairs_look_right, []),
-    ("pair_test", lambda f: len(f(DOCUMENTS, 0)[0]) == 3, ...),
-    ("pair_test", lambda f: pairs_look_right(f, source=False), ["B from another source"]),
-    ("pair_test", lambda f: pairs_look_right(f, real=False),
-     ["across documents' ends", "shuffled corpora"]),
-    ("pair_test", lambda f: pairs_look_right(f, many=5), ["always the same B"]),
-    ("pair_test", lambda f: pairs_look_right(f, many=0, both=False),
-     ["all IsNext", "always the same B"]),
     ("pair_test", lambda f: all(b in chain(*(s for _, s in DOCUMENTS))
      for _, b, _ in f(DOCUMENTS, 0)), "refuses a right builder, one written with make_pairs"),
     ("pair_test", lambda f: f(DOCUMENTS[:2], 0) == [], "source 'plays' has one document"),
     ("resume_test", resumes(4, 20, more=20), []),
-    ("resume_test", lambda trainer: True, ...),
     ("resume_test", round_trip, SAVED[:-1]),
     ("resume_test", resumes(5, 3), ["a loop that saves no copy"]),
-    ("resume_test", resumes(20, 1, more=1, close=1e-3), ["a loop that saves in half precision"]),
-    ("resume_test", lambda trainer: False, "refuses every trainer, right ones included"),
     ("resume_test", resumes(5, 4, spare=-1), "the two runs have not done the same number of steps"),
     ("resume_test", lambda trainer: right_resume_test(trainer) and "m" in trainer().save(),
      "refuses a right trainer, one written with torch.optim.AdamW"),
-    ("look_ahead_test", lambda states: by_cutting(states) and by_replacing(states), []),
-    ("look_ahead_test", lambda states: states(IDS).shape == (1, 12, 16), ...),
-    ("look_ahead_test", by_replacing, ["positions counted from the end"]),
-    ("look_ahead_test", lambda s: by_replacing(s, 8) and by_cutting(s, length=8),
-     ["a mask cut to a window"]),
-    ("look_ahead_test", last_one_only,  # one of 32 tokens moves a mean by little
-     ["a mask too weak", "the mean of the text added", "positions counted from the end"]),
-    ("look_ahead_test", lambda states: False, "refuses every reader, right ones included"),
+    ("look_ahead_test", by_cutting, []),
     ("look_ahead_test", lambda s: right_reach(s, IDS, 99)[:, 0].all(), "one written as an"),
     ("look_ahead_test", lambda states: by_cutting(states, close=0), "refuses a right reader"),
-    ("look_ahead_test", lambda states: states(IDS), "True or False is wanted"),
     ("fair", run_by_run, []),
-    ("fair", sets_by_variant(), DIVERGED),
-    ("fair", sets_by_variant("pretraining_tokens"), ["two models counted as one", *DIVERGED]),
-    ("fair", sets_by_variant("learning_rate"), ["tuned where one hoped for more", *DIVERGED]),
-    ("fair", sets_by_variant("split"), [*DIVERGED, "dev taken for test"]),
-    ("fair", sets_by_variant("tries"), [*DIVERGED, "the best of five"]),
     ("fair", lambda rows: len({str(row) for row in rows}) == 1, "refuses every record, right ones"),
-    ("fair", alike_in("learning_rate"), "one written with a recipe of its own for each"),
-    ("fair", alike_in("method"), "one written with variants that differ by their method"),
+    ("fair", lambda rows: right_fair(rows) and len({row["method"] for row in rows}) == 1,
+     "one written with variants that differ by their method"),
 ])  # fmt: skip
 
 
@@ -616,16 +478,3 @@ def test_a_pair_that_is_clear_only_alone_decides_nothing() -> None:
     both = {("a", "b"): Estimate(-1, -2, -0.1, 0.04), ("c", "a"): Estimate(1, 0.1, 2, 0.03)}
     assert "none of 3 pairs" in said(["c", "a", "b"], {**both, ("c", "b"): Estimate(0, -1, 1, 1)})
     assert "none of 1 pair" in said(["a", "b"], {("a", "b"): Estimate(1, *[math.nan] * 3)})
-
-
-def test_without_intervals_it_counts_as_kendalls_tau_does() -> None:
-    dice = random.Random(7)
-    for _ in range(20):
-        scores, order = dice.sample(range(100), 7), dice.sample("abcdefg", 7)
-        pairs = combinations(zip("abcdefg", scores, strict=True), 2)
-        apart = {(a, b): left - right for (a, left), (b, right) in pairs}
-        gaps = {names: Estimate(gap, gap, gap, 0) for names, gap in apart.items()}
-        tau = stats.kendalltau(scores, [-order.index(name) for name in "abcdefg"]).statistic
-        text = said(order, gaps)
-        assert f"predict_order: {round(21 * (tau + 1) / 2)} of 21 decided pairs" in text
-        assert text.count("- You put ") == round(21 * (1 - tau) / 2)

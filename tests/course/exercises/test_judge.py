@@ -99,6 +99,9 @@ def test_a_test_of_ours_passes_and_each_exhibit_is_named_alone(one: TestExercise
         said = words(verdict(one, blind))
         assert "1 of " in said
         assert f"- {exhibit.what} To catch it, {exhibit.likely}" in said
+    said = words(verdict(one, lambda shown: True))
+    assert all(f"- {exhibit.what}" in said for exhibit in exhibits(one))
+    assert f"refuses every {one.thing}, right" in words(verdict(one, lambda shown: False))
 
 
 def not_yet(*_: Any) -> None:
@@ -211,7 +214,7 @@ ODD: list[Any] = [
     lambda *_: (torch.zeros(0), torch.zeros(0)),
     lambda *_: ([[1], [2, 3]], [[object()]]),
     lambda *_: 1 / 0,
-    # every exercise meets those five, three exercises the others, too
+    # every exercise meets those five, three exercises the others, too: no reader can raise
     lambda *_: [],
     lambda *_: {},
     lambda *_: object(),
@@ -232,25 +235,14 @@ ODD: list[Any] = [
 MEET_ALL = ("chance", "layer_norm", "choice_rows")  # a number, a tensor, three lists
 
 
-@pytest.mark.parametrize(
-    ("one", "odd"),
-    [
-        pytest.param(
-            one,
-            odd,
-            id=f"{one.name}-{i}",
-            marks=() if i < 5 or one.name in MEET_ALL else pytest.mark.nightly,
-        )
-        for one in EXERCISES
-        for i, odd in enumerate(ODD)
-    ],
-)
-def test_nothing_raises_and_nothing_odd_passes(one: Exercise, odd: Any) -> None:
-    said = verdict(one, odd)
-    assert said.startswith(f"✗ {one.name}: ")
-    assert "0x" not in said.replace("0x…", "")
-    if one.name in MEET_ALL:
-        assert said == verdict(one, odd)
+@by_name
+def test_nothing_raises_and_nothing_odd_passes(one: Exercise) -> None:
+    for odd in ODD if one.name in MEET_ALL else ODD[:5]:
+        said = verdict(one, odd)
+        assert said.startswith(f"✗ {one.name}: ")
+        assert "0x" not in said.replace("0x…", "")
+        if one.name in MEET_ALL:
+            assert said == verdict(one, odd)
 
 
 def undefined_name(vocab_size: int) -> Any:
@@ -360,18 +352,9 @@ def test_there_are_as_many_cases_as_is_said_and_the_same_at_each_call(one: Exerc
         assert int(told[1]) == len([*one.cases()])
 
 
-def test_numpy_answers_are_read_whatever_their_strides_order_and_kind() -> None:
-    back = np.arange(3)[::-1]
-    for array in (back, np.arange(3, dtype=">f4")[::-1], np.array([[2, 1, 0]]).T[:, 0]):
-        read = judge.read_tensor(judge.without_numpy(array), "it", (3,))
-        assert read.tolist() == [2, 1, 0]
-    plain = judge.without_numpy([np.int64(3), (np.float32(0.5), np.bool_(True)), [back]])
-    assert plain[:2] == [3, (0.5, True)]
-    assert [type(plain[0]), *map(type, plain[1])] == [int, float, bool]
-    assert torch.equal(torch.as_tensor(plain[2][0]), torch.tensor([2, 1, 0]))
-    text, tensor = "text", torch.ones(2)
-    assert judge.without_numpy(text) is text
-    assert judge.without_numpy(tensor) is tensor
+def test_numpy_arrays_are_read_in_the_other_byte_order_too() -> None:
+    array = judge.without_numpy(np.arange(3, dtype=">f4")[::-1])
+    assert judge.read_tensor(array, "it", (3,)).tolist() == [2, 1, 0]
 
 
 @by_name
