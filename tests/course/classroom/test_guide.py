@@ -30,7 +30,7 @@ def test_every_head_states_what_its_notebook_takes(path: Path) -> None:
 
 
 def test_notebooks_stay_short() -> None:
-    """Words of Markdown, folded answers too: 4,000 in each; 13 may have more until it shrinks."""
+    """Words of Markdown, folded answers too."""
     words = {
         path.name[:2]: sum(
             len(cell.source.split())
@@ -40,9 +40,6 @@ def test_notebooks_stay_short() -> None:
         for path in sorted(NOTEBOOKS.glob("*.ipynb"))
     }
     assert [name for name, count in words.items() if count > 4000] == [], words
-    first = sum(words[name] for name in "00 01 02 03 04 05 a1".split())
-    assert first <= 17_600, words
-    assert sum(words.values()) <= 61_900, words
 
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)

@@ -12,10 +12,7 @@ from bertedu.files import read_csv, shipped
 from bertedu.model.bert import BertForPreTraining
 from bertedu.pretraining.next_sentence import EncodedDocument
 from course.experiments import grammar
-from course.experiments.grammar import (
-    Positions,
-    odds_at,
-)
+from course.experiments.grammar import Positions, odds_at
 from course.experiments.same_question import BOTH
 
 WORDS = (50, 60)

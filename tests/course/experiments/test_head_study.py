@@ -13,12 +13,7 @@ from bertedu.pretraining.next_sentence import encode_documents
 from bertedu.pretraining.objective import score_pairs
 from bertedu.text.corpus import Document
 from course.experiments import head_study
-from course.experiments.head_study import (
-    answers_kept,
-    heads_changed,
-    one_blank_each,
-    relations,
-)
+from course.experiments.head_study import answers_kept, heads_changed, one_blank_each, relations
 
 LINE = "The old ship of Dover was in a bay. The ship was found by John and the men of Hull."
 DOCUMENTS = [Document(str(i), "ours", f"{LINE} It was {i}. {LINE}") for i in range(9)]

@@ -6,9 +6,7 @@ import pytest
 
 from course.experiments import objectives
 from course.experiments.objectives import pairs, two_blanks
-from course.experiments.toy_readers import (
-    ExactReader,
-)
+from course.experiments.toy_readers import ExactReader
 from course.results.pictures import committed
 
 

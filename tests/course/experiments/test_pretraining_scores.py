@@ -22,13 +22,7 @@ from bertedu.pretraining.run import VARIANTS
 from bertedu.text.tokenization import SPECIAL_TOKENS
 from course.experiments import pretraining_scores as module
 from course.experiments.counting import NeighborModel, UnigramModel
-from course.experiments.pretraining_scores import (
-    OBJECTIVES,
-    PRIORS,
-    curves,
-    documents_of,
-    report,
-)
+from course.experiments.pretraining_scores import OBJECTIVES, PRIORS, curves, documents_of, report
 from course.results.columns import by_document, word_columns
 
 SIZE, FIRST = 40, len(SPECIAL_TOKENS)

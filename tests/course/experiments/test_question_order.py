@@ -29,15 +29,13 @@ def test_a_study_goes_on_and_its_record_gives_the_gain(
     splits = tiny.span_task({"train": 8, "dev": 4, "test": 6})[1]
     splits["exchanged"] = [replace(q, question="what?") for q in splits["test"]]
     record = RunRecord(tmp_path, NAME)
+    real, calls = RunRecord.add, iter([None])
     with monkeypatch.context() as patch:
-        real, calls = RunRecord.add, iter([None])
         patch.setattr(RunRecord, "add", lambda *given: next(calls) or real(*given))
         with pytest.raises(StopIteration):  # between the two rows of a run
             run_study(tmp_path, readers, splits)
-    assert len(record.rows()) == 1
-    for _ in range(2):
-        run_study(tmp_path, readers, splits)
-        assert len(record.rows()) == 2 * 2 * 2 * 2
+    run_study(tmp_path, readers, splits)
+    assert len(record.rows()) == 2 * 2 * 2 * 2
     assert {row["reader"] for row in record.rows()} == {"one", "other"}
     scores, exchanged = (
         [drawn_readers(tmp_path, task_of(order, mixed))["one"].mean for order in ORDERS]

@@ -84,9 +84,7 @@ def models() -> Runs:
     return made | {PAIR: pairs}
 
 
-def test_nobody_sees_the_hidden_word_nor_the_side_that_is_not_theirs(
-    models: Runs,
-) -> None:
+def test_nobody_sees_the_hidden_word_nor_the_side_that_is_not_theirs(models: Runs) -> None:
     def losses(*sentence: int) -> dict[str, float]:
         blank = Blanks([sentence], np.array([2]), np.array([0]), [ALL])
         asked = answer_all(models, blank, torch.zeros(SIZE))

@@ -7,12 +7,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
 from bertedu.pretraining.next_sentence import Pair
-from course.experiments.wrong_pairs import (
-    LENGTH,
-    chance_of_next,
-    score_kinds,
-    word_overlap,
-)
+from course.experiments.wrong_pairs import LENGTH, chance_of_next, score_kinds, word_overlap
 
 
 def test_a_models_answer_does_not_depend_on_its_company() -> None:

@@ -18,13 +18,7 @@ from bertedu.text.tokenization import SPECIAL_TOKENS
 from course.workshop import widgets as own
 from course.workshop.span_view import SpanView, TextPiece, question_browser
 from course.workshop.tag_view import tag_examples
-from course.workshop.widgets import (
-    bars_html,
-    beat_bert,
-    columns_html,
-    fill_box,
-    make_puzzles,
-)
+from course.workshop.widgets import bars_html, beat_bert, columns_html, fill_box, make_puzzles
 
 WORDS = ["the", "a", "old", "dog", "cat", "bird", "barked", "purred", "sang", "in", "near", "big"]
 WORDS += ["yard", "tree", "and", "then", "slept"]
