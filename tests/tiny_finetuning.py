@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from bertedu.finetuning.examples import AnyExample, Choice, Example, Question, Splits, Tagged, Task
 from bertedu.model.bert import Bert, BertForPreTraining
@@ -188,3 +189,14 @@ def with_other_labels(task: Task, examples: Sequence[AnyExample]) -> list[AnyExa
         else:
             found.append(replace(e, label=-e.label))
     return found
+
+
+def weights(model: nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+def moved(one: dict[str, Tensor], two: dict[str, Tensor]) -> set[str]:
+    """Names of what differs, but for a key's bias: it adds the same to every score of a query, and
+    softmax does not see that."""
+    names = [name for name in one if not name.endswith("attention.key.bias")]
+    return {name for name in names if not torch.equal(one[name], two[name])}

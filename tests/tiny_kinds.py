@@ -10,11 +10,10 @@ from torch import Tensor
 
 from bertedu.finetuning.collation import TaskBatch, collate
 from bertedu.finetuning.examples import AnyExample, Choice, Example, Question, Tagged, Task
-from bertedu.finetuning.kinds import Classification, Kind, MultipleChoice, Regression
-from bertedu.finetuning.question_answering import QuestionAnswering
+from bertedu.finetuning.finetune import kind_named
+from bertedu.finetuning.kinds import Answer, Kind
 from bertedu.finetuning.saving import FineTuned, save_finetuned
-from bertedu.finetuning.tagging import Tagging
-from bertedu.finetuning.training import TaskModel
+from bertedu.finetuning.training import TaskModel, score_items
 from bertedu.model.bert import Bert
 from bertedu.model.config import BertConfig
 from bertedu.model.features import BertFeatures
@@ -72,14 +71,7 @@ EXAMPLES: dict[str, Sequence[AnyExample]] = {
 
 
 def make_kind(name: str) -> Kind:
-    kinds: dict[str, Kind] = {
-        "classification": Classification(CLASSES),
-        "regression": Regression(),
-        "choice": MultipleChoice(),
-        "tagging": Tagging(TAGS),
-        "span": QuestionAnswering(),
-    }
-    return kinds[name]
+    return kind_named(TASKS[name].kind, TASKS[name].labels)
 
 
 def tiny(kind: Kind, seed: int = 0, **config: Any) -> TaskModel:
@@ -94,6 +86,11 @@ def tiny(kind: Kind, seed: int = 0, **config: Any) -> TaskModel:
 
 def encoded(kind: Kind, examples: Sequence[AnyExample], max_length: int = 128) -> TaskBatch:
     return collate(kind.encode(examples, TOKENIZER, max_length))
+
+
+def answers(model: TaskModel, examples: Sequence[AnyExample]) -> list[Answer]:
+    items = model.kind.encode(examples, TOKENIZER, 128)
+    return model.kind.answers(examples, items, score_items(model, items))
 
 
 @torch.no_grad()

@@ -17,7 +17,7 @@ from tiny_kinds import (
     EXAMPLES,
     SENTENCES,
     TASKS,
-    TOKENIZER,
+    answers,
     encoded,
     make_kind,
     save,
@@ -50,11 +50,6 @@ ONE_WAY = ("left-to-right", "right-to-left")
 OURS_ALONE: list[dict[str, Any]] = [{"norm": "pre"}, *({"direction": d} for d in ONE_WAY)]
 
 
-def answers(model: TaskModel, name: str) -> list[Answer]:
-    items = model.kind.encode(EXAMPLES[name], TOKENIZER, 128)
-    return model.kind.answers(EXAMPLES[name], items, score_items(model, items))
-
-
 @pytest.fixture
 def moods(tmp_path: Path) -> Path:
     return save(tiny(Classification(CLASSES)), "classification", tmp_path / "moods")
@@ -69,7 +64,7 @@ def test_the_same_to_the_last_bit(tmp_path: Path, name: str, config: dict[str, A
     """Also of a model in training mode, whose dropout is off once it is loaded."""
     model = tiny(make_kind(name), layer_norm_eps=1e-5, **config)
     items, folder = encoded(model.kind, EXAMPLES[name]).items, tmp_path / "a" / "b"
-    scores, expected = score_items(model, items), answers(model, name)
+    scores, expected = score_items(model, items), answers(model, EXAMPLES[name])
     found = load_finetuned(str(save(model.train(), name, folder)))
     assert model.training
     assert not found.model.training
@@ -83,7 +78,9 @@ def test_the_same_to_the_last_bit(tmp_path: Path, name: str, config: dict[str, A
     assert found.answer(EXAMPLES[name]) == expected
     batch = encoded(found.model.train().kind, EXAMPLES[name])
     assert torch.equal(found.model(batch), found.model(batch)), "no dropout, even in training mode"
-    assert answers(tiny(make_kind(name), seed=1, **config), name) != expected, "else no proof"
+    assert answers(tiny(make_kind(name), seed=1, **config), EXAMPLES[name]) != expected, (
+        "else no proof"
+    )
     stored = load_file(folder / "model.safetensors")
     assert any("pooler" in key for key in stored) == (name not in ("tagging", "span"))
 
@@ -125,7 +122,7 @@ def test_how_a_span_is_chosen_comes_back(
     json.loads((tmp_path / "config.json").read_text(), parse_constant=pytest.fail)  # no Infinity
     if threshold is None:
         return
-    (difference, *_) = (answer.no_answer for answer in answers(model, "span"))
+    (difference, *_) = (answer.no_answer for answer in answers(model, EXAMPLES["span"]))
     for nudge, silent in ((-0.01, True), (0.01, False)):
         kind.threshold = difference + nudge
         found = load_finetuned(save(model, "span", tmp_path))
@@ -178,46 +175,24 @@ def test_only_one_bert_can_be_saved(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("full", sorted(FILES))
-def test_nothing_is_half_written(
-    moods: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: str
-) -> None:
-    """Whichever file the disk has no room for: the folder is as it was, and no mixture."""
-    save_file = checkpoints.save_file
+def test_nothing_is_half_written(moods: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The weights come last: where there is no room for them, the folder is as it was."""
 
-    def put(path: Path, write: Callable[[], object]) -> None:
-        if f".{full}." in path.name:
-            path.write_bytes(b"half of it")
-            raise OSError(28, "No space left on device")
-        write()
-
-    def texts(path: Path, text: str, **_: Any) -> None:
-        put(path, lambda: path.write_bytes(text.encode()))
-
-    def tensors(found: Any, path: Path, metadata: Any) -> None:
-        put(path, lambda: save_file(found, path, metadata))
+    def full(tensors: Any, path: Path, metadata: Any) -> None:
+        raise OSError(28, "No space left on device")
 
     before = {path.name: path.read_bytes() for path in moods.iterdir()}
-    other = tuned(tiny(Classification(CLASSES[::-1]), seed=1), "classification")
-    other.labels = CLASSES[::-1]
+    other = tuned(tiny(Classification(CLASSES[::-1])), "classification", labels=CLASSES[::-1])
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_text", texts)
-        patch.setattr(checkpoints, "save_file", tensors)
-        for folder in (moods, tmp_path / "new"):
-            with pytest.raises(FileError, match=f"cannot write .*{full}.*No space left"):
-                save_finetuned(other, folder, {})
+        patch.setattr(checkpoints, "save_file", full)
+        with pytest.raises(FileError, match="No space left"):
+            save_finetuned(other, moods, {})
     assert {path.name: path.read_bytes() for path in moods.iterdir()} == before
-    assert not list((tmp_path / "new").iterdir())
     save_finetuned(other, moods, {})  # now there is room
     assert load_finetuned(moods).labels == CLASSES[::-1]
-    assert {path.name for path in moods.iterdir()} == FILES
 
 
 # -- what cannot be opened
-
-
-def file(name: str, change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
-    return lambda f: (f / name).write_bytes(change((f / name).read_bytes())) and None
 
 
 def config(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
@@ -233,32 +208,24 @@ def own(**values: Any) -> Callable[[Path], None]:
     return config(lambda v: v["bertedu"].update(values))
 
 
-def without(name: str) -> Callable[[Path], None]:
-    """Leave a tensor out: drawn at random, it would give other answers at every start."""
+def without(part: str) -> Callable[[Path], None]:
+    """Leave tensors out: drawn at random, they would give other answers at every start."""
 
     def do(folder: Path) -> None:
         tensors = load_file(folder / "model.safetensors")
-        del tensors[name]
-        save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+        kept = {name: tensor for name, tensor in tensors.items() if part not in name}
+        save_file(kept, folder / "model.safetensors", {"format": "pt"})
 
     return do
 
 
-OTHER = fast_tokenizer([*SPECIAL_TOKENS, *"abcdefgh"]).to_str().encode()
+OTHER = fast_tokenizer([*SPECIAL_TOKENS, *"abcdefgh"]).to_str()
+# what is wrong with any checkpoint, the tests of the model try
 WRONG: list[tuple[Callable[[Path], None], str]] = [
-    *(
-        (file(name, damage), f"{word}.* again")
-        for name, word in {
-            "config.json": "config.json",
-            "model.safetensors": "model.safetensors",
-            "tokenizer.json": "no usable vocabulary",
-        }.items()
-        for damage in (lambda _: b"", lambda b: b[: len(b) // 2], lambda _: b"\x00\xff" * 99)
-    ),
     (lambda folder: (folder / "config.json").unlink(), r"no config\.json"),
-    (lambda folder: (folder / "model.safetensors").unlink(), r"no file .*model\.safetensors"),
+    (lambda folder: (folder / "model.safetensors").write_bytes(b""), "broken or only half there"),
     (lambda folder: (folder / "tokenizer.json").unlink(), "neither a tokenizer.json nor"),
-    (file("tokenizer.json", lambda _: OTHER), "13 word pieces, .*another model"),
+    (lambda folder: (folder / "tokenizer.json").write_text(OTHER) and None, "13 word pieces"),
     (own(kind="poetry"), "poetry"),
     (own(kind="span"), "qa_outputs"),
     (own(kind="choice"), r"classifier.weight is \(3, 16\)"),
@@ -269,16 +236,14 @@ WRONG: list[tuple[Callable[[Path], None], str]] = [
     (config(lambda v: v.update(id2label={"zero": "a", "1": "b", "2": "c"})), "zero"),
     (config(lambda v: v.update(id2label=["a", "b", "c"])), "do not fit together"),
     (config(lambda v: v.pop("id2label")), "classifier.weight|do not fit together"),
-    (config(lambda v: v.update(hidden_size=32)), r"\(8192, 32\)"),
-    (config(lambda v: v.pop("hidden_size")), "lacks 'hidden_size'"),
     (config(lambda v: v.update(model_type="roberta")), "counts positions from 2"),
     *(
         (config(lambda v, own=own: v.update(bertedu=own)), "no fine-tuned model: `bertedu finetune")
         for own in (None, {}, "kind", [], 7)
     ),
-    (without("classifier.weight"), "no tensor 'classifier.weight'"),
     (without("classifier.bias"), "no tensor 'classifier.bias'"),
-    (without("bert.pooler.dense.bias"), "no tensor 'bert.pooler.dense.bias'"),
+    (without("pooler.dense.bias"), "no tensor 'bert.pooler.dense.bias'"),
+    (without("pooler"), "reads the pooler, which is not there"),
 ]
 
 
@@ -292,14 +257,6 @@ def test_a_folder_that_is_wrong_is_named_and_why(
         load_finetuned(moods)
     assert str(moods) in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_head_that_reads_a_pooler_has_one(moods: Path) -> None:
-    tensors = load_file(moods / "model.safetensors")
-    kept = {name: tensor for name, tensor in tensors.items() if "pooler" not in name}
-    save_file(kept, moods / "model.safetensors", {"format": "pt"})
-    with pytest.raises(CheckpointError, match="reads the pooler, which is not there"):
-        load_finetuned(moods)
 
 
 def test_a_pretrained_model_is_not_fine_tuned(tmp_path: Path) -> None:
