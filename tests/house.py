@@ -4,10 +4,14 @@ The drawing stands in CONTRIBUTING.md; a test says when it is out of date.
 """
 
 import ast
+import inspect
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import CodeType
 
 ROOT = Path(__file__).parent.parent
 # A room may open the rooms before it, and those of the house before; the command line stands above.
@@ -79,6 +83,21 @@ def forbidden(source: str, module: str) -> set[str]:
     left = set(rooms[: rooms.index(room) + 1]) if room in rooms else set()
     command_line = opened(source, module, "bertedu") & set(ABOVE)
     return above | command_line | (opened(source, module, house) - left)
+
+
+@contextmanager
+def files_entered() -> Iterator[set[str]]:
+    """Collect the files of bertedu of which something is called; an import alone does not count."""
+    codes: set[CodeType] = set()
+    found: set[str] = set()
+    sys.setprofile(lambda frame, event, _: codes.add(frame.f_code) if event == "call" else None)
+    try:
+        yield found
+    finally:
+        sys.setprofile(None)
+    called = {Path(code.co_filename) for code in codes if code.co_flags & inspect.CO_OPTIMIZED}
+    house = ROOT / "bertedu"
+    found |= {str(path.relative_to(house)) for path in called if path.is_relative_to(house)}
 
 
 def drawing() -> str:

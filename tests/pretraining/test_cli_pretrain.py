@@ -1,23 +1,21 @@
 """`bertedu pretrain`: what an option reaches, kill -9 and resume, one folder, every refusal."""
 
 import hashlib
-import inspect
 import json
 import os
 import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
 import torch
 from forked import Program
+from house import files_entered
 from small_runs import ctrl_c, do_in
 from typer.testing import CliRunner, Result
 
@@ -427,20 +425,8 @@ def test_weights_are_kept_at_intervals(corpus: Path, tmp_path: Path) -> None:
 
 def test_a_trip_from_text_to_checkpoint_enters_few_files(corpus: Path, tmp_path: Path) -> None:
     """So many must be opened by who follows a run; six of them are BERT's own."""
-    entered: set[str] = set()
-
-    def enter(frame: FrameType, event: str, _: Any) -> None:
-        code = frame.f_code
-        if event == "call" and code.co_flags & inspect.CO_OPTIMIZED:  # no module's, no class's own
-            entered.add(code.co_filename)
-
-    sys.setprofile(enter)
-    try:
+    with files_entered() as files:
         finished(corpus, tmp_path / "run", "--steps", 3)
-    finally:
-        sys.setprofile(None)
-    package = Path(running.__file__).parents[1]
-    files = {str(Path(name).relative_to(package)) for name in entered if str(package) in name}
     assert {"cli.py", "pretraining/masking.py", "pretraining/next_sentence.py"} <= files
     assert len(files) <= 22, sorted(files)
 
