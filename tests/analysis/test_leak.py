@@ -9,7 +9,7 @@ from torch import Tensor
 
 import bertedu.model.bert as bert_module
 from bertedu.analysis.leak import MOVED, States, beyond_sum, movement, states_of
-from bertedu.finetuning.finetune import load_encoder, with_bilstm
+from bertedu.finetuning.finetune import load_encoder
 from bertedu.model.attention import attention_mask
 from bertedu.model.features import BertFeatures
 
@@ -46,11 +46,6 @@ READ = {
 def test_a_state_moves_when_a_word_that_it_has_read_is_changed(house: Path, name: str) -> None:
     moved = movement(states(house, name), IDS, NEW) > MOVED
     assert torch.equal(moved, READ[name])
-
-
-def test_a_bilstm_above_reads_both_sides_of_a_one_way_model(house: Path) -> None:
-    encoder, _ = load_encoder(str(house / "ltr"))
-    assert torch.equal(movement(states_of(with_bilstm(encoder)), IDS, NEW) > MOVED, FULL)
 
 
 def test_a_mask_that_is_built_and_not_passed_on_is_seen(
