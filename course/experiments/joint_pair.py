@@ -8,34 +8,29 @@ read, but each can leave to the other what that one knows.
 """
 
 import json
-import math
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import torch
 import typer
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
 from bertedu.files import write_atomically
 from bertedu.machine import current_commit, default_device, describe_machine
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import save_checkpoint
 from bertedu.model.config import ONE_WAY, BertConfig
-from bertedu.model.optimization import descend, make_optimizer
-from bertedu.pretraining.batches import Batch, Recipe, halved, load_splits
+from bertedu.pretraining.batches import Batch, halved, load_splits
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.objective import word_loss
 from bertedu.pretraining.run import PreTrainingOptions
-from bertedu.pretraining.trainer import State, initialize, stream_of
+from bertedu.pretraining.trainer import Trainer, initialize
 from bertedu.text.fast_tokenizer import load_vocabulary, save_tokenizer
 
 NAMES = ("joint-ltr", "joint-rtl")  # the folder of each half, before its seed
-LOG_EVERY = 50
 
 
 class JointPair(nn.Module):
@@ -52,8 +47,13 @@ class JointPair(nn.Module):
             initialize(half, documents)
             half.decoder.bias.data /= len(self.halves)
 
-    def loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Mean nats of the hidden words, and the share of them that is right."""
+    @property
+    def config(self) -> BertConfig:
+        """The size of each half."""
+        return self.halves[0].config
+
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Mean nats of the hidden words, and the four scores of `pretraining_loss`."""
         given = (batch.ids, batch.segment_ids, batch.padding_mask, batch.selected)
         states = [half.before_decoder(*given)[0] for half in self.halves]  # (n, H) each
         decoders = [half.decoder for half in self.halves]
@@ -61,35 +61,9 @@ class JointPair(nn.Module):
         table = torch.cat([decoder.weight for decoder in decoders], dim=1)  # (V, 2 H)
         bias = torch.stack([decoder.bias for decoder in decoders]).sum(0)
         joined: Any = SimpleNamespace(weight=table, bias=bias)
-        return word_loss(torch.cat(states, dim=1), joined, batch.labels)
-
-
-def train_pair(pair: JointPair, documents: Sequence[EncodedDocument], recipe: Recipe) -> State:
-    """Train in place on the batches that `pretrain` makes of the recipe; return the curve.
-
-    Raises FloatingPointError if the loss is no number any more.
-    """
-    device, state = next(pair.parameters()).device, State()
-    optimizer, began = make_optimizer(pair, recipe.weight_decay), time.perf_counter()
-    stream = stream_of(documents, pair.halves[0].config, recipe, state)
-    seen: list[Tensor] = []
-    pair.train()
-    for step in tqdm(range(recipe.steps), desc="pre-training"):
-        batch, state.position = next(stream)
-        loss, right = pair.loss(batch.to(device))
-        rate = recipe.learning_rate_at(step)
-        descend(pair.parameters(), optimizer, loss, rate, recipe.clip_norm)
-        seen.append(torch.stack([loss.detach(), right]))
-        state.step, state.tokens = step + 1, state.tokens + int(batch.padding_mask.sum())
-        if state.step % LOG_EVERY == 0 or state.step == recipe.steps:
-            mean, share = torch.stack(seen).mean(0).tolist()
-            if not math.isfinite(mean):
-                raise FloatingPointError(f"the loss became {mean} before step {state.step}")
-            said = {"mlm_loss": mean, "mlm_accuracy": share}
-            state.curve.append({"step": state.step, "tokens": state.tokens} | said)
-            seen.clear()
-    state.seconds = time.perf_counter() - began
-    return state
+        loss, right = word_loss(torch.cat(states, dim=1), joined, batch.labels)
+        none = torch.zeros_like(right)  # no sentence pairs
+        return loss, torch.stack([loss.detach(), right, none, none])
 
 
 def main(
@@ -107,7 +81,9 @@ def main(
     torch.manual_seed(seed)
     pair = JointPair(size)
     pair.start(documents)
-    state = train_pair(pair.to(device), documents, recipe)
+    trainer = Trainer(cast(Any, pair.to(device)), recipe)
+    trainer.step_loss = pair
+    state = trainer.train(documents)
     record = {"variant": "joint pair", "recipe": asdict(recipe), **describe_machine(device)}
     record |= {"commit": commit, "seconds": round(state.seconds, 3)}
     record |= {"steps": state.step, "tokens": state.tokens, "curve": state.curve}

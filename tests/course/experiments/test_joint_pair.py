@@ -40,7 +40,7 @@ def test_the_loss_is_that_of_the_sum_of_what_both_say(pair: JointPair) -> None:
     batch = blank()
     given = (batch.ids, batch.segment_ids, batch.padding_mask, batch.selected)
     said = [half(*given)[0] for half in pair.halves]
-    loss, _ = pair.loss(batch)
+    loss, _ = pair(batch)
     torch.testing.assert_close(loss, F.cross_entropy(said[0] + said[1], batch.labels))
     for half in pair.halves:  # at the start each holds one half of the words' log shares
         words = half.decoder.bias.detach()
