@@ -20,6 +20,8 @@ from course.classroom.slides import deck, lecture, thing_of
 
 WORDS, TITLE = 30, 14  # at most, on a slide below its title, and in the title
 SLIDES, MINUTES = range(15, 29), (40, 50)
+A_MINUTE, ANSWER = 130, 0.5  # words; minutes until a question is answered, where it names none
+ASK = re.compile(r"\*\*Ask(?:, ([\d.]+) min)?")
 NAMES = sorted(course())
 GOOD = """# A title
 
@@ -51,7 +53,6 @@ def test_a_lecture_takes_what_is_there_and_fits_an_hour_with_few_words(name: str
         assert words(one.text) <= WORDS, one
         assert words(one.title) <= TITLE, one
         assert 0.5 <= one.minutes <= 12, one
-        assert len(one.notes.split()) >= 12, f"nothing to speak from: {one}"
         assert one.text or one.thing[0], one
     kinds = [one.thing[0] for one in found]
     assert {"turn", "clock"} & set(kinds), "nobody in the room does anything"
@@ -59,7 +60,6 @@ def test_a_lecture_takes_what_is_there_and_fits_an_hour_with_few_words(name: str
     assert sum("**Ask" in one.notes for one in found) >= len(found) // 2
     late = [one.title for one in found if "before you show" in one.notes]
     assert late == [], "asked when the answer stands there: ask on the slide before"
-    assert found[-1].title == "Before next time"
 
 
 PART = re.compile(
@@ -84,6 +84,21 @@ def test_no_part_of_a_picture_is_cut_through_a_letter_or_a_mark(name: str) -> No
     for one in lecture(name):
         changes = {edge: np.ptp(across, axis=1).max() for edge, across in cuts(thing_of(name, one))}
         assert all(change < 0.1 for change in changes.values()), (one.title, changes)
+
+
+def aloud(slide: slides.Slide) -> float:
+    """Minutes of a slide, spoken unhurriedly, with time for the room: its clock and its answers."""
+    kind, clock, _ = slide.thing
+    clocks = {"turn": slide.minutes, "clock": float(clock) if kind == "clock" else 0}
+    answers = sum(float(minutes or ANSWER) for minutes in ASK.findall(slide.notes))
+    return words(ASK.sub("", slide.notes)) / A_MINUTE + answers + clocks.get(kind, 0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_lecture_given_aloud_takes_its_minutes(name: str) -> None:
+    found = lecture(name)
+    planned = sum(one.minutes for one in found)
+    assert sum(map(aloud, found)) == pytest.approx(planned, rel=0.2)
 
 
 @pytest.fixture

@@ -91,12 +91,8 @@ def test_a_test_of_ours_passes_and_each_exhibit_is_named_alone(one: TestExercise
     assert verdict(one, ours).startswith(f"✓ {one.name}: accepts {len(one.right)} right ")
     broken = [e.wrong[0] for e in exhibits(one)]
     assert not any(map(ours, broken))
-    for exhibit in exhibits(one):
-
-        def blind(shown: Any, exhibit: Any = exhibit) -> bool:
-            return shown == exhibit.wrong[0] or shown not in broken
-
-        said = words(verdict(one, blind))
+    for exhibit, wrong in zip(exhibits(one), broken, strict=True):
+        said = words(verdict(one, lambda shown, wrong=wrong: shown == wrong or shown not in broken))
         assert "1 of " in said
         assert f"- {exhibit.what} To catch it, {exhibit.likely}" in said
     said = words(verdict(one, lambda shown: True))
@@ -278,13 +274,7 @@ def forever(vocab_size: int) -> Any:
         (lambda v: exit(3), ["SystemExit", "leave out exit()"]),
         (lambda: 1, ["wrong number of arguments. Yours takes nothing; it is called with 1"]),
         (lambda a, b: 1, ["Yours takes a, b; it is called with 1: vocab_size"]),
-        (
-            0.5,
-            [
-                "got the float 0.5, not a function",
-                "Pass the function itself: check.chance(my_chance)",
-            ],
-        ),
+        (0.5, ["got the float 0.5, not a function", "the function itself: check.chance(my_chan"]),
     ],
 )
 def test_an_error_is_told_with_the_learners_line_and_a_hint(broken: Any, parts: list[str]) -> None:

@@ -31,20 +31,6 @@ BERT, HEADS = "bert-L4H128", "loss added without the head"
 SAID = ("a title", "what one sees")  # of every picture
 
 
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    """Every figure that becomes a picture, and is closed."""
-    figures: list[Figure] = []
-    finish = Picture.__init__
-
-    def spy(self: Picture, figure: Figure, alt: str) -> None:
-        figures.append(figure)
-        finish(self, figure, alt)
-
-    monkeypatch.setattr(Picture, "__init__", spy)
-    return figures
-
-
 def points(axes: Axes, marker: str = "o") -> list[tuple[float, float]]:
     """The marked values, in the order in which they were drawn."""
     lines = [line for line in axes.lines if line.get_marker() == marker]

@@ -134,12 +134,10 @@ def test_the_summary_is_written_from_the_record_alone(tmp_path: Path) -> None:
     rows = summarize(tmp_path, "a")
     written = read_csv(tmp_path / "finetuning_summary.csv")
     assert [row["mean"] for row in rows] == [row["mean"] for row in written]
-    assert [(row["task"], row["model"], row["seeds"]) for row in written] == [
-        ("task", "a", "3"),
-        ("task", "b", "3"),
+    assert [(row["model"], row["seeds"], bool(row["minus_low"])) for row in written] == [
+        ("a", "3", False),
+        ("b", "3", True),
     ]
-    assert float(written[1]["minus_high"]) < 0
-    assert written[0]["minus_low"] == ""
     assert all("minus_low" not in row for row in summarize(tmp_path)), "the usual was not run"
     found = paired_difference(RunRecord(tmp_path), "task", system("b"), system("a"))
     expected = [float(written[1][f"minus_{end}"]) for end in ("reference", "low", "high", "p")]

@@ -25,14 +25,6 @@ def fewer_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(often_drawn, "__defaults__", (50,))
 
 
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    """The figures of pictures that are made."""
-    figures: list[Figure] = []
-    monkeypatch.setattr(scores, "Picture", lambda figure, alt: figures.append(figure))
-    return figures
-
-
 def written(axes: Axes) -> list[str]:
     return [text.get_text() for text in axes.texts]
 

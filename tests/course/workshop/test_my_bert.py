@@ -4,7 +4,6 @@ import __future__
 
 import inspect
 import linecache
-import math
 import textwrap
 from collections.abc import Callable
 from dataclasses import replace
@@ -388,21 +387,11 @@ WRITTEN = {  # they pass their check; what does the whole say of them?
         """,
         "the loss cannot be computed (",
     ),
-    "multi_head": (  # one row and one head after the other
+    "layer_norm": (  # it rounds in another way
         """
-        def my_multi_head(x, mask, w, heads):
-            rows = []
-            for row, sees in zip(x, mask):
-                q, k, v = (
-                    (row @ w[f"{name}.weight"].T + w[f"{name}.bias"]).chunk(heads, dim=-1)
-                    for name in ("query", "key", "value")
-                )
-                each = []
-                for a in range(heads):
-                    scores = (q[a] @ k[a].T / q[a].shape[1] ** 0.5).masked_fill(~sees, -1e9)
-                    each.append(scores.softmax(1) @ v[a])
-                rows.append(torch.cat(each, dim=1) @ w["output.weight"].T + w["output.bias"])
-            return torch.stack(rows)
+        def my_layer_norm(x, scale, shift, eps):
+            apart = x - x.mean(1, keepdim=True)
+            return scale * apart * ((apart**2).mean(1, keepdim=True) + eps) ** -0.5 + shift
         """,
         "",
     ),
@@ -414,7 +403,7 @@ def test_a_part_that_passes_and_breaks_the_whole_is_named_and_not_used(
     name: str, model: BertForPreTraining
 ) -> None:
     source, trouble = WRITTEN[name]
-    function = cell(source, math=math, np=np, torch=torch)
+    function = cell(source, np=np, torch=torch)
     told = words(verdict(getattr(check, name), function))
     assert told.startswith(f"✓ {name}: ")
     assert f"kept: 1 of {ALL} parts of your BERT" in told

@@ -109,6 +109,7 @@ def test_the_family_stands_by_date_and_everyone_but_the_first_two_comes_from_som
         assert f"{name} {date}" in family_tree().alt
     assert strong(family_tree()) == ["BERT 2018-10"]
     heads = [points(head)[0] for head in tree(family_tree()).iter(f"{SVG}polygon")]
+    assert len(heads) == 8 + 2 + 11
     reached = {
         name
         for name in FAMILY
