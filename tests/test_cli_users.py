@@ -6,31 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from called import one_line_error, run
 
-from bertedu.cli import app
 from bertedu.model.bert import Bert
 from bertedu.model.checkpoints import ENCODERS_ALONE, PUBLISHED, find_model
 from bertedu.text.sources import find
 from course.cli import app as course
 
 
-def run(*words: object) -> Result:
-    commands = course if words[0] == "finetune" else app
-    return CliRunner().invoke(commands, [*map(str, words)])
-
-
 def fail(*_: Any, **__: Any) -> None:
     pytest.fail("it went to work")
-
-
-def one_line_error(result: Result) -> str:
-    assert result.exit_code == 1, result.output
-    assert isinstance(result.exception, SystemExit), "a traceback"
-    assert result.stdout == ""
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("Error: ")
-    return line
 
 
 def test_fine_tuning_refuses_what_cannot_be_meant_before_any_work(
@@ -39,10 +24,10 @@ def test_fine_tuning_refuses_what_cannot_be_meant_before_any_work(
     monkeypatch.setattr("course.experiments.tasks.load_task", fail)
     for option in ("--learning-rate", "--dropout"):
         for value in (-1, "nan", "inf"):
-            result = run("finetune", "topic", "--results", tmp_path, option, value)
+            result = run("finetune", "topic", "--results", tmp_path, option, value, of=course)
             assert one_line_error(result).startswith(f"Error: {option} ")
     (tmp_path / "file").touch()
-    result = run("finetune", "topic", "--seeds", 1, "--out", tmp_path / "file")
+    result = run("finetune", "topic", "--seeds", 1, "--out", tmp_path / "file", of=course)
     assert result.exit_code == 2
     assert "is a file" in " ".join(result.stderr.replace("│", " ").split())
 
@@ -70,7 +55,7 @@ def test_an_encoder_without_a_head_is_refused_before_it_is_fetched(
 
 
 def test_the_example_of_fills_help_has_a_sensible_answer() -> None:
-    helped = CliRunner().invoke(app, ["fill", "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
+    helped = run("fill", "--help", COLUMNS="200", TERM="dumb")
     (example,) = re.findall('"(.*___.*?)"', helped.output)
     result = run("fill", example, "--top", 1)
     assert result.exit_code == 0, result.output

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 import tiny_finetuning as tiny
 import torch
+from called import run
 from house import files_entered
-from typer.testing import CliRunner, Result
 
-from bertedu.cli import app
 from bertedu.files import read_csv, write_csv
 from bertedu.finetuning import own_model
 from bertedu.finetuning.examples import Choice, Question, Tagged, TaskError
@@ -76,24 +75,20 @@ def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tiny.save_bert(tmp_path / "tiny")
 
 
-def bertedu(*words: object) -> Result:
-    return CliRunner().invoke(app, [*map(str, words)])
-
-
 @pytest.mark.parametrize("kind", ["class", "pair", "score", "choice", "answer", "tags"])
 def test_from_a_file_to_a_model_that_answers(kind: str, checkpoint: Path, tmp_path: Path) -> None:
     out = tmp_path / "mine"
     if kind == "class":
         out.mkdir()
         (out / "finetuning.json").write_text("{}")
-    said = bertedu("finetune", *write(kind, tmp_path), "--from", checkpoint, "--out", out)
+    said = run("finetune", *write(kind, tmp_path), "--from", checkpoint, "--out", out)
     assert said.exit_code == 0, said.output
     assert ("which this one will replace" in said.stdout) == (kind == "class")
     for line in ("24 train, 8 dev, 8 test", "majority", "word counts", "minus counting"):
         assert line in said.stdout
     last = said.stdout.strip().splitlines()[-1]
     assert last.startswith("try it: bertedu predict")
-    answered = bertedu(*shlex.split(last)[3:])
+    answered = run(*shlex.split(last)[3:])
     assert answered.exit_code == 0, answered.output
     assert answered.stdout.strip()
     assert (out / "confusion.png").exists() == (kind in ("class", "pair"))
@@ -116,16 +111,16 @@ def test_from_a_row_of_a_table_to_a_prediction_few_files_are_entered(
 
 def test_a_whole_table_is_answered_and_no_row_is_lost(checkpoint: Path, tmp_path: Path) -> None:
     table, model, out = tmp_path / "own.csv", tmp_path / "mine", tmp_path / "said.csv"
-    bertedu("finetune", *write("class", tmp_path), "--from", checkpoint, "--out", model)
+    run("finetune", *write("class", tmp_path), "--from", checkpoint, "--out", model)
     before = read_csv(table)
     before[3]["message"] = " "
     write_csv(table, before)
-    said = bertedu("predict", model, "--csv", table, "--text", "message", "--out", out)
+    said = run("predict", model, "--csv", table, "--text", "message", "--out", out)
     assert said.exit_code == 0, said.output
     after = read_csv(out)
     assert [{name: row[name] for name in before[0]} for row in after] == before
     for row in [*after[:3], *after[4:9]]:
-        alone = bertedu("predict", model, row["message"]).stdout.strip()
+        alone = run("predict", model, row["message"]).stdout.strip()
         assert alone == f"{row['predicted']} ({float(row['probability']):.0%})"
     assert not after[3]["predicted"]
     for words, error in {
@@ -135,7 +130,7 @@ def test_a_whole_table_is_answered_and_no_row_is_lost(checkpoint: Path, tmp_path
         ("--csv", out, "--text", "message"): "a column 'predicted' already",
         ("--csv", table, "--text", "message", "--text", "class"): "give one text",
     }.items():
-        refused = bertedu("predict", model, *words)
+        refused = run("predict", model, *words)
         assert refused.exit_code
         assert error in refused.output
 
@@ -204,7 +199,7 @@ def test_bad_orders_are_refused_before_any_work(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(own_model, "fit", fail)
     write("class", tmp_path)
-    result = bertedu("finetune", *words)
+    result = run("finetune", *words)
     assert result.exit_code in (1, 2)
     assert isinstance(result.exception, SystemExit)
     assert said in result.output

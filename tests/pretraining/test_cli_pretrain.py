@@ -7,19 +7,18 @@ import random
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from called import one_line_error, run
 from forked import Program
 from house import files_entered
 from small_runs import ctrl_c, do_in
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from bertedu.cli import app
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import (
     CheckpointError,
@@ -82,7 +81,7 @@ def command(corpus: Path, out: Path, *more: object) -> list[str]:
 
 
 def invoke(corpus: Path, out: Path, *more: object) -> Result:
-    result = CliRunner().invoke(app, command(corpus, out, *more))
+    result = run(*command(corpus, out, *more))
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result
@@ -98,11 +97,7 @@ def finished(corpus: Path, out: Path, *more: object) -> dict[str, Any]:
 
 
 def refused(corpus: Path, out: Path, *more: object) -> str:
-    result = invoke(corpus, out, *more)
-    assert result.exit_code == 1, result.output
-    message = result.stderr.splitlines()[-1]  # above it there may be a progress bar
-    assert message.startswith("Error: ")
-    return message
+    return one_line_error(invoke(corpus, out, *more))
 
 
 def steps_on_disk(out: Path) -> int:
@@ -207,8 +202,8 @@ def test_what_resume_is_not_told_is_as_the_run_began(corpus: Path, tmp_path: Pat
     whole = finished(corpus, tmp_path / "whole", *SHORT, *told)
     out = tmp_path / "run"
     assert invoke(corpus, out, *SHORT, *told, "--stop-at", 3).exit_code == 0
-    words = ["pretrain", "--out", str(out), "--resume", "--device", "cpu", "--dropout", "0.1"]
-    result = CliRunner().invoke(app, [*words, "--save-every", "2"])
+    words = ["pretrain", "--out", out, "--resume", "--device", "cpu", "--dropout", "0.1"]
+    result = run(*words, "--save-every", 2)
     assert result.exit_code == 0, result.output
     assert json.loads((out / "training.json").read_text())["recipe"] == whole["recipe"]
     assert same_weights(out, tmp_path / "whole")
@@ -236,33 +231,21 @@ def test_a_run_ends_with_the_threads_and_the_products_that_it_began_with(
     assert told[-1] == 2, "unless it is told"
 
 
-# Trains until the file `go` is there: the other run comes meanwhile.
-WAIT = """
-import time
-from pathlib import Path
-from bertedu.pretraining.trainer import Trainer
-def train(*_, **__):
-    Path({here!r}).touch()
-    time.sleep(300)
-Trainer.train = train
-"""
-
-
 @pytest.mark.usefixtures("small")
-def test_two_runs_do_not_write_into_one_folder(corpus: Path, tmp_path: Path) -> None:
-    out, here = tmp_path / "run", tmp_path / "here"
-    first = Program(command(corpus, out, "--steps", 3), WAIT.format(here=str(here)))
-    try:
-        while not here.exists():
-            assert first.exit_code is None, f"it ended before: {first.end()}"
-            time.sleep(0.02)
-        for more in ([], ["--resume"]):
-            message = refused(corpus, out, "--steps", 3, *more)
-            assert f"another run is writing to {out} now" in message
-    finally:
-        first.kill()  # the lock file stays, the lock does not
-    assert (out / LOCK_FILE).exists()
+def test_two_runs_do_not_write_into_one_folder(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, said = tmp_path / "run", list[str]()
+    out.mkdir()
+    (out / LOCK_FILE).touch()  # of a run that was killed: the file stays, the lock does not
+
+    def come(model: Any) -> None:
+        said.extend(refused(corpus, out, "--steps", 3, *more) for more in ([], ["--resume"]))
+
+    do_in(1, come, monkeypatch)
     finished(corpus, out, "--steps", 3)
+    assert len(said) == 2
+    assert all(f"another run is writing to {out} now" in message for message in said)
     assert not (out / LOCK_FILE).exists()
 
 
@@ -290,8 +273,6 @@ def test_a_disk_that_is_full_loses_nothing(
     assert finished(corpus, out, "--resume")["steps"] == 4
     assert not (out / STATE_FILE).exists()
     assert not (out / RUN_FILE).exists()
-    finished(corpus, tmp_path / "whole", "--steps", 4, "--save-every", 2)
-    assert same_weights(out, tmp_path / "whole")
 
 
 # -- what an option reaches
@@ -595,21 +576,18 @@ def test_a_loss_that_is_no_number_is_one_plain_message(corpus: Path, tmp_path: P
 def test_what_cannot_be_read_or_written_is_refused(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = tmp_path / "run"
-    assert "'nowhere' is neither a corpus" in refused(
-        corpus, run, "--corpus", "nowhere", "--steps", 3
-    )
+    new, three = tmp_path / "run", ("--steps", 3)
+    assert "'nowhere' is neither a corpus" in refused(corpus, new, *three, "--corpus", "nowhere")
     monkeypatch.setattr(running, "load_splits", lambda *_: pytest.fail("it went to work"))
     (tmp_path / "file").write_text("I am no folder")
     for out in (tmp_path / "file", tmp_path / "file" / "below"):
-        assert f"cannot write to {out}: " in refused(corpus, out, "--steps", 3)
+        assert f"cannot write to {out}: " in refused(corpus, out, *three)
     assert (tmp_path / "file").read_text() == "I am no folder"
-    both = ["pretrain", "--stream", "x", "--corpus", "y", "--out", str(run), "--steps", "1"]
-    assert CliRunner().invoke(app, both).exit_code == 2
+    assert run("pretrain", "--stream", "x", "--corpus", "y", "--out", new, *three).exit_code == 2
     (tmp_path / "tokenizer").mkdir()
     monkeypatch.setenv("BERTEDU_DATA", str(tmp_path))
-    assert "no vocabulary at" in refused(corpus, run, "--steps", 3)
-    assert not run.exists()
+    assert "no vocabulary at" in refused(corpus, new, *three)
+    assert not new.exists()
 
 
 def test_the_commit_is_that_of_the_course_wherever_one_stands(
