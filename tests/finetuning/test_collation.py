@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 from bertedu.finetuning.collation import (
     Item,
     collate,
+    scoring_batches,
     training_batches,
     truncating,
 )
@@ -61,6 +62,13 @@ def test_like_lengths_meet_and_batches_are_shuffled() -> None:
     assert sum(ids.numel() for ids in batches) - real < (at_random - real) / 3
     ups = sum(b.shape[1] > a.shape[1] for a, b in itertools.pairwise(batches))
     assert 0.2 < ups / len(batches) < 0.8, "short batches first would teach short texts first"
+
+
+def test_scoring_asks_every_item_once_and_tells_its_place() -> None:
+    items = many()
+    found = list(scoring_batches(items, 8))
+    assert sorted(place for places, _ in found for place in places) == list(range(len(items)))
+    assert all(batch.target.tolist() == places for places, batch in found)
 
 
 # -- cutting
