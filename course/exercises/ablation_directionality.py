@@ -111,17 +111,6 @@ def _text(length: int, generator: torch.Generator) -> tuple[Tensor, int]:
     return picked[None, :-1].clone(), int(picked[-1])
 
 
-def right_reach(states: States, ids: Tensor, new_id: int) -> Tensor:
-    """Ids (1, S) -> bool (S, S): [i, j] is true if state i moves when token j is another."""
-    before = states(ids)[0]  # (S, D)
-    columns = []
-    for j in range(ids.shape[1]):
-        changed = ids.clone()
-        changed[0, j] = new_id
-        columns.append((states(changed)[0] - before).abs().amax(dim=-1) > 1e-4)
-    return torch.stack(columns, dim=1)
-
-
 def _reach_cases() -> list[Inputs]:
     generator = torch.Generator().manual_seed(13)
     plan: list[tuple[States, tuple[int, ...]]] = [
@@ -148,16 +137,15 @@ def _read_reach(answer: Any, states: States, ids: Tensor, new_id: int) -> Any:
     return tensor.tolist()
 
 
-REACH = Exercise(
+@Exercise.asking(
     asks="(states, ids (1, S), new_id) -> bool (S, S): [i, j], does state i move with token j? "
     "states takes ids (B, S) to hidden states (B, S, D); a move is more than 1e-4",
-    right=right_reach,
     cases=_reach_cases,
     read=_read_reach,
     tried="21 cases: readers of the left, of the right, of both sides and of neither.",
     start="before = states(ids)[0]; then, for each j, a copy of ids in which token j is new_id.",
     in_place="changed = ids makes no copy. changed = ids.clone(), for every j anew.",
-    solution=(right_reach, play_reader),
+    beside=(play_reader,),
     mistakes="""
     ✗ the table is transposed.
       a row is the state that moves, a column the token that was replaced: [i, j].
@@ -172,17 +160,15 @@ REACH = Exercise(
     | 1e-4 => 0
     """,
 )
-
-
-def right_together(states: States, ids: Tensor, i: int, j: int, k: int, new_id: int) -> Tensor:
-    """Ids (1, S), three places -> (D,): what j and k do to state i beyond each alone."""
-
-    def state(*places: int) -> Tensor:
+def right_reach(states: States, ids: Tensor, new_id: int) -> Tensor:
+    """Ids (1, S) -> bool (S, S): [i, j] is true if state i moves when token j is another."""
+    before = states(ids)[0]  # (S, D)
+    columns = []
+    for j in range(ids.shape[1]):
         changed = ids.clone()
-        changed[0, list(places)] = new_id
-        return states(changed)[0, i]
-
-    return state(j, k) - state(j) - state(k) + state()
+        changed[0, j] = new_id
+        columns.append((states(changed)[0] - before).abs().amax(dim=-1) > 1e-4)
+    return torch.stack(columns, dim=1)
 
 
 def _together_cases() -> Iterator[Inputs]:
@@ -203,16 +189,15 @@ def _together_cases() -> Iterator[Inputs]:
             yield reader, ids, *three, new_id
 
 
-TOGETHER = Exercise(
+@Exercise.asking(
     asks="(states, ids, i, j, k, new_id) -> (D,): h(jk) - h(j) - h(k) + h, at state i",
-    right=right_together,
     cases=_together_cases,
     tensors="your answer",
     tried="19 cases: readers of one side, of both, and pairs, i between j and k and elsewhere.",
     start="a small function state(*places): copy ids, put new_id there, return states(…)[0, i]. "
     "You need it four times.",
     in_place="changed = ids makes no copy. changed = ids.clone(), for each of the four anew.",
-    solution=(right_together, play_reader),
+    beside=(play_reader,),
     mistakes="""
     ✗ the unchanged state is missing.
       each of the two single changes is h(j) - h and h(k) - h, so h is taken away twice, and h(jk)
@@ -226,13 +211,15 @@ TOGETHER = Exercise(
     | [0, i] => [0, j]
     """,
 )
+def right_together(states: States, ids: Tensor, i: int, j: int, k: int, new_id: int) -> Tensor:
+    """Ids (1, S), three places -> (D,): what j and k do to state i beyond each alone."""
 
+    def state(*places: int) -> Tensor:
+        changed = ids.clone()
+        changed[0, list(places)] = new_id
+        return states(changed)[0, i]
 
-def right_difference_interval(ours: Tensor, theirs: Tensor, draws: Tensor) -> tuple[float, float]:
-    """(n,), (n,), (R, n) -> the middle 95 % of the mean difference, both on the same draws."""
-    means, ends = (ours - theirs)[draws].mean(dim=1), torch.tensor([0.025, 0.975])  # (R,), (2,)
-    low, high = means.quantile(ends).tolist()
-    return low, high
+    return state(j, k) - state(j) - state(k) + state()
 
 
 def _interval_cases() -> list[Inputs]:
@@ -258,14 +245,13 @@ def _read_ends(answer: Any, *_: Any) -> list[float]:
     return [judge.number(end) for end in judge.read_parts(ends, "low, high")]
 
 
-DIFFERENCE_INTERVAL = Exercise(
+@Exercise.asking(
     asks="(ours (n,), theirs (n,), draws (R, n)) -> (low, high), a paired 95 % bootstrap interval",
-    right=right_difference_interval,
     cases=_interval_cases,
     read=_read_ends,
     tried="32 random cases, of 3 to 40 examples and up to 401 draws.",
     start="ours - theirs is one number an example; [draws] picks from it, a row for each draw.",
-    solution=(right_difference_interval, paired_difference),
+    beside=(paired_difference,),
     mistakes="""
     ✗ each system has a draw of its own.
       an example that is hard for one is often hard for the other. Ask both the *same* draw, and
@@ -279,6 +265,11 @@ DIFFERENCE_INTERVAL = Exercise(
     | .mean(dim=1) => .flatten()
     """,
 )
+def right_difference_interval(ours: Tensor, theirs: Tensor, draws: Tensor) -> tuple[float, float]:
+    """(n,), (n,), (R, n) -> the middle 95 % of the mean difference, both on the same draws."""
+    means, ends = (ours - theirs)[draws].mean(dim=1), torch.tensor([0.025, 0.975])  # (R,), (2,)
+    low, high = means.quantile(ends).tolist()
+    return low, high
 
 
 def _claim_cases() -> list[Inputs]:
@@ -298,10 +289,9 @@ def _read_word(answer: Any, *_: Any) -> str:
     return word
 
 
-CLAIM = Exercise(
+Exercise.asking(
     name="claim",
     asks='(low, high) -> "supported", "contradicted" or "undecided"',
-    right=verdict_of,
     cases=_claim_cases,
     read=_read_word,
     tried="37 intervals: above 0, below it, around it, and with an end at 0.",
@@ -319,7 +309,7 @@ CLAIM = Exercise(
       high < 0.
     | low > than => high > than && high < than => low < than
     """,
-)
+)(verdict_of)
 
 
 # -- a test for readers that must not look ahead
@@ -356,16 +346,7 @@ def _by_lstm(ids: Tensor) -> Tensor:
     return 3 * _lstm()(_embedding(ids))[0]
 
 
-def right_look_ahead_test(states: States) -> bool:
-    """Return True if what follows changes no state: every beginning of a text reads as alone."""
-    ids = torch.randint(5, 100, (8, LONGEST))
-    whole = states(ids)
-    return all(
-        torch.allclose(states(ids[:, :end]), whole[:, :end], atol=1e-4) for end in range(1, LONGEST)
-    )
-
-
-LOOK_AHEAD_TEST = TestExercise(
+@TestExercise.asking(
     asks="(states) -> bool, true if no state depends on what follows it. states takes ids (B, S), "
     "from 5 to 99, S up to 32, to hidden states (B, S, D)",
     thing="reader",
@@ -381,7 +362,6 @@ LOOK_AHEAD_TEST = TestExercise(
     refuses_right="it asks for more than is promised: a reader need not read all that came before, "
     "or anything but its own token. Or it compares with ==, and rounding differs: "
     "torch.allclose(…, atol=1e-4).",
-    solution=(right_look_ahead_test,),
     museum="""
     ✗ VTongTV/bert-from-scratch: builds the causal mask, then passes the plain mask on.
       replace the last token: no state before it may move.
@@ -406,3 +386,10 @@ LOOK_AHEAD_TEST = TestExercise(
     | torch.arange(ids.shape[-1]) => torch.arange(ids.shape[-1]).flip(0)
     """,
 )
+def right_look_ahead_test(states: States) -> bool:
+    """Return True if what follows changes no state: every beginning of a text reads as alone."""
+    ids = torch.randint(5, 100, (8, LONGEST))
+    whole = states(ids)
+    return all(
+        torch.allclose(states(ids[:, :end]), whole[:, :end], atol=1e-4) for end in range(1, LONGEST)
+    )

@@ -25,20 +25,6 @@ WORDS = len(SPECIAL_TOKENS)  # ids below are special
 TABLE_8 = ((0.8, 0.1), (1.0, 0.0), (0.8, 0.0), (0.8, 0.2), (0.0, 0.2), (0.0, 0.0))  # MASK, SAME
 
 
-def right_corrupt(
-    ids: Tensor,
-    selected: Tensor,
-    coin: Tensor,
-    random_ids: Tensor,
-    mask_share: float,
-    same_share: float,
-    mask_id: int,
-) -> Tensor:
-    """Change selected tokens by MASK/SAME/RND; the four tensors and the answer are (B, S)."""
-    changed = ids.masked_fill(selected & (coin < mask_share), mask_id)
-    return torch.where(selected & (coin >= mask_share + same_share), random_ids, changed)
-
-
 def _corrupt_cases() -> Iterator[Inputs]:
     """All rows of table 8, and shares in quarters, whose thresholds a coin can hit exactly."""
     generator = torch.Generator().manual_seed(8)
@@ -55,11 +41,10 @@ def _corrupt_cases() -> Iterator[Inputs]:
         yield ids, selected, coin, whole(WORDS, 13, shape), *shares, mask_id
 
 
-CORRUPT = Exercise(
+@Exercise.asking(
     asks="(ids, selected, coin, random_ids, mask_share, same_share, mask_id) -> ids. The tensors "
     "are (B, S). Of the selected tokens, those with coin < mask_share become mask_id, the next "
     "same_share stay, and the rest take the id in random_ids",
-    right=right_corrupt,
     cases=_corrupt_cases,
     read=lambda answer, ids, *_: judge.read_ids(answer, "your answer", ids.shape).tolist(),
     tried="324 random cases, from one token to 4 rows of 16: the six procedures of table 8, and "
@@ -68,7 +53,7 @@ CORRUPT = Exercise(
     "torch.where for the random ids.",
     in_place="the loss still needs the original: those are the labels. Start with "
     "changed = ids.clone().",
-    solution=(mask_tokens, read_procedure, right_corrupt),
+    beside=(mask_tokens, read_procedure),
     mistakes="""
     ✗ SAME and RND are exchanged.
       that was the order in notebook 05. Table 8 counts MASK/SAME/RND: the middle group keeps its
@@ -82,19 +67,18 @@ CORRUPT = Exercise(
     | selected & (coin => (coin
     """,
 )
-
-
-def right_crossing(
-    steps: Sequence[int], ours: Sequence[float], theirs: Sequence[float]
-) -> int | None:
-    """Return the first step from which on ours is above theirs up to the end; None if none is."""
-    found = None
-    for step, our, their in zip(steps, ours, theirs, strict=True):
-        if our <= their:
-            found = None
-        elif found is None:
-            found = step
-    return found
+def right_corrupt(
+    ids: Tensor,
+    selected: Tensor,
+    coin: Tensor,
+    random_ids: Tensor,
+    mask_share: float,
+    same_share: float,
+    mask_id: int,
+) -> Tensor:
+    """Change selected tokens by MASK/SAME/RND; the four tensors and the answer are (B, S)."""
+    changed = ids.masked_fill(selected & (coin < mask_share), mask_id)
+    return torch.where(selected & (coin >= mask_share + same_share), random_ids, changed)
 
 
 def _crossing_cases() -> Iterator[Inputs]:
@@ -111,10 +95,9 @@ def _crossing_cases() -> Iterator[Inputs]:
         yield steps, [x / 20 for x in ours], [x / 20 for x in theirs]
 
 
-CROSSING = Exercise(
+@Exercise.asking(
     moved=anything_moved,
     asks="(steps, ours, theirs) -> int or None: from when on ours stays above theirs",
-    right=right_crossing,
     cases=_crossing_cases,
     read=judge.whole,
     tried="109 pairs of curves, of one to eight points: above from the start, only at the end, "
@@ -135,6 +118,17 @@ CROSSING = Exercise(
     | our <= their => our < their
     """,
 )
+def right_crossing(
+    steps: Sequence[int], ours: Sequence[float], theirs: Sequence[float]
+) -> int | None:
+    """Return the first step from which on ours is above theirs up to the end; None if none is."""
+    found = None
+    for step, our, their in zip(steps, ours, theirs, strict=True):
+        if our <= their:
+            found = None
+        elif found is None:
+            found = step
+    return found
 
 
 # -- is it fair?
@@ -164,17 +158,6 @@ def play_record(
     ]
 
 
-def right_fair(rows: Record) -> bool:
-    """Return True if every variant has the same runs, as often, in whatever order."""
-    same = ["task", "seed", "train_examples", "batch_size", "learning_rate", "epochs"]
-    same += ["pretraining_steps", "pretraining_tokens", "split", "tries"]
-    runs: dict[str, Counter[tuple[Any, ...]]] = {}
-    for row in rows:
-        runs.setdefault(row["variant"], Counter())[tuple(row[name] for name in same)] += 1
-    first, *others = runs.values()
-    return all(other == first for other in others)
-
-
 def _replaced(edit: Callable[[Row], Iterable[Row]], **where: Any) -> Record:
     """Make a record in which the rows of these values are replaced: by none, one or several."""
     made: Record = []
@@ -194,7 +177,7 @@ def _without(**where: Any) -> Record:
 _OWN_RECIPE = {"learning_rate": 1e-3, "batch_size": 16, "epochs": 6, "train_examples": 900}
 
 
-FAIR = TestExercise(
+@TestExercise.asking(
     asks="(rows) -> bool, true if the variants can be compared. rows is a list of dictionaries, "
     "one a run, with the columns of check.play_record()",
     thing="record",
@@ -216,7 +199,6 @@ FAIR = TestExercise(
     refuses_right="it asks for more than it may. A task may have a recipe and a number of seeds of "
     "its own, if they are the same for all variants; the order of the rows tells nothing, and the "
     "method may be what is compared.",
-    solution=(right_fair,),
     museum="""
     ✗ two models counted as one: two one-directional models are joined, and each had the full
     budget: this variant has read twice the tokens in as many steps.
@@ -243,6 +225,15 @@ FAIR = TestExercise(
     | = _set({"tries": 5}, variant="L8 H256")
     """,
 )
+def right_fair(rows: Record) -> bool:
+    """Return True if every variant has the same runs, as often, in whatever order."""
+    same = ["task", "seed", "train_examples", "batch_size", "learning_rate", "epochs"]
+    same += ["pretraining_steps", "pretraining_tokens", "split", "tries"]
+    runs: dict[str, Counter[tuple[Any, ...]]] = {}
+    for row in rows:
+        runs.setdefault(row["variant"], Counter())[tuple(row[name] for name in same)] += 1
+    first, *others = runs.values()
+    return all(other == first for other in others)
 
 
 # -- predict before you plot

@@ -53,10 +53,9 @@ def _cross_cases() -> Iterator[Inputs]:
                 yield layer, x, source, mask
 
 
-CROSS_ATTENTION = Exercise(
+Exercise.asking(
     asks="(attention, x (B, T, H), source (B, S, H), mask (B, 1, 1, S)) -> (mixed (B, T, H), "
     "weights (B, A, T, S)). attention is a SelfAttention, mask is true at real words of the source",
-    right=cross_attention,
     cases=_cross_cases,
     tensors="mixed, weights",
     first_part=1,
@@ -75,7 +74,7 @@ CROSS_ATTENTION = Exercise(
       the mask is not used. It belongs to attention_weights, which hides a key before softmax.
     | key, mask) => key)
     """,
-)
+)(cross_attention)
 
 
 def _read_kept(answer: Any, *inputs: Any) -> tuple[bool, list[Any]]:
@@ -98,10 +97,9 @@ def _difference(_: Inputs, mine: Any, right: Any) -> str:
     return f"Yours keeps {mine[1]}; right is {right[1]}."
 
 
-REMEMBER = Exercise(
+Exercise.asking(
     asks="(old (B, M, H), new (B, S, H), size) -> the last size states of both, (B, up to size, "
     "H), through which no gradient flows",
-    right=remember,
     cases=_kept_cases,
     read=_read_kept,
     differ=_difference,
@@ -121,17 +119,7 @@ REMEMBER = Exercise(
       with a memory longer than a segment some of the old states stay: join first, then cut.
     | torch.cat([old, new], dim=1) => new
     """,
-)
-
-
-def right_window_mask(length: int, window: int, global_tokens: int, drawn: Tensor) -> Tensor:
-    """Numbers, and random keys (S, r) -> bool (S, S), true where a row may see a column."""
-    position = torch.arange(length)
-    mask = (position[:, None] - position).abs() <= window
-    mask[:global_tokens] = True
-    mask[:, :global_tokens] = True
-    mask[position[:, None], drawn] = True
-    return mask
+)(remember)
 
 
 def _mask_cases() -> Iterator[Inputs]:
@@ -158,17 +146,16 @@ def _tell_mask(_: Inputs, mine: list[list[bool]], right: list[list[bool]]) -> st
     return "Yours is right here, but drawn comes back changed."  # asked only if one differs
 
 
-WINDOW_MASK = Exercise(
+@Exercise.asking(
     asks="(length S, window, global_tokens, drawn (S, r)) -> bool (S, S): [i, j], may i see j? "
     "window neighbors on each side, itself, the first global_tokens, and its drawn keys",
-    right=right_window_mask,
     cases=_mask_cases,
     read=_read_mask,
     differ=_tell_mask,
     tried="20 masks: windows, global tokens and random keys, alone and together.",
     start="position = torch.arange(length); (position[:, None] - position).abs() says how far "
     "apart row and column stand.",
-    solution=(right_window_mask, sparse_mask),
+    beside=(sparse_mask,),
     mistakes="""
     ✗ each token sees all that follows it.
       position[:, None] - position is negative for what follows: .abs() before you compare.
@@ -182,6 +169,14 @@ WINDOW_MASK = Exercise(
     | mask[position[:, None], drawn] => mask[:, drawn]
     """,
 )
+def right_window_mask(length: int, window: int, global_tokens: int, drawn: Tensor) -> Tensor:
+    """Numbers, and random keys (S, r) -> bool (S, S), true where a row may see a column."""
+    position = torch.arange(length)
+    mask = (position[:, None] - position).abs() <= window
+    mask[:global_tokens] = True
+    mask[:, :global_tokens] = True
+    mask[position[:, None], drawn] = True
+    return mask
 
 
 def _rotate_cases() -> Iterator[Inputs]:
@@ -191,10 +186,9 @@ def _rotate_cases() -> Iterator[Inputs]:
         yield (draw(1, size).expand(length, size).clone(),)  # the same vector at every place
 
 
-ROTATE = Exercise(
+Exercise.asking(
     asks="x (S, d), a vector for each place -> (S, d): numbers 2k and 2k + 1 of place m are turned "
     "by the angle m * 10000 ** (-2k / d)",
-    right=rotate,
     cases=_rotate_cases,
     tensors="your result",
     tried="16 cases, of 1 to 9 places and 1 to 8 pairs.",
@@ -213,15 +207,7 @@ ROTATE = Exercise(
       one of the four products has the other sign: a cos t - b sin t, a sin t + b cos t.
     | - b * angle.sin() => + b * angle.sin()
     """,
-)
-
-
-def right_orthogonalize(matrix: Tensor, steps: int) -> Tensor:
-    """(m, n), m <= n -> (m, n): nearer to orthogonal rows with each step of Newton and Schulz."""
-    x = matrix / matrix.norm()  # no singular value is above 1 now
-    for _ in range(steps):
-        x = 1.5 * x - 0.5 * x @ x.T @ x
-    return x
+)(rotate)
 
 
 def _matrix_cases() -> Iterator[Inputs]:
@@ -232,10 +218,9 @@ def _matrix_cases() -> Iterator[Inputs]:
         yield draw(rows, columns), steps
 
 
-ORTHOGONALIZE = Exercise(
+@Exercise.asking(
     asks="(matrix (m, n), m <= n, steps) -> (m, n): divided by its norm, then x becomes "
     "1.5 x - 0.5 x xᵀ x, so many times",
-    right=right_orthogonalize,
     cases=_matrix_cases,
     tensors="your result",
     tried="7 cases, of 1 to 3 rows and up to 20 steps.",
@@ -256,3 +241,9 @@ ORTHOGONALIZE = Exercise(
     | x @ x.T @ x => x * x * x
     """,
 )
+def right_orthogonalize(matrix: Tensor, steps: int) -> Tensor:
+    """(m, n), m <= n -> (m, n): nearer to orthogonal rows with each step of Newton and Schulz."""
+    x = matrix / matrix.norm()  # no singular value is above 1 now
+    for _ in range(steps):
+        x = 1.5 * x - 0.5 * x @ x.T @ x
+    return x

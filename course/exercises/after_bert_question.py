@@ -9,14 +9,7 @@ from bertedu.model.variants.distillation import distillation_loss
 from bertedu.model.variants.electra import replaced
 from bertedu.model.variants.generation import ending_score, next_token
 from bertedu.model.variants.xlnet import order_masks
-from course.exercises.judge import Exercise, Inputs, differing, drawer
-
-
-def right_next_token(scores: Tensor, temperature: float, top_k: int) -> Tensor:
-    """(V,) scores -> (V,) chances: the ``top_k`` best alone, their scores over the temperature."""
-    worst = scores.topk(top_k).values[-1]
-    kept = scores.masked_fill(scores < worst, -torch.inf)
-    return (kept / temperature).softmax(-1)
+from course.exercises.judge import Exercise, Inputs, drawer
 
 
 def _token_cases() -> Iterator[Inputs]:
@@ -30,15 +23,14 @@ def _token_cases() -> Iterator[Inputs]:
             yield scores, temperature, top_k
 
 
-NEXT_TOKEN = Exercise(
+@Exercise.asking(
     asks="(scores (V,), temperature, top_k) -> (V,) chances that add up to 1",
-    right=right_next_token,
     cases=_token_cases,
     tensors="your answer",
     tried="23 cases: 2 to 20 tokens, hot and cold, with one token kept, some, and all.",
     start="scores.topk(top_k).values[-1] is the lowest score that stays; softmax comes last.",
     in_place="masked_fill makes a copy; scores[…] = does not: scores = scores.clone().",
-    solution=(right_next_token, next_token),
+    beside=(next_token,),
     mistakes="""
     ✗ your chances do not add up to 1: the temperature divides chances.
       it divides the scores; softmax comes after.
@@ -51,13 +43,11 @@ NEXT_TOKEN = Exercise(
     | (kept / temperature).softmax(-1) => (scores / temperature).softmax(-1) * (scores >= worst)
     """,
 )
-
-
-def right_ending_score(scores: Tensor, ids: Tensor, start: int, per_token: bool) -> Tensor:
-    """(S, V) scores of a left-to-right model on ids (S,) -> log P(ids[start:] | ids[:start])."""
-    chances = scores[start - 1 : -1].log_softmax(-1)  # row t predicts token t + 1
-    each = chances.gather(1, ids[start:, None])[:, 0]
-    return each.mean() if per_token else each.sum()
+def right_next_token(scores: Tensor, temperature: float, top_k: int) -> Tensor:
+    """(V,) scores -> (V,) chances: the ``top_k`` best alone, their scores over the temperature."""
+    worst = scores.topk(top_k).values[-1]
+    kept = scores.masked_fill(scores < worst, -torch.inf)
+    return (kept / temperature).softmax(-1)
 
 
 def _ending_cases() -> Iterator[Inputs]:
@@ -70,14 +60,13 @@ def _ending_cases() -> Iterator[Inputs]:
             yield scores, ids, start, per_token
 
 
-ENDING_SCORE = Exercise(
+@Exercise.asking(
     asks="(scores (S, V), ids (S,), start, per_token) -> log probability of ids[start:], or its "
     "mean over these tokens",
-    right=right_ending_score,
     cases=_ending_cases,
     tried="11 endings of 1 to 6 tokens, whole and per token.",
     start="log_softmax makes log chances of each row. Which row predicts ids[start]?",
-    solution=(right_ending_score, ending_score),
+    beside=(ending_score,),
     mistakes="""
     ✗ each token is scored by its own row.
       the row of a token predicts the *next* one: rows start - 1 to S - 2, scores[start - 1 : -1].
@@ -90,6 +79,11 @@ ENDING_SCORE = Exercise(
     | chances.gather => -chances.gather
     """,
 )
+def right_ending_score(scores: Tensor, ids: Tensor, start: int, per_token: bool) -> Tensor:
+    """(S, V) scores of a left-to-right model on ids (S,) -> log P(ids[start:] | ids[:start])."""
+    chances = scores[start - 1 : -1].log_softmax(-1)  # row t predicts token t + 1
+    each = chances.gather(1, ids[start:, None])[:, 0]
+    return each.mean() if per_token else each.sum()
 
 
 def _orders() -> Iterator[Inputs]:
@@ -101,14 +95,12 @@ def _orders() -> Iterator[Inputs]:
             yield (torch.randperm(length, generator=generator),)
 
 
-ORDER_MASK = Exercise(
+Exercise.asking(
     name="order_mask",
     asks="order (S,), the places as they are read -> (content, query), bool (S, S) each: may the "
     "place of this row see the word of that column?",
-    right=order_masks,
     cases=_orders,
     tensors="content, query",
-    differ=differing("content", "query"),
     tried="52 orders of 2 to 8 places.",
     start="turn = order.argsort(): when is place i read? Then compare the turns of two places.",
     first_part=0,
@@ -126,7 +118,7 @@ ORDER_MASK = Exercise(
       turn = order.argsort().
     | order.argsort() => order
     """,
-)
+)(order_masks)
 
 
 def _replaced_cases() -> Iterator[Inputs]:
@@ -140,13 +132,11 @@ def _replaced_cases() -> Iterator[Inputs]:
         yield original, torch.where(lucky, original, other), selected
 
 
-REPLACED = Exercise(
+Exercise.asking(
     asks="(original, sampled, selected), all (B, S) -> (ids, labels): what the detector reads, and "
     "for every word whether it is another than the original",
-    right=replaced,
     cases=_replaced_cases,
     tensors="ids, labels",
-    differ=differing("ids", "labels"),
     tried="100 random cases, from two words to 4 rows of 9. A sample may be the original.",
     start="ids = torch.where(selected, …, …): samples where a word was selected.",
     in_place="original[selected] = … writes into the original, and labels still need it. "
@@ -162,14 +152,7 @@ REPLACED = Exercise(
       sampled differs from original there, too, but was not put in: compare ids with original.
     | ids != original => sampled != original
     """,
-)
-
-
-def right_soft_targets(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
-    """Return KL(teacher || student), both softened, times the temperature squared."""
-    told = (teacher / temperature).softmax(-1)
-    ours, theirs = ((x / temperature).log_softmax(-1) for x in (student, teacher))
-    return (told * (theirs - ours)).sum(-1).mean() * temperature**2
+)(replaced)
 
 
 def _soft_cases() -> Iterator[Inputs]:
@@ -179,15 +162,14 @@ def _soft_cases() -> Iterator[Inputs]:
             yield 2 * draw(rows, words), 2 * draw(rows, words), temperature
 
 
-SOFT_TARGETS = Exercise(
+@Exercise.asking(
     asks="(student (n, V), teacher (n, V), temperature) -> scalar, the mean over n of "
     "KL(teacher || student) of the softened chances, times temperature squared",
-    right=right_soft_targets,
     cases=_soft_cases,
     tried="100 random cases, from one place to 4, at temperatures 1 and 2.",
     start="told = (teacher / temperature).softmax(-1); then the mean of ln told - ln ours, each "
     "word weighted by told.",
-    solution=(right_soft_targets, distillation_loss),
+    beside=(distillation_loss,),
     mistakes="""
     ✗ the divergence is turned round: KL(student || teacher).
       the teacher's chances are the weights: told * (theirs - ours).
@@ -201,3 +183,8 @@ SOFT_TARGETS = Exercise(
     | .sum(-1).mean() => .mean()
     """,
 )
+def right_soft_targets(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """Return KL(teacher || student), both softened, times the temperature squared."""
+    told = (teacher / temperature).softmax(-1)
+    ours, theirs = ((x / temperature).log_softmax(-1) for x in (student, teacher))
+    return (told * (theirs - ours)).sum(-1).mean() * temperature**2

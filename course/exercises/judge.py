@@ -94,7 +94,7 @@ class Registered:
     asks: str  # arguments and result, as help(check.NAME) shows them
     start: str  # how to begin: the first hint
     name: str = ""  # else that of our own answer, without its right_
-    solution: tuple[Any, ...] = ()  # the pieces to show, else the right function; a test last
+    solution: tuple[Any, ...]  # the pieces to show, our own answer last
 
     def __post_init__(self) -> None:
         """Register it under its name."""
@@ -105,12 +105,12 @@ class Registered:
 
     @property
     def ours(self) -> Function:
-        """Our own answer: of a test, the last piece that is shown."""
+        """Our own answer, the last piece that is shown."""
         return self.solution[-1]
 
     @classmethod
     def asking(cls, *, beside: tuple[Any, ...] = (), **told: Any) -> Callable[[F], F]:
-        """Make an exercise of the function below, our own answer: a decorator.
+        """Make an exercise of a function, our own answer: as its decorator, or of a package's.
 
         ``told`` are the fields of the class; what is right is that function, if they do not say.
         ``beside`` is shown with it.
@@ -166,11 +166,6 @@ class Exercise(Registered):
         passed = callable(function) and judge(self, function).startswith("✓")
         print(whose(self.name, passed))
         return function if passed and callable(function) else self.right
-
-    @property
-    def ours(self) -> Function:
-        """The right function."""
-        return self.right
 
     def reading(self, answer: Any, *inputs: Any) -> Any:
         """Read an answer as plain lists and numbers; raises UnreadableError if it is none."""
@@ -725,4 +720,4 @@ def show_solution(name: str) -> str:
 
 def pieces_of(thing: Any) -> tuple[Any, ...]:
     """Return what shows the solution of an exercise; nothing for what is no exercise."""
-    return getattr(thing, "solution", ()) or (thing.right,) if hasattr(thing, "asks") else ()
+    return getattr(thing, "solution", ())

@@ -27,9 +27,8 @@ def _rollout_cases() -> list[Inputs]:
     return [(_weights(generator, *size),) for size in sizes for _ in range(20)]
 
 
-ROLLOUT = Exercise(
+Exercise.asking(
     asks="weights (L, A, S, S) -> (S, S): attention followed through all layers",
-    right=heads.rollout,
     cases=_rollout_cases,
     tried="100 random cases, of 1 to 3 layers with 1 or 2 heads.",
     start="steps = 0.5 * weights.mean(dim=1) + 0.5 * torch.eye(S); then multiply them, layer by "
@@ -47,7 +46,7 @@ ROLLOUT = Exercise(
       to the right.
     | step @ flow => flow @ step
     """,
-)
+)(heads.rollout)
 
 
 def _find_cases() -> list[Inputs]:

@@ -24,7 +24,6 @@ from bertedu.model.variants.transformer_xl import remember
 from bertedu.text.tokenization import SPECIAL_TOKENS, Merge, WordPiece, apply_merge, train_wordpiece
 from course.exercises import check
 from course.exercises.after_bert_machine import right_window_mask
-from course.exercises.after_bert_question import ORDER_MASK
 from course.exercises.embeddings import right_input_sum
 from course.exercises.encoder import right_our_name
 from course.exercises.how_a_network_learns import Number, right_slope
@@ -50,7 +49,7 @@ def test_a_played_author_is_read_by_the_package_and_hides_no_zero() -> None:
 
 
 def test_the_cases_hold_what_they_are_to_tell_apart() -> None:
-    orders = [order for (order,) in ORDER_MASK.cases()]
+    orders = [order for (order,) in check.order_mask.cases()]
     assert sum(not torch.equal(order, order.argsort()) for order in orders) > 30
     kinds = {
         (bool(total_variation(o, n).mean() > 0.5), bool(b.argmax() == a.argmax()))

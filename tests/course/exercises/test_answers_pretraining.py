@@ -20,8 +20,6 @@ from bertedu.pretraining.masking import mask_tokens, read_procedure
 from course.exercises import ablation_directionality, check
 from course.exercises.ablation_directionality import (
     LONGEST,
-    LOOK_AHEAD_TEST,
-    REACH,
     States,
     play_reader,
     right_reach,
@@ -109,7 +107,7 @@ def test_play_readers_are_the_same_each_time_and_draw_nothing() -> None:
 def test_what_cannot_be_read_is_refused_in_words() -> None:
     with pytest.raises(ValueError, match="choose one of bert, left to right, right to left, pair"):
         play_reader("gpt")
-    for reader in [play_reader("pair"), *(states for _, states in LOOK_AHEAD_TEST.right)]:
+    for reader in [play_reader("pair"), *(states for _, states in check.look_ahead_test.right)]:
         with pytest.raises(ValueError, match="ids must be"):
             reader(IDS[0])
         with pytest.raises(ValueError, match="outside 0 to 99"):
@@ -121,7 +119,7 @@ def test_what_cannot_be_read_is_refused_in_words() -> None:
 def test_no_case_of_reach_is_near_the_limit() -> None:
     """Any sensible limit, from 1e-5 to 2e-3, gives the same answers; and some cases do round."""
     rounding = 0.0
-    for states, ids, new_id in REACH.cases():
+    for states, ids, new_id in check.reach.cases():
         assert new_id not in ids
         for j in range(ids.shape[1]):
             changed = ids.index_fill(1, torch.tensor(j), new_id)
@@ -394,7 +392,7 @@ test_a_learners_test_is_told_what_it_misses = learners_tests([
 
 def test_a_diagonal_off_by_one_is_one_for_each_layer_and_a_window_is_8_wide() -> None:
     sees = {"a diagonal off by one": {1, 2}, "a mask cut to a window": {9, 10, 11}}
-    for exhibit in exhibits(LOOK_AHEAD_TEST):
+    for exhibit in exhibits(check.look_ahead_test):
         if seen(exhibit) in sees:
             table = right_reach(exhibit.wrong[0], IDS, 99)
             ahead = {j - i for i, j in table.nonzero().tolist() if j > i}
