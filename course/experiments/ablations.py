@@ -26,6 +26,7 @@ from bertedu.pretraining.run import read_record
 from course.experiments.pretraining_scores import with_earlier_runs
 from course.experiments.tasks import load_task
 from course.results.bootstrap import BootstrapScores, Estimate, common_spread, halves
+from course.results.columns import MINUS_REFERENCE, SCORE, in_columns
 from course.results.record import RunRecord
 from course.results.summary import System, draw_systems
 
@@ -354,12 +355,10 @@ def summarize_grid(grid: Grid, folder: Path) -> list[Row]:
         for name, scores in drawn.items():
             row: Row = {"variant": name, "task": task, "train_examples": grid.examples}
             row["runs"] = len(scores.runs)
-            numbers = {"luck": spread.variance**0.5 if spread else float("nan")}
-            numbers |= zip(("mean", "low", "high"), scores.estimate(spread), strict=False)
+            row["luck"] = f"{spread.variance**0.5:.4f}" if spread else ""
+            row |= in_columns(SCORE, scores.estimate(spread))
             if first in drawn and name != first:
-                keys = ("minus_reference", "minus_low", "minus_high", "minus_p")
-                numbers |= zip(keys, scores.minus(drawn[first], spread), strict=True)
-            row |= {n: "" if np.isnan(value) else f"{value:.4f}" for n, value in numbers.items()}
+                row |= in_columns(MINUS_REFERENCE, scores.minus(drawn[first], spread))
             rows.append(row)
     return rows
 

@@ -6,7 +6,7 @@ with ``--from minilm --lora 8``. Runs that `data/results/few_rows.csv` has are n
 `few_rows_summary.csv` has the means.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -22,7 +22,8 @@ from bertedu.finetuning.own_data import OwnData
 from bertedu.finetuning.own_model import UNTIL_DEV_STOPS, fit
 from bertedu.machine import device_named
 from course.experiments.tasks import load_task
-from course.results.bootstrap import BootstrapScores, Estimate
+from course.results.bootstrap import BootstrapScores
+from course.results.columns import SCORE, in_columns
 from course.results.record import RunRecord
 from course.results.summary import draw_systems
 from course.results.verdicts import verdicts_together
@@ -116,13 +117,9 @@ def summary_rows(record: RunRecord) -> Iterator[Row]:
         for system, scores in some.items():
             row: Row = {"set": name, "about": SETS[name], "model": system[0], "method": system[1]}
             row |= {"rows": SIZE, "seeds": len(scores.runs)}
-            row |= _numbers(("mean", "low", "high"), scores.estimate())
+            row |= in_columns(SCORE, scores.estimate())
             if found := ahead.get((name, system)):
-                row |= _numbers(("minus_counting", "minus_low", "minus_high"), found)
+                row |= in_columns(("minus_counting", "minus_low", "minus_high"), found)
                 row |= {"beats_counting": found.verdict, "all sets": together[name, system]}
                 row["predicted"] = PREDICTED
             yield row
-
-
-def _numbers(names: Sequence[str], found: Estimate) -> Row:
-    return {name: f"{value:.4f}" for name, value in zip(names, found[:3], strict=True)}

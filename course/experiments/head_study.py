@@ -41,7 +41,7 @@ from bertedu.pretraining.batches import Batch, fixed_batches
 from bertedu.pretraining.next_sentence import encode_documents
 from bertedu.pretraining.objective import sum_by_pair
 from bertedu.text.corpus import Document, load_documents
-from course.results.bootstrap import ratio_intervals
+from course.results.bootstrap import ratio_interval
 from course.results.study import Run, add_missing
 
 MODELS = ("bert-L4H128", "ltr-L4H128", "minilm")
@@ -253,7 +253,7 @@ def summarize(measured: Sequence[Measured]) -> list[Row]:
     for name, layer, head, sums, counts in measured:
         if counts.sum():
             value = float(sums.double().sum() / counts.double().sum())
-            low, high = ratio_intervals(sums[:, None], counts[:, None], draws=1000).T[0].tolist()
+            low, high = ratio_interval(sums, counts, draws=1000)
             row = {"layer": layer, "head": head, "statistic": name, "value": round(value, 4)}
             row |= {"low": round(low, 4), "high": round(high, 4), "count": int(counts.sum())}
             rows.append(row)

@@ -214,22 +214,17 @@ def halves(runs: int) -> list[tuple[int, ...]]:
     return [way for way in ways if runs % 2 or 0 in way]
 
 
-def ratio_intervals(sums: Tensor, counts: Tensor, draws: int = 2000, seed: int = 0) -> Tensor:
-    """Return the 95 % intervals of K ratios of sums: (N, K) and (N, K) -> (2, K), low and high.
+def ratio_interval(sums: Tensor, counts: Tensor, draws: int = DRAWS) -> tuple[float, float]:
+    """Return the 95 % interval of a ratio of sums: (N,) and (N,) -> low and high.
 
     The N units (documents, or pairs of sentences) are drawn again with replacement, whole, since
     the tokens of one are not independent. It says how far other held-out text might differ, not
     another training run.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     chosen = torch.randint(len(sums), (draws, len(sums)), generator=generator)
     times = torch.zeros(draws, len(sums), dtype=torch.double)
     times.scatter_add_(1, chosen, torch.ones_like(chosen, dtype=torch.double))
     ratios = (times @ sums.double()) / (times @ counts.double())
-    return ratios.nanquantile(torch.tensor([0.025, 0.975], dtype=torch.double), dim=0)
-
-
-def ratio_interval(sums: Tensor, counts: Tensor) -> tuple[float, float]:
-    """Return the interval of one ratio of sums, both (N,); see `ratio_intervals`."""
-    low, high = ratio_intervals(sums[:, None], counts[:, None]).flatten().tolist()
+    low, high = ratios.nanquantile(torch.tensor([0.025, 0.975], dtype=torch.double)).tolist()
     return low, high

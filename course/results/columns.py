@@ -1,6 +1,6 @@
 """Columns of the tables of results: a value, and the ends of its 95 % interval."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -8,6 +8,15 @@ from torch import Tensor
 
 from bertedu.files import Row
 from course.results.bootstrap import Estimate, ratio_interval
+
+SCORE = ("mean", "low", "high")
+MINUS_REFERENCE = ("minus_reference", "minus_low", "minus_high", "minus_p")
+
+
+def in_columns(names: Sequence[str], found: Estimate) -> Row:
+    """Return as many numbers of an estimate as there are names, to four digits; "" for NaN."""
+    numbers = zip(names, found, strict=False)
+    return {name: "" if np.isnan(number) else f"{number:.4f}" for name, number in numbers}
 
 
 def with_interval(name: str, value: float, ends: tuple[float, float]) -> Row:

@@ -19,6 +19,7 @@ from course.results.bootstrap import (
     drawn_means,
     often_drawn,
 )
+from course.results.columns import MINUS_REFERENCE, SCORE, in_columns
 from course.results.record import SYSTEM, RunRecord
 
 REFERENCE = "bert-L4H128"
@@ -126,16 +127,12 @@ def summarize_task(record: RunRecord, task: str, reference: System) -> list[Row]
     drawn = draw_systems(record, task)
     rows = []
     for system, scores in drawn.items():
-        numbers = dict(
-            zip(("mean", "low", "high"), scores.estimate(_spread(drawn, system)), strict=False)
-        )
-        if reference in drawn and system != reference:
-            spread = _spread(drawn, system, reference)
-            names = ("minus_reference", "minus_low", "minus_high", "minus_p")
-            numbers |= zip(names, scores.minus(drawn[reference], spread), strict=True)
         row: Row = dict(zip(SYSTEM, (task, *system), strict=True))
         row |= {"seeds": len(scores.runs)}
-        row |= {n: "" if np.isnan(value) else f"{value:.4f}" for n, value in numbers.items()}
+        row |= in_columns(SCORE, scores.estimate(_spread(drawn, system)))
+        if reference in drawn and system != reference:
+            spread = _spread(drawn, system, reference)
+            row |= in_columns(MINUS_REFERENCE, scores.minus(drawn[reference], spread))
         rows.append(row)
     return rows
 
