@@ -28,15 +28,6 @@ def results(grid: str) -> dict[tuple[str, str], Row]:
     return {(row["variant"], row["task"]): row for row in rows}
 
 
-def score_lines(grid: str, task: str) -> None:
-    """Print every variant's mean over its runs and 95 % interval, times 100, best first."""
-    rows = [row for (_, of), row in results(grid).items() if of == task]
-    for row in sorted(rows, key=lambda row: -float(row["mean"])):
-        baseline = BASELINES.get(row["variant"])
-        runs = "1 run" if row["runs"] == "1" else f"{row['runs']} runs"
-        pictures.print_score(baseline or row["variant"], row, 31, "" if baseline else runs)
-
-
 def task_intervals(grid: Grid, better: str, worse: str) -> dict[str, Estimate]:
     """Return better - worse, in points, with its 95 % interval, on each task of a grid."""
     return {task: _points(grid, task, better, worse) for task in grid.tasks}

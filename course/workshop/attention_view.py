@@ -87,13 +87,6 @@ def strongest_head(shown: Attention, query: int, keys: Sequence[int]) -> tuple[i
     return shown.layers[row], head + 1
 
 
-def sides(weights: Tensor, query: int) -> Tensor:
-    """Split what ``query`` gives away: (…, S, S) -> (…, 3), left, itself, right; the sum is 1."""
-    row = weights[..., query, :]
-    parts = (row[..., :query], row[..., query : query + 1], row[..., query + 1 :])
-    return torch.stack([part.sum(-1) for part in parts], dim=-1)
-
-
 @style()
 def direction_maps(
     shown: Sequence[Attention], heads: Sequence[tuple[int, int]], query: int, title: str, alt: str

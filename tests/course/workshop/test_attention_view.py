@@ -24,7 +24,6 @@ from course.workshop.attention_view import (
     AttentionView,
     attend,
     attend_all,
-    sides,
     strongest_head,
 )
 from course.workshop.bertviz import model_view
@@ -143,15 +142,10 @@ def by_hand() -> Attention:
     return Attention("m", ["a", "b", "c"], [3, 4], table)
 
 
-def test_a_head_is_chosen_by_what_a_query_gives_and_a_row_split_at_it() -> None:
+def test_a_head_is_chosen_by_what_a_query_gives() -> None:
     assert strongest_head(by_hand(), 2, [0, 1]) == (4, 1)  # 0.9, counted from 1
     assert strongest_head(by_hand(), 2, [2]) == (3, 2)
     assert strongest_head(by_hand(), 2, [0, 2]) == (3, 2)  # 1.0: together, not one by one
-    table = torch.tensor([[0.2, 0.3, 0.5], [0.1, 0.6, 0.3], [0.7, 0.2, 0.1]])
-    split = torch.stack([sides(table, query) for query in range(3)])
-    expected = torch.tensor([[0.0, 0.2, 0.8], [0.1, 0.6, 0.3], [0.9, 0.1, 0.0]])
-    torch.testing.assert_close(split, expected)
-    assert sides(by_hand().weights, 0).shape == (2, 2, 3)
 
 
 # -- what is refused
