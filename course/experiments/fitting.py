@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from bertedu.model.optimization import make_optimizer, scheduled_rate
+from bertedu.model.optimization import descend, make_optimizer, scheduled_rate
 
 PEAK = 3e-3  # learning rate
 Loss = Callable[[torch.Generator], Tensor]  # generator -> (), the loss of what they draw
@@ -28,13 +28,8 @@ def fit(
     """Train, and yield the number of each step, from 1, when it is done."""
     optimizer, generator = make_optimizer(model, 0.01), torch.Generator().manual_seed(seed)
     for step in tqdm(range(steps), desc=title or type(model).__name__):
-        for group in optimizer.param_groups:
-            group["lr"] = scheduled_rate(step, steps, peak, warmup_share)
-        loss = loss_of(generator)
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
-        optimizer.step()
+        rate = scheduled_rate(step, steps, peak, warmup_share)
+        descend(model.parameters(), optimizer, loss_of(generator), rate, clip_norm)
         yield step + 1
 
 
