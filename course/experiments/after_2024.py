@@ -6,9 +6,9 @@ for next words, then the attention mask comes off, and the rest asks for blanks.
 blanks. *Masked diffusion*: its held-out bound beside the loss of a left-to-right model. *Muon*:
 beside AdamW, in the same batches.
 
-``pretrain`` makes the runs (data/README.md has the commands); ``blanks`` and ``curves`` read their
-records into tables, ``tune`` fine-tunes them, ``bounds`` scores readers and writers, ``seconds``
-times a step. What is recorded is not made again.
+``pretrain`` makes the runs (data/README.md has the commands); ``blanks`` reads their records into a
+table, ``tune`` fine-tunes them, ``bounds`` scores readers and writers, ``seconds`` times a step.
+What is recorded is not made again.
 
 Predicted, before any of it was run. Next words first: of held-out blanks, 25 % next words cost less
 than 1 point, 50 % 1 to 3, 75 % more than 3 against blanks alone; of the primary outcome of
@@ -50,7 +50,7 @@ from bertedu.pretraining.run import EVALUATION_BATCH, EVALUATION_LENGTH, read_re
 from bertedu.pretraining.trainer import State, stream_of
 from bertedu.text.tokenization import SPECIAL_TOKENS
 from course.experiments.ablations import PRIMARY, TUNED, Grid, Variant, ablate
-from course.experiments.pretraining_scores import with_earlier_runs
+from course.experiments.pretraining_scores import made, with_earlier_runs
 from course.results.columns import ratio_columns
 from course.results.study import add_missing
 
@@ -98,11 +98,6 @@ app = typer.Typer(help=__doc__.splitlines()[0], no_args_is_help=True, add_comple
 RESULTS = Path("data/results")
 Out = Annotated[Path, typer.Option(help="Folder of results.")]
 Runs = Annotated[Path, typer.Option(help="Folder of the runs.")]
-
-
-def made(record: Row) -> Row:
-    """Say where a run comes from: device and commit."""
-    return {"device": f"{record['device']} {record['hardware']}", "commit": record["commit"]}
 
 
 def trained(record: Row) -> Row:
@@ -214,24 +209,6 @@ def seconds(out: Out = RESULTS) -> None:
     """Time a step of AdamW, of Muon and of `transformers`: muon_seconds.csv."""
     documents = halved(load_splits()["train"])
     add_missing(out / "muon_seconds.csv", [({"config": "L4 H128"}, partial(step_rows, documents))])
-
-
-@app.command()
-def curves(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of finished runs.")],
-    out: Annotated[Path, typer.Option(help="CSV file to write.")] = RESULTS / "muon.csv",
-) -> None:
-    """Collect loss curves, from the records of runs, into one table."""
-    rows: list[Row] = []
-    for folder in runs:
-        record = read_record(folder)
-        recipe = record["recipe"]
-        names = ("optimizer", "learning_rate", "seed", "steps")
-        about: Row = {"run": folder.name} | {name: recipe[name] for name in names}
-        keep = ("step", "tokens", "mlm_loss", "dev_mlm_loss", "dev_mlm_accuracy")
-        for row in record["curve"]:
-            rows.append(about | {k: row[k] for k in keep if k in row} | made(record))
-    write_csv(out, rows)
 
 
 if __name__ == "__main__":

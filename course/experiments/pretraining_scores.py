@@ -172,16 +172,23 @@ def curves(checkpoints: Sequence[Path]) -> list[Row]:
     rows: list[Row] = []
     for folder in checkpoints:
         record = read_record(folder)
-        config = record["config"]
+        config, recipe = record["config"], record["recipe"]
         about = {
             "run": folder.name,
             "variant": record.get("variant", "bert"),
             "config": f"L{config['num_hidden_layers']} H{config['hidden_size']}",
-            "seed": record["recipe"]["seed"],
-            "commit": record["commit"] or "",
+            "optimizer": recipe.get("optimizer", "adamw"),
+            **{name: recipe[name] for name in ("learning_rate", "steps", "seed")},
+            **made(record),
         }
         rows += [about | row for row in record["curve"]]
     return rows
+
+
+def made(record: Row) -> Row:
+    """Say where a run comes from: device and commit."""
+    commit = record["commit"] or ""
+    return {"device": f"{record['device']} {record['hardware']}", "commit": commit}
 
 
 def load_with_record(folder: Path) -> Pretrained:

@@ -61,8 +61,9 @@ def add_model(folder: Path, variant: str) -> Path:
     model = ElmoForPreTraining(config) if variant == "elmo" else BertForPreTraining(config)
     save_checkpoint(model, folder / variant)
     record: dict[str, Any] = {"variant": variant, "config": asdict(config), "commit": "abc"}
-    record |= {"steps": 7, "tokens": 700, "seconds": 1.5}
+    record |= {"steps": 7, "tokens": 700, "seconds": 1.5, "device": "cpu", "hardware": "x"}
     recipe = {"seed": 3, "next_sentence": next_sentence, "masked": question == "masked"}
+    recipe |= {"learning_rate": 1e-3, "steps": 7, "optimizer": "muon"}
     curve = [{"step": 2, "mlm_loss": 5.0}, {"step": 4, "mlm_loss": 4.0, "dev_mlm_loss": 4.5}]
     record |= {"recipe": recipe, "curve": curve}
     (folder / variant / "training.json").write_text(json.dumps(record))
@@ -190,6 +191,7 @@ def test_curves_of_many_runs_in_one_table(everyone: dict[str, Path]) -> None:
     rows = curves(list(everyone.values()))
     assert [row["run"] for row in rows[::2]] == [row["variant"] for row in rows[1::2]]
     about = {"run": "bert", "variant": "bert", "config": "L1 H8", "seed": 3, "commit": "abc"}
+    about |= {"optimizer": "muon", "learning_rate": 1e-3, "steps": 7, "device": "cpu x"}
     assert rows[:2] == [
         about | {"step": 2, "mlm_loss": 5.0},
         about | {"step": 4, "mlm_loss": 4.0, "dev_mlm_loss": 4.5},
