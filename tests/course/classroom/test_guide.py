@@ -40,6 +40,9 @@ def test_notebooks_stay_short() -> None:
         for path in sorted(NOTEBOOKS.glob("*.ipynb"))
     }
     assert [name for name, count in words.items() if count > 4000] == [], words
+    first = sum(words[name] for name in "00 01 02 03 04 05 a1".split())
+    assert first <= 17_600, words
+    assert sum(words.values()) <= 61_900, words
 
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)

@@ -15,22 +15,49 @@ from torch.nn import functional as F
 from verdicts import learners_tests, right_ones, then, wrong_ones
 
 from bertedu.finetuning import tagging
-from bertedu.finetuning.collation import truncating
-from bertedu.finetuning.examples import Tagged
+from bertedu.finetuning.collation import collate, truncating
+from bertedu.finetuning.examples import Choice, Tagged
+from bertedu.finetuning.kinds import MultipleChoice
 from bertedu.finetuning.metrics import word_f1
 from bertedu.finetuning.question_answering import LONGEST_ANSWER, best_span, context_positions
 from bertedu.model.elmo import ScalarMix
+from bertedu.model.features import Features
 from bertedu.model.heads import TaggingHead
 from bertedu.text.fast_tokenizer import load_tokenizer
 from course.exercises import check
 from course.exercises.features_versus_finetuning import right_extract, right_trainable
 from course.exercises.finetuning_question_answering import right_best_span
-from course.exercises.finetuning_sentence_pairs import right_choice_rows
+from course.exercises.finetuning_sentence_pairs import right_choice_head, right_choice_rows
 from course.exercises.finetuning_single_sentence import PlayModel, right_leaked
 from course.exercises.finetuning_tagging import right_align, right_entities
 from course.exercises.museum import exhibits
 
 # -- our own answers do what the package does
+
+
+def test_the_rows_of_a_choice_are_those_of_the_package() -> None:
+    tokenizer = load_tokenizer()
+    texts = ("The river rises in the hills.", "It is short.", "A town lies there, too.")
+    one = Choice(texts[0], texts[1:], 0)
+    batch = collate(MultipleChoice().encode([one], tokenizer, 64))
+    pieces = [tokenizer.encode(text, add_special_tokens=False).tokens for text in texts]
+    tokens, segments, mask = right_choice_rows(pieces[0], pieces[1:])
+    assert [[tokenizer.token_to_id(t) for t in row] for row in tokens] == batch.ids.tolist()
+    assert segments == batch.segment_ids.tolist()
+    assert mask == batch.padding_mask.int().tolist()
+
+
+def test_the_head_of_a_choice_is_that_of_the_package() -> None:
+    torch.manual_seed(0)
+    kind, whole = MultipleChoice(), torch.randn(12, 5)
+    head = kind.head(5, dropout=0.0)
+    examples = [Choice("a", tuple("bcde"), 1)] * 3
+    batch = collate(kind.encode(examples, load_tokenizer(), 16))
+    linear = head.classifier
+    scores, shares = right_choice_head(whole, linear.weight[0], linear.bias[0], 4)
+    assert torch.allclose(kind.scores(head, Features(whole[:, None], whole), batch), scores)
+    answers = kind.answers(examples, (), list(scores))
+    assert np.allclose([a.probabilities for a in answers], shares.detach(), atol=1e-6)
 
 
 def test_the_span_reference_decodes_as_the_package_does() -> None:

@@ -17,6 +17,7 @@ from bertedu.model.attention import attention_mask
 from bertedu.model.config import Direction
 from bertedu.pretraining.batches import Recipe
 from bertedu.pretraining.masking import mask_tokens, read_procedure
+from bertedu.pretraining.next_sentence import EncodedDocument, make_pairs
 from course.exercises import ablation_directionality, check
 from course.exercises.ablation_directionality import (
     LONGEST,
@@ -40,6 +41,32 @@ from course.experiments.ablations import PROCEDURES
 from course.results.bootstrap import Estimate, interval, verdict_of
 
 # -- our own answers do what the package does
+
+
+def test_the_pair_reference_walks_as_the_package_does() -> None:
+    """The same draws in the same order; there is room enough, so nothing is cut."""
+    documents = [
+        EncodedDocument("one source", [[100 * d + s] for s in range(5, 17)]) for d in (0, 1)
+    ]
+    theirs = list(make_pairs(documents, 99, np.random.default_rng(4)))
+    rng, ours = np.random.default_rng(4), []
+    for index, document in enumerate(documents):
+        sentences, start = document.sentences, 0
+        while start + 1 < len(sentences):
+            split = int(rng.integers(start + 1, len(sentences)))
+            coin, other = float(rng.random()), []
+            if coin >= 0.5:
+                while int(rng.integers(2)) == index:
+                    pass
+                begin = int(rng.integers(len(documents[1 - index].sentences)))
+                other = list(chain(*documents[1 - index].sentences[begin:]))
+            a, b, label, start = right_pair(sentences, start, split, len(sentences), other, coin)
+            rng.random(2)  # truncate_pair
+            ours.append((a, b, label))
+    assert ours == [(pair.a, pair.b, pair.label) for pair in theirs]
+
+
+# -- the readers of notebook 13
 
 
 def test_the_masking_reference_does_what_the_package_does() -> None:
