@@ -62,8 +62,9 @@ def add_model(folder: Path, variant: str) -> Path:
     save_checkpoint(model, folder / variant)
     record: dict[str, Any] = {"variant": variant, "config": asdict(config), "commit": "abc"}
     record |= {"steps": 7, "tokens": 700, "seconds": 1.5, "device": "cpu", "hardware": "x"}
-    recipe = {"seed": 3, "next_sentence": next_sentence, "masked": question == "masked"}
-    recipe |= {"learning_rate": 1e-3, "steps": 7, "optimizer": "muon"}
+    recipe: dict[str, Any] = {"seed": 3, "next_sentence": next_sentence}
+    recipe |= {"masked": question == "masked", "learning_rate": 1e-3, "steps": 7}
+    recipe["optimizer"] = "muon"
     curve = [{"step": 2, "mlm_loss": 5.0}, {"step": 4, "mlm_loss": 4.0, "dev_mlm_loss": 4.5}]
     record |= {"recipe": recipe, "curve": curve}
     (folder / variant / "training.json").write_text(json.dumps(record))
