@@ -54,6 +54,13 @@ def test_an_encoder_without_a_head_is_refused_before_it_is_fetched(
     assert "such as bert-mini" in message
 
 
+def test_help_goes_through_a_users_day() -> None:
+    """One looks at a model first, then has one of one's own; to train from nothing comes last."""
+    helped = run("--help", COLUMNS="200", TERM="dumb")
+    shown = re.findall(r"^│ ([a-z]+) ", helped.output, re.MULTILINE)
+    assert shown == ["fill", "finetune", "predict", "data", "vocabulary", "pretrain"]
+
+
 def test_the_example_of_fills_help_has_a_sensible_answer() -> None:
     helped = run("fill", "--help", COLUMNS="200", TERM="dumb")
     (example,) = re.findall('"(.*___.*?)"', helped.output)

@@ -5,25 +5,35 @@ from collections import Counter
 
 import pytest
 import torch
-from tiny_kinds import CONTEXT, EXAMPLES, TOKENIZER, make_kind
+from tiny_kinds import CONTEXT, EXAMPLES, TOKENIZER, make_kind, tiny
 from tokenizers import Tokenizer
 
 from bertedu.finetuning.collation import (
+    NO_TARGET,
     Item,
     collate,
     scoring_batches,
     training_batches,
     truncating,
 )
-from bertedu.finetuning.examples import Tagged, TaskError
+from bertedu.finetuning.examples import Example, Tagged, TaskError
+from bertedu.finetuning.training import score_items
 
 
-def test_a_batch_moves_whole_to_any_device() -> None:
-    batch = collate(make_kind("tagging").encode(EXAMPLES["tagging"], TOKENIZER, 128))
+def test_a_batch_holds_what_the_items_hold_on_any_device() -> None:
+    kind = make_kind("tagging")
+    items = kind.encode(EXAMPLES["tagging"], TOKENIZER, 128)
+    batch = collate(items)
+    for row, item in enumerate(items):
+        (encoding,), size = item.rows, item.length
+        assert batch.ids[row, :size].tolist() == encoding.ids
+        assert batch.padding_mask[row].tolist() == [i < size for i in range(batch.ids.shape[1])]
+        assert batch.target[row, :size].tolist() == item.target
+        assert set(batch.target[row, size:].tolist()) <= {NO_TARGET}
     moved = batch.to(torch.device("meta"))
     for tensor in (moved.ids, moved.segment_ids, moved.padding_mask, moved.target):
         assert tensor.device.type == "meta"
-    assert moved.items == batch.items
+    assert moved.items == items
 
 
 # -- the order of training
@@ -64,11 +74,22 @@ def test_like_lengths_meet_and_batches_are_shuffled() -> None:
     assert 0.2 < ups / len(batches) < 0.8, "short batches first would teach short texts first"
 
 
-def test_scoring_asks_every_item_once_and_tells_its_place() -> None:
-    items = many()
-    found = list(scoring_batches(items, 8))
-    assert sorted(place for places, _ in found for place in places) == list(range(len(items)))
-    assert all(batch.target.tolist() == places for places, batch in found)
+def test_scoring_gives_each_item_its_own_score() -> None:
+    """Sorted by length inside, in the order of the items outside."""
+    model = tiny(make_kind("regression"))
+    texts = [" ".join(["The old map", "was torn"][i % 2 :] * (1 + 7 * i % 11)) for i in range(80)]
+    items = model.kind.encode([Example(text, None, 0) for text in texts], TOKENIZER, 128)
+    batches = list(scoring_batches(items, 6))
+    order = [place for places, _ in batches for place in places]
+    assert sorted(order) == list(range(80))
+    assert [items[i].length for i in order] == sorted(item.length for item in items)
+    for places, batch in batches:
+        assert [items[i] for i in places] == list(batch.items)
+    together = score_items(model.train(), items)
+    assert model.training, "as it was"
+    alone = [score_items(model, [item])[0] for item in items]
+    torch.testing.assert_close(torch.stack(together), torch.stack(alone), rtol=1e-5, atol=1e-5)
+    assert len({round(float(score), 4) for score in together}) > 15, "the scores do differ"
 
 
 # -- cutting

@@ -95,6 +95,10 @@ def test_an_encoder_is_what_the_checkpoint_holds_or_drawn_by_the_seed_alone(
     if isinstance(one, PairFeatures):
         halves = [half.bert.embeddings.token.weight for half in one.halves]  # type: ignore[union-attr]
         assert not torch.equal(*halves)
+        sides = [load_encoder(folders[side])[0].eval() for side in ("ltr", "rtl")]
+        together = torch.cat([read(side) for side in sides], dim=-1)
+        assert torch.equal(read(trained.eval()), together)
+        assert trained.size == sum(side.size for side in sides)
 
 
 @pytest.mark.parametrize(

@@ -273,6 +273,8 @@ def test_a_disk_that_is_full_loses_nothing(
     assert finished(corpus, out, "--resume")["steps"] == 4
     assert not (out / STATE_FILE).exists()
     assert not (out / RUN_FILE).exists()
+    finished(corpus, tmp_path / "whole", "--steps", 4, "--save-every", 2)
+    assert same_weights(out, tmp_path / "whole")
 
 
 # -- what an option reaches

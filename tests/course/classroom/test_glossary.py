@@ -23,7 +23,9 @@ def test_the_terms_are_in_alphabetical_order_and_none_is_defined_by_itself() -> 
     assert set(ENTRIES) >= EVERYDAY
     for term, entry in ENTRIES.items():
         assert re.fullmatch(r"[\w -]+", term)  # it goes into a pattern
-        first = re.split(r"(?<=[.:]) ", re.split(r"\*Elsewhere|→", entry)[0].strip())[0]
+        definition = re.split(r"\*Elsewhere|→", entry)[0]
+        assert 4 <= len(definition.split()) <= 75, term
+        first = re.split(r"(?<=[.:]) ", definition.strip())[0]
         itself = rf"(?<![\w`-]){re.escape(term)}s?(?![\w`-])"
         assert not re.search(itself, first, re.IGNORECASE), first
 

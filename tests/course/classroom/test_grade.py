@@ -3,6 +3,8 @@
 import io
 import json
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from course.classroom import referee
 from course.classroom.asked import LARGEST, asked_in, course
 from course.classroom.grade import Limits, by_learner, grade, heard, submissions, watch
 from course.classroom.referee import sign
-from course.exercises import check
+from course.exercises import check, judge
 
 LIMITS = Limits(2, 4)
 ALL, NONE = dict.fromkeys(ANSWERS, "solved"), dict.fromkeys(ANSWERS, "open")
@@ -80,11 +82,14 @@ def test_marks_are_those_of_our_judge(tiny_course: Path, tmp_path: Path) -> None
 
 
 HOSTILE = {  # cells that a solved notebook has besides, and what must come out
+    "loop": ("while True:\n    pass", 4, "", ""),
     "loop for ever": (
         "import signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\nwhile True:\n    pass",
         *(4, "", "ran longer than 1 min"),
     ),
+    "memory": ('x = b"x" * 10**10', 4, "", "took more than 2 GB"),
     "sys.exit": ("import sys\nsys.exit(3)", 1, "", ""),
+    "exit": ("exit()", 1, "", ""),
     "raise": ("raise KeyboardInterrupt", 1, "", ""),
     "much": ('for _ in range(2000):\n    print("✓ slope" * 10**5)', 1, "", ""),
     "torch": ("import torch\ntorch.equal = lambda *_: True", 1, "none", "has replaced torch.equal"),
@@ -228,6 +233,20 @@ def test_only_signed_lines_are_heard() -> None:
     failed = io.BytesIO(b"Traceback\nno such module\n")
     with pytest.raises(ValueError, match="the referee does not start: no such module"):
         heard(io.BytesIO(b"?"), "key", "ended its process (1)", failed)
+
+
+def test_what_runs_too_long_is_ended_and_the_next_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def loop() -> None:
+        while True:
+            with suppress(Exception):
+                time.sleep(1)
+
+    monkeypatch.setattr(judge, "SECONDS", 0.1)
+    told: list[str] = []
+    monkeypatch.setattr(judge, "print", told.append, raising=False)
+    said = referee.verdict(check.KNOWN["slope"], told, lambda f, w, h: loop(), {})
+    assert said.startswith("✗ slope: your function runs for more than 0.1 seconds. Does a loop")
+    time.sleep(1.2)  # no alarm is left to ring
 
 
 @pytest.mark.nightly

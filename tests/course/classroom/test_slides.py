@@ -53,6 +53,7 @@ def test_a_lecture_takes_what_is_there_and_fits_an_hour_with_few_words(name: str
         assert words(one.text) <= WORDS, one
         assert words(one.title) <= TITLE, one
         assert 0.5 <= one.minutes <= 12, one
+        assert len(one.notes.split()) >= 12, f"nothing to speak from: {one}"
         assert one.text or one.thing[0], one
     kinds = [one.thing[0] for one in found]
     assert {"turn", "clock"} & set(kinds), "nobody in the room does anything"
@@ -60,6 +61,7 @@ def test_a_lecture_takes_what_is_there_and_fits_an_hour_with_few_words(name: str
     assert sum("**Ask" in one.notes for one in found) >= len(found) // 2
     late = [one.title for one in found if "before you show" in one.notes]
     assert late == [], "asked when the answer stands there: ask on the slide before"
+    assert found[-1].title == "Before next time"
 
 
 PART = re.compile(
@@ -97,8 +99,11 @@ def aloud(slide: slides.Slide) -> float:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_lecture_given_aloud_takes_its_minutes(name: str) -> None:
     found = lecture(name)
-    planned = sum(one.minutes for one in found)
-    assert sum(map(aloud, found)) == pytest.approx(planned, rel=0.2)
+    planned, spoken = sum(one.minutes for one in found), sum(map(aloud, found))
+    assert abs(spoken - planned) <= planned / 5
+    for one in found:
+        off = 2 if one.thing[0] == "turn" else 1  # some is said while the room works
+        assert abs(aloud(one) - one.minutes) <= off, f"{one.title}: {aloud(one):.1f} minutes"
 
 
 @pytest.fixture

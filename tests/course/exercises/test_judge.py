@@ -342,9 +342,18 @@ def test_there_are_as_many_cases_as_is_said_and_the_same_at_each_call(one: Exerc
         assert int(told[1]) == len([*one.cases()])
 
 
-def test_numpy_arrays_are_read_in_the_other_byte_order_too() -> None:
-    array = judge.without_numpy(np.arange(3, dtype=">f4")[::-1])
-    assert judge.read_tensor(array, "it", (3,)).tolist() == [2, 1, 0]
+def test_numpy_answers_are_read_whatever_their_strides_order_and_kind() -> None:
+    back = np.arange(3)[::-1]
+    for array in (back, np.arange(3, dtype=">f4")[::-1], np.array([[2, 1, 0]]).T[:, 0]):
+        read = judge.read_tensor(judge.without_numpy(array), "it", (3,))
+        assert read.tolist() == [2, 1, 0]
+    plain = judge.without_numpy([np.int64(3), (np.float32(0.5), np.bool_(True)), [back]])
+    assert plain[:2] == [3, (0.5, True)]
+    assert [type(plain[0]), *map(type, plain[1])] == [int, float, bool]
+    assert torch.equal(torch.as_tensor(plain[2][0]), torch.tensor([2, 1, 0]))
+    text, tensor = "text", torch.ones(2)
+    assert judge.without_numpy(text) is text
+    assert judge.without_numpy(tensor) is tensor
 
 
 @by_name

@@ -84,6 +84,16 @@ def test_examples_are_sound_and_enough(splits: Splits, name: str) -> None:
     assert min(len(splits["dev"]), len(splits["test"])) > 200
 
 
+@of(*(name for name in TASKS if TASKS[name].kind in ("classification", "choice")))
+def test_the_order_tells_nothing(splits: Splits, name: str) -> None:
+    labels = [example.label for example in splits["train"]]  # type: ignore[union-attr]
+    first, second = Counter(labels[::2]), Counter(labels[1::2])
+    half = len(labels) // 2
+    for one, other in ((first, second), (Counter(labels[:half]), Counter(labels[half:]))):
+        for label, count in one.items():
+            assert abs(count - other[label]) < 6 * (count**0.5 + 1), label
+
+
 @of(*TASKS)
 def test_nothing_is_in_two_splits_and_no_example_comes_twice(splits: Splits, name: str) -> None:
     sources = {split: {e.source for e in splits[split]} for split in SPLITS}

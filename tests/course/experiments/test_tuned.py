@@ -49,11 +49,14 @@ def test_the_record_is_of_the_model_that_lies_there(name: str) -> None:
         tensors, _ = load_tensors(folder / name / "model.safetensors")
         moved = sum(tensor.numel() for tensor in tensors.values())
         assert moved + 128 * 129 == int(row["moved"]), "all but the pooler, which is not read"
+        size = sum(path.stat().st_size for path in (folder / name).iterdir())
+        assert size < 4_100_000
     else:
         path = folder / "adapters" / f"{name}.safetensors"
         tensors, metadata = load_tensors(path)
         text = metadata["bertedu"]
         assert sum(tensor.numel() for tensor in tensors.values()) == int(row["moved"])
+        assert path.stat().st_size < 500_000
     saved = {key: str(value) for key, value in json.loads(text).items()}
     assert saved == {key: value for key, value in row.items() if value}
     system = row["model"], row["method"], row["train_examples"]

@@ -90,13 +90,30 @@ def test_a_table_has_its_words_and_intervals_in_place() -> None:
     assert lines[2].index("supported") == lines[3].index("undecided") == lines[1].index("topic")
 
 
-def test_a_table_escapes_its_texts_and_gives_each_verdict_a_color() -> None:
-    """How well they can be read in Lab's themes, axe says, in tests/browser."""
+@pytest.mark.parametrize(
+    ("ink", "papers"),  # JupyterLab's text (87 % of it), and its rows: plain, striped, pointed at
+    [(0, ["#ffffff", "#f5f5f5", "#e1f5fe"]), (255, ["#111111", "#212121", "#0e2f3e"])],
+)
+def test_verdicts_can_be_read_in_both_themes(ink: int, papers: list[str]) -> None:
     shown = VerdictTable(ROWS, "These <only>.", {"paper": {"longer": "a & b"}})._repr_html_()
     for text in ("These &lt;only&gt;.", ">one &lt;b&gt; two<", ">a &amp; b<", 'scope="row"'):
         assert text in shown
     found = dict(re.findall(r'color-mix\(in srgb, (#\w+) 50%, currentColor\)">(\w+)', shown))
     assert sorted(found.values()) == ["contradicted", "supported", "undecided"]
+
+    def light(color: list[float]) -> float:
+        linear = [c / 12.92 if c <= 0.04 else ((c + 0.055) / 1.055) ** 2.4 for c in color]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    def rgb(color: str) -> list[float]:
+        return [c / 255 for c in bytes.fromhex(color[1:])]
+
+    for color in found:
+        for paper in map(rgb, papers):
+            text = [0.87 * ink / 255 + 0.13 * p for p in paper]
+            mixed = [0.5 * c + 0.5 * t for c, t in zip(rgb(color), text, strict=True)]
+            dark, bright = sorted([light(mixed), light(paper)])
+            assert (bright + 0.05) / (dark + 0.05) >= 4.5, (found[color], paper)
 
 
 @pytest.mark.parametrize(
