@@ -276,9 +276,10 @@ def committed_checkpoints() -> list[Path]:
     Masked diffusion stays out: it has a score of its own (`results/diffusion.csv`).
     """
     from bertedu.files import shipped
+    from bertedu.pretraining.run import read_record
 
-    records = sorted(shipped("checkpoints").glob("*/training.json"))
-    return [file.parent for file in records if not file.parent.name.startswith("diffusion")]
+    folders = sorted(file.parent for file in shipped("checkpoints").glob("*/training.json"))
+    return [folder for folder in folders if read_record(folder)["variant"] != "diffusion"]
 
 
 @app.command()

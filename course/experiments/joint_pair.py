@@ -82,7 +82,7 @@ def main(
     pair = JointPair(size)
     pair.start(documents)
     trainer = Trainer(cast(Any, pair.to(device)), recipe)
-    trainer.step_loss = pair
+    trainer.step_loss = pair  # both halves answer at once, which `pretraining_loss` cannot ask
     state = trainer.train(documents)
     record = {"variant": "joint pair", "recipe": asdict(recipe), **describe_machine(device)}
     record |= {"commit": commit, "seconds": round(state.seconds, 3)}
