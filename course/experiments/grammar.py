@@ -7,11 +7,13 @@ down by a rule of grammar before any reader was asked, and stands beside what ca
 
 ``python -m course.experiments.grammar`` asks every reader that can be found and has not been asked,
 and writes what it said at each place to ``grammar_odds.csv``, and the two tables of notebook 13.
+How far away the telling word is, the committed reader of both sides says (one run): of the side
+that tells it is shown the nearest words only, in ``grammar_reach.csv``.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -55,6 +57,16 @@ TELLS = {
     "more/most": "either",  # the, or than
 }
 
+# Predicted of the words on the telling side before the reader was asked: with so many of them it is
+# as often right, within three points, as with all of its side.
+ENOUGH = {
+    **{"a/an": 1, "this/these": 2, "that/those": 2, "much/many": 2, "between/among": 5},
+    **{"is/are": 3, "was/were": 5, "has/have": 3, "who/which": 2, "than/then": 2},
+    **{"his/her": 8, "its/their": 8, "year/years": 2},
+}
+SHOWN = (0, 1, 2, 3, 5, 8)  # words of the telling side
+ALL = "all"
+
 
 @dataclass(frozen=True)
 class Positions:
@@ -87,6 +99,22 @@ def find_positions(documents: Sequence[EncodedDocument], words: tuple[int, int])
     sentences, places, numbers = zip(*chosen, strict=True)
     which = np.repeat([0, 1], count)
     return Positions(list(sentences), np.array(places), which, np.array(numbers))
+
+
+def cut(found: Positions, tells: str, words: int) -> Positions:
+    """Leave so many words of the side that tells, the nearest ones; the other side stays whole."""
+    begins = [not piece.startswith("##") for piece in load_vocabulary()]
+    sentences, places = list(found.sentences), found.places.copy()
+    for i, (sentence, place) in enumerate(zip(found.sentences, found.places, strict=True)):
+        starts = [at for at, piece in enumerate(sentence) if begins[piece]]
+        if tells == "right":
+            after = [at for at in starts if at > place]
+            sentences[i] = sentence[: after[words]] if len(after) > words else sentence
+        else:
+            before = [place, *(at for at in reversed(starts) if at < place)]
+            first = before[words] if len(before) > words else 0
+            sentences[i], places[i] = sentence[first:], place - first
+    return replace(found, sentences=sentences, places=places)
 
 
 @torch.inference_mode()
@@ -131,6 +159,23 @@ def ask(pair: str, reader: str, seed: int) -> list[Row]:
     words, found = _places(pair)
     model = load_checkpoint(find_checkpoint(AT_A_BLANK[reader][seed]))
     return [{"odds": _packed(odds_at(model, found, words))}]
+
+
+def reach(pair: str) -> list[Row]:
+    """Ask the committed reader of both sides at a pair's places, shown more and more words."""
+    (words, found), model = _places(pair), load_checkpoint(find_checkpoint("no-nsp-L4H128"))
+    documents = np.unique(found.documents, return_inverse=True)[1]
+
+    def right(shown: Positions) -> BootstrapScores:
+        of_each = 100.0 * ((odds_at(model, shown, words) > 0) == (found.which == 1))
+        return BootstrapScores(drawn_means(of_each[None], documents))
+
+    rows: list[Row] = [{"words": ALL, "right": f"{(whole := right(found)).mean:.2f}"}]
+    for count in SHOWN:
+        scores = right(cut(found, TELLS[pair], count))
+        row: Row = {"words": count, "right": f"{scores.mean:.2f}"}
+        rows.append(row | estimate_columns("lacks", (whole - scores).estimate()))
+    return rows
 
 
 def finished(reader: str, seed: int) -> bool:
@@ -221,4 +266,4 @@ def write_tables(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    study(write_tables, grammar_odds=plan())
+    study(write_tables, grammar_odds=plan(), grammar_reach=grid(reach, pair=ENOUGH))

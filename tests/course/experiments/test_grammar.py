@@ -45,6 +45,31 @@ def test_the_committed_tables_follow_from_what_the_readers_said(tmp_path: Path) 
         assert read_csv(tmp_path / name) == read_csv(shipped("results") / name)
 
 
+@pytest.mark.parametrize(
+    ("tells", "shown", "left", "place"),
+    [
+        ("right", 0, "the old", 2),
+        ("right", 1, "the old dogs", 2),  # in two pieces
+        ("right", 2, "the old dogs saw", 2),
+        ("right", 9, "the old dogs saw", 2),
+        ("left", 0, "dogs saw", 0),
+        ("left", 1, "old dogs saw", 1),
+        ("left", 2, "the old dogs saw", 2),
+        ("left", 9, "the old dogs saw", 2),
+    ],
+)
+def test_of_the_side_that_tells_the_nearest_words_are_left(
+    tells: str, shown: int, left: str, place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pieces = ["the", "old", "blank", "dog", "##s", "saw"]
+    monkeypatch.setattr(grammar, "load_vocabulary", lambda: pieces)
+    found = Positions([range(6)], np.array([2]), np.array([0]), np.array([0]))
+    cut = grammar.cut(found, tells, shown)
+    words = " ".join(pieces[i] for i in cut.sentences[0] if i != 2).replace(" ##", "")
+    assert (words, cut.places.tolist()) == (left, [place])
+    assert cut.sentences[0][place] == 2
+
+
 def test_a_run_is_asked_if_it_can_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tiny.save_bert(tmp_path / "model")
     monkeypatch.setattr(grammar, "finished", lambda *run: run == (BOTH, 0))
