@@ -169,9 +169,9 @@ GRIDS = {
     ),
     "pairs": Grid(
         "sentence pairs while pre-training, or none (the first two rows of table 5)",
-        (Variant("BERT", (BERT,)), Variant("No NSP", ("no-nsp-L4H128",))),
-        ("topic", "valence", "description", "next", "entities"),
-        few_epochs=True,
+        (Variant("BERT", (BERT,), TUNED), Variant("No NSP", ("no-nsp-L4H128",), TUNED)),
+        ("topic", "entities", "description"),
+        seeds=3,
     ),
     "size": Grid(
         "layers and width (table 6), one at the rate of another, and three that have read more",

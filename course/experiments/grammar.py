@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from bertedu.files import Row, read_csv, write_csv
+from bertedu.files import Row, read_csv, table_beside, write_csv
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import CheckpointError, find_checkpoint, load_checkpoint
 from bertedu.pretraining.batches import load_splits
@@ -34,36 +34,10 @@ from course.results.columns import estimate_columns
 from course.results.study import Run, grid, study
 
 PER_WORD = 150  # places of each word
-# The side of the word that tells, by the rule of grammar that a learner would name. Predicted of
-# the runs: where it is "right", both sides and the right alone are ahead of the left alone, who is
-# near a coin; where it is "left", the left alone is ahead of the right alone; "either": no
-# prediction. (One model of each kind was tried on ten of these pairs before.)
-TELLS = {
-    "a/an": "right",  # the sound that the next word begins with
-    "this/these": "right",  # the number of the noun
-    "that/those": "right",
-    "much/many": "right",
-    "between/among": "right",  # how many there are
-    "is/are": "left",  # the subject
-    "was/were": "left",
-    "has/have": "left",
-    "who/which": "left",  # what it refers to
-    "than/then": "left",  # a comparative, or none
-    "his/her": "left",  # who was named
-    "its/their": "left",
-    "year/years": "left",  # this, or two
-    "they/them": "either",  # the verb behind, or the verb before
-    "we/us": "either",
-    "more/most": "either",  # the, or than
-}
-
-# Predicted of the words on the telling side before the reader was asked: with so many of them it is
-# as often right, within three points, as with all of its side.
-ENOUGH = {
-    **{"a/an": 1, "this/these": 2, "that/those": 2, "much/many": 2, "between/among": 5},
-    **{"is/are": 3, "was/were": 5, "has/have": 3, "who/which": 2, "than/then": 2},
-    **{"his/her": 8, "its/their": 8, "year/years": 2},
-}
+# pair of words -> the side that tells, and how many of its words are enough: both were predicted
+_PAIRS = table_beside(__file__)
+TELLS: dict[str, str] = {pair: row["tells"] for pair, row in _PAIRS.items()}
+ENOUGH: dict[str, int] = {pair: row["enough"] for pair, row in _PAIRS.items() if "enough" in row}
 SHOWN = (0, 1, 2, 3, 5, 8)  # words of the telling side
 ALL = "all"
 
@@ -104,17 +78,18 @@ def find_positions(documents: Sequence[EncodedDocument], words: tuple[int, int])
 def cut(found: Positions, tells: str, words: int) -> Positions:
     """Leave so many words of the side that tells, the nearest ones; the other side stays whole."""
     begins = [not piece.startswith("##") for piece in load_vocabulary()]
-    sentences, places = list(found.sentences), found.places.copy()
-    for i, (sentence, place) in enumerate(zip(found.sentences, found.places, strict=True)):
+    sentences, places = [], []
+    for sentence, place in zip(found.sentences, found.places.tolist(), strict=True):
         starts = [at for at, piece in enumerate(sentence) if begins[piece]]
-        if tells == "right":
-            after = [at for at in starts if at > place]
-            sentences[i] = sentence[: after[words]] if len(after) > words else sentence
-        else:
-            before = [place, *(at for at in reversed(starts) if at < place)]
-            first = before[words] if len(before) > words else 0
-            sentences[i], places[i] = sentence[first:], place - first
-    return replace(found, sentences=sentences, places=places)
+        to_left, to_right = (
+            [at for at in starts if at <= place],
+            [at for at in starts if at > place],
+        )
+        first = to_left[-1 - words] if tells == "left" and words < len(to_left) else 0
+        end = to_right[words] if tells == "right" and words < len(to_right) else None
+        sentences.append(sentence[first:end])
+        places.append(place - first)
+    return replace(found, sentences=sentences, places=np.array(places))
 
 
 @torch.inference_mode()
