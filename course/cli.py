@@ -184,11 +184,8 @@ def _mean(row: Row) -> str:
 @app.command()
 def ablate(
     grids: Annotated[
-        list[str] | None, Argument(help="direction, size, masking, …; none: all.")
+        list[str] | None, Argument(help="direction, size, …; quick: in a minute; none: the others.")
     ] = None,
-    quick: Annotated[
-        bool, Option("--quick", help="A minute for a class, in place of a night.")
-    ] = False,
     tasks: Annotated[list[str] | None, Option(help="These tasks only; repeatable.")] = None,
     seeds: Annotated[
         int | None, Option(help="Of the grid's seeds, the first so many.", min=1)
@@ -206,10 +203,8 @@ def ablate(
     from course.experiments.ablations import GRIDS, write_summary
     from course.experiments.ablations import ablate as run
 
-    chosen = ["quick"] if quick else grids or [name for name in GRIDS if name != "quick"]
+    chosen = grids or [name for name in GRIDS if name != "quick"]
     unknown = [name for name in chosen if name not in GRIDS]
-    if quick and grids:
-        raise BadParameter("choose either grids or --quick")
     if unknown:
         raise BadParameter(f"no grid {unknown[0]!r}: choose one of {', '.join(GRIDS)}")
     chosen = [name for name in chosen if not tasks or {*tasks} & {*GRIDS[name].tasks}]

@@ -328,7 +328,7 @@ def test_the_command_runs_grids_and_says_what_came_out(
     assert "places       pair" in result.output
     assert (tmp_path / "ablations_summary.csv").is_file()
 
-    for wrong in ("directions", "size --quick", "size --tasks answer"):
+    for wrong in ("directions", "size --tasks answer"):
         result = CliRunner().invoke(app, ["ablate", *wrong.split(), "--results", str(tmp_path)])
         assert (result.exit_code, "Traceback" in result.output) == (2, False), wrong
 
