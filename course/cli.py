@@ -187,12 +187,8 @@ def ablate(
         list[str] | None, Argument(help="direction, size, …; quick: in a minute; none: the others.")
     ] = None,
     tasks: Annotated[list[str] | None, Option(help="These tasks only; repeatable.")] = None,
-    seeds: Annotated[
-        int | None, Option(help="Of the grid's seeds, the first so many.", min=1)
-    ] = None,
-    variants: Annotated[
-        list[str] | None, Option(help="These variants only, and no summary; repeatable.")
-    ] = None,
+    seeds: Annotated[int | None, Option(help="Of its seeds, the first so many.", min=1)] = None,
+    variants: Annotated[list[str] | None, Option(help="These only, and no summary.")] = None,
     jobs: Annotated[int, Option(help="Runs at the same time.", min=1)] = 1,
     results: Results = Path("data/results"),
 ) -> None:

@@ -168,13 +168,15 @@ GRIDS = {
         seeds=1,
     ),
     "pairs": Grid(
-        "sentence pairs while pre-training, or none (table 5), read at [CLS] or by the mean",
-        tuple(
-            Variant(name + end, (run,), "fine-tuned" + end)
-            for end in ("", MEAN)
-            for name, run in (("BERT", BERT), ("No NSP", "no-nsp-L4H128"))
-        ),
+        "sentence pairs while pre-training, or none (the first two rows of table 5)",
+        (Variant("BERT", (BERT,), TUNED), Variant("No NSP", ("no-nsp-L4H128",), TUNED)),
         ("description", "topic", "entities"),
+        seeds=3,
+    ),
+    "pairs-cls": Grid(
+        "the same, read at [CLS], where the pairs were asked",
+        (Variant("BERT", (BERT,)), Variant("No NSP", ("no-nsp-L4H128",))),
+        ("description",),
         seeds=3,
     ),
     "size": Grid(
