@@ -1,7 +1,6 @@
 """The fine-tuned models that come with the course: what they answer, and what their record says."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,29 +77,21 @@ def test_what_dev_preferred_was_trained_to_its_end(name: str) -> None:
             assert {row[column] for row in scored} == {best[column]}
 
 
-Small = Callable[[str], None]
-
-
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> Small:
+def make_small(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a plan cheap: eight examples, one epoch, our own model, two ranks and rates."""
-
-    def make_small(name: str) -> None:
-        task, splits = load_task(tuned.PLANS[name].task)
-        few = {split: some[:8] for split, some in splits.items()}
-        monkeypatch.setattr(tuned, "load_task", lambda _: (task, few))
-        setups = Setup("bert-L2H128", lora=3), Setup("bert-L2H128", lora=2)
-        plan = tuned.Plan(task.name, setups, (1e-2, 1e-3), Hyperparameters(epochs=1), seeds=2)
-        monkeypatch.setattr(tuned, "PLANS", {name: plan})
-
-    return make_small
+    task, splits = load_task(tuned.PLANS[name].task)
+    few = {split: some[:8] for split, some in splits.items()}
+    monkeypatch.setattr(tuned, "load_task", lambda _: (task, few))
+    setups = Setup("bert-L2H128", lora=3), Setup("bert-L2H128", lora=2)
+    plan = tuned.Plan(task.name, setups, (1e-2, 1e-3), Hyperparameters(epochs=1), seeds=2)
+    monkeypatch.setattr(tuned, "PLANS", {name: plan})
 
 
 @pytest.mark.parametrize("name", tuned.ADAPTERS)
 def test_an_adapter_comes_back_as_it_was_trained(
-    name: str, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small(name)
+    make_small(name, monkeypatch)
     trained: list[tuple[Setup, Hyperparameters, Run]] = []
     train = tuned.train_model
 
