@@ -188,13 +188,13 @@ def ablate(
     ] = None,
     tasks: Annotated[list[str] | None, Option(help="These tasks only; repeatable.")] = None,
     seeds: Annotated[int | None, Option(help="Of its seeds, the first so many.", min=1)] = None,
-    variants: Annotated[list[str] | None, Option(help="These only, and no summary.")] = None,
+    variants: Annotated[list[str] | None, Option(help="Only these; repeatable.")] = None,
     jobs: Annotated[int, Option(help="Runs at the same time.", min=1)] = 1,
     results: Results = Path("data/results"),
 ) -> None:
     """Compare variants of pre-training on small tasks: the paper's ablations.
 
-    Stop it as you like: what `ablations.csv` has already is not run again.
+    Stop it as you like: what `ablations.csv` has is not run again. --variants writes no summary.
     """
     from course.experiments.ablations import GRIDS, write_summary
     from course.experiments.ablations import ablate as run

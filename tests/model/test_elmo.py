@@ -70,10 +70,9 @@ def test_one_table_below_and_above_and_all_words_about_as_likely_at_first() -> N
 @pytest.mark.parametrize("size", ["mini", "L4H128", "tiny", "L8 H256"])
 def test_the_usual_size_is_that_of_the_encoder_it_stands_beside(size: str) -> None:
     config = BertConfig.preset(size, 8192)
-    model = ElmoForPreTraining(config)
-    own = [p for half in (model.elmo.forwards, model.elmo.backwards) for p in half.parameters()]
-    count = sum(p.numel() for p in own)
-    assert count == pytest.approx(count_parameters(config)["encoder"], rel=0.01)
+    elmo = ElmoForPreTraining(config).elmo
+    own = sum(p.numel() for half in (elmo.forwards, elmo.backwards) for p in half.parameters())
+    assert own == pytest.approx(count_parameters(config)["encoder"], rel=0.01)
 
 
 def test_the_loss_is_the_mean_of_two_language_models() -> None:

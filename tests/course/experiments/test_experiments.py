@@ -10,6 +10,7 @@ from bertedu.files import Row
 from course.experiments import (
     diffusion,
     fitting,
+    grammar,
     machines,
     objectives,
     recall,
@@ -20,12 +21,13 @@ from course.experiments import (
     writing,
 )
 from course.results.pictures import committed
-from course.results.study import Run
+from course.results.study import Run, grid
 
 # table: the runs, and what tells the rows of one run from each other
 STUDIES: dict[str, tuple[list[Run], tuple[str, ...]]] = {
     "diffusion": (diffusion.WRITERS, ("order", "passes")),
     "repeated": (diffusion.REPEATED, ("readings",)),
+    "grammar_reach": (grid(grammar.reach, pair=grammar.ENOUGH), ("words",)),
     "machines": (machines.PLAN, ("measure",)),
     "objectives": (objectives.PLAN, ("reader", "measure", "operations")),
     "recall": (recall.PLAN, ("length",)),
@@ -132,6 +134,7 @@ TINY = [
 # of each study a run that is cheap: made whole, at night
 GOLDEN: dict[str, Row] = {
     "diffusion": {"reader": diffusion.EXACT},
+    "grammar_reach": {"pair": "a/an"},
     "machines": {"experiment": "echo", "arm": "learned"},
     "objectives": {"idea": "mmbert"},
     "recall": {"layout": recall.XOR, "reader": "BERT"},

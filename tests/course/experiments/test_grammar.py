@@ -46,26 +46,35 @@ def test_the_committed_tables_follow_from_what_the_readers_said(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("tells", "shown", "left", "place"),
-    [
-        ("right", 0, "the old", 2),
-        ("right", 1, "the old dogs", 2),  # in two pieces
-        ("right", 9, "the old dogs saw", 2),
-        ("left", 0, "dogs saw", 0),
-        ("left", 1, "old dogs saw", 1),
-        ("left", 9, "the old dogs saw", 2),
-    ],
+    ("tells", "left"),
+    [("right", ["the old", "the old dogs"]), ("left", ["dogs saw", "old dogs saw"])],
 )
 def test_of_the_side_that_tells_the_nearest_words_are_left(
-    tells: str, shown: int, left: str, place: int, monkeypatch: pytest.MonkeyPatch
+    tells: str, left: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pieces = ["the", "old", "blank", "dog", "##s", "saw"]
     monkeypatch.setattr(grammar, "load_vocabulary", lambda: pieces)
     found = Positions([range(6)], np.array([2]), np.array([0]), np.array([0]))
-    cut = grammar.cut(found, tells, shown)
-    words = " ".join(pieces[i] for i in cut.sentences[0] if i != 2).replace(" ##", "")
-    assert (words, cut.places.tolist()) == (left, [place])
-    assert cut.sentences[0][place] == 2
+    for words, text in enumerate([*left, "the old dogs saw", "the old dogs saw"]):
+        cut = grammar.cut(found, tells, words)
+        assert " ".join(pieces[i] for i in cut.sentences[0] if i != 2).replace(" ##", "") == text
+        assert cut.sentences[0][cut.places[0]] == 2
+
+
+@pytest.mark.parametrize("direction", ["bidirectional", "left-to-right"])
+def test_who_does_not_read_the_side_that_is_cut_lacks_nothing(
+    direction: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    model = BertForPreTraining(tiny.config(direction)).eval()  # type: ignore[arg-type]
+    for weight in model.parameters():
+        weight.data *= 10  # so that the context tells
+    texts = torch.randint(11, 99, (80, 9)).tolist()
+    found = Positions(texts, np.full(80, 4), np.arange(80) % 2, np.arange(80))
+    monkeypatch.setattr(grammar, "_places", lambda _: (WORDS, found))
+    monkeypatch.setattr(grammar, "load_checkpoint", lambda _: model)
+    lacks = [row["lacks"] for row in grammar.reach("a/an")[1:]]
+    assert (any(lacks), lacks[-1]) == (direction == "bidirectional", 0)  # eight are all there are
 
 
 def test_a_run_is_asked_if_it_can_be_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
