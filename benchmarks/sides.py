@@ -13,7 +13,7 @@ from transformers import BertForPreTraining as TheirModel
 from bertedu.model import checkpoints
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig
-from bertedu.model.optimization import make_optimizer
+from bertedu.optimization import make_optimizer
 from bertedu.pretraining.batches import Batch
 from bertedu.pretraining.objective import pretraining_loss
 

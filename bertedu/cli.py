@@ -333,8 +333,7 @@ def predict(
 ) -> None:
     """Ask a fine-tuned model about a text, or about each row of a table."""
     from bertedu.files import write_csv
-    from bertedu.finetuning.own_model import answer_table
-    from bertedu.finetuning.saving import load_finetuned, say_answer
+    from bertedu.finetuning.saving import answer_table, load_finetuned, say_answer
     from bertedu.text.tokenization import check_text
 
     if bool(texts) == bool(csv):

@@ -16,7 +16,7 @@ from types import CodeType
 ROOT = Path(__file__).parent.parent
 # A room may open the rooms before it, and those of the house before; the command line stands above.
 ROOMS = {
-    "bertedu": ["files", "machine", "text", "model", "pretraining", "finetuning", "analysis"],
+    "bertedu": "files machine optimization text model pretraining finetuning analysis".split(),
     "course": "language results experiments exercises workshop classroom korean".split(),
 }
 ABOVE = ("cli", "__main__")

@@ -465,7 +465,6 @@ def test_no_two_modules_import_each_other_even_by_a_detour(name: str) -> None:
 
 
 def test_no_public_class_and_no_file_stands_for_two_things() -> None:
-    """A name that does makes a reader open the wrong file."""
     names = [module.split(".")[-1] for module, _ in house.modules("bertedu")]
     classes = [
         node.name
@@ -504,6 +503,11 @@ def test_the_house_does_not_grow_and_its_bounds_are_near(files: str) -> None:
     lines, bound = size(*files.split()), BOUNDS[files]
     assert lines <= bound, f"{files}: {lines} lines, and {bound} are allowed"
     assert lines > 0.9 * bound, f"{files}: {lines} lines; now lower the bound of {bound}"
+
+
+def test_a_folder_of_the_package_has_ten_files_at_most() -> None:
+    files = Counter(path.parent.name for path in (ROOT / "bertedu").rglob("[!_]*.py"))
+    assert max(count for folder, count in files.items() if folder != "variants") <= 10
 
 
 def test_no_function_is_longer_than_a_page() -> None:

@@ -15,7 +15,7 @@ from benchmarks.measure import peak_of_step, ratio
 from benchmarks.sides import NotEqual, Setting, loss_of, make_model, training_step
 from bertedu.files import read_csv, write_csv
 from bertedu.model.config import BertConfig
-from bertedu.model.optimization import MuonAndAdamW, layer_matrices, make_optimizer
+from bertedu.optimization import MuonAndAdamW, layer_matrices, make_optimizer
 from bertedu.pretraining.batches import fixed_batches
 from bertedu.pretraining.next_sentence import EncodedDocument, make_pairs
 

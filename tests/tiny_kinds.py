@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bertedu.finetuning.collation import TaskBatch, collate
 from bertedu.finetuning.examples import AnyExample, Choice, Example, Question, Tagged, Task
 from bertedu.finetuning.finetune import kind_named
-from bertedu.finetuning.kinds import Answer, Kind
+from bertedu.finetuning.kinds import Answer, Kind, TaskBatch, collate
 from bertedu.finetuning.saving import FineTuned, save_finetuned
 from bertedu.finetuning.training import TaskModel, score_items
 from bertedu.model.bert import Bert

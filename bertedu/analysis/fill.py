@@ -113,8 +113,7 @@ def blank_logits(
 def unreadable(tokenizer: Tokenizer, text: str) -> list[str]:
     """Return the words of a text that a model cannot read: each is one `[UNK]` to it.
 
-    They hold a character that the vocabulary lacks. Ours knows Latin letters and a few Greek ones,
-    no Hangul and no emoji.
+    They hold a character that the vocabulary lacks: of ours, all but Latin and a few Greek letters.
     """
     asked = BLANK.sub("[MASK]", text)
     encoding = tokenizer.encode(asked)

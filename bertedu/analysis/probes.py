@@ -1,8 +1,7 @@
 """What can be read out of heads and layers: relations, a linear probe with its control, a lens.
 
-A score means little by itself. Each comes with what it has to beat: a head with the best fixed
-offset, a probe with a look-up of the word and with a control task (Hewitt and Liang, 2019), a layer
-with the layer below it.
+A score means little alone. Each comes with what it has to beat: a head with the best fixed offset,
+a probe with a look-up and a control task (Hewitt and Liang, 2019), a layer with the one below it.
 """
 
 import hashlib

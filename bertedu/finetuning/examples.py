@@ -110,9 +110,8 @@ class Task:
 def check_examples(task: Task, splits: Splits) -> None:
     """Refuse what cannot be trained on, before any time is spent.
 
-    Raises TaskError if a split is missing or empty, an example has the shape of another kind of
-    task, a text is empty, a label is unknown, an answer does not stand where it should, or words
-    and tags do not match.
+    Raises TaskError if a split is missing or empty, an example is of another kind of task, a text
+    is empty, a label unknown, an answer not where it should be, or words and tags do not match.
     """
     for split in SPLITS:
         if not splits.get(split):

@@ -6,9 +6,15 @@ from dataclasses import dataclass, replace
 import torch
 from tokenizers import Tokenizer
 
-from bertedu.finetuning.collation import MAX_LENGTH
 from bertedu.finetuning.examples import KindName, Splits, Task, TaskError
-from bertedu.finetuning.kinds import Answer, Classification, Kind, MultipleChoice, Regression
+from bertedu.finetuning.kinds import (
+    MAX_LENGTH,
+    Answer,
+    Classification,
+    Kind,
+    MultipleChoice,
+    Regression,
+)
 from bertedu.finetuning.question_answering import QuestionAnswering
 from bertedu.finetuning.tagging import Tagging
 from bertedu.finetuning.training import History, Hyperparameters, TaskModel, finetune, score_items
@@ -101,8 +107,7 @@ def frozen_features(encoder: Encoder, reads: str) -> BiLSTMFeatures:
     """Put a new two-layer BiLSTM on a frozen BERT (paper, section 5.3) or ELMo.
 
     ELMo is read in its own way only: "sum of all", a weighted sum whose weights learn. Raises
-    ValueError if the encoder is neither one BERT nor ELMo, or ``reads`` is none of
-    `bertedu.model.features.READS`, or not ELMo's.
+    ValueError for another encoder than these two, or if ``reads`` is not in `READS` or not ELMo's.
     """
     if isinstance(encoder, ElmoFeatures):
         if reads != "sum of all":

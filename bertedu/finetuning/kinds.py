@@ -1,22 +1,98 @@
 """Five kinds of task, one interface: examples -> items -> head -> loss, and answers -> scores."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertedu.finetuning.collation import Item, TaskBatch, truncating
+from bertedu.finetuning.evaluation.metrics import TaskScores
 from bertedu.finetuning.examples import Examples, TaskError
-from bertedu.finetuning.metrics import TaskScores
 from bertedu.model.features import Features
 from bertedu.model.heads import ClassificationHead, MultipleChoiceHead
+
+MAX_LENGTH = 128  # the positions that this course pre-trains; longer texts are cut or windowed
+
+
+@dataclass(frozen=True)
+class Item:
+    """One example, or one window of a long one."""
+
+    example: int  # its number in the list that was encoded
+    rows: tuple[Encoding, ...]  # of tokens: one, or one for each choice
+    target: Any  # a number, the start and the end of an answer, or a tag for each token
+
+    @property
+    def length(self) -> int:
+        """Tokens of the longest row."""
+        return max(len(row.ids) for row in self.rows)
+
+
+@dataclass
+class TaskBatch:
+    """Padded token rows; with choices, those of one item follow one another."""
+
+    ids: Tensor  # (R, S), R rows
+    segment_ids: Tensor  # (R, S)
+    padding_mask: Tensor  # (R, S)
+    target: Tensor  # (B,), (B, 2) or (B, S), by the kind of task
+    items: Sequence[Item]
+
+    def to(self, device: torch.device) -> "TaskBatch":
+        """Copy to a device."""
+        tensors = self.ids, self.segment_ids, self.padding_mask, self.target
+        ids, segments, mask, target = (tensor.to(device) for tensor in tensors)
+        return TaskBatch(ids, segments, mask, target, self.items)
+
+
+NO_TARGET = -100  # where nothing is asked: padding, and the second and later pieces of a word
+
+
+def collate(items: Sequence[Item]) -> TaskBatch:
+    """Pad some items to the longest of them."""
+    rows = [row for item in items for row in item.rows]
+    length = max(len(row.ids) for row in rows)
+
+    def padded(values: list[list[int]], filler: int = 0) -> Tensor:
+        return torch.tensor([some + [filler] * (length - len(some)) for some in values])
+
+    targets = [item.target for item in items]
+    return TaskBatch(
+        padded([row.ids for row in rows]),
+        padded([row.type_ids for row in rows]),
+        padded([[1] * len(row.ids) for row in rows]).bool(),
+        padded(targets, NO_TARGET) if isinstance(targets[0], list) else torch.tensor(targets),
+        items,
+    )
+
+
+@contextmanager
+def truncating(
+    tokenizer: Tokenizer, max_length: int, stride: int = 0, strategy: str = "longest_first"
+) -> Iterator[Tokenizer]:
+    """Cut what is too long, or with ``stride`` keep it in ``Encoding.overflowing``.
+
+    After it the tokenizer cuts as before. Raises TaskError if ``max_length`` has no room for text.
+    """
+    if max_length < 8:
+        raise TaskError(f"max_length {max_length} is too short: there is no room for two texts")
+    before = tokenizer.truncation
+    tokenizer.enable_truncation(max_length, stride=stride, strategy=strategy)
+    try:
+        yield tokenizer
+    finally:
+        tokenizer.no_truncation()
+        if before:
+            tokenizer.enable_truncation(**before)
+
 
 Outcomes = np.ndarray[tuple[int, int], np.dtype[np.float64]]
 Items = Sequence[Item]

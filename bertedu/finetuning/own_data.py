@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bertedu.finetuning.benchmarks import BENCHMARKS, benchmark
+from bertedu.finetuning.evaluation.benchmarks import BENCHMARKS, benchmark
 from bertedu.finetuning.examples import (
     KINDS,
     SPLITS,

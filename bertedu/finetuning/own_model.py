@@ -1,23 +1,19 @@
 """A model of your own: fine-tuned on `OwnData` until dev stops rising, beside counted words."""
 
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm.auto import tqdm
 
-from bertedu.files import Row
-from bertedu.finetuning.baselines import BASELINES, baseline_answers
-from bertedu.finetuning.collation import MAX_LENGTH
-from bertedu.finetuning.examples import SPLITS, Choice, Question, Tagged, TaskError
+from bertedu.finetuning.evaluation.baselines import BASELINES, baseline_answers
+from bertedu.finetuning.evaluation.metrics import Floats
+from bertedu.finetuning.examples import SPLITS, Choice, Question, Tagged
 from bertedu.finetuning.finetune import Run, Setup, run_once
-from bertedu.finetuning.kinds import Answer, Outcomes
-from bertedu.finetuning.metrics import Floats
-from bertedu.finetuning.own_data import OwnData, read_table
-from bertedu.finetuning.saving import FineTuned, save_finetuned, value_in_words
+from bertedu.finetuning.kinds import MAX_LENGTH, Answer, Outcomes
+from bertedu.finetuning.own_data import OwnData
+from bertedu.finetuning.saving import FineTuned, save_finetuned
 from bertedu.finetuning.training import Hyperparameters
 
 # At most so many rounds of at least so many steps; dev ends it sooner.
@@ -74,7 +70,8 @@ class OwnModel:
         examples, answers = self.data.splits["test"], self.answers[self.model]
         costs = [_cost(example, answer) for example, answer in zip(examples, answers, strict=True)]
         order = sorted(range(len(costs)), key=lambda i: -costs[i])[:count]
-        return [_short(self._line(examples[i], answers[i])) for i in order if costs[i] > 0]
+        lines = [self._line(examples[i], answers[i]) for i in order if costs[i] > 0]
+        return [line if len(line) <= 240 else f"{line[:239]}…" for line in lines]
 
     def _line(self, example: Any, answer: Answer) -> str:
         if isinstance(example, Question):
@@ -134,37 +131,6 @@ def fit(
     return OwnModel(data, model, recipe, run, answers | {model: run.answers["test"]}, notes)
 
 
-def answer_table(
-    tuned: FineTuned, path: str | Path, columns: Sequence[str], encoding: str = "utf-8"
-) -> list[Row]:
-    """Return the rows of a table, each with what is predicted of the texts in its ``columns``.
-
-    A row with an empty text is not asked about. Raises TaskError if the table cannot be read so, or
-    the task wants more or fewer texts.
-    """
-    rows: list[Row] = []
-    for line, row in tqdm(read_table(path, encoding), desc="answering", unit="row"):
-        if missing := [column for column in columns if column not in row]:
-            known = ", ".join(map(repr, row))
-            raise TaskError(f"{path} has no column {missing[0]!r}; it has {known}: --text NAME")
-        if taken := {"predicted", "probability"} & {*row}:
-            raise TaskError(f"{path} has a column {min(taken)!r} already: rename it, to keep both")
-        texts = [row[column] for column in columns]
-        said = probability = ""
-        if all(text.strip() for text in texts):
-            try:
-                answer = tuned.ask(*texts)
-            except ValueError as error:
-                raise TaskError(f"{path}, line {line}: {error} (--text once for each)") from None
-            said = value_in_words(tuned, texts, answer)
-            if answer.probabilities:
-                probability = f"{answer.probabilities[int(answer.value)]:.3f}"
-        rows.append(row | {"predicted": said, "probability": probability})
-    if not rows:
-        raise TaskError(f"{path} has no row under the names of its columns")
-    return rows
-
-
 def _cut(data: OwnData, run: Run) -> list[str]:
     """Say how many texts were longer than what is read of them; long contexts are read in parts."""
     examples = [e for split in SPLITS for e in data.splits[split] if not isinstance(e, Question)]
@@ -175,11 +141,6 @@ def _cut(data: OwnData, run: Run) -> list[str]:
         longer += any(len(row) > MAX_LENGTH for row in rows)
     some = f"{longer} of {len(examples)} texts are longer than {MAX_LENGTH} word pieces"
     return [f"{some}: what comes after is not read"] if longer else []
-
-
-def _short(line: str, most: int = 240) -> str:
-    """Cut a line where nobody reads on."""
-    return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def _interval(scores: Floats, form: str) -> str:

@@ -9,11 +9,19 @@ from tokenizers import Encoding, Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertedu.finetuning import metrics
-from bertedu.finetuning.collation import Item, TaskBatch, truncating
+from bertedu.finetuning.evaluation import metrics
+from bertedu.finetuning.evaluation.metrics import TaskScores
 from bertedu.finetuning.examples import Examples
-from bertedu.finetuning.kinds import Answer, Items, ItemScores, Kind, Outcomes
-from bertedu.finetuning.metrics import TaskScores
+from bertedu.finetuning.kinds import (
+    Answer,
+    Item,
+    Items,
+    ItemScores,
+    Kind,
+    Outcomes,
+    TaskBatch,
+    truncating,
+)
 from bertedu.model.features import Features
 from bertedu.model.heads import SpanHead
 

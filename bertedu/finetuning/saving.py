@@ -1,4 +1,4 @@
-"""A fine-tuned model on disk, as Hugging Face opens it, and asked again."""
+"""A fine-tuned model on disk, as Hugging Face opens it, and asked again: of a text, of a table."""
 
 import json
 import math
@@ -8,11 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from tokenizers import Tokenizer
+from tqdm.auto import tqdm
 
-from bertedu.finetuning.collation import MAX_LENGTH
-from bertedu.finetuning.examples import Choice, Example, Examples, KindName, Question, Tagged, Task
+from bertedu.files import Row
+from bertedu.finetuning.examples import (
+    Choice,
+    Example,
+    Examples,
+    KindName,
+    Question,
+    Tagged,
+    Task,
+    TaskError,
+)
 from bertedu.finetuning.finetune import kind_named
-from bertedu.finetuning.kinds import Answer
+from bertedu.finetuning.kinds import MAX_LENGTH, Answer
+from bertedu.finetuning.own_data import read_table
 from bertedu.finetuning.question_answering import QuestionAnswering
 from bertedu.finetuning.tagging import split_words
 from bertedu.finetuning.training import TaskModel, score_items
@@ -202,3 +213,33 @@ def value_in_words(tuned: FineTuned, texts: Sequence[str], answer: Answer) -> st
         pairs = zip(split_words(texts[0]), answer.value, strict=True)
         return " ".join(word if tag == tuned.labels[0] else f"{word}/{tag}" for word, tag in pairs)
     return (texts[1:] if tuned.kind == "choice" else tuned.labels)[answer.value]
+
+
+def answer_table(
+    tuned: FineTuned, path: str | Path, columns: Sequence[str], encoding: str = "utf-8"
+) -> list[Row]:
+    """Return the rows of a table, each with what is predicted of the texts in its ``columns``.
+
+    A row with an empty text is not asked about. Raises TaskError if table or texts do not fit.
+    """
+    rows: list[Row] = []
+    for line, row in tqdm(read_table(path, encoding), desc="answering", unit="row"):
+        if missing := [column for column in columns if column not in row]:
+            known = ", ".join(map(repr, row))
+            raise TaskError(f"{path} has no column {missing[0]!r}; it has {known}: --text NAME")
+        if taken := {"predicted", "probability"} & {*row}:
+            raise TaskError(f"{path} has a column {min(taken)!r} already: rename it, to keep both")
+        texts = [row[column] for column in columns]
+        said = probability = ""
+        if all(text.strip() for text in texts):
+            try:
+                answer = tuned.ask(*texts)
+            except ValueError as error:
+                raise TaskError(f"{path}, line {line}: {error} (--text once for each)") from None
+            said = value_in_words(tuned, texts, answer)
+            if answer.probabilities:
+                probability = f"{answer.probabilities[int(answer.value)]:.3f}"
+        rows.append(row | {"predicted": said, "probability": probability})
+    if not rows:
+        raise TaskError(f"{path} has no row under the names of its columns")
+    return rows

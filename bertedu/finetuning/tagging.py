@@ -11,10 +11,19 @@ from tokenizers import Encoding, Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bertedu.finetuning.collation import NO_TARGET, Item, TaskBatch, truncating
+from bertedu.finetuning.evaluation.metrics import TaskScores
 from bertedu.finetuning.examples import Examples
-from bertedu.finetuning.kinds import Answer, Items, ItemScores, Kind, Outcomes
-from bertedu.finetuning.metrics import TaskScores
+from bertedu.finetuning.kinds import (
+    NO_TARGET,
+    Answer,
+    Item,
+    Items,
+    ItemScores,
+    Kind,
+    Outcomes,
+    TaskBatch,
+    truncating,
+)
 from bertedu.model.features import Features
 from bertedu.model.heads import TaggingHead
 

@@ -2,23 +2,24 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from tqdm.auto import tqdm
 
-from bertedu.finetuning.collation import Item, TaskBatch, scoring_batches, training_batches
 from bertedu.finetuning.examples import Examples, TaskError
-from bertedu.finetuning.kinds import Kind
+from bertedu.finetuning.kinds import Item, Kind, TaskBatch, collate
 from bertedu.model.features import BiLSTMFeatures, Encoder, Features, LayerFeatures
 from bertedu.model.inference import evaluating
-from bertedu.model.optimization import descend, make_optimizer, scheduled_rate
+from bertedu.optimization import descend, make_optimizer, scheduled_rate
 
 ADAM_EPS = 1e-6  # as in the code that the paper's authors published; torch's own is 1e-8
+_CHUNK = 16  # batches among which rows of like length are brought together
 
 
 class FineTuningDiverged(FloatingPointError):
@@ -204,3 +205,29 @@ def finetune(
     model.kept = None
     history.seconds = time.perf_counter() - began
     return history
+
+
+def training_batches(
+    items: Sequence[Item], size: int, seed: int, epoch: int
+) -> Iterator[TaskBatch]:
+    """Yield all items once, in an order that the seed and the epoch decide.
+
+    Rows of like length meet in a batch, so that little is padded: items are shuffled, sorted
+    within chunks of 16 batches, and the batches are shuffled again.
+    """
+    generator = np.random.default_rng([seed, epoch])
+    shuffled = [items[i] for i in generator.permutation(len(items))]
+    batches: list[list[Item]] = []
+    for begin in range(0, len(items), size * _CHUNK):
+        chunk = sorted(shuffled[begin : begin + size * _CHUNK], key=lambda item: item.length)
+        batches += [chunk[i : i + size] for i in range(0, len(chunk), size)]
+    for i in generator.permutation(len(batches)):
+        yield collate(batches[i])
+
+
+def scoring_batches(items: Sequence[Item], size: int = 64) -> Iterator[tuple[list[int], TaskBatch]]:
+    """Yield all items once, sorted by length, with the places they had."""
+    order = sorted(range(len(items)), key=lambda i: items[i].length)
+    for begin in range(0, len(order), size):
+        chosen = order[begin : begin + size]
+        yield chosen, collate([items[i] for i in chosen])

@@ -515,8 +515,7 @@ def is_published(name: str) -> bool:
 def download(name: str) -> Path:
     """Return the folder of a model of the Hub, fetched now or before.
 
-    Raises CheckpointError if there is no network, no such model or no safetensors, or its authors
-    must be asked first.
+    Raises CheckpointError without a network, such a model, safetensors, or its authors' consent.
     """
     from huggingface_hub import errors, snapshot_download
 

@@ -2,8 +2,7 @@
 
 Every model of the ablations fits here: BERT of any direction, the "ELMo-style pair" that the paper
 argues about and does not measure (section 5.1), ELMo itself, and a BiLSTM on top of any of them
-(Table 5, last row). No part looks further than its model may: what holds in pre-training holds
-while fine-tuning.
+(Table 5, last row). No part looks further than its model may, in pre-training and after.
 """
 
 from collections.abc import Sequence

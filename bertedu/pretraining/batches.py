@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from bertedu.model.config import BertConfig, Direction
-from bertedu.model.optimization import scheduled_rate
 from bertedu.model.variants.diffusion import hide_some
+from bertedu.optimization import scheduled_rate
 from bertedu.pretraining.masking import PAPER, mask_tokens
 from bertedu.pretraining.next_sentence import EncodedDocument, Pair, encode_documents, make_pairs
 from bertedu.text.corpus import DEFAULT_CORPORA, SPLITS, Document, by_split, load_documents
@@ -218,8 +218,7 @@ def batches(
     otherwise: asked for "masked" words, a one-way model has the batches of the bidirectional model;
     asked for "some next", it predicts at ``mask_rate`` of the places; "drawn" hides of each text
     another share of its words, and weights them by 1 / share (masked diffusion). Every epoch draws
-    its pairs and masks anew (dynamic masking). Raises ValueError if the documents do not fill one
-    batch.
+    its pairs and masks anew (dynamic masking). Raises ValueError if no batch can be filled.
     """
     epoch, first = (start.epoch, start.index) if start else (0, 0)
     size, asked = phase.batch_size, (config.direction, recipe.masking, recipe.question)

@@ -20,7 +20,7 @@ from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import CheckpointError, load_tensors, save_checkpoint, save_tensors
 from bertedu.model.config import BertConfig
 from bertedu.model.embeddings import sinusoidal_positions
-from bertedu.model.optimization import MuonAndAdamW, descend, make_optimizer
+from bertedu.optimization import MuonAndAdamW, descend, make_optimizer
 from bertedu.pretraining.batches import Batch, Position, Recipe, Text, batches, recipe_from
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.objective import PreTrainingModel, StepLoss, evaluate, shared_by_processes
@@ -161,8 +161,7 @@ class Trainer:
 
     After so many steps each: a row of the curve with the means since the last row, scores on
     held-out batches, a saved state (where a row ends), weights kept in `steps/NNNNNN` beside it.
-    Raises ValueError if a state would be saved where no row ends, or if there are more processes
-    than rows in a batch.
+    Raises ValueError if a state would be saved where no row ends, or processes outnumber rows.
     """
 
     model: PreTrainingModel

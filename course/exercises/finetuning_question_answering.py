@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bertedu.finetuning import metrics
-from bertedu.finetuning.collation import truncating
+from bertedu.finetuning.evaluation import metrics
+from bertedu.finetuning.evaluation.metrics import normalize_answer
 from bertedu.finetuning.examples import Question
-from bertedu.finetuning.metrics import normalize_answer
+from bertedu.finetuning.kinds import truncating
 from bertedu.finetuning.question_answering import answer_position, best_span, context_positions
 from bertedu.text.fast_tokenizer import load_tokenizer
 from course.exercises.judge import Exercise, Inputs, read_parts, read_whole, read_wholes

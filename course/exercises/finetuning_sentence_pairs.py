@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bertedu.finetuning.collation import collate
-from bertedu.finetuning.kinds import Classification, MultipleChoice
+from bertedu.finetuning.kinds import Classification, MultipleChoice, collate
 from bertedu.model.heads import ClassificationHead, MultipleChoiceHead
 from course.exercises import judge
 from course.exercises.judge import Exercise, Inputs, UnreadableError

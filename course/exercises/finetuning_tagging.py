@@ -11,7 +11,7 @@ from seqeval.scheme import IOB2
 from torch import Tensor
 
 from bertedu.finetuning import tagging
-from bertedu.finetuning.collation import NO_TARGET
+from bertedu.finetuning.kinds import NO_TARGET
 from bertedu.finetuning.tagging import Tagging, first_pieces
 from bertedu.model.heads import ClassificationHead, TaggingHead
 from course.exercises import judge

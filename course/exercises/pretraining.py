@@ -9,7 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
-from bertedu.model.optimization import make_optimizer
+from bertedu.optimization import make_optimizer
 from bertedu.pretraining.batches import Recipe
 from bertedu.pretraining.trainer import load_state, save_state
 from course.exercises import judge

@@ -16,7 +16,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from bertedu.files import Row, write_csv
-from bertedu.finetuning.baselines import BASELINES
+from bertedu.finetuning.evaluation.baselines import BASELINES
 from bertedu.finetuning.examples import Splits, Task, TaskError
 from bertedu.finetuning.finetune import MEAN, Setup, run_once
 from bertedu.finetuning.own_model import UNTIL_DEV_STOPS

@@ -41,8 +41,8 @@ from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import find_checkpoint, load_checkpoint
 from bertedu.model.config import BertConfig
 from bertedu.model.inference import evaluating
-from bertedu.model.optimization import MuonAndAdamW, make_optimizer
 from bertedu.model.variants.diffusion import diffusion_loss
+from bertedu.optimization import MuonAndAdamW, make_optimizer
 from bertedu.pretraining.batches import Batch, Recipe, fixed_batches, halved, load_splits
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.objective import score_pairs

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from bertedu.model.optimization import descend, make_optimizer, scheduled_rate
+from bertedu.optimization import descend, make_optimizer, scheduled_rate
 
 PEAK = 3e-3  # learning rate
 Loss = Callable[[torch.Generator], Tensor]  # generator -> (), the loss of what they draw

@@ -10,8 +10,8 @@ from functools import cache
 
 import numpy as np
 
+from bertedu.finetuning.evaluation.metrics import word_f1
 from bertedu.finetuning.examples import Question
-from bertedu.finetuning.metrics import word_f1
 from bertedu.text.corpus import load_documents
 from course.results.bootstrap import Floats
 

@@ -17,11 +17,10 @@ import numpy as np
 from tokenizers import Encoding, Tokenizer
 
 from bertedu.files import Row, read_csv
-from bertedu.finetuning.baselines import word_count_answers
-from bertedu.finetuning.collation import NO_TARGET, Item
+from bertedu.finetuning.evaluation.baselines import word_count_answers
 from bertedu.finetuning.examples import Examples, Splits, Tagged, Task, TaskError
 from bertedu.finetuning.finetune import Setup, run_once
-from bertedu.finetuning.kinds import Answer, Items, ItemScores, Outcomes
+from bertedu.finetuning.kinds import NO_TARGET, Answer, Item, Items, ItemScores, Outcomes
 from bertedu.finetuning.tagging import Tagging, entities, first_pieces, known_spans
 from bertedu.finetuning.training import Hyperparameters
 from course.experiments.tasks import load_task

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from bertedu.files import table_beside
-from bertedu.finetuning.benchmarks import BENCHMARKS, benchmark
+from bertedu.finetuning.evaluation.benchmarks import BENCHMARKS, benchmark
 from bertedu.finetuning.examples import (
     SPLITS,
     AnyExample,
@@ -345,9 +345,9 @@ TASKS = {name: Task(name, load=partial(_load, name), **entry) for name, entry in
 def load_task(name: str) -> tuple[Task, Splits]:
     """Return a task, ours or a benchmark of the paper, and its checked examples by split.
 
-    A benchmark (see `bertedu.finetuning.benchmarks`) is read from the Hugging Face Hub. Raises
-    TaskError if there is no such task, or its data cannot be used, and SourceError if its source
-    cannot be fetched.
+    A benchmark (see `bertedu.finetuning.evaluation.benchmarks`) is read from the Hugging Face Hub.
+    Raises TaskError if there is no such task, or its data cannot be used, and SourceError if its
+    source cannot be fetched.
     """
     if name not in TASKS | BENCHMARKS:
         raise TaskError(f"no task {name!r}: choose one of {', '.join(TASKS | BENCHMARKS)}")

@@ -19,9 +19,9 @@ import torch
 import typer
 
 from bertedu.files import Row, shipped
-from bertedu.finetuning.collation import MAX_LENGTH
 from bertedu.finetuning.examples import Splits, Task
 from bertedu.finetuning.finetune import Run, Setup, load_encoder, make_kind
+from bertedu.finetuning.kinds import MAX_LENGTH
 from bertedu.finetuning.own_model import UNTIL_DEV_STOPS
 from bertedu.finetuning.saving import FineTuned, load_finetuned, save_finetuned
 from bertedu.finetuning.training import Hyperparameters, TaskModel, finetune, score_items

@@ -11,7 +11,7 @@ import torch
 from filelock import FileLock
 
 from bertedu.files import Row, read_csv, write_csv
-from bertedu.finetuning.baselines import BASELINES, baseline_answers
+from bertedu.finetuning.evaluation.baselines import BASELINES, baseline_answers
 from bertedu.finetuning.examples import Splits, Task, TaskError
 from bertedu.finetuning.finetune import Run, Setup, make_kind, run_once
 from bertedu.finetuning.kinds import Answer, Kind, Outcomes

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from bertedu.finetuning.collation import TaskBatch
+from bertedu.finetuning.kinds import TaskBatch
 from bertedu.model.features import Features
 from course.language import spoken
 from course.workshop.assembly import MyBert

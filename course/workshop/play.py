@@ -20,8 +20,8 @@ from bertedu.model.checkpoints import load_named
 from bertedu.model.config import ONE_WAY
 from bertedu.model.features import BertFeatures
 from bertedu.model.inference import evaluating
-from bertedu.model.optimization import scheduled_rate
 from bertedu.model.variants.diffusion import unmask
+from bertedu.optimization import scheduled_rate
 from bertedu.pretraining.masking import PAPER
 from bertedu.pretraining.next_sentence import IS_NEXT
 from bertedu.text.fast_tokenizer import load_tokenizer, load_vocabulary

@@ -10,9 +10,8 @@ import torch
 from tokenizers import Tokenizer
 
 from bertedu.analysis.views import BLUE, ORANGE
-from bertedu.finetuning.collation import MAX_LENGTH
 from bertedu.finetuning.examples import Question
-from bertedu.finetuning.kinds import Answer
+from bertedu.finetuning.kinds import MAX_LENGTH, Answer
 from bertedu.finetuning.question_answering import QuestionAnswering, context_positions
 from bertedu.finetuning.training import TaskModel, score_items
 from course.language import paragraph, spoken

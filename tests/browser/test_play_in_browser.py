@@ -19,8 +19,8 @@ from bertedu.finetuning.finetune import load_encoder
 from bertedu.finetuning.tagging import split_words
 from bertedu.finetuning.training import score_items
 from bertedu.model.checkpoints import load_named
-from bertedu.model.optimization import scheduled_rate
 from bertedu.model.variants.generation import next_token
+from bertedu.optimization import scheduled_rate
 from bertedu.text.fast_tokenizer import load_tokenizer, load_vocabulary
 from bertedu.text.tokenization import MASK_ID, SPECIAL_TOKENS, WordPiece, train_wordpiece
 from course.workshop import play

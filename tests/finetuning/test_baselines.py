@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 import tiny_finetuning as tiny
 
-from bertedu.finetuning.baselines import BASELINES, STRENGTHS, baseline_answers, word_count_answers
+from bertedu.finetuning.evaluation import baselines
+from bertedu.finetuning.evaluation.baselines import baseline_answers, word_count_answers
 from bertedu.finetuning.examples import Choice, Question, Splits, Task
 from bertedu.finetuning.finetune import make_kind
 
@@ -150,7 +151,7 @@ def test_where_little_is_shared_it_says_none_if_it_may() -> None:
 
 
 @kinds
-@pytest.mark.parametrize("baseline", BASELINES)
+@pytest.mark.parametrize("baseline", baselines.BASELINES)
 def test_neither_labels_nor_other_texts_of_the_test_are_used(name: str, baseline: str) -> None:
     task, splits = MADE[name]
     whole = baseline_answers(baseline, task, splits)
@@ -179,7 +180,7 @@ def test_dev_chooses_the_strength_and_training_the_rest(monkeypatch: pytest.Monk
         return sum(a.value == e.label for a, e in zip(found, splits["dev"], strict=True))
 
     chosen, alone = right_on_dev(), []
-    for strength in STRENGTHS:
-        monkeypatch.setattr("bertedu.finetuning.baselines._logistic.__defaults__", ((strength,),))
+    for strength in baselines.STRENGTHS:
+        monkeypatch.setattr(baselines._logistic, "__defaults__", ((strength,),))
         alone.append(right_on_dev())
     assert chosen == max(alone) > alone[-1]

@@ -12,7 +12,6 @@ from tiny_finetuning import moved
 from torch import Tensor, nn
 
 from bertedu.finetuning import finetune as runs
-from bertedu.finetuning.collation import Item, TaskBatch, collate
 from bertedu.finetuning.examples import AnyExample, Splits, Task, TaskError
 from bertedu.finetuning.finetune import (
     FEATURES,
@@ -26,6 +25,7 @@ from bertedu.finetuning.finetune import (
     make_kind,
     run_once,
 )
+from bertedu.finetuning.kinds import Item, TaskBatch, collate
 from bertedu.finetuning.training import Hyperparameters, kept_states
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import load_checkpoint, save_checkpoint

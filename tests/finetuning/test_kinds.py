@@ -33,10 +33,17 @@ from tiny_kinds import (
 )
 
 import bertedu
-from bertedu.finetuning.collation import NO_TARGET, Item, collate
+from bertedu.finetuning.evaluation.metrics import squad_scores
 from bertedu.finetuning.examples import AnyExample, Choice, Example, Question, Tagged, TaskError
-from bertedu.finetuning.kinds import Answer, Classification, Kind, Regression
-from bertedu.finetuning.metrics import squad_scores
+from bertedu.finetuning.kinds import (
+    NO_TARGET,
+    Answer,
+    Classification,
+    Item,
+    Kind,
+    Regression,
+    collate,
+)
 from bertedu.finetuning.saving import load_finetuned
 from bertedu.finetuning.tagging import Tagging, first_pieces
 from bertedu.finetuning.training import score_items

@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from bertedu.finetuning.examples import Question
-from bertedu.finetuning.metrics import (
+from bertedu.finetuning.evaluation.metrics import (
     best_threshold,
     character_f1,
     exact_match,
@@ -14,6 +13,7 @@ from bertedu.finetuning.metrics import (
     tagging_scores,
     word_f1,
 )
+from bertedu.finetuning.examples import Question
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bertedu.finetuning.benchmarks import BENCHMARKS, benchmark
+from bertedu.finetuning.evaluation.benchmarks import BENCHMARKS, benchmark
 from bertedu.finetuning.examples import (
     Choice,
     Example,

@@ -9,8 +9,8 @@ import torch
 from tiny_kinds import CONTEXT, TOKENIZER, tiny
 from torch import Tensor
 
-from bertedu.finetuning.collation import Item
 from bertedu.finetuning.examples import Question
+from bertedu.finetuning.kinds import Item
 from bertedu.finetuning.question_answering import (
     LONGEST_ANSWER,
     STRIDE,

@@ -13,10 +13,9 @@ from tiny_finetuning import moved, weights
 from torch import Tensor
 
 from bertedu.finetuning import training as loop
-from bertedu.finetuning.collation import MAX_LENGTH, collate
 from bertedu.finetuning.examples import AnyExample, Splits, Task, TaskError
 from bertedu.finetuning.finetune import make_kind
-from bertedu.finetuning.kinds import Kind
+from bertedu.finetuning.kinds import MAX_LENGTH, Kind, collate
 from bertedu.finetuning.training import (
     FineTuningDiverged,
     History,

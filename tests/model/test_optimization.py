@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.optimization import (
+from bertedu.optimization import (
     MUON_TIMES,
     MuonAndAdamW,
     descend,

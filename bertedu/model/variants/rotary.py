@@ -47,8 +47,7 @@ def modern_bert(
     """Make a BERT without a position table, whose queries and keys are turned by their places.
 
     With a ``window``, layers see that many neighbors on each side; only the first and each
-    ``every``-th after it see all. Raises ValueError if the config has segments or odd heads, or a
-    number is below 1.
+    ``every``-th after it see all. Raises ValueError for segments, odd heads, a number below 1.
     """
     if config.type_vocab_size != 1:
         raise ValueError("ModernBERT has no segments: set type_vocab_size=1")

@@ -42,10 +42,8 @@ Change the sentence: this page runs the model itself. A blank is `___`.
 """
 # What learners call, though it is no room of the package.
 MET = ("bertedu", "course.exercises.check", "course.workshop.my_bert")
-ROOMS = tuple(
-    f"bertedu.{room}"
-    for room in "text model model.variants pretraining finetuning analysis".split()
-)
+_ROOMS = "text model model.variants pretraining finetuning finetuning.evaluation analysis"
+ROOMS = tuple(f"bertedu.{room}" for room in _ROOMS.split())
 
 
 def slug(title: str) -> str:

@@ -15,10 +15,9 @@ from torch.nn import functional as F
 from verdicts import learners_tests, right_ones, then, wrong_ones
 
 from bertedu.finetuning import tagging
-from bertedu.finetuning.collation import collate, truncating
+from bertedu.finetuning.evaluation.metrics import word_f1
 from bertedu.finetuning.examples import Choice, Tagged
-from bertedu.finetuning.kinds import MultipleChoice
-from bertedu.finetuning.metrics import word_f1
+from bertedu.finetuning.kinds import MultipleChoice, collate, truncating
 from bertedu.finetuning.question_answering import LONGEST_ANSWER, best_span, context_positions
 from bertedu.model.elmo import ScalarMix
 from bertedu.model.features import Features

@@ -16,7 +16,7 @@ from bertedu.files import read_csv
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import save_checkpoint
 from bertedu.model.config import BertConfig
-from bertedu.model.optimization import MuonAndAdamW
+from bertedu.optimization import MuonAndAdamW
 from bertedu.pretraining.batches import fixed_batches
 from bertedu.pretraining.next_sentence import EncodedDocument
 from course.experiments import after_2024

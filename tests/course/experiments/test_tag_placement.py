@@ -9,9 +9,8 @@ import torch
 from tiny_kinds import TOKENIZER
 
 from bertedu.files import read_csv, shipped
-from bertedu.finetuning.collation import NO_TARGET
 from bertedu.finetuning.examples import Splits, Tagged, TaskError
-from bertedu.finetuning.kinds import Answer
+from bertedu.finetuning.kinds import NO_TARGET, Answer
 from bertedu.finetuning.tagging import Tagging
 from course.experiments.tag_placement import (
     KEY,

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from bertedu.files import shipped
-from bertedu.finetuning.collation import MAX_LENGTH
 from bertedu.finetuning.examples import Splits, Task
 from bertedu.finetuning.finetune import Run, Setup
+from bertedu.finetuning.kinds import MAX_LENGTH
 from bertedu.finetuning.training import Hyperparameters, score_items
 from bertedu.model.checkpoints import load_tensors
 from bertedu.model.variants.lora import LoraLinear

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tiny_finetuning as tiny
 
-from bertedu.finetuning.baselines import baseline_answers
+from bertedu.finetuning.evaluation.baselines import baseline_answers
 from bertedu.finetuning.examples import Splits, Task, TaskError
 from bertedu.finetuning.finetune import RATES, Run, Setup, make_kind
 from bertedu.finetuning.kinds import Answer

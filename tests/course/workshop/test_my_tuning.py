@@ -3,12 +3,11 @@
 import torch
 from torch.nn import functional as F
 
-from bertedu.finetuning.collation import training_batches
 from bertedu.finetuning.examples import Example
 from bertedu.finetuning.finetune import load_encoder
 from bertedu.finetuning.kinds import Classification
-from bertedu.finetuning.training import ADAM_EPS, TaskModel
-from bertedu.model.optimization import make_optimizer
+from bertedu.finetuning.training import ADAM_EPS, TaskModel, training_batches
+from bertedu.optimization import make_optimizer
 from course.exercises.finetuning_single_sentence import right_tune
 from course.workshop import my_bert
 from course.workshop.my_tuning import MyFeatures, Tunable

@@ -17,7 +17,7 @@ from shown import FRESH, HUGS, LANGUAGE, TOYS, exact, in_a_folder, saved, tuned
 from torch import Tensor
 
 from bertedu.model.checkpoints import load_named
-from bertedu.model.optimization import scheduled_rate
+from bertedu.optimization import scheduled_rate
 from bertedu.text.fast_tokenizer import load_vocabulary
 from bertedu.text.tokenization import WordPiece, train_wordpiece
 from course.workshop import machine, play

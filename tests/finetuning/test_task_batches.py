@@ -8,16 +8,9 @@ import torch
 from tiny_kinds import CONTEXT, EXAMPLES, TOKENIZER, make_kind, tiny
 from tokenizers import Tokenizer
 
-from bertedu.finetuning.collation import (
-    NO_TARGET,
-    Item,
-    collate,
-    scoring_batches,
-    training_batches,
-    truncating,
-)
 from bertedu.finetuning.examples import Example, Tagged, TaskError
-from bertedu.finetuning.training import score_items
+from bertedu.finetuning.kinds import NO_TARGET, Item, collate, truncating
+from bertedu.finetuning.training import score_items, scoring_batches, training_batches
 
 
 def test_a_batch_holds_what_the_items_hold_on_any_device() -> None:

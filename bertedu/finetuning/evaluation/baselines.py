@@ -11,9 +11,9 @@ from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import normalize
 
+from bertedu.finetuning.evaluation.metrics import best_threshold
 from bertedu.finetuning.examples import Question, Splits, Task
 from bertedu.finetuning.kinds import Answer
-from bertedu.finetuning.metrics import best_threshold
 from bertedu.finetuning.tagging import iob2
 from bertedu.text.corpus import split_sentences
 
