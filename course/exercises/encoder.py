@@ -60,7 +60,7 @@ def _feed_forward_cases() -> Iterator[Inputs]:
       then the two maps are one linear map: put F.gelu around x @ W1.T + b1.
     | F.gelu(x @ W1.T + b1) => x @ W1.T + b1 && hidden @ W2.T + b2 => F.gelu(hidden @ W2.T + b2)
     ✗ x is added to the result.
-      the residual belongs to the layer (exercise 4), not to this part: return f(x) alone.
+      the residual belongs to the layer (exercise 2), not to this part: return f(x) alone.
     | return => return x +
     ✗ a bias is missing.
       each of the two maps adds its own: x @ W1.T + b1, and later … @ W2.T + b2.
