@@ -20,7 +20,8 @@ from bertedu.pretraining.batches import pack_pairs
 from bertedu.pretraining.next_sentence import IS_NEXT, NOT_NEXT, Pair, encode_documents
 from bertedu.text.corpus import DEFAULT_CORPORA, Document, load_documents
 from bertedu.text.fast_tokenizer import load_tokenizer
-from course.results.columns import ratio_columns
+from course.results.bootstrap import drawn_means, estimate
+from course.results.columns import estimate_columns, ratio_columns
 from course.results.origin import origin
 
 # how the wrong B is chosen; "other document" is what pre-training does, openings included
@@ -106,16 +107,24 @@ def word_overlap(pairs: Sequence[Pair], weigh: TfidfVectorizer) -> Tensor:
 
 
 def score_kinds(
-    name: str, scores: dict[str, Tensor], document: Tensor, threshold: float | None
+    name: str,
+    scores: dict[str, Tensor],
+    document: Tensor,
+    threshold: float | None,
+    rival: dict[str, Tensor] | None = None,
 ) -> list[Row]:
     """Sum up a judge: how often it puts the real pair above the wrong one, by kind.
 
     ``scores`` are (N,) of the "real" pairs and of each kind, higher for "B follows A"; from
     ``threshold`` on, if any, it says IsNext. A row a kind: ``ranked_right`` (half a point for a
     tie; chance 0.5) and ``called_next`` (share called IsNext), with 95 % intervals that draw whole
-    documents.
+    documents; with the scores of a ``rival``, too, how far it is ahead of a coin and of that.
     """
     _, document, counts = torch.unique(document, return_inverse=True, return_counts=True)
+
+    def ranked(judge: dict[str, Tensor], kind: str) -> Tensor:
+        real, wrong = judge["real"], judge[kind]
+        return (real > wrong) + 0.5 * (real == wrong)
 
     def share(column: str, hits: Tensor) -> Row:
         return ratio_columns(column, torch.bincount(document, hits.double()), counts)
@@ -124,8 +133,12 @@ def score_kinds(
     for kind, some in scores.items():
         row: Row = {"judge": name, "kind": kind, "pairs": len(some)}
         if kind != "real":
-            real = scores["real"]
-            row |= share("ranked_right", (real > some) + 0.5 * (real == some))
+            right = ranked(scores, kind)
+            row |= share("ranked_right", right)
+            theirs = {"coin": 0.5, "rival": ranked(rival, kind)} if rival else {}
+            for than, other in theirs.items():
+                ahead = drawn_means((right - other).double().numpy(), document.numpy())
+                row |= estimate_columns(f"ahead_of_{than}", estimate(ahead))
         if threshold is not None:
             row |= share("called_next", some >= threshold)
         rows.append(row)
@@ -147,6 +160,6 @@ def judge_pairs(model: BertForPreTraining, name: str) -> list[Row]:
     kinds = tqdm(pairs.items(), desc=f"pairs: {name}")
     chances = {kind: chance_of_next(model, some) for kind, some in kinds}
     overlaps = {kind: word_overlap(some, weigh) for kind, some in pairs.items()}
-    rows = score_kinds(name, chances, document, 0.5)
+    rows = score_kinds(name, chances, document, 0.5, overlaps)
     rows += score_kinds("word overlap", overlaps, document, None)
     return [row | about for row in rows]
