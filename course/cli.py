@@ -264,7 +264,7 @@ def curves(
 def committed_checkpoints() -> list[Path]:
     """List the folders in data/checkpoints that hold a model and its record.
 
-    Masked diffusion stays out: it has a score of its own (`results/diffusion.csv`).
+    Masked diffusion stays out: it has a score of its own (`results/bounds.csv`).
     """
     from bertedu.files import shipped
     from bertedu.pretraining.run import read_record

@@ -460,7 +460,7 @@ def load_named(name: str | Path) -> tuple[AnyModel, Tokenizer]:
     model, tokenizer, absent, unused = find_model(name)
     said = {
         f"{name} has no {' and no '.join(absent)}: there the model starts from chance. Train it "
-        "before you believe what it says; all else is as published.": absent,
+        "before you believe what it says; all else is as the file has it.": absent,
         f"{name} also holds {', '.join(unused)}, which have no place in a pre-trained BERT and "
         "were left out (the head of another task?).": unused,
     }

@@ -32,8 +32,7 @@ def same_question_losses() -> dict[tuple[str, str], list[float]]:
 def less_loss(one: str, other: str, kinds: Mapping[str, str]) -> dict[str, Estimate]:
     """Return how many nats ``one`` pays less than ``other``, with the 95 % interval.
 
-    ``kinds`` is kind of blank -> heading; an estimate stands under the heading. Raises KeyError if
-    the two were not compared.
+    ``kinds`` is kind of blank -> heading of an estimate. Raises KeyError if they were not compared.
     """
     less = {}
     for row in committed("same_question_differences"):

@@ -26,6 +26,7 @@ from course.results.origin import origin
 
 # how the wrong B is chosen; "other document" is what pre-training does, openings included
 KINDS = ("other source", "an opening", "other document", "same topic", "same document", "swapped")
+Scores = dict[str, Tensor]  # (N,) of the real pairs, and of each kind
 LENGTH, BATCH = 128, 32
 _HALF = (LENGTH - 3) // 2  # ids; a longer sentence would have to be cut, and cuts tell who is A
 
@@ -107,24 +108,19 @@ def word_overlap(pairs: Sequence[Pair], weigh: TfidfVectorizer) -> Tensor:
 
 
 def score_kinds(
-    name: str,
-    scores: dict[str, Tensor],
-    document: Tensor,
-    threshold: float | None,
-    rival: dict[str, Tensor] | None = None,
+    name: str, scores: Scores, document: Tensor, above: float | None, rival: Scores | None = None
 ) -> list[Row]:
     """Sum up a judge: how often it puts the real pair above the wrong one, by kind.
 
     ``scores`` are (N,) of the "real" pairs and of each kind, higher for "B follows A"; from
-    ``threshold`` on, if any, it says IsNext. A row a kind: ``ranked_right`` (half a point for a
+    ``above`` on, if any, it says IsNext. A row a kind: ``ranked_right`` (half a point for a
     tie; chance 0.5) and ``called_next`` (share called IsNext), with 95 % intervals that draw whole
     documents; with the scores of a ``rival``, too, how far it is ahead of a coin and of that.
     """
     _, document, counts = torch.unique(document, return_inverse=True, return_counts=True)
 
-    def ranked(judge: dict[str, Tensor], kind: str) -> Tensor:
-        real, wrong = judge["real"], judge[kind]
-        return (real > wrong) + 0.5 * (real == wrong)
+    def ranked(judge: Scores, kind: str) -> Tensor:
+        return (judge["real"] > judge[kind]) + 0.5 * (judge["real"] == judge[kind])
 
     def share(column: str, hits: Tensor) -> Row:
         return ratio_columns(column, torch.bincount(document, hits.double()), counts)
@@ -135,12 +131,12 @@ def score_kinds(
         if kind != "real":
             right = ranked(scores, kind)
             row |= share("ranked_right", right)
-            theirs = {"coin": 0.5, "rival": ranked(rival, kind)} if rival else {}
+            theirs: dict[str, Any] = {"coin": 0.5, "rival": ranked(rival, kind)} if rival else {}
             for than, other in theirs.items():
                 ahead = drawn_means((right - other).double().numpy(), document.numpy())
                 row |= estimate_columns(f"ahead_of_{than}", estimate(ahead))
-        if threshold is not None:
-            row |= share("called_next", some >= threshold)
+        if above is not None:
+            row |= share("called_next", some >= above)
         rows.append(row)
     return rows
 

@@ -218,8 +218,7 @@ def ratio_interval(sums: Tensor, counts: Tensor, draws: int = DRAWS) -> tuple[fl
     """Return the 95 % interval of a ratio of sums: (N,) and (N,) -> low and high.
 
     The N units (documents, or pairs of sentences) are drawn again with replacement, whole, since
-    the tokens of one are not independent. It says how far other held-out text might differ, not
-    another training run.
+    the tokens of one are not independent. It is over other held-out text, not another training.
     """
     generator = torch.Generator().manual_seed(0)
     chosen = torch.randint(len(sums), (draws, len(sums)), generator=generator)

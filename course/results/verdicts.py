@@ -59,8 +59,7 @@ class VerdictTable:
 
     All are tested together (`verdicts_together`): where an interval that would decide alone is not
     clear enough for one of so many, the cell says "undecided" and what it would say alone. The
-    caption ends with the number of verdicts. A notebook shows a table; its plain text has the same
-    words.
+    caption ends with the number of verdicts. The plain text has the words of the table.
     """
 
     def __init__(
@@ -72,8 +71,7 @@ class VerdictTable:
     ) -> None:
         """Take claim -> task -> difference, and heading -> claim -> text ``beside`` it.
 
-        Raises ValueError if there is no claim, a claim has other tasks than the first, or the
-        caption is empty.
+        Raises ValueError for no claim, a claim of other tasks than the first, or an empty caption.
         """
         tasks = {tuple(cells) for cells in rows.values()}
         if len(tasks) != 1:

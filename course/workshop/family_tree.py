@@ -28,8 +28,8 @@ FAMILY = {  # name -> first on arXiv (seq2seq: its first version), column, row, 
 }
 WIDE, HIGH, STEP, ROW = 132, 44, 152, 62  # of a box; from column to column, and row to row
 COLORS = {"17": BLUE, "18": ORANGE}
-ACROSS = ("Transformer GPT", "GPT GPT-2", "GPT-2 GPT-3", "GPT-3 T5Gemma", "seq2seq ELMo")
-UP_OR_DOWN = ("GPT BERT", "ELMo BERT", "Transformer-XL XLNet")
+ACROSS = ("Transformer GPT", "GPT GPT-2", "GPT-2 GPT-3", "GPT-3 T5Gemma")
+UP_OR_DOWN = ("seq2seq Transformer", "GPT BERT", "ELMo BERT", "Transformer-XL XLNet")
 
 
 def family_tree() -> Drawing:
@@ -39,11 +39,11 @@ def family_tree() -> Drawing:
     drawing = Drawing(
         446,
         f"A family tree with dates: {dated}. From the Transformer lead lines to GPT, BERT and "
-        "Transformer-XL; from seq2seq to ELMo; from GPT and ELMo to BERT; from GPT to GPT-2 and on "
+        "Transformer-XL; from seq2seq to it; from GPT and ELMo to BERT; from GPT to GPT-2 and on "
         "to GPT-3 and T5Gemma; from BERT to the others from 2019 on; "
         "to XLNet from Transformer-XL, too. "
         f"Blue, another question, notebook 17: {asked}. "
-        "Orange, another machine, notebook 18: the rest but ELMo.",
+        "Orange, another machine, notebook 18: the rest but BERT and ELMo.",
     )
     for column, words in enumerate(COLUMNS):
         drawing.text(4 + STEP * column + WIDE / 2, 14, words, 16, bold=True)

@@ -310,8 +310,7 @@ def build(
 
     ``source`` has sizes and weights: a name that `bertedu.load` takes, or a model, then with all
     its tokens in the order of their ids. ``ideas`` of notebooks 17 and 18 are switched on. Raises
-    what `bertedu.load` raises, and ValueError for a model that these parts do not make: an ELMo,
-    a pre-norm one.
+    what `bertedu.load` does, and ValueError for what these parts do not make (ELMo, pre-norm).
     """
     model: Any = source
     if isinstance(source, str | Path):

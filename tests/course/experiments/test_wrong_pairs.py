@@ -38,22 +38,8 @@ def test_shares_by_hand() -> None:
     assert second["ranked_right"] == (1 + 0.5 + 0 + 1) / 4
     assert second["called_next"] == 0.5
     assert second["ranked_right_low"] <= 0.5 <= second["ranked_right_high"]
-    assert not {"called_next", "ahead_of_coin"} & {
-        *score_kinds("me", scores, torch.arange(4), None)[1]
-    }
-
-
-def test_a_lead_is_over_the_same_pairs_and_whole_documents() -> None:
-    document = torch.arange(40) // 4
-    x = torch.tensor([0.0, 0.0, 0.0, 1.0]).repeat(10)  # three of four real pairs are above
-    mine = {"real": torch.full((40,), 0.5), "x": x}
-    theirs = mine | {"x": torch.tensor([0.0, 0.0, 1.0, 1.0]).repeat(10)}
-    (row,) = score_kinds("me", mine, document, None, theirs)[1:]
-    ends = [
-        row[f"ahead_of_{than}{end}"] for than in ("coin", "rival") for end in ("", "_low", "_high")
-    ]
-    assert ends == [0.25] * 6
-    shuffled = document[torch.randperm(40, generator=torch.Generator().manual_seed(0))]
-    (row,) = score_kinds("me", mine, shuffled, None, theirs)[1:]
-    assert row["ahead_of_rival"] == 0.25
-    assert row["ahead_of_rival_low"] < 0.2 < 0.3 < row["ahead_of_rival_high"]
+    assert "called_next" not in score_kinds("me", scores, torch.arange(4), None)[1]
+    rival = scores | {"x": torch.tensor([0.1, 0.5, 0.5, 0.1])}  # the tie is a win; one document
+    (row,) = score_kinds("me", scores, torch.zeros(4).long(), None, rival)[1:]
+    for than, ahead in {"coin": 0.125, "rival": -0.125}.items():
+        assert [row[f"ahead_of_{than}{end}"] for end in ("", "_low", "_high")] == [ahead] * 3
