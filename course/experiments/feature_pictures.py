@@ -60,10 +60,13 @@ def table_seven(
             else:
                 middle = {"xycoords": axes.get_yaxis_transform(), "va": "center"}
                 note(axes, missing, (0.5, place), ha="center", fontsize=13, **middle)
-    for label, score in (limits or {}).items():
+    limits = limits or {}
+    for label, score in limits.items():
         right.axvline(score, color=LIMIT, linestyle="--", linewidth=1.8)
         below = len(ROWS) - 0.15  # the rows
-        note(right, label, (score, below), (-4, 0), ha="right", fontsize=13)
+        beyond = score == max(limits.values())  # there is room to the right of the last
+        shift, side = (4, "left") if beyond else (-4, "right")
+        note(right, label, (score, below), (shift, 0), ha=side, fontsize=13)
     pictures.name_rows(left, list(ROWS.values()), above=0.7, below=1.0 if limits else 0.6)
     left.set_title("the paper: 12 layers, CoNLL-2003", fontsize=15)
     right.set_title("ours: 4 layers, entities", fontsize=15)

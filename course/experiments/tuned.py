@@ -70,8 +70,7 @@ PLANS |= {f"all weights of {name}": Plan(name, _ALL, (1e-4, 3e-4), seeds=0) for 
 def train_model(task: Task, splits: Splits, setup: Setup, recipe: Hyperparameters) -> Run:
     """Fine-tune, round to the 16 bits in which it is kept, and answer the test split.
 
-    Products are computed in bfloat16 while it trains, which takes a third of the time; what is
-    scored is what is kept.
+    Products are in bfloat16 while it trains: a third of the time. What is scored is what is kept.
     """
     encoder, tokenizer = load_encoder(setup.model, seed=recipe.seed)
     torch.manual_seed(recipe.seed)  # of the new layers

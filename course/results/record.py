@@ -237,9 +237,8 @@ def run_task(
     """Search a recipe if asked, fine-tune with each seed, and write down and print every run.
 
     The baselines are run first, so that no score stands alone. Without seeds only the grid is
-    searched. Returns the runs that were made now: what ``record`` has already is not run again,
-    except with ``again``, which also drops what was run with another recipe, or where the models
-    themselves are needed.
+    searched. Returns the runs that were made now: what ``record`` has is not run again, except with
+    ``again``, which also drops what was run with another recipe, or where the models are needed.
     """
     task, splits = loaded
     for baseline in record.add_baselines(task, splits, setup.train_examples):

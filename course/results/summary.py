@@ -90,9 +90,13 @@ def drawn_reader(scores: Floats, sources: Ints) -> BootstrapScores:
 
 
 def _spread(drawn: dict[System, BootstrapScores], *systems: System) -> Spread | None:
-    """Return the spread of runs of all that were trained on as many examples as these."""
-    counts = {count for *_, count in systems}
-    return common_spread(of for (*_, count), of in drawn.items() if count in counts)
+    """Return the spread of runs of all that learned like these: from as many examples, and alike.
+
+    Runs of an LSTM on frozen features lie several times as far apart as those of fine-tuning.
+    """
+    ways = {("features" in method, count) for _, method, count in systems}
+    alike = (of for (_, way, count), of in drawn.items() if ("features" in way, count) in ways)
+    return common_spread(alike)
 
 
 def _system(row: Row) -> System:

@@ -1,7 +1,6 @@
 """A BERT put together out of plain functions, those of the exercises: yours where you have them.
 
-The package's model lends its weights; nothing else of it is run. What stands between the functions
-is all on this page.
+The package's model lends its weights, nothing else. What stands between the functions is here.
 """
 
 import copy
