@@ -88,7 +88,8 @@ class VerdictTable:
         }
         lost = self.decided(alone=True) - self.decided()
         counted = f"{len(found)} verdicts, tested together (Holm)"
-        counted += f": {lost} that would be decided alone are not." if lost else "."
+        are = "is" if lost == 1 else "are"
+        counted += f": {lost} that would be decided alone {are} not." if lost else "."
         self.caption = f"{caption} {counted if len(found) > 1 else 'One verdict.'}"
 
     def decided(self, alone: bool = False) -> int:
