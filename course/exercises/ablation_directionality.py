@@ -97,8 +97,7 @@ def play_reader(kind: str) -> States:
 
     ``kind`` is "bert", "left to right", "right to left" or "pair": the last two's states side by
     side. Two layers; 100 token ids; 32 tokens or fewer; D is 16, for the pair 32. The weights are
-    the same each time. Raises ValueError if there is no such kind; and the reader does, if it
-    cannot read the ids.
+    the same each time. Raises ValueError for another kind; the reader does, for other ids.
     """
     if kind not in _PLAY:
         raise ValueError(f"no play reader is called {kind!r}: choose one of {', '.join(_PLAY)}")

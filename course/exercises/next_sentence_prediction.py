@@ -288,8 +288,7 @@ def _by_package(documents: Documents, seed: int) -> list[Triple]:
 def right_pair_test(builder: Builder) -> bool:
     """Say whether a builder is right, by documents whose ids tell where each comes from.
 
-    Document d of four has ids 100·d to 100·d + 23, two a sentence; 0 and 1 are of one source, 2
-    and 3 of the other.
+    Document d of four has ids 100·d to 100·d + 23, two a sentence; 0 and 1 share a source, 2 and 3.
     """
     documents = [
         (source, [[100 * d + i, 100 * d + i + 1] for i in range(0, 24, 2)])

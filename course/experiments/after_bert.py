@@ -24,8 +24,7 @@ class Finding:
 
     ``unit`` names what was measured and in what: the claim is that it is above 0. The interval of
     ``found`` is over ``runs`` trainings, ``same`` an A/A test, each model against itself trained
-    with the next seed (not of one run, or equal ones). ``verdict`` is one of all of a notebook,
-    tested together.
+    with the next seed (not of one run, or equal ones). ``verdict``: of a notebook's all, together.
     """
 
     idea: str  # the model, as its paper names it

@@ -1,7 +1,6 @@
 """Schematics of BERT: drawn by us, as SVG that takes the colors of the page, with alt text.
 
-What matters has a thicker line besides its color. Nothing in them has an id, so that several on
-one page cannot clash.
+What matters has a thicker line besides its color. Nothing has an id: several fit one page.
 """
 
 import base64

@@ -1,7 +1,6 @@
 """`python -m course.classroom.site` makes build/site of the course.
 
-No notebook is run, but with `--train` those whose toys ask a model that they train, if they have
-not been run here.
+No notebook is run, but with `--train` those whose toys ask a model that they train, if need be.
 """
 
 import argparse
