@@ -89,11 +89,12 @@ def test_from_a_file_to_a_model_that_answers(kind: str, checkpoint: Path, tmp_pa
     last = said.stdout.strip().splitlines()[-1]
     assert last.startswith("try it: bertedu predict")
     answered = run(*shlex.split(last)[3:])
-    assert answered.exit_code == 0, answered.output
-    assert answered.stdout.strip()
+    assert (answered.exit_code, bool(answered.stdout.strip())) == (0, True), answered.output
     assert (out / "confusion.png").exists() == (kind in ("class", "pair"))
-    about = json.loads((out / "finetuning.json").read_text())
-    assert {"majority", "word counts", str(checkpoint)} == {*next(iter(about["test"].values()))}
+    (scores,) = json.loads((out / "finetuning.json").read_text())["test"].values()
+    assert {"majority", "word counts", str(checkpoint)} == {*scores}
+    assert all(f"{name:<17}{score:7.3f}  " in said.stdout for name, score in scores.items())
+    assert ("', said '" in said.stdout) == (kind in ("answer", "choice")), "what is wrong is shown"
 
 
 def test_from_a_row_of_a_table_to_a_prediction_few_files_are_entered(
