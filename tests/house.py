@@ -113,7 +113,7 @@ def drawing() -> str:
                 if listed:
                     cells.append(("" if other == house else f"{other}: ") + ", ".join(listed))
             name = f"{house}/{room}"
-            lines.append(f"{name:<19} → {'; '.join(reversed(cells)) or 'nothing'}\n")
+            lines.append(f"{name:<20} → {'; '.join(reversed(cells)) or 'nothing'}\n")
     return "".join(lines)
 
 

@@ -465,6 +465,7 @@ def test_no_two_modules_import_each_other_even_by_a_detour(name: str) -> None:
 
 
 def test_no_public_class_and_no_file_stands_for_two_things() -> None:
+    """A name that does makes a reader open the wrong file."""
     names = [module.split(".")[-1] for module, _ in house.modules("bertedu")]
     classes = [
         node.name

@@ -344,9 +344,7 @@ def refuse_inexpressible(config: BertConfig) -> None:
 
 
 def save_checkpoint(
-    model: BertForPreTraining | ElmoForPreTraining,
-    folder: Path,
-    dtype: torch.dtype = torch.float32,
+    model: BertForPreTraining | ElmoForPreTraining, folder: Path, dtype: torch.dtype = torch.float32
 ) -> None:
     """Write `model.safetensors` and `config.json`. Half precision halves the file."""
     config = hugging_face_config(model.config)
@@ -515,7 +513,8 @@ def is_published(name: str) -> bool:
 def download(name: str) -> Path:
     """Return the folder of a model of the Hub, fetched now or before.
 
-    Raises CheckpointError without a network, such a model, safetensors, or its authors' consent.
+    Raises CheckpointError if there is no network, no such model or no safetensors, or its authors
+    must be asked first.
     """
     from huggingface_hub import errors, snapshot_download
 

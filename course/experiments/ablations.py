@@ -297,7 +297,8 @@ def ablate(
 
     Raises CheckpointError, before anything is run, if a checkpoint that is needed is missing or
     unfinished; SourceError if the data of a task cannot be loaded; TaskError if the grid has no
-    such task, variant or seeds, or something was run with another recipe.
+    such task, variant or seeds, or something was run with another recipe: a mean over two recipes
+    would be of neither.
     """
     chosen = tuple(name for name in grid.tasks if tasks is None or name in tasks)
     if not chosen:

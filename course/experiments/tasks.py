@@ -304,7 +304,8 @@ def _restore(
 ) -> Tagged | None:
     """Which words were followed by a comma or a full stop, or began with a capital?
 
-    The text is a stretch of an article without either, as a speech recognizer writes it.
+    The text is a stretch of an article in lower case and without punctuation, as a speech
+    recognizer writes it.
     """
     some = _bare_words(article)[BARE_LENGTH * draw : BARE_LENGTH * (draw + 1)]
     if len(some) < BARE_LENGTH:

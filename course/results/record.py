@@ -192,12 +192,7 @@ def unpack(text: str) -> Outcomes:
 
 
 def search(
-    task: Task,
-    splits: Splits,
-    setup: Setup,
-    recipe: Hyperparameters,
-    record: RunRecord,
-    grid: str,
+    task: Task, splits: Splits, setup: Setup, recipe: Hyperparameters, record: RunRecord, grid: str
 ) -> Hyperparameters:
     """Search a grid on dev, and return the best recipe (paper, appendix A.3).
 

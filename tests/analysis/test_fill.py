@@ -8,14 +8,7 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from bertedu.analysis.fill import (
-    BLANK,
-    Side,
-    ask_readers,
-    blank_logits,
-    fill_blanks,
-    unreadable,
-)
+from bertedu.analysis.fill import BLANK, Side, ask_readers, blank_logits, fill_blanks, unreadable
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.config import BertConfig, Direction
 from bertedu.model.elmo import ElmoForPreTraining

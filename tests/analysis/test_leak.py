@@ -33,13 +33,7 @@ def states(house: Path, name: str) -> States:
 
 
 FULL = torch.ones(SIZE, SIZE, dtype=torch.bool)
-READ = {
-    "bert": FULL,
-    "ltr": FULL.tril(),
-    "rtl": FULL.triu(),
-    "ltr+rtl": FULL,
-    "elmo": FULL,
-}
+READ = {"bert": FULL, "ltr": FULL.tril(), "rtl": FULL.triu(), "ltr+rtl": FULL, "elmo": FULL}
 
 
 @pytest.mark.parametrize("name", READ)

@@ -14,7 +14,10 @@ def written(path: Path, *views: Any) -> str:
 
 
 def watched(browser: Any, *own: str, **how: Any) -> Any:
-    """A page, offline unless told; `wrong` has errors, and requests to others than its ``own``."""
+    """A page in a context of its own, offline unless told; `wrong` has what goes wrong on it.
+
+    That is each error, and what is asked of another host than files and those that are its ``own``.
+    """
     context = browser.new_context(**{"offline": True, **how})
     page, known = context.new_page(), ("file:", "data:", "blob:", "about:", *own)
     page.wrong = list[str]()

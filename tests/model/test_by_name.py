@@ -9,15 +9,7 @@ import httpx
 import huggingface_hub
 import pytest
 import torch
-from folders import (
-    VOCABULARY,
-    WORDS,
-    change_config,
-    same,
-    theirs,
-    weights,
-    write_vocabulary,
-)
+from folders import VOCABULARY, WORDS, change_config, same, theirs, weights, write_vocabulary
 from huggingface_hub import errors
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 

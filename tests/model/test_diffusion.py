@@ -1,6 +1,8 @@
 """Masked diffusion against the exact probabilities of the toy language.
 
-With exact chances the loss is -log P, and a word a pass is the chain rule; the usual bugs fall.
+With exact chances the loss is -log P, and a word a pass is the chain rule. The usual bugs: a weight
+that is not 1 / rate, a mean in place of a sum, words that are asked for and can be seen, and a pass
+that writes over what stood there.
 """
 
 import math

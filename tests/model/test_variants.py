@@ -63,7 +63,8 @@ def xl(memory: int, back: int) -> tuple[Any, Tensor]:
 
 
 def xlnet(masks: Masks = order_masks) -> tuple[Any, Tensor]:
-    """In three layers a guess reads what came before it in the order, never its own word."""
+    """A guess has read what came before it in the order and never its own word: through three
+    layers, also no content that has itself read the word."""
     model, turn = seeded(XLNet, CONFIG, masks), ORDER.argsort()
     return (lambda ids: model(ids, ORDER)), turn[None, :] < turn[:, None]
 

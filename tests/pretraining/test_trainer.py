@@ -8,16 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_runs import (
-    CONFIG,
-    DOCUMENTS,
-    RECIPE,
-    VOCAB,
-    assert_same,
-    new_model,
-    run,
-    weights,
-)
+from small_runs import CONFIG, DOCUMENTS, RECIPE, VOCAB, assert_same, new_model, run, weights
 from torch import Tensor
 
 from bertedu.model.elmo import ElmoForPreTraining

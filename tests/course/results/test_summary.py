@@ -36,7 +36,8 @@ def recorded(folder: Path, sources: Sequence[int], systems: dict[str, Sequence[A
     rows = [{"model": "(source)", "columns": "source", "outcomes": " ".join(map(str, sources))}]
     for model, runs in systems.items():
         for seed, right in enumerate(runs):
-            names = {"model": model, "method": "fine-tuned", "train_examples": "all"}
+            method = model if model.startswith("features") else "fine-tuned"
+            names = {"model": model, "method": method, "train_examples": "all"}
             outcomes = pack(np.array([(1, hit) for hit in right], float))
             rows.append(names | {"seed": str(seed), "columns": "label/found", "outcomes": outcomes})
     write_csv(folder / "outcomes" / "task.csv", rows)
@@ -124,6 +125,19 @@ def test_scores_of_draws_are_those_of_the_drawn_examples(columns: str) -> None:
 
 
 # -- the file
+
+
+def test_the_spread_of_runs_is_borrowed_from_runs_that_learned_alike(tmp_path: Path) -> None:
+    """Where frozen features are read, runs lie further apart: nobody else gets their intervals."""
+
+    def reach(**more: Sequence[Any]) -> float:
+        runs = {name: [hits(0.6, seed) for seed in (0, 1)] for name in ("a", "b")}
+        record = recorded(tmp_path, range(60), runs | more)
+        found = paired_difference(record, "task", system("a"), system("b"))
+        return found.high - found.low
+
+    far_apart = [[0] * 60, [1] * 60]
+    assert reach(features=far_apart) == reach() < reach(c=far_apart) / 3
 
 
 def test_the_summary_is_written_from_the_record_alone(tmp_path: Path) -> None:
