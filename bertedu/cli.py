@@ -12,6 +12,8 @@ import typer
 from typer import Argument, BadParameter, Option, echo
 from typer.core import TyperGroup
 
+from bertedu.machine import device_named, use_one_thread
+
 
 class PlainErrors(TyperGroup):
     """Commands whose expected errors are one plain message on stderr: no traceback."""
@@ -21,7 +23,6 @@ class PlainErrors(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; exit with 1 after an error that a user can mend, with 130 after Ctrl-C."""
-        from bertedu.machine import use_one_thread
         from bertedu.text.sources import SourceError
 
         use_one_thread()
@@ -289,6 +290,7 @@ def finetune(
     if (data is None) == (csv is None):
         raise BadParameter("name a file, or a benchmark: bertedu finetune tickets.csv")
     check_number("--learning-rate", learning_rate)
+    device_named(device)
     columns = Columns(text, label, text_b, tuple(ending or ()), group, split)
     own = read_data(csv or Path(str(data)), columns, kind, encoding, rows, seed)
     echo("\n".join(own.notes))
@@ -298,9 +300,7 @@ def finetune(
     mine = fit(own, model, learning_rate, seed, device, lora=lora)
     echo("\n".join((*mine.notes, mine.table())))
     if worst := mine.worst():
-        echo("the worst of test:")
-        for line in worst:
-            echo(f"  {line}")
+        echo("\n".join(("the worst of test:", *(f"  {line}" for line in worst))))
     mine.save(out)
     echo(f"written: {out}")
     if own.task.kind == "classification":

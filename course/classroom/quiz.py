@@ -27,7 +27,7 @@ class Option(NamedTuple):
     right: bool
 
 
-class Question(NamedTuple):
+class QuizQuestion(NamedTuple):
     """A question, in Markdown with formulas between $."""
 
     name: str
@@ -35,12 +35,12 @@ class Question(NamedTuple):
     options: list[Option]
 
 
-def questions(name: str) -> list[Question]:
+def questions(name: str) -> list[QuizQuestion]:
     """Return the questions of a notebook, the place of the right answer drawn for each.
 
     NotebookError for one that is not like the others.
     """
-    found: list[Question] = []
+    found: list[QuizQuestion] = []
     for cell in course()[name]:
         if cell.cell_type != "markdown" or not HEADING.search(cell.source):
             continue
@@ -60,7 +60,7 @@ def questions(name: str) -> list[Question]:
                 )
             title = f"{name[:2]}, question {len(found) + 1}"
             random.Random(title).shuffle(options)  # the same place each time, and no habit in it
-            found.append(Question(title, re.sub(r"^\*\*|\*\*$", "", text.strip()), options))
+            found.append(QuizQuestion(title, re.sub(r"^\*\*|\*\*$", "", text.strip()), options))
     return found
 
 
@@ -70,7 +70,7 @@ def gift_text(html: str) -> str:
     return re.sub(r"([\\~=#{}:])", r"\\\1", " ".join(html.split()))
 
 
-def gift(question: Question) -> str:
+def gift(question: QuizQuestion) -> str:
     """Return a question in GIFT, Moodle's text format."""
     html = re.sub(r"^<p>|</p>$", "", markdown2html(question.text).strip())
     lines = [f"::{gift_text(question.name)}::[html]{gift_text(html)} {{"]
@@ -79,12 +79,12 @@ def gift(question: Question) -> str:
     return "\n".join([*lines, "}"])
 
 
-def write_gift(found: list[Question], path: Path) -> None:
+def write_gift(found: list[QuizQuestion], path: Path) -> None:
     """Write questions for Moodle: Question bank, Import, GIFT format."""
     write_atomically(path, "\n\n".join(map(gift, found)) + "\n")
 
 
-def qti_source(found: list[Question]) -> str:
+def qti_source(found: list[QuizQuestion]) -> str:
     """Return questions as text2qti reads them: Markdown, with numbers, letters and a star."""
     lines = ["Quiz title: bertedu"]
     for number, one in enumerate(found, start=1):
@@ -97,7 +97,7 @@ def qti_source(found: list[Question]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_qti(found: list[Question], path: Path) -> None:
+def write_qti(found: list[QuizQuestion], path: Path) -> None:
     """Write questions for Canvas: Settings, Import Course Content, QTI .zip file."""
     try:
         from text2qti.config import Config

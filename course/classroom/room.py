@@ -10,15 +10,15 @@ from bertedu.text.sources import read
 from course.classroom.decks import chromium
 from course.classroom.weights import run
 
+PUBLISHED = ("minilm", "bert-tiny", "e5-small", "korean")  # what `make weights` fetches
 OPTIONAL = ("weights", "browser")  # a class can begin without them
 FIRST = "00_start_here"
 
 
 def environment() -> str:
     """Name the versions of what everything stands on."""
-    names = ("torch", "jupyterlab", "ipykernel")
-    found = ", ".join(f"{name} {metadata.version(name)}" for name in names)
-    return f"Python {sys.version_info.major}.{sys.version_info.minor}, {found}"
+    found = (f"{name} {metadata.version(name)}" for name in ("torch", "jupyterlab", "ipykernel"))
+    return ", ".join([f"Python {sys.version_info.major}.{sys.version_info.minor}", *found])
 
 
 def data() -> str:
@@ -28,10 +28,9 @@ def data() -> str:
 
 
 def weights() -> str:
-    """Look for the published weights of notebooks 04, 08 to 11 and 16, without fetching them."""
-    for name in ("minilm", "bert-tiny"):
-        read(name, fetch_missing=False)
-    return "minilm and bert-tiny are here, for notebooks 04, 08 to 11 and 16"
+    """Look for what some notebooks need beside the texts, without fetching it."""
+    here = [name for name in PUBLISHED if read(name, fetch_missing=False)]
+    return f"{', '.join(here)} are here, for notebooks 04, 08 to 11, 16 and a2"
 
 
 def notebook() -> str:

@@ -19,12 +19,14 @@ WEIGHTS = re.compile(r'<a hidden href="([^"]+\.weights\.js)"')
 def lay_weights(folder: Path, names: list[str], train: bool = False) -> list[str]:
     """Lay the weights that the toys of some notebooks ask for into a folder.
 
-    Those that a notebook trains are copied from where it has been run. With ``train``, a notebook
-    that has not been run here is run now, aside. Return the notebooks whose toys lack a model.
+    A notebook that trains one has left it where it was run; with ``train``, others are run aside.
+    Return the notebooks whose toys lack a model.
     """
+    from course.experiments.tuned import READER, load_tuned
     from course.workshop import machine, play
 
     with contextlib.chdir(folder):
+        play.own_text(load_tuned(READER), "Who is it?", "Nobody.")  # of notebook 10
         play.neighbors()
         play.meet()
         machine.write_weights("diffusion-L4H128")  # of the writer

@@ -230,7 +230,7 @@ def right_training_cost(
 _ROWS = torch.randn(1009, 5, generator=torch.Generator().manual_seed(12))  # four inputs, a target
 
 
-class ByHand:
+class SmallRun:
     """A small run that needs all it keeps: AdamW, warm-up, rows in order, dropout."""
 
     def __init__(self) -> None:
@@ -268,7 +268,7 @@ class ByHand:
         return trainer
 
 
-class _WithTorch(ByHand):
+class _WithTorch(SmallRun):
     """Another small run, with torch's AdamW; its batches are drawn anew from seed and step."""
 
     def __init__(self) -> None:
@@ -299,7 +299,7 @@ class _WithTorch(ByHand):
     start="whole = trainer(), and some steps without a break. A run that is saved halfway must end "
     "with the same weights.",
     right=(
-        ("by hand, with a generator whose state is saved", ByHand),
+        ("by hand, with a generator whose state is saved", SmallRun),
         ("with torch.optim.AdamW, its batches drawn from seed and step", _WithTorch),
     ),
     refuses_all="the two runs have not done the same number of steps: n without a break; k, save, "

@@ -89,8 +89,7 @@ class Cell:
     recipe: Hyperparameters
 
 
-BERT = "bert-L4H128"
-SEEDS = range(3)
+BERT, SEEDS = "bert-L4H128", range(3)
 
 
 def _seeds(*halves: str, folder: str = "at-a-blank") -> tuple[str, ...]:
@@ -104,8 +103,7 @@ def _readers(folder: str) -> dict[str, tuple[str, ...]]:
     return {reader: _seeds(name, folder=folder) for reader, name in names.items()}
 
 
-# The same question under three masks, pre-trained on one GPU, and before that on CPUs: see
-# data/README.md
+# The same question under three masks, on a GPU, and before that on CPUs: see data/README.md
 AT_A_BLANK, SAME_QUESTION = _readers("at-a-blank"), _readers("same-question")
 BOTH, LEFT, RIGHT = AT_A_BLANK.values()
 PAIRS = {

@@ -1,10 +1,14 @@
 """What stays of an output when its kernel is gone: a picture or a line of text, no dead widget.
 
-JupyterLab calls `on_save` for every notebook that it saves, by `binder/jupyter_server_config.py`.
+JupyterLab calls `on_save` for every notebook that it saves, by `binder/jupyter_server_config.py`;
+``python -m course.workshop.stills NOTEBOOK…`` does the same to files.
 """
 
 import re
+import sys
 from typing import Any
+
+import nbformat
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 BAR = re.compile(r"^(.*?):? *\d+%\|.*?/ ?([\d.,]+\w*) ")  # what tqdm prints: a name, and how many
@@ -33,3 +37,8 @@ def on_save(model: Any, **_: Any) -> None:
     """Put stills in place of widgets in what is about to be written; the open page keeps them."""
     if model["type"] == "notebook" and model.get("content"):
         still(model["content"])
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        nbformat.write(still(nbformat.read(name, as_version=4)), name)

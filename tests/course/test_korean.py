@@ -280,6 +280,11 @@ def test_what_every_exercise_says_stands_in_the_table() -> None:
     assert {text for text in exercise_messages() if text not in language.whole()} == set()
 
 
+def test_the_edition_is_small() -> None:
+    files = [*(pages.ENGLISH / "ko").rglob("*"), PAGES["README"].target]
+    assert sum(path.stat().st_size for path in files if path.is_file()) < 2_000_000
+
+
 SPEAKING = ["exercises/judge", "exercises/museum", "exercises/hints", "workshop/my_bert"]
 
 
@@ -293,7 +298,7 @@ def test_each_sentence_that_a_learner_is_told_has_korean_or_is_listed(module: st
 def asked_for(path: Path) -> set[str]:
     """The texts for which a module, or a template, asks to have them in the reader's language."""
     written = path.read_text(encoding="utf-8")
-    if path.suffix == ".html":
+    if path.suffix in (".html", ".js"):
         found = re.findall(r'filter spoken %}(.+?){%|spoken\("(.+?)"', written, re.DOTALL)
         return {block or call.replace("%d", "7") for block, call in found}
     calls = (node for node in ast.walk(ast.parse(written)) if isinstance(node, ast.Call))
@@ -302,7 +307,7 @@ def asked_for(path: Path) -> set[str]:
 
 
 def test_each_text_for_which_korean_is_asked_has_it() -> None:
-    files = [*(ROOT / "course").rglob("*.py"), *(ROOT / "course").rglob("*.html")]
+    files = [path for kind in ("py", "html", "js") for path in (ROOT / "course").rglob(f"*.{kind}")]
     texts = set().union(*map(asked_for, files))
     assert len(texts) > 40
     left = {one.replace("qz", "{}") for one in texts if language.translated(one) == one}

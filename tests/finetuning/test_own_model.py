@@ -182,6 +182,9 @@ def test_an_interval_holds_95_of_a_hundred_draws() -> None:
     assert own_model._interval(scores, ".2f") == "2.50 to 97.50"
 
 
+TABLE = ("own.csv", "--text", "message", "--label", "class")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -189,7 +192,8 @@ def test_an_interval_holds_95_of_a_hundred_draws() -> None:
         (("a.csv", "--csv", "b.csv"), "name a file, or a benchmark"),
         (("a.csv", "--learning-rate", "-1"), "--learning-rate"),
         (("none.csv",), "cannot read none.csv"),
-        (("own.csv", "--text", "message", "--label", "class", "--out", "own.csv"), "own.csv"),
+        ((*TABLE, "--device", "abacus"), "abacus"),
+        ((*TABLE, "--out", "own.csv"), "own.csv"),
     ],
 )
 def test_bad_orders_are_refused_before_any_work(

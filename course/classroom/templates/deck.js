@@ -48,6 +48,14 @@ function resize() {
   main.style.transform = `translate(${left}px, ${top}px) scale(${share})`;
 }
 
+const SAID = {  // in the language of the deck; {} stands for what changes
+  left: {{ spoken("{} left; press to start or to set back") | tojson }},
+  notes: {{ spoken("Notes: {}") | tojson }},
+  plan: {{ spoken("slide {} of {}, planned to begin after {} min") | tojson }},
+  next: {{ spoken("Next: {}") | tojson }}, last: {{ spoken("This is the last slide.") | tojson }},
+};
+const say = (text, ...parts) => parts.reduce((said, part) => said.replace("{}", () => part), text);
+
 // A clock counts down from its minutes; another click stops it, and sets it back.
 function wind(clock) {
   const whole = 60 * clock.dataset.minutes;
@@ -55,7 +63,7 @@ function wind(clock) {
     const rest = Math.max(0, Math.ceil(left));
     clock.textContent = `${Math.floor(rest / 60)}:${String(rest % 60).padStart(2, "0")}`;
     clock.classList.toggle("over", left <= 0);
-    clock.ariaLabel = `${clock.textContent} left; press to start or to set back`;
+    clock.ariaLabel = say(SAID.left, clock.textContent);
   };
   let ticking = 0;
   clock.onclick = () => {
@@ -71,9 +79,9 @@ function wind(clock) {
 function openNotes() {
   notes = open("", "notes", "width=1100,height=760");
   const page = notes.document, begin = Date.now();
-  page.title = `Notes: ${document.title}`;
+  page.title = say(SAID.notes, document.title);
   page.body.innerHTML = "<p><b id=clock></b> <span id=plan></span></p><h1 id=now></h1><div id=all></div>"
-    + "<h2 id=next>Next</h2><iframe title='the next slide' width=1280 height=720></iframe>";
+    + "<h2 id=next></h2><iframe aria-labelledby=next width=1280 height=720></iframe>";
   page.head.innerHTML = `<style>body { font: 22px/1.4 system-ui, sans-serif; margin: 20px; }
     #clock { font-size: 30px } iframe { border: 1px solid #888; zoom: .5; pointer-events: none; }</style>`;
   notes.onkeydown = keys;
@@ -89,10 +97,10 @@ function tell() {
   const find = (id) => notes.document.getElementById(id), next = slides[now + 1];
   const title = (slide) => slide.querySelector("h1, h2").textContent;
   const minutes = slides.slice(0, now).reduce((sum, one) => sum + parseFloat(one.querySelector(".notes").textContent), 0);
-  find("plan").textContent = `slide ${now + 1} of ${slides.length}, planned to begin after ${minutes} min`;
+  find("plan").textContent = say(SAID.plan, now + 1, slides.length, minutes);
   find("now").textContent = title(slides[now]);
   find("all").innerHTML = slides[now].querySelector(".notes").innerHTML;
-  find("next").textContent = next ? `Next: ${title(next)}` : "This is the last slide.";
+  find("next").textContent = next ? say(SAID.next, title(next)) : SAID.last;
   const frame = notes.document.querySelector("iframe");
   frame.hidden = !next;
   if (next) frame.src = `${location.href.split("#")[0]}#${now + 2}.preview`;

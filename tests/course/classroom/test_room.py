@@ -13,6 +13,7 @@ from tiny_course import bertedu
 
 from course.classroom import room
 
+MAKEFILE = Path(room.__file__).parents[2] / "Makefile"
 PASS = dict.fromkeys(room.CHECKS, lambda: "well")
 
 
@@ -43,6 +44,16 @@ def test_data_of_another_place_is_missed(tmp_path: Path, monkeypatch: pytest.Mon
     assert room.CHECKS["browser"]() == "mine prints decks"
 
 
+def test_what_make_weights_fetches_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = set[str]()
+    monkeypatch.setattr(room, "read", lambda name, fetch_missing: found.add(name) or name)
+    assert all(name in room.weights() for name in room.PUBLISHED)
+    (fetched,) = re.findall(
+        r"bertedu data fetch ([\w -]+) \$", MAKEFILE.read_text(encoding="utf-8")
+    )
+    assert found == {*room.PUBLISHED} == {*fetched.split()}
+
+
 LOCALES: list[dict[str, str]] = [
     {"LC_ALL": "C"},
     {"PYTHONIOENCODING": "cp949", "PYTHONUTF8": "0", "PYTHONWARNDEFAULTENCODING": "1"},
@@ -57,6 +68,7 @@ COMMANDS = [
     ("course nbgrader 주/1 03", "written", False),
     ("course grade 낸것 --out marks.csv --notebook 03", "written: marks.csv", False),
     ("course slides 강의 03", "no network is needed", False),
+    ("bertedu finetune 표.csv --text 글 --label 답 --from bert-L2H128 --out 모델", "try it", False),
     ("bertedu pretrain --config mini --minutes 0.02 --out runs/첫째", "written", False),
 ]
 SLOW = pytest.mark.nightly
@@ -75,6 +87,8 @@ def test_commands_work_in_every_locale_in_a_clone_with_a_name_in_hangul(
     folder = tmp_path / "책상"
     (folder / "낸것").mkdir(parents=True)
     shutil.copy(root / "notebooks" / "03_self_attention.ipynb", folder / "낸것" / "김민수.ipynb")
+    rows = [f"{word} {n}번,{word}\n" for n in range(20) for word in ("강", "산")]
+    (folder / "표.csv").write_text("글,답\n" + "".join(rows), encoding="utf-8")
     known = ("PATH", "HOME", "SYSTEMROOT", "OMP_NUM_THREADS")
     environment = {name: os.environ[name] for name in known if name in os.environ}
     done = subprocess.run(

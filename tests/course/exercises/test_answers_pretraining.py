@@ -36,7 +36,7 @@ from course.exercises.ablation_size_masking_steps import (
 from course.exercises.masked_language_model import right_masking, right_mlm_loss
 from course.exercises.museum import exhibits
 from course.exercises.next_sentence_prediction import right_nsp_loss, right_pair
-from course.exercises.pretraining import ByHand, right_adamw, right_resume_test
+from course.exercises.pretraining import SmallRun, right_adamw, right_resume_test
 from course.experiments.ablations import PROCEDURES
 from course.results.bootstrap import Estimate, interval, verdict_of
 
@@ -429,7 +429,7 @@ def test_a_diagonal_off_by_one_is_one_for_each_layer_and_a_window_is_8_wide() ->
 @pytest.mark.parametrize("shown", [e.wrong[0] for e in exhibits(check.resume_test)], ids=SAVED)
 def test_all_trainers_learn_alike_until_they_are_stopped(shown: Any) -> None:
     """Nothing but resuming gives the broken ones away."""
-    assert torch.equal(run(shown(), 300).weights(), run(ByHand(), 300).weights())
+    assert torch.equal(run(shown(), 300).weights(), run(SmallRun(), 300).weights())
 
 
 def test_rows_that_a_test_spoils_are_fresh_for_the_next() -> None:

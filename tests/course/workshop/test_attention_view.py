@@ -10,6 +10,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
 from shown import CONFIG, TEXT, attention, tiny_bert
 from test_shown import data_of
 from tokenizers import Tokenizer
@@ -24,6 +26,7 @@ from course.workshop.attention_view import (
     AttentionView,
     attend,
     attend_all,
+    direction_maps,
     strongest_head,
 )
 from course.workshop.bertviz import model_view
@@ -42,6 +45,28 @@ def all_or_none(found: Tensor) -> bool:
 
 
 # -- what a model gives
+
+
+@directions
+def test_the_picture_hatches_what_is_hidden_and_nothing_else(
+    direction: Direction, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hatched, framed, original = set[tuple[int, int]](), list[float](), Axes.add_patch
+
+    def record(axes: Axes, patch: Rectangle) -> Rectangle:
+        x, y = patch.get_xy()
+        if patch.get_hatch():
+            hatched.add((round(y + 0.5), round(x + 0.5)))
+        else:
+            framed.append(y + 0.5)
+        return original(axes, patch)
+
+    monkeypatch.setattr(Axes, "add_patch", record)
+    (shown,) = attend_all({"x": tiny_bert(direction)}, tokenizer, TEXT)
+    assert direction_maps([shown], [(2, 1)], 3, "title", "alt text").alt == "alt text"
+    assert framed == [3]
+    hidden = (shown.weights[0, 0] == 0).nonzero().tolist()
+    assert hatched == {(i, j) for i, j in hidden}
 
 
 @directions

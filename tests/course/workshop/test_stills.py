@@ -1,9 +1,14 @@
 """What a notebook keeps when it is saved."""
 
 import copy
+import runpy
+import sys
+from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
+from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from course.workshop.stills import VIEW, on_save
 
@@ -41,3 +46,12 @@ def test_what_is_no_notebook_is_saved_as_it_is() -> None:
         before = copy.deepcopy(model)
         on_save(model)
         assert model == before
+
+
+def test_a_file_is_made_still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, live = tmp_path / "x.ipynb", new_output("display_data", {VIEW: {}, "text/plain": BAR})
+    nbformat.write(new_notebook(cells=[new_code_cell(outputs=[live])]), path)
+    monkeypatch.setattr(sys, "argv", ["stills", str(path)])
+    runpy.run_module("course.workshop.stills", run_name="__main__")
+    (output,) = nbformat.read(path, 4).cells[0].outputs
+    assert output.data == {"text/plain": "your BERT: 1001"}
