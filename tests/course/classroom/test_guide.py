@@ -1,5 +1,6 @@
 """What the classroom's tools write into guide and notebooks is up to date, and plans fit."""
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,17 @@ def test_notebooks_stay_short() -> None:
     assert first <= 17_600, words
     assert max(words["17"], words["18"]) <= 3_500, words
     assert sum(words.values()) <= 61_200, words
+
+
+def test_one_heading_in_three_is_a_question_at_most() -> None:
+    text = "\n".join(
+        cell.source
+        for path in NOTEBOOKS.glob("*.ipynb")
+        for cell in nbformat.read(path, 4).cells
+        if cell.cell_type == "markdown"
+    )
+    headings = re.findall("^##+ (.+)$", text, re.MULTILINE)
+    assert 0 < sum(one.endswith("?") for one in headings) <= len(headings) / 3
 
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
