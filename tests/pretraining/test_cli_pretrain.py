@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -92,7 +93,8 @@ def finished(corpus: Path, out: Path, *more: object) -> dict[str, Any]:
     result = invoke(corpus, out, *more)
     assert result.exit_code == 0, result.output
     assert f"written: {out}" in result.output
-    assert "pre-training: " in result.stderr, "a bar is seen"
+    bar = r"pre-training: .+loss [\d.]+, words [\d.]+%, (order [\d.]+%, )?[\d,]+ tokens/s"
+    assert re.search(bar, result.stderr)
     return dict(json.loads((out / "training.json").read_text()))
 
 
