@@ -54,8 +54,8 @@ class Grid:
     """Variants × tasks × checkpoints × ``seeds``; differences are taken from the first variant.
 
     No two runs of a variant have the same fine-tuning seed: that luck, too, is drawn for each.
-    ``few_epochs``: not to the end but for three (frozen: six, answer: two), when dev still rose in
-    most. Such rows are older than the rule, and most of the weights that they began with are gone.
+    ``few_epochs``: not to the end but for three epochs (answer: two), when dev still rose in most.
+    Such rows are older than the rule, and most of the weights that they began with are gone.
     """
 
     about: str
@@ -73,7 +73,7 @@ class Grid:
                 # the same for all variants; frozen features need a recipe of theirs
                 recipe = FEATURES_RECIPE if setup.reads else RECIPES.get(task, RECIPE)
                 if self.few_epochs:
-                    few = 6 if setup.reads else 2 if task == "answer" else 3
+                    few = 2 if task == "answer" else 3
                     recipe = replace(recipe, epochs=few, patience=2, min_steps=0)
                 seed = again * len(variant.checkpoints) + number
                 yield Cell(task, variant.name, setup, replace(recipe, seed=seed))
@@ -193,14 +193,12 @@ GRIDS = {
         _masked("fine-tuned"),
         ("topic", "entities"),
         seeds=1,
-        few_epochs=True,
     ),
     "masking-frozen": Grid(
         "the same, with the pre-trained model frozen (table 8, last column)",
         _masked("features:last"),
         ("entities",),
         seeds=1,
-        few_epochs=True,
     ),
     "steps": Grid(
         "the number of pre-training steps (figure 5)",
