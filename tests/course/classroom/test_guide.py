@@ -30,16 +30,18 @@ def test_every_head_states_what_its_notebook_takes(path: Path) -> None:
     assert head != with_minutes(notebook)
 
 
+def markdown() -> dict[str, str]:
+    """All that is not code, by notebook."""
+    books = {path.name[:2]: nbformat.read(path, 4) for path in sorted(NOTEBOOKS.glob("*.ipynb"))}
+    return {
+        name: "\n".join(cell.source for cell in book.cells if cell.cell_type == "markdown")
+        for name, book in books.items()
+    }
+
+
 def test_notebooks_stay_short() -> None:
     """Words of Markdown, folded answers too."""
-    words = {
-        path.name[:2]: sum(
-            len(cell.source.split())
-            for cell in nbformat.read(path, 4).cells
-            if cell.cell_type == "markdown"
-        )
-        for path in sorted(NOTEBOOKS.glob("*.ipynb"))
-    }
+    words = {name: len(text.split()) for name, text in markdown().items()}
     assert [name for name, count in words.items() if count > 4000] == [], words
     first = sum(words[name] for name in "00 01 02 03 04 05 a1".split())
     assert first <= 17_600, words
@@ -48,13 +50,7 @@ def test_notebooks_stay_short() -> None:
 
 
 def test_one_heading_in_three_is_a_question_at_most() -> None:
-    text = "\n".join(
-        cell.source
-        for path in NOTEBOOKS.glob("*.ipynb")
-        for cell in nbformat.read(path, 4).cells
-        if cell.cell_type == "markdown"
-    )
-    headings = re.findall("^##+ (.+)$", text, re.MULTILINE)
+    headings = re.findall("^##+ (.+)$", "\n".join(markdown().values()), re.MULTILINE)
     assert 0 < sum(one.endswith("?") for one in headings) <= len(headings) / 3
 
 
