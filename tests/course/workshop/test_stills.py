@@ -52,6 +52,7 @@ def test_a_file_is_made_still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     path, live = tmp_path / "x.ipynb", new_output("display_data", {VIEW: {}, "text/plain": BAR})
     nbformat.write(new_notebook(cells=[new_code_cell(outputs=[live])]), path)
     monkeypatch.setattr(sys, "argv", ["stills", str(path)])
+    monkeypatch.delitem(sys.modules, "course.workshop.stills")
     runpy.run_module("course.workshop.stills", run_name="__main__")
     (output,) = nbformat.read(path, 4).cells[0].outputs
     assert output.data == {"text/plain": "your BERT: 1001"}
