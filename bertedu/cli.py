@@ -290,7 +290,7 @@ def finetune(
     if (data is None) == (csv is None):
         raise BadParameter("name a file, or a benchmark: bertedu finetune tickets.csv")
     check_number("--learning-rate", learning_rate)
-    device_named(device)
+    device_named(device)  # refused before any work
     columns = Columns(text, label, text_b, tuple(ending or ()), group, split)
     own = read_data(csv or Path(str(data)), columns, kind, encoding, rows, seed)
     echo("\n".join(own.notes))

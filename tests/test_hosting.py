@@ -91,3 +91,13 @@ def test_the_citation_is_of_this_version_and_names_the_paper() -> None:
     assert (citation["version"], citation["license"]) == (PROJECT["version"], PROJECT["license"])
     paper = citation["references"][0]["title"]
     assert f"{{{paper}}}" in README.replace("{{BERT}:", "{BERT:")
+
+
+def test_an_issue_form_asks_something_and_says_what_for() -> None:
+    forms = [p for p in (ROOT / ".github" / "ISSUE_TEMPLATE").iterdir() if p.stem != "config"]
+    assert {form.stem for form in forms} == {"code", "page", "sentence"}
+    for form in forms:
+        content = yaml.safe_load(form.read_text(encoding="utf-8"))
+        assert content["name"]
+        assert content["description"]
+        assert any(field["validations"]["required"] for field in content["body"][:1])

@@ -442,7 +442,6 @@ x bertedu.text.corpus: from bertedu.model.bert import Bert
 x bertedu.text.__init__: from .. import model
 x bertedu.model.bert: def f(): from bertedu.pretraining import loop
 x bertedu.analysis.views: from bertedu.cli import app
-from course.workshop.stills import VIEW
 x bertedu.cli: def f(): from course.results import origin
 x bertedu.__init__: from bertedu import model
 x course.results.origin: from course.workshop import play

@@ -19,7 +19,7 @@ WEIGHTS = re.compile(r'<a hidden href="([^"]+\.weights\.js)"')
 def lay_weights(folder: Path, names: list[str], train: bool = False) -> list[str]:
     """Lay the weights that the toys of some notebooks ask for into a folder.
 
-    A notebook that trains one has left it where it was run; with ``train``, others are run aside.
+    A notebook that was run here has left its own beside it; with ``train``, others are run aside.
     Return the notebooks whose toys lack a model.
     """
     from course.experiments.tuned import READER, load_tuned

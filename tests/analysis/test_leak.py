@@ -9,14 +9,7 @@ from torch import Tensor
 
 import bertedu.model.bert as bert_module
 from bertedu.analysis import leak
-from bertedu.analysis.leak import (
-    MOVED,
-    States,
-    beyond_sum,
-    movement,
-    movement_maps,
-    states_of,
-)
+from bertedu.analysis.leak import MOVED, States, beyond_sum, movement, states_of
 from bertedu.finetuning.finetune import load_encoder
 from bertedu.model.attention import attention_mask
 from bertedu.model.features import BertFeatures
@@ -114,7 +107,7 @@ def test_the_picture_tells_a_little_from_nothing(monkeypatch: pytest.MonkeyPatch
     drawn: list[Tensor] = []
     monkeypatch.setattr(leak, "heat_map", lambda axes, table, tokens: drawn.append(table))
     table = torch.tensor([[1.0, 2 * MOVED], [MOVED / 2, 0.5]])
-    assert repr(movement_maps({"a": table, "b": table.T}, ["x", "y"], "t", "alt")) == "alt"
+    assert repr(leak.movement_maps({"a": table, "b": table.T}, ["x", "y"], "t", "alt")) == "alt"
     assert [one.shape for one in drawn] == [(2, 2)] * 2
     assert drawn[0][0, 1] > 0.1
     assert (drawn[0][1, 0], drawn[0][0, 0]) == (0, 1)
