@@ -358,15 +358,17 @@ def test_a_declared_grid_is_sound_and_the_committed_record_holds_it(name: str) -
     assert {row["pretraining_steps"] for row in rows if row["method"] == "untrained"} == {"0"}
 
 
-@pytest.mark.parametrize("name", [name for name, grid in GRIDS.items() if not grid.few_epochs])
-def test_committed_runs_to_the_end_have_come_there(name: str) -> None:
-    """By one rule, with at most a tenth of a task's runs stopped by the cap."""
+@pytest.mark.parametrize("name", GRIDS)
+def test_committed_runs_are_by_the_rule_of_their_grid_and_come_to_its_end(name: str) -> None:
+    """To the end: with at most a tenth of a task's runs stopped by the cap."""
     grid, record = GRIDS[name], RunRecord(shipped("results"), NAME)
     asked = {(c.task, c.setup.model, c.setup.method, str(c.recipe.seed)) for c in grid.cells()}
-    rows = [r for r in record.rows() if (r["task"], r["model"], r["method"], r["seed"]) in asked]
+    same_size = [r for r in record.rows() if r["train_examples"] == str(grid.examples)]
+    rows = [r for r in same_size if (r["task"], r["model"], r["method"], r["seed"]) in asked]
     assert len(rows) == len(asked - NOT_MADE)
-    assert {(r["epochs"], r["patience"], r["min_steps"]) for r in rows} == {("40", "4", "30")}
-    for task in grid.tasks:
+    rules = {("2", "2", "0"), ("3", "2", "0")} if grid.few_epochs else {("40", "4", "30")}
+    assert {(r["epochs"], r["patience"], r["min_steps"]) for r in rows} <= rules
+    for task in () if grid.few_epochs else grid.tasks:
         rising = [int(row["best_epoch"]) + 4 > 40 for row in rows if row["task"] == task]
         assert sum(rising) <= len(rising) / 10, task
 
