@@ -1,5 +1,6 @@
 """The benchmark compares like with like, divides the right way round, and leaves nothing out."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -163,3 +164,7 @@ def test_every_row_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for row in [*written, *committed]:
         low, middle, high = (float(row[f"ratio{end}"]) for end in ("_low", "", "_high"))
         assert 0 < low <= middle <= high
+    for row in committed:
+        for target in map(float, re.findall(r"target ([\d.]+)", row["target"])):
+            faster = row["benchmark"] in (compare.STEP, compare.SENTENCES)
+            assert (float(row["ratio"]) > target) == faster, row
