@@ -282,7 +282,6 @@ def finetune(
     A table with a line of column names (.csv, .tsv); questions in SQuAD's shape (.json, .jsonl);
     or a word and its tag in a line (.conll).
     """
-    from bertedu.files import check_writable
     from bertedu.finetuning.own_data import Columns, read_data
     from bertedu.finetuning.own_model import fit
     from bertedu.pretraining.run import check_number
@@ -290,13 +289,12 @@ def finetune(
     if (data is None) == (csv is None):
         raise BadParameter("name a file, or a benchmark: bertedu finetune tickets.csv")
     check_number("--learning-rate", learning_rate)
+    check_number("--seed", seed)
     device_named(device)  # refused before any work
     columns = Columns(text, label, text_b, tuple(ending or ()), group, split)
     own = read_data(csv or Path(str(data)), columns, kind, encoding, rows, seed)
     echo("\n".join(own.notes))
-    check_writable(out)
-    if (out / "finetuning.json").exists():
-        echo(f"{out} holds a model, which this one will replace; --out names another folder")
+    _make_room(out)
     mine = fit(own, model, learning_rate, seed, device, lora=lora)
     echo("\n".join((*mine.notes, mine.table())))
     if worst := mine.worst():
@@ -313,6 +311,17 @@ def finetune(
         picture.save(out / "confusion.png")
         echo(f"written: {out / 'confusion.png'}")
     echo(f"try it: {mine.try_it(out)}")
+
+
+def _make_room(out: Path) -> None:
+    """Refuse a folder where no model can be written, or one lies that took longer to make."""
+    from bertedu.files import check_writable
+
+    check_writable(out)
+    if (out / "finetuning.json").exists():
+        echo(f"{out} holds a model, which this one will replace; --out names another folder")
+    elif any((out / name).exists() for name in ("config.json", "training_state.safetensors")):
+        raise ValueError(f"{out} holds a model that is not a fine-tuned one: --out names another")
 
 
 @app.command()
@@ -332,7 +341,7 @@ def predict(
     out: Annotated[Path, Option(help="The table with what is predicted.")] = Path("predicted.csv"),
 ) -> None:
     """Ask a fine-tuned model about a text, or about each row of a table."""
-    from bertedu.files import write_csv
+    from bertedu.files import check_writable, write_csv
     from bertedu.finetuning.saving import answer_table, load_finetuned, say_answer
     from bertedu.text.tokenization import check_text
 
@@ -340,6 +349,14 @@ def predict(
         raise BadParameter('give a text, "…", or a table, --csv FILE --text COLUMN')
     for one in texts or []:  # before a model is loaded
         check_text(one)
+    if csv:  # before hours of answers
+        check_writable(out.parent)
+        if out.is_dir() or (out.exists() and out.samefile(csv)):
+            raise ValueError(
+                f"{out} is {'a folder' if out.is_dir() else 'the table itself'}: --out"
+            )
+        if out.exists():
+            echo(f"{out} is there, and will be replaced; --out names another file")
     found = load_finetuned(folder)
     if csv:
         rows = answer_table(found, csv, text or ["text"], encoding)

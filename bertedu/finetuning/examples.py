@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
+from unicodedata import category, normalize
 
 import numpy as np
 
@@ -229,7 +230,8 @@ def of_table(name: str, rows: Numbered, columns: Columns, notes: list[str]) -> I
                 f"{', '.join(map(repr, row)) or 'none'} (--text and --label "
                 "name yours). If its first line is a row already, write the columns' names above it"
             )
-        cells = {column: " ".join(row[column].split()) for column in (*needed, *beside)}
+        # one é, whether it is written as one character or as two
+        cells = {c: normalize("NFC", " ".join(row[c].split())) for c in (*needed, *beside)}
         if blank := [column for column in needed if not cells[column]]:
             empty[blank[0]].append(line)
             continue
@@ -247,15 +249,26 @@ def _of_row(cells: Mapping[str, str], columns: Columns, line: int, name: str) ->
     if split is not None and split not in _SPLITS:
         raise TaskError(f"{name}, line {line}: {columns.split!r} is {split!r}: train, dev or test?")
     text, second = cells[columns.text], cells[columns.text_b] if columns.text_b else None
-    source = cells[columns.group] if columns.group else plain(f"{text} {second or ''}")
+    source = (columns.group and cells[columns.group]) or plain(f"{text} {second or ''}")
     endings = tuple(cells[column] for column in columns.endings)
     example = Choice(text, endings, 0, source) if endings else Example(text, second, 0, source)
     return Found(example, line, cells[columns.label], split and _SPLITS[split])
 
 
+class _Blanks(dict[int, int]):
+    """A table for `str.translate`: punctuation and what nobody sees become blanks."""
+
+    def __missing__(self, code: int) -> int:
+        self[code] = ord(" ") if category(chr(code))[0] in "PZC" else code
+        return self[code]
+
+
+_BLANKS = _Blanks()
+
+
 def plain(text: str) -> str:
     """Return what two texts share that differ by capitals, blanks and punctuation only."""
-    return " ".join(re.findall(r"\w+", text.lower())) or text
+    return " ".join(normalize("NFC", text).lower().translate(_BLANKS).split()) or text
 
 
 def count_at(lines: Sequence[int]) -> str:
@@ -271,6 +284,7 @@ def of_questions(name: str, rows: Numbered, notes: list[str]) -> Iterator[Found]
     """
     moved: list[int] = []
     lost: list[int] = []
+    names: set[str] = set()
     for line, row in rows:
         try:
             context, question, published = row["context"], row["question"], row["answers"]
@@ -292,8 +306,10 @@ def of_questions(name: str, rows: Numbered, notes: list[str]) -> Iterator[Found]
             continue
         source = str(row.get("title") or plain(context)).strip()
         kept = tuple(dict.fromkeys((text, start) for text, start, _ in answers))
-        about = str(row.get("id", line)), question.strip(), context.strip()
-        yield Found(Question(*about, kept, source), line)
+        named = str(row.get("id") or line)
+        named = f"{named} (line {line})" if named in names else named  # of files that were joined
+        names.add(named)
+        yield Found(Question(named, question.strip(), context.strip(), kept, source), line)
     if moved:
         notes.append(f"answers moved to where they stand: {count_at(moved)}")
     if lost:

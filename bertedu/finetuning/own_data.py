@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 
@@ -73,6 +74,8 @@ def read_data(
         task = benchmark(str(path))
         return OwnData(task, task.load(), [f"{path}: {task.about}"])
     path, columns = Path(path), columns or Columns()
+    if kind == "choice" and not columns.endings:
+        raise TaskError("a choice needs the columns of its endings: --ending NAME, once for each")
     notes: list[str] = []
     kind, found = _read(path, columns, kind, encoding, rows, notes)
     kind = kind or _guess(found, columns.label, notes)
@@ -103,9 +106,10 @@ def _read(
     if kind is not None and kind not in KINDS:
         raise TaskError(f"no kind {kind!r}: choose one of {', '.join(KINDS)}")
     lines = _lines(path, encoding)
-    if path.suffix in (".json", ".jsonl"):
+    suffix = path.suffix.lower()
+    if suffix in (".json", ".jsonl"):
         kind, examples = "answer", of_questions(path.name, _question_rows(path, lines), notes)
-    elif path.suffix == ".conll" or kind == "tags":
+    elif suffix == ".conll" or kind == "tags":
         kind, examples = "tags", _sentences(path, lines)
     elif kind == "answer":
         raise TaskError(f"{path.name}: answers are read from .json or .jsonl, in SQuAD's shape")
@@ -147,20 +151,24 @@ def _lines(path: Path, encoding: str) -> Iterator[str]:
         raise TaskError(f"no encoding {encoding!r}: utf-8, cp949, latin-1, utf-16") from None
     except UnicodeError:
         raise TaskError(
-            f"{path.name} is not {encoding}, after line {number}. It may be {_guess_encoding(path)}"
-            f": --encoding {_guess_encoding(path)}, or save it as CSV UTF-8"
+            f"{path.name} is not {encoding}, after line {number}. Save it as CSV UTF-8, or name "
+            f"what it is: --encoding {_guess_encoding(path)}"
         ) from None
     except OSError as error:
         raise TaskError(f"cannot read {path}: {error.strerror or error}") from None
 
 
 def _guess_encoding(path: Path) -> str:
-    """Say which of three encodings a file seems to have that is not UTF-8."""
+    """Say which encoding a file seems to have that is not UTF-8."""
     with path.open("rb") as file:
         some = file.read(2**20)
     if some[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return "utf-16"
-    return "cp949" if re.search("[가-힣]{2}", some.decode("cp949", "replace")) else "latin-1"
+    if re.search("[가-힣]{2}", some.decode("cp949", "replace")):
+        return "cp949"
+    if len(re.findall(rb"[\xc0-\xff]", some)) > len(re.findall(rb"[A-Za-z]", some)):
+        return "NAME (cp1251 for Russian, cp1253 for Greek)"
+    return "cp1252" if re.search(rb"[\x80-\x9f]", some) else "latin-1"
 
 
 # -- lines to examples
@@ -172,14 +180,19 @@ def read_table(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int,
     Raises TaskError as `read_data` does.
     """
     path = Path(path)
-    lines = _lines(path, encoding)
-    first = next(lines, "")
+    lines, head, first = _lines(path, encoding), list[str](), ""
+    for first in lines:
+        head.append(first)
+        if first.strip() and not first.startswith("sep="):  # as Excel begins
+            break
     separator = max(",;\t|", key=first.count)
     csv.field_size_limit(2**24)
-    reader = csv.reader(chain([first], lines), delimiter=separator, strict=True)
+    reader = csv.reader(chain(head, lines), delimiter=separator, strict=True)
     try:
-        header = [name.strip() for name in next(reader, [])]
-        if twice := [name for name, count in Counter(header).items() if count > 1]:
+        for _ in head[1:]:
+            next(reader)
+        header = [normalize("NFC", name.strip()) for name in next(reader, [])]
+        if twice := [name for name, count in Counter(header).items() if name and count > 1]:
             raise TaskError(f"{path.name}: two columns are called {twice[0]!r}. Rename one")
         for cells in reader:
             if not any(cell.strip() for cell in cells):
@@ -200,7 +213,7 @@ def read_table(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int,
 def _question_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     line = 1
     try:
-        if path.suffix == ".jsonl":
+        if path.suffix.lower() == ".jsonl":
             for line, text in enumerate(lines, start=1):
                 if text.strip():
                     yield line, json.loads(text)
@@ -235,7 +248,9 @@ def _sentences(path: Path, lines: Iterator[str]) -> Iterator[Found]:
             yield Found(Tagged(tuple(words), iob2(tags), source), begin)
 
     for number, line in enumerate(lines, start=1):
-        cells = line.split()
+        cells = (
+            [cell.strip() for cell in line.split("\t")] if "\t" in line.strip() else line.split()
+        )
         if not cells or cells[0] == "-DOCSTART-":
             yield from sentence()
             words, tags = [], []
@@ -283,6 +298,17 @@ def _labels(found: Sequence[Found], kind: str) -> tuple[str, ...]:
         if not types:
             raise TaskError("every word is tagged O: there is nothing to find")
         return ("O", *(f"{mark}-{name}" for name in sorted(types) for mark in "BI"))
+    if kind == "score":
+        commas = [one for one in found if "," in one.label]
+        if commas and all(re.fullmatch(r"[-+]?[1-9]\d{0,2}(,\d{3})+", one.label) for one in commas):
+            raise TaskError(
+                f"line {commas[0].line}: is {commas[0].label!r} a thousand or a fraction? Write it "
+                "without the comma, or with a point"
+            )
+    if kind in ("class", "score") and len({one.label for one in found}) < 2:
+        raise TaskError(
+            f"every row has the label {found[0].label!r}: there is nothing to tell apart"
+        )
     if kind != "class":
         return ()
     texts: dict[str, set[str]] = defaultdict(set)
@@ -297,8 +323,6 @@ def _labels(found: Sequence[Found], kind: str) -> tuple[str, ...]:
                 f"the labels {' and '.join(map(repr, names))} differ by capitals only: write them "
                 "alike"
             )
-    if len(texts) < 2:
-        raise TaskError(f"every row has the label {min(texts)!r}: there is nothing to tell apart")
     label, some = min(texts.items(), key=lambda item: len(item[1]))
     if len(some) < len(SPLITS):
         raise TaskError(
@@ -319,14 +343,22 @@ def _split(found: list[Found], kind: str, seed: int, notes: list[str]) -> Splits
         parts[one.split or "train"].append(one)
     share = 0.2 if len(found) < FEW else 0.1
     for split in ("test", "dev"):
-        if not parts[split]:
+        if not parts[split] and parts["train"]:
             of_these = share * len(found) / len(parts["train"])
             parts["train"], parts[split] = _drawn(parts["train"], kind, of_these, seed)
             if any(one.split for one in found):
                 notes.append(f"the file has no {split} split: drawn from train")
     for split, some in parts.items():
         if not some:
-            raise TaskError(f"no row is left for the {split} split: it takes at least three texts")
+            raise TaskError(
+                f"no row is left for the {split} split: it takes at least three texts, or groups"
+            )
+    learned = {one.label for one in parts["train"]}
+    if absent := [one for one in found if kind == "class" and one.label not in learned]:
+        raise TaskError(
+            f"no row of train has the label {absent[0].label!r}, and of dev or test "
+            f"{count_at([one.line for one in absent])}: give train some of it, or leave it out"
+        )
     texts = {split: {_text(one): one for one in some} for split, some in parts.items()}
     for split in ("dev", "test"):
         if leaked := [one for text, one in texts[split].items() if text in texts["train"]]:

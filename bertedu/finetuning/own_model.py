@@ -6,15 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from bertedu.finetuning.evaluation.baselines import BASELINES, baseline_answers
 from bertedu.finetuning.evaluation.metrics import Floats
-from bertedu.finetuning.examples import SPLITS, Choice, Question, Tagged
-from bertedu.finetuning.finetune import Run, Setup, run_once
+from bertedu.finetuning.examples import SPLITS, Choice, Question, Splits, Tagged, Task
+from bertedu.finetuning.finetune import Run, Setup, load_encoder, run_once
 from bertedu.finetuning.kinds import MAX_LENGTH, Answer, Outcomes
 from bertedu.finetuning.own_data import OwnData
 from bertedu.finetuning.saving import FineTuned, save_finetuned
 from bertedu.finetuning.training import Hyperparameters
+from bertedu.model.checkpoints import CheckpointError
+from bertedu.model.features import BertFeatures
 
 # At most so many rounds of at least so many steps; dev ends it sooner.
 UNTIL_DEV_STOPS = Hyperparameters(epochs=40, patience=4, min_steps=30)
@@ -94,7 +97,8 @@ class OwnModel:
     def try_it(self, folder: str | Path) -> str:
         """Return a command that asks the saved model about the first test example."""
         texts = self.data.splits["test"][0].texts
-        return shlex.join(["bertedu", "predict", str(folder), *texts])
+        dashes = ["--"] * any(text.startswith("-") for text in texts)  # no option
+        return shlex.join(["bertedu", "predict", str(folder), *dashes, *texts])
 
     def save(self, folder: str | Path) -> None:
         """Write a folder that `bertedu predict` and `transformers` open.
@@ -119,16 +123,56 @@ def fit(
 
     ``learning_rate``: none is the middle of those that suit the model. ``lora``: the rank of the
     thin products that learn in place of the encoder (Hu et al. 2021); none: all of it learns.
-    Raises what `run_once` does.
+    Raises what `run_once` does, and CheckpointError for a model that could not be saved after it.
     """
     task, splits, setup = data.task, data.splits, Setup(model, device=device, lora=lora)
+    if not isinstance(load_encoder(model)[0], BertFeatures):
+        raise CheckpointError(
+            f"{model} is no single BERT, and no other can be saved: --from bert-mini"
+        )
     rate = setup.rates[1] if learning_rate is None else learning_rate
     few = len(splits["train"]) < 1000  # then smaller batches: more steps in an epoch
     recipe = replace(UNTIL_DEV_STOPS, learning_rate=rate, seed=seed, batch_size=16 if few else 32)
     answers = {name: baseline_answers(name, task, splits)["test"] for name in BASELINES}
-    run = run_once(task, splits, setup, recipe, progress=progress)
-    notes = _cut(data, run)
+    if task.kind == "regression":
+        run = _learned_in_any_unit(task, splits, setup, recipe, progress)
+    else:
+        run = run_once(task, splits, setup, recipe, progress=progress)
+    notes = [*_cut(data, run), *_unknown(data, run)]
     return OwnModel(data, model, recipe, run, answers | {model: run.answers["test"]}, notes)
+
+
+def _learned_in_any_unit(
+    task: Task, splits: Splits, setup: Setup, recipe: Hyperparameters, progress: bool
+) -> Run:
+    """Learn values of mean 0 and deviation 1, then let the last layer answer in their own unit.
+
+    A new layer answers near 0, whatever the text: prices in thousands would be out of its reach.
+    """
+    values = [example.label for example in splits["train"]]
+    mean, deviation = float(np.mean(values)), float(np.std(values)) or 1.0
+    scaled: Splits = {
+        split: [replace(e, label=(e.label - mean) / deviation) for e in some]
+        for split, some in splits.items()
+    }
+    run = run_once(task, scaled, setup, recipe, progress=progress)
+    last: Any = run.model.head
+    with torch.no_grad():
+        last.classifier.weight.mul_(deviation)
+        last.classifier.bias.mul_(deviation).add_(mean)
+    answers = {
+        split: [replace(a, value=a.value * deviation + mean) for a in some]
+        for split, some in run.answers.items()
+    }
+    return replace(run, answers=answers)
+
+
+def _unknown(data: OwnData, run: Run) -> list[str]:
+    """Say so if the vocabulary lacks the words of the texts, as of another script."""
+    rows = [run.tokenizer.encode(" ".join(e.texts)).tokens for e in data.splits["train"]]
+    share = sum(row.count("[UNK]") for row in rows) / sum(map(len, rows))
+    said = f"{share:.0%} of the word pieces are [UNK]: the model was not made for such texts"
+    return [f"{said}; --from names another"] if share > 0.1 else []
 
 
 def _cut(data: OwnData, run: Run) -> list[str]:

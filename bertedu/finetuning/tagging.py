@@ -1,6 +1,7 @@
 """A tag for each word, by a model that reads word pieces (paper, section 5.3)."""
 
 import re
+import unicodedata
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -27,10 +28,14 @@ from bertedu.finetuning.kinds import (
 from bertedu.model.features import Features
 from bertedu.model.heads import TaggingHead
 
+# Python's \w lacks the marks that Hindi, Thai and a decomposed é write above and below a letter
+_MARKS = "".join(c for c in map(chr, range(2**16)) if unicodedata.category(c)[0] == "M")
+_WORD = re.compile(rf"[\w{_MARKS}]+(?:[-'’][\w{_MARKS}]+)*|[^\w\s]")
+
 
 def split_words(text: str) -> tuple[str, ...]:
     """Cut a sentence into words and punctuation: the units that are tagged."""
-    return tuple(re.findall(r"\w+(?:[-'’]\w+)*|[^\w\s]", text))
+    return tuple(_WORD.findall(text))
 
 
 def first_pieces(encoding: Encoding) -> dict[int, int]:

@@ -19,7 +19,7 @@ from bertedu.pretraining.next_sentence import EncodedDocument, Pair, encode_docu
 from bertedu.text.corpus import DEFAULT_CORPORA, SPLITS, Document, by_split, load_documents
 from bertedu.text.fast_tokenizer import load_tokenizer
 from bertedu.text.streaming import DocumentStream
-from bertedu.text.tokenization import CLS_ID, MASK_ID, PAD_ID, SEP_ID, SPECIAL_TOKENS
+from bertedu.text.tokenization import CLS_ID, MASK_ID, PAD_ID, SEP_ID, SPECIAL_TOKENS, UNK_ID
 
 # --- The recipe ---------------------------------------------------------------------------------
 
@@ -106,6 +106,9 @@ def load_splits(corpora: Sequence[str] = DEFAULT_CORPORA, say: Say = print) -> S
     for split, members in parts.items():
         say(f"encoding {len(members):,} {split} documents")
         splits[split] = encode_documents(members, tokenizer)
+    ids = [i for document in splits["train"] for sentence in document.sentences for i in sentence]
+    if ids and (share := ids.count(UNK_ID) / len(ids)) > 0.1:
+        say(f"{share:.0%} of the word pieces are [UNK]: this vocabulary was not made for such text")
     return splits
 
 

@@ -5,14 +5,16 @@ import io
 import json
 import random
 import re
+import unicodedata
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bertedu.finetuning.examples import SPLITS, Question, Tagged, TaskError
+from bertedu.finetuning.examples import SPLITS, Question, Tagged, TaskError, plain
 from bertedu.finetuning.own_data import MAX_ROWS, Columns, OwnData, read_data
+from bertedu.finetuning.tagging import split_words
 
 WORDS = "ship bay wood river tax bill vote north song red old wide".split()
 
@@ -93,7 +95,7 @@ def squad(nested: bool, shift: int = 0) -> str:
     return "\n".join(map(json.dumps, flat))
 
 
-@pytest.mark.parametrize(("nested", "name"), [(True, "own.json"), (False, "own.jsonl")])
+@pytest.mark.parametrize(("nested", "name"), [(True, "own.json"), (False, "own.JSONL")])
 @pytest.mark.parametrize("shift", [0, 2])
 def test_questions_in_both_shapes_of_squad(
     nested: bool, name: str, shift: int, tmp_path: Path
@@ -103,6 +105,11 @@ def test_questions_in_both_shapes_of_squad(
     assert Counter(q.answers for q in every)[()] == 4
     assert all(q.context[start:].startswith(text) for q in every for text, start in q.answers)
     assert ("answers moved" in " ".join(found.notes)) == bool(shift)
+    for one in ("0", None):  # of two files that were joined, or of none
+        other = read(
+            tmp_path, re.sub('"id": "[0-9]"', f'"id": {json.dumps(one)}', squad(nested)), name
+        )
+        assert len({q.name for split in SPLITS for q in other.splits[split]}) == 12
 
 
 @pytest.mark.parametrize("scheme", ["IOB1", "IOB2", "BIOES"])
@@ -112,6 +119,9 @@ def test_sentences_of_conll(scheme: str, tmp_path: Path) -> None:
     blocks = [f"{one}\nsank NN x O\nn{n} NN x O" for n in range(12)]
     found = read(tmp_path, "-DOCSTART- -X- -X- O\n\n" + "\n\n".join(blocks), "own.conll")
     assert found.task.labels == ("O", "B-LOC", "I-LOC")
+    assert read(
+        tmp_path, "\n\n".join(blocks).replace(" ", "\t"), "own.tsv", kind="tags"
+    ).task.labels
     assert "one or two documents" in found.notes[-1]
     for split in SPLITS:
         assert {e.tags for e in found.splits[split]} == {("B-LOC", "I-LOC", "O", "O")}
@@ -143,6 +153,8 @@ def test_groups_stay_in_one_split(tmp_path: Path) -> None:
     found = read(tmp_path, content, columns=Columns(group="who"))
     groups = [{e.source for e in found.splits[split]} for split in SPLITS]
     assert sum(map(len, groups)) == len(set.union(*groups)) == 12
+    loose = read(tmp_path, re.sub("w1\n", "\n", content), columns=Columns(group="who"))
+    assert sum(len({e.source for e in loose.splits[split]}) for split in SPLITS) == 11 + 5
 
 
 def test_a_split_of_the_file_is_kept_and_its_leaks_are_counted(tmp_path: Path) -> None:
@@ -156,6 +168,43 @@ def test_a_split_of_the_file_is_kept_and_its_leaks_are_counted(tmp_path: Path) -
     without = [row for row in rows if ",valid" not in row]
     found = read(tmp_path, "\n".join(["text,label,part", *without]), columns=Columns(split="part"))
     assert any("no dev split: drawn from train" in note for note in found.notes)
+
+
+# -- what is one, and what is two
+
+
+@pytest.mark.parametrize("head", ["sep=,\n", "\n", " \n\n"])
+def test_what_a_spreadsheet_writes_above_the_names_is_no_row(head: str, tmp_path: Path) -> None:
+    assert texts(read(tmp_path, head + table()), "test") == texts(read(tmp_path, table()), "test")
+    with pytest.raises(TaskError, match=f"line {62 + head.count(chr(10))}: it has 3 cells"):
+        read(tmp_path, head + table() + "a,b,c\n")
+
+
+def test_a_letter_is_one_however_it_is_written(tmp_path: Path) -> None:
+    """A Mac writes é as two characters. Marks above and below a letter, and smileys, tell apart."""
+    apart = unicodedata.normalize("NFD", "téxt,label")
+    names = ["café", unicodedata.normalize("NFD", "café"), "thé"]
+    content = "\n".join([apart, *(f"ship {n},{names[n % 3]}" for n in range(30))])
+    assert read(tmp_path, content, columns=Columns("téxt")).task.labels == ("café", "thé")
+    for one, other in (("ดี", "ดู"), ("ok 😀", "ok 😡"), ("1 + 1", "1 1")):
+        assert plain(one) != plain(other)
+    assert (
+        plain("It's  GOOD…")
+        == plain("it s good!")
+        == plain(unicodedata.normalize("NFD", "it s good"))
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Ada Lovelace's red-panda, didn't it?", "Ada|Lovelace's|red-panda|,|didn't|it|?"),
+        ("राहुल मुंबई में", "राहुल|मुंबई|में"),
+        (unicodedata.normalize("NFD", "José sank."), unicodedata.normalize("NFD", "José|sank|.")),
+    ],
+)
+def test_a_word_that_is_tagged_is_whole(text: str, words: str) -> None:
+    assert split_words(text) == tuple(words.split("|"))
 
 
 # -- what is said, and what is refused
@@ -176,6 +225,13 @@ def test_what_looks_wrong_is_said_and_costs_nothing(line: str, said: str, tmp_pa
     assert sum(map(len, found.splits.values())) >= 60
 
 
+def scores(*labels: object) -> str:
+    """A table with a score in each row."""
+    return "\n".join(["text;label", *(f"ship {n};{label}" for n, label in enumerate(labels))])
+
+
+PART = "\n".join(["text,label,part", *(f"ship {n},{n % 2},train" for n in range(9))])
+IN_PARTS = {"columns": Columns(split="part")}
 CONLL = "\n\n".join(f"w{n} B-X" for n in range(9))
 REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
     ("own.csv", "", {}, "no example with both"),
@@ -190,11 +246,28 @@ REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
     ("own.csv", table() + "a,Class 1\n", {}, "differ by capitals only"),
     ("own.csv", table(60, 60), {}, "60 different values in 60 rows"),
     ("own.csv", table(), {"kind": "score"}, "a score is a number"),
+    (
+        "own.csv",
+        scores("900", "1,000", "1,100"),
+        {"kind": "score"},
+        "line 3: is '1,000' a thousand",
+    ),
+    ("own.csv", scores(*["0.5"] * 9), {}, "every row has the label '0.5'"),
+    ("own.csv", PART.replace("train", "test"), IN_PARTS, "no row is left for the train split"),
+    (
+        "own.csv",
+        PART + "\na,2,dev\nb,2,test\nc,2,dev",
+        IN_PARTS,
+        "no row of train has the label '2'",
+    ),
+    ("own.csv", table(), {"kind": "choice"}, "needs the columns of its endings"),
     ("own.csv", table(), {"kind": "words"}, "no kind 'words'"),
     ("own.csv", table(), {"kind": "answer"}, "in SQuAD's shape"),
     ("own.csv", table(), {"encoding": "utf-99"}, "no encoding 'utf-99'"),
     ("own.csv", table().replace("ship", "배가 간다").encode("cp949"), {}, "--encoding cp949"),
     ("own.csv", table().replace("ship", "café").encode("latin-1"), {}, "--encoding latin-1"),
+    ("own.csv", table().replace("ship", "don’t").encode("cp1252"), {}, "--encoding cp1252"),
+    ("own.csv", table().replace("ship", "корабль" * 9).encode("cp1251"), {}, "cp1251 for Russian"),
     ("own.csv", table().encode("utf-16"), {}, "--encoding utf-16"),
     ("own.csv", table(), {"columns": Columns(endings=("text", "text"))}, "a choice is a number"),
     ("own.csv", "text,label\na,2", {"columns": Columns(endings=("text",) * 2)}, "numbered 0 to 1"),

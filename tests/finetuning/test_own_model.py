@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from bertedu.finetuning.finetune import Setup
 from bertedu.finetuning.kinds import Answer
 from bertedu.finetuning.own_data import Columns, read_data
 from bertedu.finetuning.saving import answer_table, load_finetuned
-from bertedu.model.checkpoints import load_pretrained
+from bertedu.model.checkpoints import CheckpointError, load_pretrained
 
 WORDS = "the old man went to a house by river".split()
 
@@ -53,8 +54,9 @@ def write(kind: str, folder: Path) -> list[str]:
         ]
         (folder / "own.conll").write_text("\n\n".join(blocks))
         return [str(folder / "own.conll")]
+    dash = "- " * (kind == "pair")
     lines = [
-        f'"{t}","{t[::-1]}",{"yes" if y else "no"},{y + n / 100},{int(y)}'
+        f'"{dash}{t}","{t[::-1]}",{"yes" if y else "no"},{y + n / 100},{int(y)}'
         for n, (t, y) in enumerate(made)
     ]
     (folder / "own.csv").write_text("\n".join(["message,second,class,points,right", *lines]))
@@ -125,7 +127,12 @@ def test_a_whole_table_is_answered_and_no_row_is_lost(checkpoint: Path, tmp_path
         alone = run("predict", model, row["message"]).stdout.strip()
         assert alone == f"{row['predicted']} ({float(row['probability']):.0%})"
     assert not after[3]["predicted"]
+    again = "predict", model, "--csv", table, "--text", "message", "--out"
+    assert "is there, and will be replaced" in run(*again, out).stdout
+    assert read_csv(out) == after
     for words, error in {
+        ("--csv", table, "--text", "message", "--out", table): "the table itself",
+        ("--csv", table, "--text", "message", "--out", tmp_path): "a folder",
         (): "give a text",
         ("a", "--csv", table): "give a text",
         ("--csv", table): "no column 'text'",
@@ -194,6 +201,8 @@ TABLE = ("own.csv", "--text", "message", "--label", "class")
         (("none.csv",), "cannot read none.csv"),
         ((*TABLE, "--device", "abacus"), "abacus"),
         ((*TABLE, "--out", "own.csv"), "own.csv"),
+        ((*TABLE, "--out", "pretrained"), "a model that is not a fine-tuned one"),
+        ((*TABLE, "--seed", "-1"), "--seed -1 should be"),
     ],
 )
 def test_bad_orders_are_refused_before_any_work(
@@ -205,10 +214,37 @@ def test_bad_orders_are_refused_before_any_work(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(own_model, "fit", fail)
     write("class", tmp_path)
+    (tmp_path / "pretrained").mkdir()
+    (tmp_path / "pretrained" / "config.json").write_text("{}")
     result = run("finetune", *words)
     assert result.exit_code in (1, 2)
     assert isinstance(result.exception, SystemExit)
     assert said in result.output
+
+
+def test_a_score_is_learned_in_any_unit(checkpoint: Path, tmp_path: Path) -> None:
+    """In thousands, far from 0: what is answered, and saved, is as good as in tenths."""
+    write("score", tmp_path)
+    data = read_data(tmp_path / "own.csv", Columns("message", "points"))
+    first = own_model.fit(data, str(checkpoint), progress=False)
+    for split, some in data.splits.items():
+        data.splits[split] = [replace(e, label=1000 * e.label - 5000) for e in some]
+    other = own_model.fit(data, str(checkpoint), progress=False)
+    said, thousands = ([a.value for a in mine.answers[mine.model]] for mine in (first, other))
+    assert thousands == pytest.approx([1000 * value - 5000 for value in said], abs=0.02)
+    other.save(tmp_path / "mine")
+    loaded, texts = load_finetuned(tmp_path / "mine"), [e.text for e in data.splits["test"]]
+    assert [loaded.ask(text).value for text in texts] == pytest.approx(thousands, rel=1e-4)
+
+
+def test_what_cannot_be_saved_is_refused_before_it_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_model, "run_once", lambda *_, **__: pytest.fail("it went to work"))
+    write("class", tmp_path)
+    data = read_data(tmp_path / "own.csv", Columns("message", "class"))
+    with pytest.raises(CheckpointError, match="is no single BERT"):
+        own_model.fit(data, str(tiny.save_elmo(tmp_path / "elmo", 4)))
 
 
 def test_long_texts_are_counted(checkpoint: Path, tmp_path: Path) -> None:
@@ -218,6 +254,9 @@ def test_long_texts_are_counted(checkpoint: Path, tmp_path: Path) -> None:
     data = read_data(path, Columns("message", "class"))
     (note,) = own_model.fit(data, str(checkpoint), progress=False).notes
     assert note.startswith("1 of 41 texts are longer than 128 word pieces")
+    path.write_text(path.read_text().replace("garden", "정원 나무 꽃 물"))
+    notes = own_model.fit(read_data(path, Columns("message", "class")), str(checkpoint)).notes
+    assert re.match(r"[23]\d% of the word pieces are \[UNK\]", notes[-1])
 
 
 def test_lora_moves_queries_values_and_new_layer_alone(checkpoint: Path, tmp_path: Path) -> None:

@@ -409,6 +409,14 @@ def test_weights_are_kept_at_intervals(corpus: Path, tmp_path: Path) -> None:
     assert len(list((out / "steps").iterdir())) == 3
 
 
+def test_text_that_the_vocabulary_lacks_is_named(corpus: Path, tmp_path: Path) -> None:
+    (other := tmp_path / "other.txt").write_text("정원 나무 꽃. 물 하늘.\n" * 5, encoding="utf-8")
+    for where, unknown in ((corpus, False), (other, True)):
+        said: list[str] = []
+        load_splits([str(where)], said.append)
+        assert ("% of the word pieces are [UNK]" in said[-1]) == unknown
+
+
 def test_a_trip_from_text_to_checkpoint_enters_few_files(corpus: Path, tmp_path: Path) -> None:
     """So many must be opened by who follows a run; six of them are BERT's own."""
     with files_entered() as files:
