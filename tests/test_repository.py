@@ -507,8 +507,8 @@ SITTING += " model/bert pretraining/masking pretraining/next_sentence pretrainin
 # More lines are a decision, made here and explained. Where code falls, its bound falls with it.
 BOUNDS = {
     "bertedu/*.py": 9_480,  # 110 of them read what spreadsheets of all sorts hold
-    "course/*.py": 19_250,  # 640 of them the Korean edition, 170 notebook a2
-    "course/exercises/*.py": 6_800,
+    "course/*.py": 19_310,  # 640 of them the Korean edition, 170 notebook a2
+    "course/exercises/*.py": 6_830,
     "course/*.js": 3_330,
     "benchmarks/*.py": 560,
     "tests/*.py": 24_830,  # 530 of them hold it in step; 250 what thinning lost and users found

@@ -278,14 +278,13 @@ def _claim_cases() -> list[Inputs]:
 
 
 def _read_word(answer: Any, *_: Any) -> str:
-    word = answer.strip().lower() if isinstance(answer, str) else ""
-    if word not in get_args(Verdict):
+    if not isinstance(answer, str) or answer not in get_args(Verdict):
         what = repr(answer) if isinstance(answer, bool | str) else "something else"
         raise UnreadableError(
             f"your function returned {what[:40]}; one of 'supported', 'contradicted' and "
             "'undecided' is wanted."
         )
-    return word
+    return answer
 
 
 Exercise.asking(

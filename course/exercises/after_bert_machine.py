@@ -15,11 +15,10 @@ from bertedu.model.variants.transformer_xl import remember
 from course.exercises.judge import (
     Exercise,
     Inputs,
-    UnreadableError,
     drawer,
     named,
+    read_mask,
     read_numbers,
-    read_tensor,
     undisturbed,
 )
 
@@ -40,17 +39,20 @@ def _layer(size: int, heads: int, plain: bool = False) -> SelfAttention:
 
 
 def _cross_cases() -> Iterator[Inputs]:
-    """As many words written as read first, where a mix-up keeps the shapes; then other numbers."""
+    """As many words written as read first, where a mix-up keeps the shapes; then other numbers.
+
+    In a batch no two rows have the same padding.
+    """
     generator = torch.Generator().manual_seed(181)
     layers = [_layer(1, 1, plain=True), _layer(2, 1, plain=True), _layer(4, 2)]
-    for written, read in ((1, 1), (2, 2), (2, 3), (4, 3), (3, 5)):
+    for rows, written, read in ((1, 1, 1), (1, 2, 2), (2, 2, 3), (2, 4, 3), (3, 3, 5)):
         for layer in layers:
             size = layer.query.in_features
             for padded in (0, 1) if read > 1 else (0,):
-                x = torch.randint(-4, 5, (1, written, size), generator=generator) / 2
-                source = torch.randint(-4, 5, (1, read, size), generator=generator) / 2
-                mask = (torch.arange(read) < read - padded)[None, None, None]
-                yield layer, x, source, mask
+                x = torch.randint(-4, 5, (rows, written, size), generator=generator) / 2
+                source = torch.randint(-4, 5, (rows, read, size), generator=generator) / 2
+                real = read - padded * torch.arange(1, rows + 1)
+                yield layer, x, source, (torch.arange(read) < real[:, None])[:, None, None]
 
 
 Exercise.asking(
@@ -130,14 +132,6 @@ def _mask_cases() -> Iterator[Inputs]:
             yield length, window, global_tokens, keys
 
 
-def _read_mask(answer: object, length: int, *_: object) -> list[list[bool]]:
-    mask = read_tensor(answer, "your mask", (length, length))
-    if mask.dtype != torch.bool:
-        raise UnreadableError(f"your mask is {mask.dtype}; a mask holds True and False.")
-    rows: list[list[bool]] = mask.tolist()
-    return rows
-
-
 def _tell_mask(_: Inputs, mine: list[list[bool]], right: list[list[bool]]) -> str:
     pairs = ((i, j) for i in range(len(right)) for j in range(len(right)))
     for i, j in pairs:
@@ -150,7 +144,7 @@ def _tell_mask(_: Inputs, mine: list[list[bool]], right: list[list[bool]]) -> st
     asks="(length S, window, global_tokens, drawn (S, r)) -> bool (S, S): [i, j], may i see j? "
     "window neighbors on each side, itself, the first global_tokens, and its drawn keys",
     cases=_mask_cases,
-    read=_read_mask,
+    read=lambda answer, length, *_: read_mask(answer, "your mask", (length, length)),
     differ=_tell_mask,
     tried="20 masks: windows, global tokens and random keys, alone and together.",
     start="position = torch.arange(length); (position[:, None] - position).abs() says how far "

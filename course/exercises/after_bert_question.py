@@ -1,6 +1,7 @@
 """Exercises of notebook 17: the next token, an ending, a reading order, replaced words, targets."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,7 +10,7 @@ from bertedu.model.variants.distillation import distillation_loss
 from bertedu.model.variants.electra import replaced
 from bertedu.model.variants.generation import ending_score, next_token
 from bertedu.model.variants.xlnet import order_masks
-from course.exercises.judge import Exercise, Inputs, drawer
+from course.exercises.judge import Exercise, Inputs, differing, drawer, read_mask, read_parts
 
 
 def _token_cases() -> Iterator[Inputs]:
@@ -95,12 +96,18 @@ def _orders() -> Iterator[Inputs]:
             yield (torch.randperm(length, generator=generator),)
 
 
+def _read_streams(answer: Any, order: Tensor) -> list[Any]:
+    each = zip(read_parts(answer, "content, query"), ("content", "query"), strict=True)
+    return [read_mask(part, name, 2 * order.shape) for part, name in each]
+
+
 Exercise.asking(
     name="order_mask",
     asks="order (S,), the places as they are read -> (content, query), bool (S, S) each: may the "
     "place of this row see the word of that column?",
     cases=_orders,
-    tensors="content, query",
+    read=_read_streams,
+    differ=differing("content", "query"),
     tried="52 orders of 2 to 8 places.",
     start="turn = order.argsort(): when is place i read? Then compare the turns of two places.",
     first_part=0,

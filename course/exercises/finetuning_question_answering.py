@@ -268,7 +268,7 @@ Scorer = Callable[[str, Sequence[str]], tuple[float, float]]
 
 
 def _score(found: str, answers: Sequence[str]) -> tuple[float, float]:
-    """Exact match and F1, each the best over the right answers; with none, only "" is right."""
+    """Exact match and F1, each the best over the right answers; if none, "" is right, or "the"."""
 
     def words(text: str) -> list[str]:
         text = text.lower()
@@ -276,7 +276,8 @@ def _score(found: str, answers: Sequence[str]) -> tuple[float, float]:
         return re.sub(r"\b(a|an|the)\b", " ", text).split()
 
     if not answers:
-        return float(not found), float(not found)
+        nothing = float(not words(found))  # "the" and "." are nothing, too
+        return nothing, nothing
     exact, f1 = [], []
     for answer in answers:
         mine, right = words(found), words(answer)
@@ -314,10 +315,10 @@ def _by_squad(found: str, answers: Sequence[str]) -> tuple[float, float]:
     | re.sub(r"\b(a|an|the)\b", " ", text) => text
     ✗ silence: gives 0 for saying nothing where there is no answer.
       score “” against no answers at all: 1 and 1.
-    | float(not found), float(not found) => 0.0, 0.0
+    | return nothing, nothing => return 0.0, 0.0
     ✗ skipped: gives 1 for whatever is said where there is no answer.
       score “lake” against no answers at all: 0 and 0.
-    | float(not found), float(not found) => 1.0, 1.0
+    | return nothing, nothing => return 1.0, 1.0
     ✗ recall: takes recall for F1, so that the whole text is a perfect answer.
       find twice as many words as are right: F1 is 0.67.
     | 2 * same / (len(mine) + len(right)) => same / len(right)

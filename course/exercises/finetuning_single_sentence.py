@@ -211,13 +211,14 @@ def _plain(text: str) -> str:
 
 _TEXTS = (
     "A quiet film./The plot is thin./It moved me./Too long by an hour./See it twice./A mess./"
-    "Warm and funny./Nothing happens./A mess. See it twice./Am ess."
+    "Warm and funny./Nothing happens./A mess. See it twice./Am ess./A mess!/By too long an hour."
 ).split("/")
 
 
 def _leak_cases() -> Iterator[Inputs]:
     rng = random.Random(24)
-    disguises = (str, str.lower, " {} ".format, lambda text: text.replace(" ", "  "))
+    wide, wider = (lambda text: text.replace(" ", "  ")), (lambda text: text.replace(" ", "   "))
+    disguises = (str, str.lower, " {} ".format, wide, wider)
     for trained, tested in [(1, 2)] * 15 + [(3, 3)] * 30 + [(5, 6)] * 35:
         test = [rng.choice(disguises)(rng.choice(_TEXTS)) for _ in range(tested)]
         yield rng.sample(_TEXTS, trained), test
@@ -240,6 +241,9 @@ def _leak_cases() -> Iterator[Inputs]:
       strip() leaves two spaces between words as they are: " ".join(text.lower().split()).
     | _plain(text) => text.lower().strip()
     | _plain(text) => text.strip()
+    ✗ only spaces between words are made single; those at the ends are left on.
+      " A mess. " and "A mess." are one text: " ".join(text.lower().split()).
+    | _plain(text) => " " * text.startswith(" ") + _plain(text)
     ✗ copies in other capitals get away.
       lower-case both texts: " ".join(text.lower().split()).
     | _plain(text) => " ".join(text.split())

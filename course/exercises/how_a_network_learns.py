@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from course.exercises import judge
 from course.exercises.judge import (
     Exercise,
     Inputs,
@@ -38,7 +39,7 @@ def _slope_cases() -> list[Inputs]:
     ✗ the slope is twice too large.
       the distance from w - h to w + h is 2h, not h.
     | (2 * h) => h
-    ✗ the slope is four times too large: / 2 * h first halves, then multiplies by h.
+    ✗ the slope is too small: / 2 * h first halves, then multiplies by h.
       Python works from left to right. Put parentheses around (2 * h).
     | / (2 * h) => / 2 * h
     ✗ this is the slope to one side of w.
@@ -72,16 +73,34 @@ class Number:
         return f"{self.value:g}" + f" ({parts})" * bool(parts)
 
 
-def _read_number(answer: Any, *_: Any) -> tuple[float, list[tuple[float, float]]]:
+def _read_part(part: Any, slope: Any) -> tuple[str, float]:
+    """Read a pair as the name of its part, which a copy does not have, and the slope."""
+    if hasattr(slope, "value"):
+        raise UnreadableError("a slope is a Number; pairs are (part, slope), a slope is a float.")
+    if not hasattr(part, "value"):
+        raise UnreadableError(f"a part is {judge.kind_of(part)}; the Number itself is wanted.")
+    if not hasattr(part, "__name__"):
+        raise UnreadableError("a part is a copy; the Number itself is wanted.")
+    return part.__name__, judge.number(slope)
+
+
+def _read_number(answer: Any, *_: Any) -> tuple[float, list[tuple[str, float]]]:
     value, made_of = getattr(answer, "value", None), getattr(answer, "parts", None)
     if not isinstance(value, int | float) or not isinstance(made_of, list | tuple):
         raise UnreadableError("a Number is wanted: Number(value, [(part, slope), …]).")
-    return float(value), sorted((float(part.value), float(slope)) for part, slope in made_of)
+    return float(value), sorted(_read_part(part, slope) for part, slope in made_of)
+
+
+def _factors() -> Iterator[Inputs]:
+    """Name the numbers: a part is told by its name."""
+    for a in (2.0, -1.5, 0.0):
+        for b in (3.0, -0.5, 4.0):
+            yield named("a", Number(a)), named("b", Number(b))
 
 
 @Exercise.asking(
     asks="(a, b) -> Number: the product, and its parts with their slopes",
-    cases=lambda: [(Number(a), Number(b)) for a in (2.0, -1.5, 0.0) for b in (3.0, -0.5, 4.0)],
+    cases=_factors,
     read=_read_number,
     tried="9 products, of positive and negative numbers and of 0.",
     start="the value a.value * b.value. If a grows by 1, by how much does it grow?",

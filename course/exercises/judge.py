@@ -19,7 +19,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from types import EllipsisType
@@ -230,6 +230,8 @@ def judge(exercise: Exercise, function: object) -> str:
     first = failed[0]
     smallest = f"Smallest case: {show(exercise.arguments, cases[first])}."
     got = mine[first]
+    if got.nothing and any(outcome.nothing for outcome in ours):
+        got = replace(got, unreadable="")  # None may be an answer here: no return is missing
 
     def wrong(what: str, likely: str, difference: str = "") -> str:
         return report(f"✗ {name}: {what}", smallest, difference, likely=likely)
@@ -237,6 +239,12 @@ def judge(exercise: Exercise, function: object) -> str:
     difference = _difference(exercise, cases[first], got, ours[first])
     if mistake := _same_mistake(exercise, cases, mine):
         return wrong(mistake.what, mistake.likely, difference)
+    if not all(map(_alike, mine, call_all(exercise, function, cases))):
+        likely = (
+            "something is kept from one call to the next: a default like found=[], or a list "
+            "outside the function. Make it anew inside."
+        )
+        return wrong("the same input gives another result at the second call.", likely)
     if not all(map(_alike, mine, call_all(exercise, function, cases, seed=1))):
         likely = "your function draws random numbers of its own. Use only what it is given: "
         likely += f"{', '.join(exercise.arguments)}."
@@ -471,6 +479,15 @@ def read_numbers(answer: Any, name: str, shape: Sequence[int]) -> list[Any]:
     return numbers
 
 
+def read_mask(answer: Any, name: str, shape: Sequence[int]) -> list[Any]:
+    """Read a mask of that shape, and insist on True and False."""
+    mask = read_tensor(answer, name, shape)
+    if mask.dtype != torch.bool:
+        raise UnreadableError(f"{name} is {mask.dtype}; a mask holds True and False.")
+    seen: list[Any] = mask.tolist()
+    return seen
+
+
 def number(answer: Any, *_: Any) -> float:
     """Read one number: Python's, NumPy's, or a tensor of one."""
     wanted = f"your function returned {_a(answer)}; one number is wanted."
@@ -608,7 +625,8 @@ def plain(value: Any) -> str:
         few = ", ".join(f"{key!r}: {plain(one)}" for key, one in value.items())
         return f"{{{few}}}" if len(value) < 4 else f"a dictionary of {len(value)}"
     if isinstance(value, float):
-        return str(round(value, 3) + 0.0)  # + 0.0: no "-0.0"
+        short = round(value, 3) + 0.0  # + 0.0: no "-0.0"
+        return str(short) if short or not value else f"{value:.3g}"
     if isinstance(value, int) and value >= 10**6:
         return f"{value:_}"
     return str(value.__name__) if callable(value) else repr(value)

@@ -303,7 +303,7 @@ class _WithTorch(SmallRun):
         ("with torch.optim.AdamW, its batches drawn from seed and step", _WithTorch),
     ),
     refuses_all="the two runs have not done the same number of steps: n without a break; k, save, "
-    "load, then n - k.",
+    "load, then n - k. Or keep what load returns: resumed = trainer.load(state) is a new trainer.",
     refuses_right="what is in a state is the trainer's own business. Compare weights() only, after "
     "equally many steps.",
     beside=(save_state, load_state),

@@ -57,8 +57,10 @@ def _find_cases() -> list[Inputs]:
             weights = _weights(generator, layers, count, size, size)
             queries = torch.randperm(size, generator=generator)[:-1].tolist()
             keys = torch.randint(size, (size - 1,), generator=generator).tolist()
-            hits = (weights.argmax(-1)[..., queries] == torch.tensor(keys)).sum(-1)
-            if (hits == hits.max()).sum() == 1:  # one winner
+            asked = weights[..., queries, :]
+            clear = ((asked == asked.amax(-1, keepdim=True)).sum(-1) == 1).all()
+            hits = (asked.argmax(-1) == torch.tensor(keys)).sum(-1)
+            if clear and (hits == hits.max()).sum() == 1:  # one strongest key each, one winner
                 cases.append((weights, queries, keys))
     return cases
 

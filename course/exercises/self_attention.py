@@ -316,9 +316,10 @@ def right_layer(x: Tensor, real: Tensor, direction: str, dropout: float = 0.0) -
 
 
 ADDED = "scores.masked_fill(~mask, LOWEST) => (scores + torch.where(mask, 0.0, LOWEST))"
+# less the highest score that is seen, so that no row of what is seen sinks to 0
 ANEW = (
-    "scores.masked_fill(~mask, LOWEST).softmax(-1) => "
-    "F.normalize(scores.softmax(-1) * mask, p=1, dim=-1)"
+    "scores.masked_fill(~mask, LOWEST).softmax(-1) => F.normalize((scores - "
+    "scores.masked_fill(~mask, LOWEST).amax(-1, True)).clamp(max=0).exp() * mask, p=1, dim=-1)"
 )
 
 
@@ -331,7 +332,7 @@ ANEW = (
         ("as in the package", right_layer),
         ("with a mask that is added", patched(right_layer, ADDED, {})),
         (
-            "with a mask after softmax, and rows that are made to sum to 1 again",
+            "with a mask after exp, and rows that are made to sum to 1",
             patched(right_layer, ANEW, {}),
         ),
     ),

@@ -24,7 +24,7 @@ def _read_tokens(answer: Any, *_: Any) -> list[str]:
 def _merge_cases() -> Iterator[Inputs]:
     rng = random.Random(5)
     for length in [2] * 20 + [3] * 30 + [5] * 30 + [7] * 30:
-        first, *rest = rng.choices("ab", k=length)
+        first, *rest = rng.choices(("a", "b", "ab"), k=length)
         pieces = [first, *("##" + c for c in rest)]
         pair = rng.choice(list(itertools.pairwise(pieces)))
         if rng.random() < 0.2:
@@ -65,21 +65,21 @@ def right_merge_pieces(pieces: list[str], left: str, right: str) -> list[str]:
 
 
 def _learn_cases() -> Iterator[Inputs]:
-    """Few letters, so that pairs tie, and stand twice in a word."""
+    """Few letters, so that pairs tie, and stand twice in a word; now and then too little room."""
     rng = random.Random(8)
     yield {"aa": 1}, 3
     yield {"king": 3, "ring": 2, "sink": 1}, 12
     for words, length, more in [(1, 3, 2)] * 10 + [(2, 4, 3)] * 15 + [(4, 5, 6)] * 15:
-        made = ["".join(rng.choices("abc", k=rng.randint(2, length))) for _ in range(words)]
+        made = ["".join(rng.choices("abc", k=rng.randint(1, length))) for _ in range(words)]
         counts = {word: rng.randint(1, 4) for word in made}
         letters = {word[0] for word in made} | {"##" + c for word in made for c in word[1:]}
-        yield counts, len(letters) + rng.randint(0, more)
+        yield counts, len(letters) + rng.randint(-1, more)
 
 
 @Exercise.asking(
-    asks="(counts, size) -> list of up to size pieces: the letters, sorted, then each joined piece "
-    "as it is made. counts holds how often each word occurs; of equally frequent pairs, take the "
-    "one that min() puts first",
+    asks="(counts, size) -> list of pieces: all letters, sorted, then each joined piece as it is "
+    "made, until there are size. counts holds how often each word occurs; of equally frequent "
+    "pairs, take the one that min() puts first",
     cases=_learn_cases,
     read=_read_tokens,
     tried="42 small languages, of one word to four, with ties, and some used up before the end.",
@@ -102,7 +102,7 @@ def _learn_cases() -> Iterator[Inputs]:
     """,
 )
 def right_learn_pieces(counts: dict[str, int], size: int) -> list[str]:
-    """Return letters in order, then pieces as they were made, up to ``size`` of them."""
+    """Return all letters in order, then pieces as they were made, until there are ``size``."""
     spelling = {word: [word[0], *("##" + letter for letter in word[1:])] for word in counts}
     pieces = sorted({piece for word in spelling.values() for piece in word})
     while len(pieces) < size:
@@ -219,12 +219,12 @@ _TEXTS = (
     "[CLS] dogs [SEP]",
     "[UNK] ran [PAD]",
     "dogs .",
-    "a b ##c d",
+    "sing [UNK] ##s",
     "[CLS] the [MASK] bark ##ed [SEP] [UNK] ran [SEP] [PAD] [PAD]",
     "c # is a language",
     "see [ 1 ] .",
     "[CLS] no , we did n ##ot ! [SEP] did you ? [SEP] [PAD]",
-    "it ' s the sing ##er ##s - a choir : all of them",
+    "it ' s the sing [MASK] ##er ##s - a choir : all of them .",
 )
 
 

@@ -1,5 +1,6 @@
 """Notebooks 08 to 12: right in other ways than ours, wrong in others than the patch."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import product, zip_longest
@@ -25,7 +26,7 @@ from bertedu.model.heads import TaggingHead
 from bertedu.text.fast_tokenizer import load_tokenizer
 from course.exercises import check
 from course.exercises.features_versus_finetuning import right_extract, right_trainable
-from course.exercises.finetuning_question_answering import right_best_span
+from course.exercises.finetuning_question_answering import right_best_span, right_score_test
 from course.exercises.finetuning_sentence_pairs import right_choice_head, right_choice_rows
 from course.exercises.finetuning_single_sentence import PlayModel, right_leaked
 from course.exercises.finetuning_tagging import right_align, right_entities
@@ -193,6 +194,12 @@ test_right_in_another_way = right_ones([
 
 test_wrong_in_another_way = wrong_ones([
     ("tune", lambda *given: [*tuned_by_backward(*given, part=slice(1, 3))], "2 gradients for 3"),
+    *(("leaked", lambda train, test, key=key: [i for i, text in enumerate(test) if key(text) in
+       map(key, train)], "cases come out wrong") for key in (
+        lambda text: set(text.lower().split()),
+        lambda text: re.findall(r"\w+", text.lower()),
+        lambda text: text.lower().strip().replace("  ", " "),
+    )),
     ("leaked", lambda train, test: list(test), "is a str; a place"),
     ("choice_rows", then(right_choice_rows, lambda a, b: b[0].pop()), "changes endings in place."),
     ("choice_rows", lambda a, b: (rows_by_zip(a, b)[0], *[rows_by_zip(a, b)[2]] * 2),
@@ -306,6 +313,7 @@ test_a_learners_test_is_told_what_it_misses = learners_tests([
      "it takes tokens for words"),
     ("score_test", lambda score: score("lake", ["lake"])[0] == 100,
      "refuses every scorer, right ones included. Likely: it returns False on every path, or expec"),
+    ("score_test", lambda f: right_score_test(f) and f("the", []) == f(".", []) == (1, 1), []),
     ("tagging_test", lambda f: all(holds(f) for holds in TAGGING), []),
     ("tagging_test", lambda f: f is check.tagging_test.right[0][1], "a right scorer, one written"),
     ("feature_test", lambda extract: extract is right_extract, "one written with LayerFeatures"),

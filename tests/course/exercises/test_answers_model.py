@@ -27,7 +27,8 @@ from course.exercises.after_bert_machine import right_window_mask
 from course.exercises.embeddings import right_input_sum
 from course.exercises.encoder import right_our_name
 from course.exercises.how_a_network_learns import Number, right_slope
-from course.exercises.reading_attention import by_loops
+from course.exercises.patch import patched
+from course.exercises.reading_attention import by_loops, right_find_head
 from course.exercises.real_bert import PLAY, published_bert, right_loader
 from course.exercises.self_attention import right_attention, right_split_heads
 from course.exercises.start_here import right_top_words
@@ -88,10 +89,10 @@ def attention_by_torch(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) 
 
 
 def pieces_by_the_package(counts: dict[str, int], size: int) -> list[str]:
-    """`train_wordpiece`, whose vocabulary begins with the special tokens."""
-    return train_wordpiece(counts, size + len(SPECIAL_TOKENS), min_count=1)[0][
-        len(SPECIAL_TOKENS) :
-    ]
+    """`train_wordpiece`, whose vocabulary begins with the special tokens, and needs the room."""
+    letters = {(letter, i > 0) for word in counts for i, letter in enumerate(word)}
+    room = len(SPECIAL_TOKENS) + max(size, len(letters))
+    return train_wordpiece(counts, room, min_count=1)[0][len(SPECIAL_TOKENS) :]
 
 
 def order_by_moving(last: Number) -> list[Number]:
@@ -256,6 +257,8 @@ test_right_in_another_way = right_ones([
     *(("training_loop", loop(order)) for order in ("zfbs", "fzbs", "fbsz")),
     ("rollout", by_loops),
     ("find_head", find_by_loops),
+    ("find_head", lambda w, asked, keys: right_find_head(w.flip(-1), asked, [len(w[0, 0]) - 1 - k
+     for k in keys])),  # of equally strong keys the last
     ("refutes", refutes_by_loops),
     ("our_name", by_replacing),
     ("first_wrong", first_above),
@@ -314,6 +317,8 @@ test_wrong_in_another_way = wrong_ones([
     ("merge_pieces", lambda p, a, b: [x for i, x in enumerate(p) if p[i + 1] != b], "past the end"),
     ("merge_pieces", lambda p, a, b: " ".join(p), "a list of tokens is wanted"),
     ("cut_word", lambda w, v: [0], "Return tokens, not ids"),
+    ("decode", lambda t: decode_with_replace(" ".join(t).replace(" ##", "").split()),
+     "Yours gives 'sing [UNK]s'; it should give 'sings'."),
     ("decode", lambda t: t, "one text is wanted"),
     ("layer_parameters", lambda h, i: counted_by_building(h, i) + 0.5, "a whole number is wanted"),
     ("layer_parameters", lambda h, i: 1234567, "Yours gives 1,234,567; it should give 16."),
@@ -322,11 +327,17 @@ test_wrong_in_another_way = wrong_ones([
     ("split_heads", lambda x, a: right_split_heads(x, a).flip(1), "None of the usual mistakes"),
     ("load", lambda t, s, our_name: (list(t), []), "return w, a dictionary"),
     ("times", lambda a, b: a.value * b.value, "a Number is wanted: Number(value, [(part, slope)"),
+    ("times", lambda a, b: Number(a.value * b.value, [(Number(x.value), y.value) for x, y in
+     ((a, b), (b, a))]), "a part is a copy; the Number itself is wanted."),
+    ("times", lambda a, b: Number(a.value * b.value, [(a.value, b.value)]), "a part is a float; "),
+    ("times", lambda a, b: Number(a.value * b.value, [(b.value, a)]), "pairs are (part, slope)"),
     ("in_order", lambda last: [last.value], "a list of Numbers is wanted"),
     ("slope", lambda f, w, h: right_slope(f, w, 2 * h), "Smallest case: f = cube, w = 1.0, h ="),
     ("refutes", lambda o, n, b, a: 0.7, "True or False"),
     ("our_name", lambda name: [name], "one name, a str, is wanted"),
     ("next_token", lambda s, t, k: (s * t).softmax(-1), "cases come out wrong"),
+    ("order_mask", lambda o: [mask.int() for mask in check.order_mask.right(o)],
+     "content is torch.int32; a mask holds True and False."),
     ("replaced", lambda o, s, c: replaced(o, s, ~c), "cases come out wrong"),
     ("remember", lambda old, new, n: remember(old, new, n).clone().requires_grad_(), "Your num"),
     ("window_mask", lambda s, w, g, d: mask_by_loops(s, w, 0, d), "cases come out wrong"),
@@ -334,6 +345,14 @@ test_wrong_in_another_way = wrong_ones([
     ("window_mask", lambda *a: ~right_window_mask(*a), "may 0 see 0? True"),
     ("rotate", lambda x: rotate(x.flip(0)).flip(0), "cases come out wrong"),
     ("orthogonalize", lambda m, steps: newton_schulz(m, steps + 1), "cases come out wrong"),
+    *((name, patched(getattr(check, name).right, patch, {}), said) for name, patch, said in (
+        ("merge_pieces", 'right.removeprefix("##") => right[-1]', "cases come out wrong"),
+        ("learn_pieces", "return pieces => return pieces[:size]", "cases come out wrong"),
+        ("learn_pieces", "in word[1:] => in word[1] + word[2:]", "past the end"),
+        ("cross_attention", "key, mask => key, mask[0]", "cases come out wrong"),
+        ("cross_attention", "key, mask => key, mask.squeeze()", "cases come out wrong"),
+        ("cross_attention", "key, mask => key.sum(0), mask", "cases come out wrong"),
+    )),
 ])  # fmt: skip
 
 
@@ -359,10 +378,10 @@ def compared(embed: Any, eps: float) -> float:
 X, REAL = torch.tensor([[1.0, 0.5], [0.2, 1.0], [0.7, 0.1]]), torch.tensor([True, True, True])
 
 
-def knows_one_leak(layer: Any) -> bool:
+def knows_one_leak(layer: Any, by: float = 1.0) -> bool:
     """Catches the plain mask, but not what shows with dropout, padding or the other side."""
     longer = X.clone()
-    longer[2] += 1
+    longer[2] += by
     before, after = (layer(x, REAL, "left-to-right")[0] for x in (X, longer))
     return bool(torch.allclose(before[:2], after[:2]))
 
@@ -392,6 +411,7 @@ test_a_learners_test_is_told_what_it_misses = learners_tests([
     ("embedding_test", lambda embed: embed is check.embedding_test.right[0][1], "torch.allclose"),
     ("embedding_test", lambda embed: compared(embed, 0.3), "True or False is wanted"),
     ("leak_test", knows_one_leak, ["pytorchic-bert", "many first versions", "a copied line"]),
+    ("leak_test", lambda layer: knows_one_leak(layer, 100.0), ["pytorchic-bert", "many", "a cop"]),
     ("leak_test", wants_the_same_bits, "your test refuses a right attention"),
     ("layer_test", lambda make: (lambda m: torch.equal(m(torch.eye(8)), m(torch.eye(8))))(make()),
      ["graykode/nlp-tutorial", "a missing sum", "the Annotated"]),

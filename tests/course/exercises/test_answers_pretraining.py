@@ -226,7 +226,7 @@ test_right_in_another_way = right_ones([
     ("difference_interval", lambda o, t, d: interval([float((o - t)[row].mean()) for row in d])),
     ("difference_interval", lambda o, t, d: np.quantile([(o[row].mean() - t[row].mean()).item()
      for row in d.flip(1)], [0.025, 0.975])),  # the order within a draw does not matter
-    ("claim", lambda low, high: verdict_of(low, high).upper() + "\n"),
+    ("claim", lambda a, b: ("undecided", "supported", "contradicted")[(a > 0) - (b < 0)]),
     ("corrupt", lambda ids, sel, coin, rnd, m, s, k: torch.where(sel, torch.where(coin < m, k,
      torch.where(coin < m + s, ids, rnd)), ids)),
     ("crossing", crossing_in_torch),
@@ -287,6 +287,9 @@ test_wrong_in_another_way = wrong_ones([
     ("reach", lambda *x: right_reach(*x).float(), "True and False are wanted. How far is far"),
     ("reach", lambda s, ids, new: s(ids[0]), "ids must be (batch, length), not (2,)"),
     ("claim", lambda a, b: verdict_of(round(a, 2), round(b, 2)), "cases come out wrong"),
+    ("claim", lambda a, b: verdict_of(a, b).capitalize(), "returned 'Undecided'; one of 'suppor"),
+    ("crossing", lambda steps, a, b: crossing_in_torch(steps, a, b) if len(steps) < 3 else None,
+     "Yours gives None; it should give "),
     ("claim", lambda a, b: a > 0, "your function returned False; one of 'supported'"),
 ])  # fmt: skip
 
@@ -368,6 +371,12 @@ def round_trip(trainer: Any) -> bool:
     return torch.equal(trainer.load(first.save()).weights(), first.weights())
 
 
+def forgets(trainer: Any) -> bool:
+    resumed = trainer()
+    resumed.load(run(trainer(), 5).save())  # what it returns is lost
+    return torch.equal(run(resumed, 3).weights(), run(trainer(), 8).weights())
+
+
 def by_cutting(states: States, close: float = 1e-4) -> bool:
     ids = torch.arange(5, 5 + LONGEST).repeat(8, 1)
     return all(
@@ -405,6 +414,7 @@ test_a_learners_test_is_told_what_it_misses = learners_tests([
     ("resume_test", round_trip, SAVED[:-1]),
     ("resume_test", resumes(5, 3), ["a loop that saves no copy"]),
     ("resume_test", resumes(5, 4, spare=-1), "the two runs have not done the same number of steps"),
+    ("resume_test", forgets, "keep what load returns: resumed = trainer.load(state)"),
     ("resume_test", lambda trainer: right_resume_test(trainer) and "m" in trainer().save(),
      "refuses a right trainer, one written with torch.optim.AdamW"),
     ("look_ahead_test", by_cutting, []),

@@ -301,6 +301,16 @@ def test_prints_and_warnings_of_the_learner_stay_inside(capsys: pytest.CaptureFi
     assert captured.err == ""
 
 
+def test_what_is_kept_between_calls_is_no_random_number() -> None:
+    def keeps(vocab_size: int, found: list[int] = []) -> float:  # noqa: B006
+        found.append(vocab_size)
+        return start_here.right_chance(sum(found))
+
+    said = words(verdict(check.chance, keeps))
+    assert said.startswith("✗ chance: the same input gives another result at the second call. ")
+    assert said.endswith("outside the function. Make it anew inside.")
+
+
 def is_full(value: Any, kinds: Any) -> bool:
     return isinstance(value, kinds) and 0 not in getattr(value, "shape", ())
 
@@ -382,6 +392,7 @@ def test_a_right_answer_may_hold_numpy_numbers_and_arrays(one: Exercise) -> None
 def test_numbers_are_written_short() -> None:
     assert judge.plain(torch.tensor([[0.12345, -0.0, 2.0]])) == "[[0.123, 0.0, 2.0]]"
     assert judge.plain(float("nan")) == "nan"
+    assert judge.plain([1e-4, 1.234e-12, 0.0, 0.0006]) == "[0.0001, 1.23e-12, 0.0, 0.001]"
     assert judge.plain(torch.zeros(5, 5)) == "a tensor of shape (5, 5)"
 
 
