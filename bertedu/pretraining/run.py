@@ -17,7 +17,13 @@ from bertedu import machine
 from bertedu.files import Row, check_writable, write_atomically
 from bertedu.machine import current_commit, describe_machine, device_named
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import CheckpointError, load_checkpoint, read_config, save_checkpoint
+from bertedu.model.checkpoints import (
+    CheckpointError,
+    find_checkpoint,
+    load_checkpoint,
+    read_config,
+    save_checkpoint,
+)
 from bertedu.model.config import BertConfig, Direction
 from bertedu.model.elmo import ElmoForPreTraining
 from bertedu.pretraining.batches import (
@@ -295,7 +301,7 @@ def _settled(
     asked: Row = {name: getattr(options, name) for name in KEPT}
     asked["corpus"] = options.corpus and [*options.corpus]
     settled: Row = {name: began.get(name) if asked[name] is None else asked[name] for name in KEPT}
-    folder = options.init or began.get("folder")
+    folder = find_checkpoint(str(options.init)) if options.init else began.get("folder")
     before = _record_before(Path(folder)) if folder else None
     words = "\n".join(load_vocabulary()).encode()
     asked |= {"init": before and before["sha256"], "vocabulary": hashlib.sha256(words).hexdigest()}

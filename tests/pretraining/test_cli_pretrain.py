@@ -534,7 +534,7 @@ REFUSED: list[tuple[str, str]] = [  # options and telling words, before any work
     ("--steps 3 --variant elmo --optimizer muon", "trained by adamw"),
     ("--steps 3 --optimizer sgd", "choose adamw or muon"),
     ("--steps 3 --batch-tokens 0", "2048 is usual"),
-    ("--steps 3 --init {nowhere}", "config.json"),
+    ("--steps 3 --init {nowhere}", "no checkpoint"),
     ("--steps 3 --init {words}", "another vocabulary"),
     ("--steps 3 --init {wordless}", "no vocabulary at"),
 ]
