@@ -506,8 +506,8 @@ SITTING = (
 SITTING += " model/bert pretraining/masking pretraining/next_sentence pretraining/trainer"
 # More lines are a decision, made here and explained. Where code falls, its bound falls with it.
 BOUNDS = {
-    "bertedu/*.py": 9_480,  # 110 of them read what spreadsheets of all sorts hold
-    "course/*.py": 19_310,  # 640 of them the Korean edition, 170 notebook a2
+    "bertedu/*.py": 9_490,  # 110 of them read what spreadsheets of all sorts hold
+    "course/*.py": 19_320,  # 640 of them the Korean edition, 170 notebook a2
     "course/exercises/*.py": 6_830,
     "course/*.js": 3_330,
     "benchmarks/*.py": 560,
