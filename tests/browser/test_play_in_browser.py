@@ -562,7 +562,7 @@ def test_a_fine_tuned_model_answers_in_the_page_as_in_the_package(
 
 def test_words_are_tagged_and_answers_marked_as_in_the_package(show: Show) -> None:
     page, model = show(own("tagging", "Ada saw London.")), tuned("tagging")
-    for text in ("Ada Lovelace saw a red-panda in London, didn't she?", "Zoë’s 中文 ​ x_1 ☃!"):
+    for text in ("Ada Lovelace saw a red-panda in London, didn't she?", "Zoë’s राहुल 中文 ​ x_1 ☃!"):
         found = ask(page, "answer(x)", [text])
         assert found["words"] == list(split_words(text))
         assert found["tags"] == list(model.ask(text).value)
