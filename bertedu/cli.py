@@ -351,10 +351,8 @@ def predict(
         check_text(one)
     if csv:  # before hours of answers
         check_writable(out.parent)
-        if out.is_dir() or (out.exists() and out.samefile(csv)):
-            raise ValueError(
-                f"{out} is {'a folder' if out.is_dir() else 'the table itself'}: --out"
-            )
+        if out.is_dir() or out.resolve() == csv.resolve():
+            raise ValueError(f"{out} is a folder, or the table itself: --out names a new file")
         if out.exists():
             echo(f"{out} is there, and will be replaced; --out names another file")
     found = load_finetuned(folder)

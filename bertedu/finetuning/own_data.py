@@ -76,6 +76,8 @@ def read_data(
     path, columns = Path(path), columns or Columns()
     if kind == "choice" and not columns.endings:
         raise TaskError("a choice needs the columns of its endings: --ending NAME, once for each")
+    if columns.endings and columns.text_b:
+        raise TaskError("a choice has endings, and no second text: leave --text-b away")
     notes: list[str] = []
     kind, found = _read(path, columns, kind, encoding, rows, notes)
     kind = kind or _guess(found, columns.label, notes)
@@ -248,9 +250,8 @@ def _sentences(path: Path, lines: Iterator[str]) -> Iterator[Found]:
             yield Found(Tagged(tuple(words), iob2(tags), source), begin)
 
     for number, line in enumerate(lines, start=1):
-        cells = (
-            [cell.strip() for cell in line.split("\t")] if "\t" in line.strip() else line.split()
-        )
+        line = line.strip()  # where there are tabs, a blank belongs to its cell
+        cells = [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()
         if not cells or cells[0] == "-DOCSTART-":
             yield from sentence()
             words, tags = [], []

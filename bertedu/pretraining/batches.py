@@ -106,9 +106,11 @@ def load_splits(corpora: Sequence[str] = DEFAULT_CORPORA, say: Say = print) -> S
     for split, members in parts.items():
         say(f"encoding {len(members):,} {split} documents")
         splits[split] = encode_documents(members, tokenizer)
-    ids = [i for document in splits["train"] for sentence in document.sentences for i in sentence]
-    if ids and (share := ids.count(UNK_ID) / len(ids)) > 0.1:
-        say(f"{share:.0%} of the word pieces are [UNK]: this vocabulary was not made for such text")
+    sentences = [sentence for document in splits["train"] for sentence in document.sentences]
+    unknown, pieces = sum(s.count(UNK_ID) for s in sentences), sum(map(len, sentences))
+    if unknown > 0.1 * pieces:
+        said = f"{unknown / pieces:.0%} of the word pieces are [UNK]"
+        say(f"{said}: this vocabulary was not made for such text")
     return splits
 
 

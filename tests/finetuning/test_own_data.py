@@ -119,12 +119,12 @@ def test_sentences_of_conll(scheme: str, tmp_path: Path) -> None:
     blocks = [f"{one}\nsank NN x O\nn{n} NN x O" for n in range(12)]
     found = read(tmp_path, "-DOCSTART- -X- -X- O\n\n" + "\n\n".join(blocks), "own.conll")
     assert found.task.labels == ("O", "B-LOC", "I-LOC")
-    assert read(
-        tmp_path, "\n\n".join(blocks).replace(" ", "\t"), "own.tsv", kind="tags"
-    ).task.labels
     assert "one or two documents" in found.notes[-1]
     for split in SPLITS:
         assert {e.tags for e in found.splits[split]} == {("B-LOC", "I-LOC", "O", "O")}
+    tabs = "\n\n".join(f"New York\tB-LOC\t\n{n}\tO" for n in range(12))
+    spaced = read(tmp_path, tabs, "own.tsv", kind="tags")
+    assert {(e.words[0], e.tags) for e in spaced.splits["train"]} == {("New York", ("B-LOC", "O"))}
 
 
 # -- how it is split
@@ -261,6 +261,7 @@ REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
         "no row of train has the label '2'",
     ),
     ("own.csv", table(), {"kind": "choice"}, "needs the columns of its endings"),
+    ("own.csv", table(), {"columns": Columns("a", "b", "c", ("d",))}, "leave --text-b away"),
     ("own.csv", table(), {"kind": "words"}, "no kind 'words'"),
     ("own.csv", table(), {"kind": "answer"}, "in SQuAD's shape"),
     ("own.csv", table(), {"encoding": "utf-99"}, "no encoding 'utf-99'"),

@@ -132,7 +132,7 @@ def test_a_whole_table_is_answered_and_no_row_is_lost(checkpoint: Path, tmp_path
     assert read_csv(out) == after
     for words, error in {
         ("--csv", table, "--text", "message", "--out", table): "the table itself",
-        ("--csv", table, "--text", "message", "--out", tmp_path): "a folder",
+        ("--csv", table, "--text", "message", "--out", tmp_path): "is a folder",
         (): "give a text",
         ("a", "--csv", table): "give a text",
         ("--csv", table): "no column 'text'",
