@@ -306,7 +306,7 @@ def of_questions(name: str, rows: Numbered, notes: list[str]) -> Iterator[Found]
             continue
         source = str(row.get("title") or plain(context)).strip()
         kept = tuple(dict.fromkeys((text, start) for text, start, _ in answers))
-        named = str(row.get("id") or line)
+        named = str(row.get("id", line))
         named = f"{named} (line {line})" if named in names else named  # of files that were joined
         names.add(named)
         yield Found(Question(named, question.strip(), context.strip(), kept, source), line)
