@@ -84,7 +84,7 @@ BANDS = {
 
 
 def test_only_what_a_notebook_runs_live_is_short() -> None:
-    """All others of ours that are scored, each went on until dev stopped rising."""
+    """Every other scored run of ours went on until dev stopped rising."""
     names = ("task", "model", "method", "train_examples", "epochs")
     ours = [row for row in ROWS if row["purpose"] == "score" and row["model"] == "bert-L4H128"]
     short = {tuple(row[name] for name in names) for row in ours if row["epochs"] != "40"}
