@@ -32,18 +32,10 @@ class Program:
         self.process = CONTEXT.Process(target=_work, args=work)
         self.process.start()
 
-    @property
-    def exit_code(self) -> int | None:
-        """None while it runs, minus the signal if one ended it."""
-        return self.process.exitcode
-
-    def kill(self) -> None:
-        """Kill -9, and wait until it is gone."""
-        self.process.kill()
-        self.process.join()
-
-    def end(self, seconds: float = 300) -> tuple[str, str]:
-        """Wait for its end; return what it wrote to the standard output and to the error output."""
-        self.process.join(seconds)
-        assert self.exit_code is not None, f"not done in {seconds} s"
-        return tuple(Path(self.said.name, name).read_text() for name in ("stdout", "stderr"))
+    def end(self) -> tuple[int, str, str]:
+        """Wait for its end; return its exit code (minus the signal that ended it), and what it
+        wrote to the standard output and to the error output."""
+        self.process.join(300)
+        assert self.process.exitcode is not None, "not done in 300 s"
+        said = [Path(self.said.name, name).read_text() for name in ("stdout", "stderr")]
+        return self.process.exitcode, *said

@@ -1,5 +1,6 @@
 """A model, texts and runs so small that a test can make them by the dozen."""
 
+import json
 import os
 import signal
 from collections.abc import Callable
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 
 from bertedu.model.bert import BertForPreTraining
+from bertedu.model.checkpoints import load_tensors
 from bertedu.model.config import BertConfig
 from bertedu.pretraining import objective
 from bertedu.pretraining.batches import Phase, Recipe, fixed_batches
@@ -67,13 +69,15 @@ def weights(model: torch.nn.Module) -> dict[str, Tensor]:
 
 
 def assert_same(one: torch.nn.Module, two: torch.nn.Module) -> None:
-    other = weights(two)
-    for name, value in weights(one).items():
-        assert torch.equal(value, other[name]), f"{name} is not bit-identical"
+    torch.testing.assert_close(weights(one), weights(two), rtol=0, atol=0)
 
 
 def without_seconds(state: State) -> list[dict[str, float]]:
     return [{k: v for k, v in row.items() if k != "seconds"} for row in state.curve]
+
+
+def state_on_disk(path: Path) -> dict[str, Any]:
+    return dict(json.loads(load_tensors(path)[1]["training"])["state"])
 
 
 def ctrl_c(times: int = 1) -> None:

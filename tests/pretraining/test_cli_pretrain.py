@@ -3,12 +3,8 @@
 import hashlib
 import json
 import os
-import random
 import re
-import shutil
 import signal
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +13,15 @@ import torch
 from called import one_line_error, run
 from forked import Program
 from house import files_entered
-from small_runs import ctrl_c, do_in
+from small_runs import ctrl_c, do_in, state_on_disk
 from typer.testing import Result
 
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import (
-    CheckpointError,
     load_checkpoint,
     load_named,
     load_pretrained,
-    load_tensors,
+    save_checkpoint,
 )
 from bertedu.model.config import PRESETS, BertConfig
 from bertedu.pretraining import run as running
@@ -34,7 +29,7 @@ from bertedu.pretraining.batches import Recipe, load_splits
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.run import LOCK_FILE, RUN_FILE, STATE_FILE, VARIANTS, step_seconds
 from bertedu.pretraining.trainer import initialize
-from bertedu.text.fast_tokenizer import save_tokenizer, train_vocabulary
+from bertedu.text.fast_tokenizer import load_vocabulary, save_tokenizer
 from bertedu.text.streaming import DocumentStream
 
 OPTIONS = "--config tiny --device cpu --dropout 0.1 --seed 5".split()
@@ -43,34 +38,20 @@ STILL = ("--learning-rate", 1e-12)  # nothing moves
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Sixty documents of invented words, and a vocabulary of their own: small, so quick."""
-    house = tmp_path_factory.mktemp("house")
-    folder = house / "text"
-    folder.mkdir()
-    chance = random.Random(0)
-    words = [a + b for a in "ba ke lo mi nu ra se to".split() for b in "n r s t l".split()]
-    texts = []
-    for document in range(60):
-        own = chance.sample(words, 12)
-        sentences = [" ".join(chance.choices(own, k=chance.randint(5, 14))) for _ in range(30)]
-        texts.append("\n".join(f"{sentence.capitalize()}." for sentence in sentences))
-        (folder / f"{document}.txt").write_text(texts[-1], encoding="utf-8")
-    save_tokenizer(train_vocabulary(texts, 100), house / "data" / "tokenizer")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BERTEDU_DATA", str(house / "data"))
-        yield folder
-
-
-@pytest.fixture(scope="module")
 def splits(corpus: Path) -> dict[str, list[EncodedDocument]]:
     return load_splits([str(corpus)], lambda line: None)
 
 
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch, splits: dict[str, list[EncodedDocument]]) -> None:
+@pytest.fixture(autouse=True)
+def _small(
+    monkeypatch: pytest.MonkeyPatch, corpus: Path, splits: dict[str, list[EncodedDocument]]
+) -> None:
     """A smaller BERT behind the same names, its text encoded once."""
-    monkeypatch.setattr(running, "load_splits", lambda corpora, say: splits)
+
+    def load(corpora: list[str], say: Any) -> dict[str, list[EncodedDocument]]:
+        return splits if corpora == [str(corpus)] else load_splits(corpora, say)
+
+    monkeypatch.setattr(running, "load_splits", load)
     monkeypatch.setitem(PRESETS, "tiny", (1, 8, 1))
 
 
@@ -104,11 +85,7 @@ def refused(corpus: Path, out: Path, *more: object) -> str:
 
 
 def steps_on_disk(out: Path) -> int:
-    try:
-        _, metadata = load_tensors(out / STATE_FILE)
-    except CheckpointError:
-        return 0
-    return int(json.loads(metadata["training"])["state"]["step"])
+    return int(state_on_disk(out / STATE_FILE)["step"])
 
 
 def same_weights(one: Path, two: Path) -> bool:
@@ -140,9 +117,8 @@ def test_kill_9_in_the_middle_of_a_file_then_resume_ends_bit_identical(
 ) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     options = ("--config", "L1H64", "--steps", 20, "--save-every", 4)
-    program = Program(command(corpus, broken, *options), DIE_WHILE_WRITING)
-    program.end()
-    assert program.exit_code == -signal.SIGKILL
+    code, *_ = Program(command(corpus, broken, *options), DIE_WHILE_WRITING).end()
+    assert code == -signal.SIGKILL
     assert list(broken.glob(".*.part")), "it should have died with half a file"
     assert steps_on_disk(broken) == 8
     (broken / ".tmpaB3dE9").touch()  # what a kill in the middle of safetensors leaves
@@ -176,7 +152,6 @@ OTHER: list[tuple[str, str]] = [  # what --resume is asked for besides, and what
 ]
 
 
-@pytest.mark.usefixtures("small")
 def test_a_run_in_progress_is_not_overwritten_nor_resumed_as_another(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,7 +174,6 @@ def test_a_run_in_progress_is_not_overwritten_nor_resumed_as_another(
     assert (out / STATE_FILE).read_bytes() == before, "something was lost"
 
 
-@pytest.mark.usefixtures("small")
 def test_what_resume_is_not_told_is_as_the_run_began(corpus: Path, tmp_path: Path) -> None:
     told = "--seed 7 --length 32 --mask-rate 0.4 --masking 50/25/25 --learning-rate 0.01".split()
     whole = finished(corpus, tmp_path / "whole", *SHORT, *told)
@@ -212,7 +186,6 @@ def test_what_resume_is_not_told_is_as_the_run_began(corpus: Path, tmp_path: Pat
     assert same_weights(out, tmp_path / "whole")
 
 
-@pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("asked", [False, True])
 def test_a_run_ends_with_the_threads_and_the_products_that_it_began_with(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: bool
@@ -234,7 +207,6 @@ def test_a_run_ends_with_the_threads_and_the_products_that_it_began_with(
     assert told[-1] == 2, "unless it is told"
 
 
-@pytest.mark.usefixtures("small")
 def test_two_runs_do_not_write_into_one_folder(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,7 +228,6 @@ def test_two_runs_do_not_write_into_one_folder(
 @pytest.mark.parametrize(
     ("victim", "kept"), [(STATE_FILE, 2), ("model.safetensors", 4), ("training.json", 4)]
 )
-@pytest.mark.usefixtures("small")
 def test_a_disk_that_is_full_loses_nothing(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, victim: str, kept: int
 ) -> None:
@@ -283,7 +254,6 @@ def test_a_disk_that_is_full_loses_nothing(
 # -- what an option reaches
 
 
-@pytest.mark.usefixtures("small")
 def test_a_finished_run_has_its_record_and_is_not_touched(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -332,7 +302,6 @@ REACHED: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.usefixtures("small")
 @pytest.mark.parametrize("options", REACHED)
 def test_options_reach_the_recipe_and_what_is_scored(
     options: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, splits: Any
@@ -353,7 +322,6 @@ def test_options_reach_the_recipe_and_what_is_scored(
     assert load_pretrained(tmp_path / "run").config.direction == scored[1]
 
 
-@pytest.mark.usefixtures("small")
 def test_each_seed_starts_as_a_model_of_its_own(corpus: Path, tmp_path: Path, splits: Any) -> None:
     starts = []
     for number, seed in enumerate((1, 1, 2)):
@@ -370,7 +338,6 @@ def test_each_seed_starts_as_a_model_of_its_own(corpus: Path, tmp_path: Path, sp
     )
 
 
-@pytest.mark.usefixtures("small")
 def test_init_goes_on_from_the_weights_with_a_fresh_rate_and_mask(
     corpus: Path, tmp_path: Path
 ) -> None:
@@ -396,7 +363,6 @@ def test_init_goes_on_from_the_weights_with_a_fresh_rate_and_mask(
     assert moved == [False, True], "the first place sees the last one"
 
 
-@pytest.mark.usefixtures("small")
 def test_weights_are_kept_at_intervals(corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     finished(corpus, out, "--steps", 6, "--keep-every", 2)
@@ -417,8 +383,11 @@ def test_text_that_the_vocabulary_lacks_is_named(corpus: Path, tmp_path: Path) -
         assert ("% of the word pieces are [UNK]" in said[-1]) == unknown
 
 
-def test_a_trip_from_text_to_checkpoint_enters_few_files(corpus: Path, tmp_path: Path) -> None:
+def test_a_trip_from_text_to_checkpoint_enters_few_files(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So many must be opened by who follows a run; six of them are BERT's own."""
+    monkeypatch.undo()  # the text is encoded anew
     with files_entered() as files:
         finished(corpus, tmp_path / "run", "--steps", 3)
     assert {"cli.py", "pretraining/masking.py", "pretraining/next_sentence.py"} <= files
@@ -453,7 +422,6 @@ def test_a_step_takes_what_its_phases_take_by_their_shares(
     assert all(p.grad is None for p in model.parameters())
 
 
-@pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(("seconds", "steps"), [(0.1, 30), (1.0, 20)])
 def test_minutes_end_in_time(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, steps: int
@@ -469,7 +437,6 @@ def test_minutes_end_in_time(
 # -- text
 
 
-@pytest.mark.usefixtures("corpus")
 def test_a_small_text_is_all_trained_on_and_says_so(tmp_path: Path) -> None:
     """Of a few documents dev may get one, or the only one: "Guitar" would be held out."""
     book = tmp_path / "Guitar.txt"
@@ -486,7 +453,6 @@ def test_a_small_text_is_all_trained_on_and_says_so(tmp_path: Path) -> None:
     assert "source 'Guitar.txt' has one document" in message
 
 
-@pytest.mark.usefixtures("small")
 def test_a_stream_is_trained_on_window_by_window_and_resumes(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -543,21 +509,15 @@ if not torch.cuda.is_available():
 
 
 @pytest.fixture(scope="module")
-def checkpoints(
-    corpus: Path, tmp_path_factory: pytest.TempPathFactory, splits: Any
-) -> dict[str, Path]:
+def checkpoints(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One that can be trained further, and what cannot."""
     house = tmp_path_factory.mktemp("checkpoints")
     made = {name: house / name for name in ("first", "words", "wordless", "nowhere")}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(running, "load_splits", lambda corpora, say: splits)
-        patch.setitem(PRESETS, "tiny", (1, 8, 1))
-        finished(corpus, made["first"], "--steps", 1)
-    for name in ("words", "wordless"):
-        shutil.copytree(made["first"], made[name])
-    words = (made["words"] / "vocab.txt").read_text().splitlines()
-    (made["words"] / "vocab.txt").write_text("\n".join([*words[:-2], *words[:-3:-1]]) + "\n")
-    (made["wordless"] / "vocab.txt").unlink()
+    vocabulary = load_vocabulary()
+    for name in ("first", "words", "wordless"):
+        save_checkpoint(BertForPreTraining(BertConfig(len(vocabulary), 8, 1, 1, 32)), made[name])
+    save_tokenizer(vocabulary, made["first"])
+    save_tokenizer([*vocabulary[:-2], *vocabulary[:-3:-1]], made["words"])
     return made
 
 
@@ -580,7 +540,6 @@ def test_what_makes_no_sense_is_refused_before_any_work(
     assert list(tmp_path.iterdir()) == [], "no folder is left, nor one above it"
 
 
-@pytest.mark.usefixtures("small")
 def test_a_loss_that_is_no_number_is_one_plain_message(corpus: Path, tmp_path: Path) -> None:
     message = refused(corpus, tmp_path, *SHORT, "--learning-rate", 1e30)
     assert "NaN or infinite between steps" in message
@@ -607,8 +566,5 @@ def test_the_commit_is_that_of_the_course_wherever_one_stands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = running.current_commit()
-    who = ("-c", "user.name=a", "-c", "user.email=a@b.c")
-    for words in (["init"], [*who, "commit", "--allow-empty", "-m", "elsewhere"]):
-        subprocess.run(["git", *words], cwd=tmp_path, check=True, capture_output=True)
     monkeypatch.chdir(tmp_path)
     assert running.current_commit() == here

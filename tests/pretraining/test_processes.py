@@ -86,21 +86,9 @@ def run(folder: Path, out: Path, many: int, launcher: bool, *options: object) ->
     meet["WORLD_SIZE"] = str(many)
     programs = [Program(arguments, RANK=str(n), LOCAL_RANK=str(n), **meet) for n in range(many)]
     said = [program.end() for program in programs]
-    for program, (_, errors) in zip(programs, said, strict=True):
-        assert program.exit_code == 0, errors[-3000:]
-    return "".join(output for output, _ in said)
-
-
-def write_corpus(folder: Path) -> None:
-    """Sixty documents of simple sentences, so that all three splits have some."""
-    folder.mkdir()
-    nouns = "river city tree ship king law war book".split()
-    for number in range(60):
-        sentences = [
-            f"The {nouns[(number + k) % 8]} stood near the {nouns[(number * 3 + k) % 8]} for years."
-            for k in range(6)
-        ]
-        (folder / f"text {number}.txt").write_text(" ".join(sentences))
+    for code, _, errors in said:
+        assert code == 0, errors[-3000:]
+    return "".join(output for _, output, _ in said)
 
 
 @pytest.mark.parametrize(
@@ -108,10 +96,9 @@ def write_corpus(folder: Path) -> None:
     [("no-nsp", False), pytest.param("bert", True, marks=pytest.mark.nightly)],
 )
 def test_two_gloo_processes_go_on_as_one_would(
-    tmp_path: Path, variant: str, launcher: bool
+    corpus: Path, tmp_path: Path, variant: str, launcher: bool
 ) -> None:
     """One process begins, two resume what it left; by night as `torchrun` starts them."""
-    write_corpus(tmp_path / "text")
     options = ("--steps", 8, "--save-every", 2, "--variant", variant)
     sittings: dict[str, list[tuple[int, tuple[object, ...]]]] = {
         "alone": [(1, ())],
@@ -120,7 +107,7 @@ def test_two_gloo_processes_go_on_as_one_would(
     found, weights = [], []
     for name, parts in sittings.items():
         for many, more in parts:
-            said = run(tmp_path / "text", tmp_path / name, many, launcher, *options, *more)
+            said = run(corpus, tmp_path / name, many, launcher, *options, *more)
         assert said.count("written") == 1, "one process speaks"
         found.append(json.loads((tmp_path / name / "training.json").read_text()))
         weights.append(load_tensors(tmp_path / name / "model.safetensors")[0])

@@ -1,6 +1,5 @@
 """However a run ends, the same call with resume ends bit-identical to one that never stopped."""
 
-import json
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,6 +16,7 @@ from small_runs import (
     do_in,
     new_model,
     run,
+    state_on_disk,
     weights,
     without_seconds,
 )
@@ -58,10 +58,6 @@ ENDS: dict[str, tuple[Callable[[Any], None], type[BaseException], str, bool]] = 
     "nan gradient": (spoil_gradient, TrainingDiverged, r"between steps \d+ and \d+", False),
     "nan, then ctrl-c": (lambda m: (spoil(m), ctrl_c())[0], TrainingDiverged, "between", False),
 }
-
-
-def state_on_disk(path: Path) -> dict[str, Any]:
-    return dict(json.loads(load_tensors(path)[1]["training"])["state"])
 
 
 @pytest.fixture(scope="module", params=["adamw", "muon"])
