@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,10 +31,10 @@ def config(direction: Direction = "bidirectional", hidden: int = 16, layers: int
     )
 
 
-def small_bert(direction: Direction = "bidirectional", seed: int = 0, dropout: float = 0.0) -> Bert:
+def small_bert(seed: int = 0, dropout: float = 0.0) -> Bert:
     """Make a BERT for tests that need no folder."""
     torch.manual_seed(seed)
-    return Bert(BertConfig(**vars(config(direction)) | {"dropout": dropout}))
+    return Bert(replace(config(), dropout=dropout))
 
 
 def save_bert(
@@ -64,18 +65,23 @@ def some_words(dice: np.random.Generator, keyword: str, count: int = 6) -> str:
     return " ".join(found)
 
 
-def splits_of(make: object, sizes: dict[str, int] | None = None, seed: int = 0) -> Splits:
+def splits_of(make: object, sizes: dict[str, int] = SIZES) -> Splits:
     """Call ``make(dice, number)`` for each example of each split; nothing is in two of them."""
     return {
         split: [
-            make(np.random.default_rng([seed, place, number]), number)  # type: ignore[operator]
+            make(np.random.default_rng([0, place, number]), number)  # type: ignore[operator]
             for number in range(count)
         ]
-        for place, (split, count) in enumerate((sizes or SIZES).items())
+        for place, (split, count) in enumerate(sizes.items())
     }
 
 
-def keyword_task(sizes: dict[str, int] | None = None, name: str = "keyword") -> tuple[Task, Splits]:
+def task_of(make: object, sizes: dict[str, int], *about: Any) -> tuple[Task, Splits]:
+    splits = splits_of(make, sizes)
+    return Task(*about, load=lambda: splits), splits
+
+
+def keyword_task(sizes: dict[str, int] = SIZES) -> tuple[Task, Splits]:
     """One word decides the class; two examples share a source."""
 
     def make(dice: np.random.Generator, number: int) -> Example:
@@ -84,12 +90,11 @@ def keyword_task(sizes: dict[str, int] | None = None, name: str = "keyword") -> 
             some_words(dice, ("terrible", "wonderful")[label]), None, label, f"film {number // 2}"
         )
 
-    splits = splits_of(make, sizes)
-    about = "is it good?"
-    return Task(name, "classification", about, ("no", "yes"), "accuracy", lambda: splits), splits
+    about = "keyword", "classification", "is it good?", ("no", "yes"), "accuracy"
+    return task_of(make, sizes, *about)
 
 
-def pair_task(sizes: dict[str, int] | None = None) -> tuple[Task, Splits]:
+def pair_task(sizes: dict[str, int] = SIZES) -> tuple[Task, Splits]:
     """Do two texts share their last word? Neither alone tells."""
     things = "king ship tree".split()
 
@@ -98,13 +103,11 @@ def pair_task(sizes: dict[str, int] | None = None) -> tuple[Task, Splits]:
         a, b = (" ".join([*words(dice, 1), thing]) for thing in (first, second))
         return Example(a, b, first == second, f"pair {number}")
 
-    splits = splits_of(make, sizes)
-    return Task("pairs", "classification", "same?", ("no", "yes"), "accuracy", lambda: splits), (
-        splits
-    )
+    about = "pairs", "classification", "same?", ("no", "yes"), "accuracy"
+    return task_of(make, sizes, *about)
 
 
-def rating_task(sizes: dict[str, int] | None = None) -> tuple[Task, Splits]:
+def rating_task(sizes: dict[str, int] = SIZES) -> tuple[Task, Splits]:
     """Count good words minus bad ones."""
 
     def make(dice: np.random.Generator, number: int) -> Example:
@@ -112,11 +115,10 @@ def rating_task(sizes: dict[str, int] | None = None) -> tuple[Task, Splits]:
         said = [*["wonderful"] * good, *["terrible"] * (3 - good), *words(dice, 2)]
         return Example(" ".join(said), None, 2 * good - 3, f"text {number}")
 
-    splits = splits_of(make, sizes)
-    return Task("rating", "regression", "how good?", (), "pearson", lambda: splits), splits
+    return task_of(make, sizes, "rating", "regression", "how good?", (), "pearson")
 
 
-def choice_task(sizes: dict[str, int] | None = None) -> tuple[Task, Splits]:
+def choice_task(sizes: dict[str, int] = SIZES) -> tuple[Task, Splits]:
     """The right ending is the one with the keyword."""
 
     def make(dice: np.random.Generator, number: int) -> Choice:
@@ -124,11 +126,10 @@ def choice_task(sizes: dict[str, int] | None = None) -> tuple[Task, Splits]:
         endings = [some_words(dice, "wonderful" if i == label else "terrible", 3) for i in range(3)]
         return Choice(" ".join(words(dice, 3)), tuple(endings), label, f"text {number}")
 
-    splits = splits_of(make, sizes)
-    return Task("ending", "choice", "what next?", (), "accuracy", lambda: splits), splits
+    return task_of(make, sizes, "ending", "choice", "what next?", (), "accuracy")
 
 
-def tagging_task(sizes: dict[str, int] | None = None) -> tuple[Task, Splits]:
+def tagging_task(sizes: dict[str, int] = SIZES) -> tuple[Task, Splits]:
     """A few names are places, of one word or two."""
     places = (("London",), ("New", "York"), ("France",))
 
@@ -142,11 +143,10 @@ def tagging_task(sizes: dict[str, int] | None = None) -> tuple[Task, Splits]:
             f"text {number}",
         )
 
-    splits = splits_of(make, sizes)
-    return Task("places", "tagging", "where?", TAGS, "f1", lambda: splits), splits
+    return task_of(make, sizes, "places", "tagging", "where?", TAGS, "f1")
 
 
-def span_task(sizes: dict[str, int] | None = None, none_share: float = 0.0) -> tuple[Task, Splits]:
+def span_task(sizes: dict[str, int] = SIZES, none_share: float = 0.0) -> tuple[Task, Splits]:
     """The answer is the one name in the text, if there is one."""
     names = "John Mary Robert".split()
 
@@ -160,8 +160,7 @@ def span_task(sizes: dict[str, int] | None = None, none_share: float = 0.0) -> t
         answer = (name, context.index(name))
         return Question(f"q{number}", "Who was it?", context, (answer,), f"text {number}")
 
-    splits = splits_of(make, sizes)
-    return Task("who", "span", "who?", (), "f1", lambda: splits), splits
+    return task_of(make, sizes, "who", "span", "who?", (), "f1")
 
 
 MAKERS = {

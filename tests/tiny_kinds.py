@@ -83,8 +83,8 @@ def tiny(kind: Kind, seed: int = 0, **config: Any) -> TaskModel:
     return model.eval()
 
 
-def encoded(kind: Kind, examples: Sequence[AnyExample], max_length: int = 128) -> TaskBatch:
-    return collate(kind.encode(examples, TOKENIZER, max_length))
+def encoded(kind: Kind, examples: Sequence[AnyExample]) -> TaskBatch:
+    return collate(kind.encode(examples, TOKENIZER, 128))
 
 
 def answers(model: TaskModel, examples: Sequence[AnyExample]) -> list[Answer]:

@@ -46,11 +46,11 @@ def tokenizer() -> Tokenizer:
 
 
 def shares(
-    model: PreTrainingModel, tokenizer: Tokenizer, text: str, side: Side = "both", blank: int = 0
+    model: PreTrainingModel, tokenizer: Tokenizer, text: str, side: Side
 ) -> dict[str, float]:
-    """All guesses for one blank, the first if not said otherwise."""
-    guesses = fill_blanks(model, tokenizer, text, ALL, side)
-    return {guess.word: guess.probability for guess in guesses[blank]}
+    """All guesses for the one blank."""
+    (guesses,) = fill_blanks(model, tokenizer, text, ALL, side)
+    return {guess.word: guess.probability for guess in guesses}
 
 
 # -- models that read one way
