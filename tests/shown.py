@@ -177,11 +177,6 @@ class Page(HTMLParser):
         for name, value in attrs:
             self.values.setdefault(name, []).append(str(value))
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Keep it, as one that is closed at once."""
-        self.handle_starttag(tag, attrs)
-        self.open.pop()
-
     def handle_endtag(self, tag: str) -> None:
         """It is the last that was opened, or the table of cells that are left open."""
         while tag == "table" and self.open[-1] in ("td", "tr"):

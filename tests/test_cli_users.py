@@ -22,14 +22,8 @@ def test_fine_tuning_refuses_what_cannot_be_meant_before_any_work(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("course.experiments.tasks.load_task", fail)
-    for option in ("--learning-rate", "--dropout"):
-        for value in (-1, "nan", "inf"):
-            result = run("finetune", "topic", "--results", tmp_path, option, value, of=course)
-            assert one_line_error(result).startswith(f"Error: {option} ")
-    (tmp_path / "file").touch()
-    result = run("finetune", "topic", "--seeds", 1, "--out", tmp_path / "file", of=course)
-    assert result.exit_code == 2
-    assert "is a file" in " ".join(result.stderr.replace("│", " ").split())
+    result = run("finetune", "topic", "--results", tmp_path, "--dropout", "nan", of=course)
+    assert one_line_error(result).startswith("Error: --dropout ")
 
 
 def test_bytes_that_are_no_utf_8_are_refused_in_one_line(

@@ -16,6 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import called
 import house
 import pytest
 import yaml
@@ -23,9 +24,7 @@ from house import ROOT, repository_files
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
-from typer.testing import CliRunner
 
-from bertedu.cli import app
 from course.workshop.stills import VIEW
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -128,13 +127,7 @@ STEPS: dict[str, list[tuple[str, str, bool, int, str]]] = {
     "no venv": [("no_venv", "env", False, 0, "apt install python3-venv")],
     "slow": [
         ("", "env TICK=1", True, 1, r"^((?!still installing)[\s\S])*$"),
-        (
-            "slow constraints.txt",
-            "env TICK=1",
-            True,
-            2,
-            r"still installing after 1 s: \d+ MB so far",
-        ),
+        ("slow constraints.txt", "env TICK=1", True, 2, r"still installing after 1 s: \d+ MB"),
     ],
     "Intel": [("uname=Darwin+x86_64", "lab", False, 0, INTEL)],
     "Apple": [("uname=Darwin+arm64", "lab", True, 1, rf"^((?!{INTEL})[\s\S])*$")],
@@ -179,7 +172,7 @@ def test_python_starts_in_every_locale_in_a_clone_with_a_name_in_hangul(tmp_path
     pth /= "__editable__.bertedu-1.0.0.pth"
     pth.write_text(f"{clone}\n", encoding="utf-8")
     for _ in range(2):  # what is ASCII stays as it is
-        done = subprocess.run([python, "-c", code.replace("\\\n", "")], env={}, check=True)
+        subprocess.run([python, "-c", code.replace("\\\n", "")], env={}, check=True)
         assert pth.read_text(encoding="utf-8").isascii()
     for locale in ({"LC_ALL": "C"}, {"LC_ALL": "C.UTF-8"}, {}):
         done = subprocess.run(
@@ -302,8 +295,7 @@ def test_what_a_document_names_exists(name: str) -> None:
     for line in run:
         words = line.split()
         command = words[:2] if words[0] == "data" else words[:1]
-        wide = {"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
-        helped = CliRunner().invoke(app, [*command, "--help"], env=wide)
+        helped = called.run(*command, "--help", COLUMNS="200", NO_COLOR="1", TERM="dumb")
         assert helped.exit_code == 0, f"`bertedu {line}`: {helped.output}"
         for option in re.findall(r"--[a-z-]+", line):
             assert option in helped.output, f"`bertedu {line}`: no option {option}"

@@ -1,7 +1,6 @@
 """The benchmark compares like with like, divides the right way round, and leaves nothing out."""
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -93,25 +92,20 @@ def test_a_ratio_is_taken_round_by_round() -> None:
     assert ratio([10, 20, 30, 40, 50], [10] * 5) == [3, 2, 4]
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, float]], None]:
+def set_clock(patch: pytest.MonkeyPatch, times: dict[str, float]) -> None:
     """Set what each function takes; the machine has bfloat16."""
-    monkeypatch.setattr(compare, "precisions", lambda: [False, True])
-
-    def set_clock(times: dict[str, float]) -> None:
-        found = {name: [time] for name, time in times.items()}
-        monkeypatch.setattr(compare, "take_turns", lambda *_: found)
-
-    return set_clock
+    patch.setattr(compare, "precisions", lambda: [False, True])
+    patch.setattr(compare, "take_turns", lambda *_: {name: [t] for name, t in times.items()})
 
 
-def test_best_settings_take_their_fastest(clock: Callable[[dict[str, float]], None]) -> None:
+def test_best_settings_take_their_fastest(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = {"float32, dropout 0.1": 4, "float32, dropout 0": 1, "bfloat16, dropout 0": 2}
     theirs = {"sdpa, float32, dropout 0.1": 8, "eager, float32, dropout 0": 5}
     theirs |= {"sdpa, float32, dropout 0": 7, "sdpa, bfloat16, dropout 0": 9}
     theirs |= {"eager, bfloat16, dropout 0": 6}
     named = {"ours": ours, "theirs": theirs}
-    clock({f"{side} {name}": t for side, times in named.items() for name, t in times.items()})
+    times = {f"{side} {name}": t for side, some in named.items() for name, t in some.items()}
+    set_clock(monkeypatch, times)
     rows = {row["setting"]: row for row in compare.compare_steps(CONFIG, BATCHES, 1)}
     best, equal = rows[compare.BEST], rows[compare.EQUAL]
     assert (best["ours"], best["theirs"]) == ("bfloat16, dropout 0", "eager, float32, dropout 0")
@@ -119,10 +113,10 @@ def test_best_settings_take_their_fastest(clock: Callable[[dict[str, float]], No
 
 
 def test_making_a_batch_is_its_share_of_the_epoch_and_its_own(
-    clock: Callable[[dict[str, float]], None],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     full = len(list(make_pairs(DOCUMENTS, 16, np.random.default_rng(0)))) // 4
-    clock({"pair": full * 3.0, "mask": min(10, full) * 2.0, "step": 100.0})
+    set_clock(monkeypatch, {"pair": full * 3.0, "mask": min(10, full) * 2.0, "step": 100.0})
     row = compare.compare_input(CONFIG, DOCUMENTS, BATCHES[0], 1)
     assert (row["ours_ms"], row["theirs_ms"], row["ratio"]) == (5, 100, 0.05)
 

@@ -15,11 +15,11 @@ WORD = re.compile(r"[a-z0-9]+")
 KINDS = {".py", ".ipynb", ".md", ".csv", ".toml", ".json", ".js", ".yml", ".txt"}
 
 
-def runs(text: str) -> Iterator[int]:
-    """Yield a number for each run of RUN words."""
+def runs(text: str) -> Iterator[tuple[str, ...]]:
+    """Yield each run of RUN words."""
     words = WORD.findall(text.lower())
     for i in range(len(words) - RUN + 1):
-        yield hash(tuple(words[i : i + RUN]))
+        yield tuple(words[i : i + RUN])
 
 
 def committed() -> dict[str, str]:
@@ -31,15 +31,12 @@ def committed() -> dict[str, str]:
 
 def copied(texts: Iterable[str], files: dict[str, str]) -> dict[str, str]:
     """Name the files that share a run with one of the texts, and the first such run."""
-    theirs = {run for text in texts for run in runs(text)}
-    found = {}
-    for name, content in files.items():
-        words = WORD.findall(content.lower())
-        for i in range(len(words) - RUN + 1):
-            if hash(tuple(words[i : i + RUN])) in theirs:
-                found[name] = " ".join(words[i : i + RUN])
-                break
-    return found
+    theirs = {hash(run) for text in texts for run in runs(text)}  # numbers: they are millions
+    shared = {
+        name: next((run for run in runs(content) if hash(run) in theirs), ())
+        for name, content in files.items()
+    }
+    return {name: " ".join(run) for name, run in shared.items() if run}
 
 
 def source_texts(name: str) -> list[str]:

@@ -10,7 +10,6 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
@@ -70,20 +69,15 @@ def test_a_picture_is_a_png_and_its_words_and_is_shown_once(tmp_path: Path) -> N
 # -- bars and limits
 
 
-def axes_of_bars(monkeypatch: pytest.MonkeyPatch) -> list[Axes]:
-    """Call guess_bars and catch the figure before it becomes a PNG."""
-    caught: list[tuple[Figure, str]] = []
+def test_bars_show_every_guess_with_its_number_the_best_on_top(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    caught: list[tuple[Figure, str]] = []  # before it becomes a PNG
     monkeypatch.setattr(views, "Picture", lambda *given: caught.append(given))
     guess_bars(ANSWERS, "what the model guesses")
     ((figure, alt),) = caught
     assert alt == "what the model guesses"
-    return figure.axes
-
-
-def test_bars_show_every_guess_with_its_number_the_best_on_top(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    panels = axes_of_bars(monkeypatch)
+    panels = figure.axes
     for axes, (sentence, guesses) in zip(panels, ANSWERS.items(), strict=True):
         assert sentence in [axes.get_title(loc=place) for place in ("left", "center", "right")]
         bars = [bar for bar in axes.patches if isinstance(bar, Rectangle)]

@@ -225,9 +225,8 @@ def shell(world: World, text: str) -> None:
 
 
 def no_pip(world: World) -> None:
-    venv.create(world.root / "bare", with_pip=False, symlinks=os.name != "nt")
-    folder = "Scripts" if os.name == "nt" else "bin"
-    world.patch.setattr(sys, "executable", str(world.root / "bare" / folder / "python"))
+    venv.create(world.root / "bare", with_pip=False, symlinks=True)
+    world.patch.setattr(sys, "executable", str(world.root / "bare" / "bin" / "python"))
 
 
 def read_only(world: World) -> None:
