@@ -124,21 +124,15 @@ class LayerFeatures(nn.Module):
         numbers = range(bert.config.num_hidden_layers + 1)[self.chosen]
         if numbers[0] == 0 and reads != "embeddings":
             raise ValueError(f"{reads!r} needs a model of two layers or more; this one has one")
-        self.bert, self.reads, count = bert.requires_grad_(False).eval(), reads, len(numbers)
+        self.bert, self.reads, count = bert.requires_grad_(False), reads, len(numbers)
         self.mix = ScalarMix(count) if how == "sum" else None
         self.size = bert.config.hidden_size * (1 if how == "sum" else count)
 
-    def train(self, mode: bool = True) -> "LayerFeatures":
-        """Leave the BERT's dropout off, whatever ``mode`` is."""
-        super().train(mode)
-        self.bert.eval()
-        return self
-
-    @torch.no_grad()
     def states(self, ids: Tensor, segment_ids: Tensor, padding_mask: Tensor) -> Tensor:
         """Return the chosen hidden states, (layers, B, S, H): all that this reads of an input."""
-        output = self.bert(ids, segment_ids, padding_mask)
-        return torch.stack(output.hidden_states[self.chosen])
+        with evaluating(self.bert):
+            output = self.bert(ids, segment_ids, padding_mask)
+            return torch.stack(output.hidden_states[self.chosen])
 
     def combine(self, states: Tensor) -> Tensor:
         """(layers, B, S, H) -> (B, S, D)."""

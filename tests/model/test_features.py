@@ -191,13 +191,13 @@ def test_the_pair_is_its_two_halves_side_by_side() -> None:
 @reads_all_of
 def test_features_are_those_hidden_states(reads: str) -> None:
     assert list(READS) == list(STATES)
-    model, given = LayerFeatures(bert(), reads).train(), inputs()
+    model, given = LayerFeatures(bert(), reads), inputs()
     with torch.no_grad():
-        states = model.bert(*given).hidden_states
+        states = model.eval().bert(*given).hidden_states
     chosen = [states[number] for number in STATES[reads]]
     right = torch.cat(chosen, dim=-1) if model.mix is None else sum(chosen) / len(chosen)
     assert (model.mix is None) == (not reads.startswith("sum"))
-    found = model(*given)
+    found = model.train()(*given)
     torch.testing.assert_close(found.tokens, right)
     torch.testing.assert_close(found.whole, found.tokens[:, 0])
     assert model.size == found.tokens.shape[-1]
