@@ -77,7 +77,6 @@ def movement_maps(
     tokens: Sequence[str],
     title: str,
     alt: str,
-    axes_names: tuple[str, str] = ("this word is changed", "does the state of this word move?"),
 ) -> Picture:
     """Draw tables (S, S) of `movement` or `beyond_sum`, a panel each; 0 is white."""
     columns = min(2, len(maps))
@@ -92,6 +91,6 @@ def movement_maps(
             shown = torch.where(table > MOVED, 0.15 + 0.85 * table / table.max(), 0.0)
             heat_map(axes, shown, tokens)
             axes.set_title(name, fontsize=15)
-            axes.set(xlabel=axes_names[0], ylabel=axes_names[1])
+            axes.set(xlabel="this word is changed", ylabel="does the state of this word move?")
         figure.suptitle(title, fontsize=19)
         return Picture(figure, alt)
