@@ -1,7 +1,5 @@
 """LoRA: the model stays as it is; what is learned is a thin product beside it (Hu et al. 2021)."""
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -48,22 +46,16 @@ def add_lora(model: nn.Module, rank: int = 8, alpha: float = 16.0) -> None:
 
 def merge_lora(model: nn.Module) -> None:
     """Add each product to its W, and put plain linear maps back: the same answers, no detour."""
-    for layer, name, adapted in list(_adapted(model)):
-        linear = nn.Linear(adapted.in_features, adapted.out_features)
-        linear.weight = nn.Parameter(
-            adapted.weight.detach() + adapted.scale * (adapted.lora_b @ adapted.lora_a).detach()
-        )
-        linear.bias = adapted.bias
-        setattr(layer, name, linear)
+    for place, adapted in list(model.named_modules()):
+        if isinstance(adapted, LoraLinear):
+            linear = nn.Linear(adapted.in_features, adapted.out_features)
+            linear.weight = nn.Parameter(
+                adapted.weight.detach() + adapted.scale * (adapted.lora_b @ adapted.lora_a).detach()
+            )
+            linear.bias = adapted.bias
+            model.set_submodule(place, linear)
 
 
 def lora_state(model: nn.Module) -> dict[str, Tensor]:
     """Return what was learned, by name: all that must be kept of an adapted model."""
     return {name: t for name, t in model.state_dict().items() if ".lora_" in name}
-
-
-def _adapted(model: nn.Module) -> Iterator[tuple[SelfAttention, str, LoraLinear]]:
-    for layer in model.modules():
-        for name in ADAPTED:
-            if isinstance(layer, SelfAttention) and isinstance(getattr(layer, name), LoraLinear):
-                yield layer, name, getattr(layer, name)
