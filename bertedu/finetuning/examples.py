@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Literal
 from unicodedata import category, normalize
 
@@ -255,20 +256,15 @@ def _of_row(cells: Mapping[str, str], columns: Columns, line: int, name: str) ->
     return Found(example, line, cells[columns.label], split and _SPLITS[split])
 
 
-class _Blanks(dict[int, int]):
-    """A table for `str.translate`: punctuation and what nobody sees become blanks."""
-
-    def __missing__(self, code: int) -> int:
-        self[code] = ord(" ") if category(chr(code))[0] in "PZC" else code
-        return self[code]
-
-
-_BLANKS = _Blanks()
+@cache
+def _seen(character: str) -> str:
+    """Return a blank for punctuation and for what nobody sees."""
+    return " " if category(character)[0] in "PZC" else character
 
 
 def plain(text: str) -> str:
     """Return what two texts share that differ by capitals, blanks and punctuation only."""
-    return " ".join(normalize("NFC", text).lower().translate(_BLANKS).split()) or text
+    return " ".join("".join(map(_seen, normalize("NFC", text).lower())).split()) or text
 
 
 def count_at(lines: Sequence[int]) -> str:
