@@ -51,9 +51,9 @@ def save_state(
     """Write weights, the averages of the optimizer and the state into one file, in one rename."""
     tensors = {}
     for name, parameter in model.named_parameters():
-        tensors[f"weight/{name}"] = parameter.detach().cpu().contiguous()
+        tensors[f"weight/{name}"] = parameter
         for key, value in optimizer.state.get(parameter, {}).items():
-            tensors[f"{key}/{name}"] = value.cpu().contiguous()
+            tensors[f"{key}/{name}"] = value
     described = {"state": asdict(state), "recipe": asdict(recipe)}
     save_tensors(tensors, path, {"training": json.dumps(described)})
 
