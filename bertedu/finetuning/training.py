@@ -14,6 +14,7 @@ from tqdm.auto import tqdm
 
 from bertedu.finetuning.examples import Examples, TaskError
 from bertedu.finetuning.kinds import Item, Kind, TaskBatch, collate
+from bertedu.model.bert import init_weights
 from bertedu.model.features import BiLSTMFeatures, Encoder, Features, LayerFeatures
 from bertedu.model.inference import evaluating
 from bertedu.optimization import descend, make_optimizer, scheduled_rate
@@ -97,10 +98,7 @@ class TaskModel(nn.Module):
         super().__init__()
         self.encoder, self.kind, self.frozen = encoder, kind, frozen
         self.head = kind.head(encoder.size, dropout)
-        for part in self.head.modules():
-            if isinstance(part, nn.Linear):
-                nn.init.normal_(part.weight, std=0.02)
-                nn.init.zeros_(part.bias)
+        init_weights(self.head, 0.02)
         self.kept: KeptStates | None = None  # while `finetune` trains
         if frozen:
             encoder.requires_grad_(False)
