@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -135,18 +136,13 @@ def another_attention(
 
     Returns own and new weights, each (A, S, S); own and new probabilities of all words, each (V,).
     """
-    own = torch.empty(0)
-
-    def keep(weights: Tensor) -> Tensor:
-        nonlocal own
-        own = weights
-        return weights
+    with torch.no_grad(), changed_attention(model, lambda _, weights: weights):
+        before = _logits(model, ids, position).log_softmax(-1)
+        own = cast(Tensor, model.bert(ids[None], return_attention=True).attention[layer - 1])
 
     def searched() -> Tensor:
         return scores.masked_fill(own == 0, -1e9).softmax(-1)
 
-    with torch.no_grad(), changed_attention(model, _only_in(layer, keep)):
-        before = _logits(model, ids, position).log_softmax(-1)
     scores = own.clamp(min=1e-6).log().requires_grad_()
     optimizer = torch.optim.Adam([scores], lr=0.2)
     with changed_attention(model, _only_in(layer, lambda _: searched())):
