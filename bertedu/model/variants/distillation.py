@@ -1,5 +1,6 @@
 """DistilBERT: every second layer of a trained model, taught by all of it (Sanh et al. 2019)."""
 
+from copy import deepcopy
 from dataclasses import replace
 
 from torch import Tensor
@@ -13,16 +14,9 @@ def every_second_layer(teacher: BertForPreTraining) -> BertForPreTraining:
     layers = teacher.config.num_hidden_layers
     if layers % 2:
         raise ValueError(f"a teacher of {layers} layers cannot be halved: give it an even number")
-    student = BertForPreTraining(replace(teacher.config, num_hidden_layers=layers // 2))
-    weights = {}
-    for name, weight in teacher.state_dict().items():
-        before, found, after = name.partition("encoder.layers.")
-        number, _, rest = after.partition(".")
-        if not found:
-            weights[name] = weight
-        elif int(number) % 2 == 0:
-            weights[f"{before}{found}{int(number) // 2}.{rest}"] = weight
-    student.load_state_dict(weights)  # copies the numbers: the teacher stays as it is
+    student = deepcopy(teacher).requires_grad_(True).train()  # the teacher stays as it is
+    student.bert.encoder.layers = student.bert.encoder.layers[::2]
+    student.config = student.bert.config = replace(teacher.config, num_hidden_layers=layers // 2)
     return student
 
 
