@@ -218,12 +218,10 @@ def batches(
 ) -> Iterator[tuple[Batch, Position]]:
     """Yield the batches of a phase without end, and after each the position of the next one.
 
-    For a bidirectional model words are masked; a one-way model reads the text as it is, and
-    predicts the next word everywhere. The pairs are the same. A ``question`` of the recipe says
-    otherwise: asked for "masked" words, a one-way model has the batches of the bidirectional model;
-    asked for "some next", it predicts at ``mask_rate`` of the places; "drawn" hides of each text
-    another share of its words, and weights them by 1 / share (masked diffusion). Every epoch draws
-    its pairs and masks anew (dynamic masking). Raises ValueError if no batch can be filled.
+    What is asked follows the recipe's ``question`` (`Question`): "some next" at ``mask_rate`` of
+    the places, "drawn" weighted by 1 / share (masked diffusion). The pairs are the same for all.
+    Every epoch draws its pairs and masks anew (dynamic masking). Raises ValueError if no batch can
+    be filled.
     """
     epoch, first = (start.epoch, start.index) if start else (0, 0)
     size, asked = phase.batch_size, (config.direction, recipe.masking, recipe.question)
