@@ -34,6 +34,10 @@ def read(tmp_path: Path, content: str | bytes, name: str = "own.csv", **how: Any
     return read_data(path, **how)
 
 
+def every(data: OwnData) -> list[Any]:
+    return [example for split in SPLITS for example in data.splits[split]]
+
+
 def texts(data: OwnData, split: str) -> list[str]:
     return [example.text for example in data.splits[split]]
 
@@ -53,11 +57,11 @@ def test_every_dialect_of_a_table_is_the_same_data(
     written = content.replace("\n", newline).replace("\r\r\n", "\r\n").encode(encoding)
     found = read(tmp_path, written, encoding=encoding.removesuffix("-sig"))
     assert found.task.labels == ("class 0", "class 1", "class 2")
-    every = {e.text: e.label for split in SPLITS for e in found.splits[split]}
-    assert len(every) == 61
-    assert every[" ".join(f'a{separator} "b" c'.split())] == 0
+    labels = {e.text: e.label for e in every(found)}
+    assert len(labels) == 61
+    assert labels[" ".join(f'a{separator} "b" c'.split())] == 0
     plain = read(tmp_path, table().replace("ship", "배"))
-    assert every.items() > {e.text: e.label for s in SPLITS for e in plain.splits[s]}.items()
+    assert labels.items() > {e.text: e.label for e in every(plain)}.items()
 
 
 def test_a_pair_a_score_and_a_choice(tmp_path: Path) -> None:
@@ -66,19 +70,19 @@ def test_a_pair_a_score_and_a_choice(tmp_path: Path) -> None:
     pair = read(tmp_path, content, columns=Columns("one", "score", "two"))
     assert (pair.task.kind, pair.task.pairs) == ("regression", True)
     assert "'score' holds numbers" in pair.notes[-1]
-    assert {(e.text, e.pair, e.label) for s in SPLITS for e in pair.splits[s]} == {
+    assert {(e.text, e.pair, e.label) for e in every(pair)} == {
         (f"a {n}", f"b {n}", n / 10) for n in range(30)
     }
     choice = read(tmp_path, content, columns=Columns("one", "right", endings=("first", "second")))
     assert choice.task.kind == "choice"
-    assert {(e.text, e.endings, e.label) for s in SPLITS for e in choice.splits[s]} == {
+    assert {(e.text, e.endings, e.label) for e in every(choice)} == {
         (f"a {n}", (f"end {n}", f"stop {n}"), n % 2) for n in range(30)
     }
     stars = read(tmp_path, content, columns=Columns("one", "right"))
     assert stars.task.labels == ("0", "1"), "few whole numbers are names"
     assert read(tmp_path, content, columns=Columns("one", "right"), kind="score").task.labels == ()
     halves = read(tmp_path, scores("0,125", "1,250", "1,125", "2,500", "2,125"))
-    assert {e.label for s in SPLITS for e in halves.splits[s]} == {0.125, 1.25, 1.125, 2.5, 2.125}
+    assert {e.label for e in every(halves)} == {0.125, 1.25, 1.125, 2.5, 2.125}
 
 
 def squad(nested: bool, shift: int = 0) -> str:
@@ -103,15 +107,15 @@ def test_questions_in_both_shapes_of_squad(
     nested: bool, name: str, shift: int, tmp_path: Path
 ) -> None:
     found = read(tmp_path, squad(nested, shift), name)
-    every: list[Question] = [q for split in SPLITS for q in found.splits[split]]
-    assert Counter(q.answers for q in every)[()] == 4
-    assert all(q.context[start:].startswith(text) for q in every for text, start in q.answers)
+    questions: list[Question] = every(found)
+    assert Counter(q.answers for q in questions)[()] == 4
+    assert all(q.context[start:].startswith(text) for q in questions for text, start in q.answers)
     assert ("answers moved" in " ".join(found.notes)) == bool(shift)
     for one in ("0", None):  # of two files that were joined, or of none
         other = read(
             tmp_path, re.sub('"id": "[0-9]"', f'"id": {json.dumps(one)}', squad(nested)), name
         )
-        assert len({q.name for split in SPLITS for q in other.splits[split]}) == 12
+        assert len({q.name for q in every(other)}) == 12
 
 
 @pytest.mark.parametrize("scheme", ["IOB1", "IOB2", "BIOES"])
@@ -122,8 +126,7 @@ def test_sentences_of_conll(scheme: str, tmp_path: Path) -> None:
     found = read(tmp_path, "-DOCSTART- -X- -X- O\n\n" + "\n\n".join(blocks), "own.conll")
     assert found.task.labels == ("O", "B-LOC", "I-LOC")
     assert "one or two documents" in found.notes[-1]
-    for split in SPLITS:
-        assert {e.tags for e in found.splits[split]} == {("B-LOC", "I-LOC", "O", "O")}
+    assert {e.tags for e in every(found)} == {("B-LOC", "I-LOC", "O", "O")}
     tabs = "\n\n".join(f"New York\tB-LOC\t\n{n}\tO" for n in range(12))
     spaced = read(tmp_path, tabs, "own.tsv", kind="tags")
     assert {(e.words[0], e.tags) for e in spaced.splits["train"]} == {("New York", ("B-LOC", "O"))}
@@ -220,7 +223,7 @@ def test_a_word_that_is_tagged_is_whole(text: str, words: str) -> None:
 def test_what_looks_wrong_is_said_and_costs_nothing(line: str, said: str, tmp_path: Path) -> None:
     found = read(tmp_path, table() + line)
     assert any(note.startswith(said) for note in found.notes), found.notes
-    assert sum(map(len, found.splits.values())) >= 60
+    assert len(every(found)) >= 60
 
 
 def scores(*labels: object) -> str:
@@ -281,7 +284,6 @@ REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
     ("own.conll", CONLL + "\n\nalone", {}, "'alone' has no tag"),
     ("own.conll", CONLL + "\n\na PLACE", {}, "neither O nor B-"),
     ("own.conll", CONLL.replace("B-X", "O"), {}, "nothing to find"),
-    ("no/folder.csv", "", {}, "cannot read"),
 ]
 
 
@@ -289,10 +291,8 @@ REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
 def test_bad_data_is_refused_in_one_clear_line(
     name: str, content: str | bytes, how: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
-    if "/" not in name:
-        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(TaskError) as error:
-        read_data(tmp_path / name, **how)
+        read(tmp_path, content, name, **how)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -303,7 +303,7 @@ def test_too_many_rows_are_refused_before_memory_is_full(
     monkeypatch.setattr("bertedu.finetuning.own_data.MAX_ROWS", 50)
     with pytest.raises(TaskError, match="--rows 100000 reads the first"):
         read(tmp_path, table())
-    assert sum(map(len, read(tmp_path, table(), rows=40).splits.values())) == 40
+    assert len(every(read(tmp_path, table(), rows=40))) == 40
     assert MAX_ROWS >= 1_000_000
 
 
@@ -330,9 +330,8 @@ def found_or_refused(path: Path, **how: Any) -> OwnData | None:
     except TaskError as error:
         said = str(error)
     assert "\n" not in said
-    for examples in found.splits.values() if found else ():
-        for example in examples:
-            " ".join(example.texts).encode("utf-8")
+    for example in every(found) if found else ():
+        " ".join(example.texts).encode("utf-8")
     return found
 
 
@@ -351,7 +350,7 @@ def test_a_broken_table_is_read_whole_or_refused(seed: int, tmp_path: Path) -> N
     rows = [*csv.reader(io.StringIO(decoded, ""), delimiter=max(",;\t|", key=first.count))]
     there = sum(any(cell.strip() for cell in row) for row in rows[1:])
     without = sum(int(n) for n in re.findall(r"left out: (\d+)", " ".join(found.notes)))
-    assert sum(map(len, found.splits.values())) == there - without, "a row is lost in silence"
+    assert len(every(found)) == there - without, "a row is lost in silence"
 
 
 OTHERS = {"own.json": squad(True), "own.jsonl": squad(False), "own.conll": CONLL}
@@ -368,7 +367,7 @@ def test_broken_questions_and_sentences_are_read_whole_or_refused(
         if found is None:
             continue
         reads += 1
-        examples = [example for split in SPLITS for example in found.splits[split]]
+        examples = every(found)
         without = sum(int(n) for n in re.findall(r"left out: (\d+)", " ".join(found.notes)))
         assert held(path) == without + sum(
             len(e.words) if isinstance(e, Tagged) else 1 for e in examples

@@ -20,7 +20,7 @@ from bertedu.finetuning import own_model
 from bertedu.finetuning.examples import Choice, Question, Tagged, TaskError
 from bertedu.finetuning.finetune import Setup
 from bertedu.finetuning.kinds import Answer
-from bertedu.finetuning.own_data import Columns, read_data
+from bertedu.finetuning.own_data import Columns, OwnData, read_data
 from bertedu.finetuning.saving import answer_table, load_finetuned
 from bertedu.model.checkpoints import CheckpointError, load_pretrained
 
@@ -69,6 +69,19 @@ def write(kind: str, folder: Path) -> list[str]:
     return ["--csv", str(folder / "own.csv"), "--text", "message", *how[kind].split()]
 
 
+def own_data(folder: Path, label: str = "class") -> OwnData:
+    """Write a table, and read it with one of its labels."""
+    write("class", folder)
+    return read_data(folder / "own.csv", Columns("message", label))
+
+
+def asked_again(mine: own_model.OwnModel, folder: Path) -> list[Answer]:
+    """Save a model, open it, and ask it about the texts of test."""
+    mine.save(folder)
+    loaded = load_finetuned(folder)
+    return [loaded.ask(e.text) for e in mine.data.splits["test"]]
+
+
 @pytest.fixture
 def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     brief = replace(own_model.UNTIL_DEV_STOPS, epochs=2, min_steps=1)
@@ -102,10 +115,9 @@ def test_from_a_file_to_a_model_that_answers(kind: str, checkpoint: Path, tmp_pa
 def test_from_a_row_of_a_table_to_a_prediction_few_files_are_entered(
     checkpoint: Path, tmp_path: Path
 ) -> None:
-    write("class", tmp_path)
     with files_entered() as files:
-        data = read_data(tmp_path / "own.csv", Columns("message", "class"))
-        own_model.fit(data, str(checkpoint), progress=False).save(tmp_path / "mine")
+        mine = own_model.fit(own_data(tmp_path), str(checkpoint), progress=False)
+        mine.save(tmp_path / "mine")
     with files_entered() as asked:
         answer_table(load_finetuned(tmp_path / "mine"), tmp_path / "own.csv", ["message"])
     assert {"finetuning/own_data.py", "model/attention.py"} <= files
@@ -146,8 +158,7 @@ def test_a_whole_table_is_answered_and_no_row_is_lost(checkpoint: Path, tmp_path
 
 def test_the_table_and_the_worst_are_those_of_the_answers(checkpoint: Path, tmp_path: Path) -> None:
     """One word decides, and counting finds it."""
-    write("class", tmp_path)
-    data = read_data(tmp_path / "own.csv", Columns("message", "class"))
+    data = own_data(tmp_path)
     mine = own_model.fit(data, str(checkpoint), progress=False)
     truth = [int(e.label) for e in data.splits["test"]]
     said = [int(answer.value) for answer in mine.answers[mine.model]]
@@ -161,10 +172,8 @@ def test_the_table_and_the_worst_are_those_of_the_answers(checkpoint: Path, tmp_
     assert mine.notes == []
     again = own_model.fit(data, str(checkpoint), progress=False)
     assert again.table() == mine.table()
-    mine.save(tmp_path / "mine")
-    loaded = load_finetuned(tmp_path / "mine")
-    texts = [e.text for e in data.splits["test"]]
-    assert [loaded.ask(text) for text in texts] == [mine.tuned.ask(text) for text in texts]
+    answers = [mine.tuned.ask(e.text) for e in data.splits["test"]]
+    assert asked_again(mine, tmp_path / "mine") == answers
     pairs = zip(data.splits["test"], said, strict=True)
     data.splits["test"] = [replace(e, label=1 - n, text=e.text * 99) for e, n in pairs]
     assert [(len(line), line[-1]) for line in mine.worst(3)] == [(240, "…")] * 3
@@ -224,27 +233,23 @@ def test_bad_orders_are_refused_before_any_work(
 
 def test_a_score_is_learned_in_any_unit(checkpoint: Path, tmp_path: Path) -> None:
     """In thousands, far from 0: what is answered, and saved, is as good as in tenths."""
-    write("score", tmp_path)
-    data = read_data(tmp_path / "own.csv", Columns("message", "points"))
+    data = own_data(tmp_path, "points")
     first = own_model.fit(data, str(checkpoint), progress=False)
     for split, some in data.splits.items():
         data.splits[split] = [replace(e, label=1000 * e.label - 5000) for e in some]
     other = own_model.fit(data, str(checkpoint), progress=False)
     said, thousands = ([a.value for a in mine.answers[mine.model]] for mine in (first, other))
     assert thousands == pytest.approx([1000 * value - 5000 for value in said], abs=0.02)
-    other.save(tmp_path / "mine")
-    loaded, texts = load_finetuned(tmp_path / "mine"), [e.text for e in data.splits["test"]]
-    assert [loaded.ask(text).value for text in texts] == pytest.approx(thousands, rel=1e-4)
+    again = [answer.value for answer in asked_again(other, tmp_path / "mine")]
+    assert again == pytest.approx(thousands, rel=1e-4)
 
 
 def test_what_cannot_be_saved_is_refused_before_it_is_trained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(own_model, "run_once", lambda *_, **__: pytest.fail("it went to work"))
-    write("class", tmp_path)
-    data = read_data(tmp_path / "own.csv", Columns("message", "class"))
     with pytest.raises(CheckpointError, match="is no single BERT"):
-        own_model.fit(data, str(tiny.save_elmo(tmp_path / "elmo", 4)))
+        own_model.fit(own_data(tmp_path), str(tiny.save_elmo(tmp_path / "elmo", 4)))
 
 
 def test_long_texts_are_counted(checkpoint: Path, tmp_path: Path) -> None:
@@ -260,16 +265,12 @@ def test_long_texts_are_counted(checkpoint: Path, tmp_path: Path) -> None:
 
 
 def test_lora_moves_queries_values_and_new_layer_alone(checkpoint: Path, tmp_path: Path) -> None:
-    write("class", tmp_path)
-    data = read_data(tmp_path / "own.csv", Columns("message", "class"))
-    mine = own_model.fit(data, str(checkpoint), 0.05, progress=False, lora=2)
+    mine = own_model.fit(own_data(tmp_path), str(checkpoint), 0.05, progress=False, lora=2)
     before = load_pretrained(checkpoint).bert.state_dict()
     after = mine.run.model.encoder.bert.state_dict()
     moved = {name for name, weight in after.items() if not torch.equal(weight, before[name])}
     assert moved == {f"encoder.layers.0.attention.{name}.weight" for name in ("query", "value")}
-    mine.save(tmp_path / "mine")
-    loaded, texts = load_finetuned(tmp_path / "mine"), [e.text for e in data.splits["test"]]
-    said = [loaded.ask(text).probabilities for text in texts]
+    said = [answer.probabilities for answer in asked_again(mine, tmp_path / "mine")]
     trained = [answer.probabilities for answer in mine.answers[mine.model]]
     torch.testing.assert_close(torch.tensor(said), torch.tensor(trained), atol=1e-4, rtol=1e-4)
     with pytest.raises(TaskError, match="LoRA is a way to fine-tune"):

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -141,11 +142,8 @@ Serve = Callable[..., Splits]
 def serve(monkeypatch: pytest.MonkeyPatch) -> Serve:
     """Put a data set on a Hub of our own, with the Hub's columns and types, and load it."""
 
-    class Session:
-        def head(self, *_: Any, **__: Any) -> None:
-            return None
-
-    monkeypatch.setattr("huggingface_hub.get_session", Session)
+    online = SimpleNamespace(head=lambda *_, **__: None)
+    monkeypatch.setattr("huggingface_hub.get_session", lambda: online)
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)  # the shell may say otherwise
 
     def put(name: str, columns: Row | None = None, **splits: list[Row]) -> Splits:
@@ -159,8 +157,8 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Serve:
             for split, some in rows.items()
         }
 
-        def load(path: str, config: str | None = None) -> Any:
-            assert (path, *filter(None, [config])) == BENCHMARKS[name].hub
+        def load(*hub: str) -> Any:
+            assert hub == BENCHMARKS[name].hub
             assert not datasets.config.HF_HUB_OFFLINE
             return held
 
@@ -317,11 +315,11 @@ def test_what_the_hub_lacks_is_named(serve: Serve, monkeypatch: pytest.MonkeyPat
 def test_without_a_network_it_fails_soon_and_says_what_to_carry_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Session:
-        def head(self, *_: Any, **__: Any) -> None:
-            raise OSError("no route")
+    def no_route(*_: Any, **__: Any) -> None:
+        raise OSError("no route")
 
-    monkeypatch.setattr("huggingface_hub.get_session", Session)
+    offline = SimpleNamespace(head=no_route)
+    monkeypatch.setattr("huggingface_hub.get_session", lambda: offline)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
     began = time.perf_counter()

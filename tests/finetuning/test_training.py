@@ -106,12 +106,6 @@ def test_every_parameter_that_a_task_reads_learns(name: str) -> None:
 # -- the optimizer
 
 
-def test_the_rate_rises_and_falls_as_the_recipe_says() -> None:
-    recipe = Hyperparameters(0.5, warmup_share=0.1)
-    assert [recipe.learning_rate_at(s, 100) for s in (4, 9, 55)] == pytest.approx([0.25, 0.5, 0.25])
-    assert Hyperparameters(0.5).learning_rate_at(0, 1) == 0.5, "a single step learns, too"
-
-
 def test_each_step_gets_its_rate_a_clipped_gradient_and_the_decay_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -126,8 +120,11 @@ def test_each_step_gets_its_rate_a_clipped_gradient_and_the_decay_asked_for(
         return original(self, *rest)
 
     monkeypatch.setattr(torch.optim.AdamW, "step", spy)
-    train(recipe=replace(RECIPE, clip_norm=0.01, weight_decay=0.3))
-    assert rates == [[RECIPE.learning_rate_at(step, 4 * STEPS)] * 2 for step in range(4 * STEPS)]
+    train(recipe=replace(RECIPE, clip_norm=0.01, weight_decay=0.3, warmup_share=0.25))
+    rising = [1e-3, 2e-3, 3e-3]
+    falling = [3e-3 * left / 9 for left in range(9, 0, -1)]
+    assert [rate for rate, _ in rates] == pytest.approx(rising + falling)
+    assert all(matrices == all_else for matrices, all_else in rates)
     assert norms == pytest.approx([0.01] * 4 * STEPS, rel=1e-3)
     assert settings == {(0.3, 1e-6), (0.0, 1e-6)}
 
