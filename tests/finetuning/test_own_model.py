@@ -27,10 +27,10 @@ from bertedu.model.checkpoints import CheckpointError, load_pretrained
 WORDS = "the old man went to a house by river".split()
 
 
-def rows(count: int = 40) -> list[tuple[str, bool]]:
-    """Texts, and whether the word that decides is in them."""
+def rows() -> list[tuple[str, bool]]:
+    """Forty texts, and whether the word that decides is in them."""
     dice, made = random.Random(0), []
-    for n in range(count):
+    for n in range(40):
         words = dice.choices(WORDS, k=6)
         words[dice.randrange(6)] = "stone" if n % 2 else "garden"
         made.append((" ".join(words), bool(n % 2)))

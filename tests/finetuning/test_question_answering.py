@@ -24,12 +24,10 @@ KIND = QuestionAnswering()
 LONG = CONTEXT * 4
 
 
-def ask(question: str, context: str, answer: str = "", nth: int = 0, name: str = "q") -> Question:
-    """Ask with the nth place where the answer stands, or without an answer."""
-    start = -1
-    for _ in range(nth + 1):
-        start = context.index(answer, start + 1)
-    return Question(name, question, context, ((answer, start),) if answer else ())
+def ask(question: str, context: str, answer: str = "", name: str = "q") -> Question:
+    """Ask with the first place where the answer stands, or without an answer."""
+    answers = ((answer, context.index(answer)),) if answer else ()
+    return Question(name, question, context, answers)
 
 
 def marked(item: Item, question: Question) -> str:

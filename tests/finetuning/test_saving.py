@@ -264,8 +264,8 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, FineTuned]:
 
 
 def test_an_answer_to_bare_texts_is_that_of_the_example(asked: dict[str, FineTuned]) -> None:
-    def first(name: str, number: int = 0) -> Answer:
-        return asked[name].answer(EXAMPLES[name][number : number + 1])[0]
+    def first(name: str) -> Answer:
+        return asked[name].answer(EXAMPLES[name][:1])[0]
 
     assert asked["classification"].ask(SENTENCES[0]) == first("classification")
     assert asked["regression"].ask(SENTENCES[0], SENTENCES[3]) == first("regression")

@@ -79,12 +79,12 @@ def a_tokenizer(folder: Path) -> Tokenizer:
     return read_tokenizer(folder, len(VOCABULARY))
 
 
-def rows(length: int = 9) -> tuple[Tensor, Tensor, Tensor]:
+def rows() -> tuple[Tensor, Tensor, Tensor]:
     """Return ids, segment ids and padding mask of three rows."""
-    generator = torch.Generator().manual_seed(1)
-    ids = torch.randint(6, len(VOCABULARY), (3, length), generator=generator)
-    segments = torch.randint(0, 3, (3, length), generator=generator)
-    padding = torch.arange(length) < torch.tensor([[length], [length // 2], [2]])
+    generator = dice(1)
+    ids = torch.randint(6, len(VOCABULARY), (3, 9), generator=generator)
+    segments = torch.randint(0, 3, (3, 9), generator=generator)
+    padding = torch.arange(9) < torch.tensor([[9], [4], [2]])
     return ids, segments, padding
 
 

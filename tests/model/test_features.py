@@ -47,8 +47,8 @@ def bert(direction: Direction = "bidirectional", layers: int = L) -> Bert:
     return Bert(dataclasses.replace(CONFIG, direction=direction, num_hidden_layers=layers))
 
 
-def stacked(reads: str, direction: Direction = "bidirectional") -> BiLSTMFeatures:
-    return BiLSTMFeatures(LayerFeatures(bert(direction), reads), K, layers=2)
+def stacked(reads: str) -> BiLSTMFeatures:
+    return BiLSTMFeatures(LayerFeatures(bert(), reads), K, layers=2)
 
 
 def ltr() -> BertFeatures:

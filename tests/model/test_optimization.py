@@ -1,5 +1,7 @@
 """AdamW and Muon, their schedule, and one step of them."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -65,8 +67,7 @@ def test_a_step_is_that_of_torch_with_a_gradient_no_longer_than_asked() -> None:
 def test_muon_moves_the_layers_matrices_every_way_alike_and_adamw_all_else(
     model: BertForPreTraining,
 ) -> None:
-    model, twin = BertForPreTraining(model.config), BertForPreTraining(model.config)
-    twin.load_state_dict(model.state_dict())
+    model, twin = copy.deepcopy(model), copy.deepcopy(model)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     inside = {id(p) for p in layer_matrices(model)}
     torch.manual_seed(0)
