@@ -4,7 +4,7 @@ import copy
 import io
 import re
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -38,11 +38,9 @@ class TestExercise(Registered):
 
 def _accepts(function: Callable[..., Any], shown: Any) -> bool:
     """Whether a learner's test takes this for right, without a word and without an error."""
-    with judge.undisturbed(seed=0):
-        try:
-            return judge.truth(function(shown))
-        except (Exception, SystemExit):
-            return False
+    with judge.undisturbed(seed=0), suppress(UnreadableError):
+        return judge.truth(_answer(function, shown))
+    return False
 
 
 def _answer(function: Callable[..., Any], shown: Any) -> Any:
@@ -53,15 +51,10 @@ def _answer(function: Callable[..., Any], shown: Any) -> Any:
         return ... if judge.is_stub(error) else error
 
 
+@cache
 def exhibits(one: TestExercise) -> tuple[Mistake, ...]:
     """Make the broken functions of a museum."""
-    return made(one, one.museum)
-
-
-@cache
-def made(one: TestExercise, written: str) -> tuple[Mistake, ...]:
-    """Make what is written as patches of the first right function."""
-    return make_mistakes(written, one.right[0][1], one.ours.__module__)
+    return make_mistakes(one.museum, one.right[0][1], one.ours.__module__)
 
 
 def judge_test(one: TestExercise, function: object) -> str:
@@ -70,15 +63,14 @@ def judge_test(one: TestExercise, function: object) -> str:
         return complaint
     assert callable(function)
     museum = exhibits(one)
-    answers: list[Any] = []
+    every = [right for _, right in one.right] + [bug.wrong[0] for bug in museum]
     try:
         with (
             judge.undisturbed(seed=0),
             redirect_stdout(io.StringIO()) as said,
             at_most(judge.SECONDS),
         ):
-            for shown in [right for _, right in one.right] + [bug.wrong[0] for bug in museum]:
-                answers.append(_answer(function, shown))
+            answers = [_answer(function, shown) for shown in every]
     except TooLongError:
         return judge.too_long(one.name)
     if all(answer is None or answer is Ellipsis for answer in answers):
@@ -98,9 +90,8 @@ def judge_test(one: TestExercise, function: object) -> str:
     for (how, _), accepted in zip(one.right, verdicts, strict=False):
         if accepted:
             continue
-        asked = (
-            () if verdicts[0] else made(one, one.demands)
-        )  # of the first right one they are made
+        demands = "" if verdicts[0] else one.demands  # they are made of the first right one
+        asked = make_mistakes(demands, one.right[0][1], one.ours.__module__)
         reasons = (f"{m.what} {m.likely}" for m in asked if _accepts(function, m.wrong[0]))
         more = next(reasons, "")
         if not any(verdicts):
