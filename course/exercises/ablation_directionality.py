@@ -239,15 +239,10 @@ def _interval_cases() -> list[Inputs]:
     return cases
 
 
-def _read_ends(answer: Any, *_: Any) -> list[float]:
-    ends = answer.tolist() if hasattr(answer, "tolist") else answer
-    return [judge.number(end) for end in judge.read_parts(ends, "low, high")]
-
-
 @Exercise.asking(
     asks="(ours (n,), theirs (n,), draws (R, n)) -> (low, high), a paired 95 % bootstrap interval",
     cases=_interval_cases,
-    read=_read_ends,
+    read=judge.parts("low, high", judge.number, judge.number),
     tried="32 random cases, of 3 to 40 examples and up to 401 draws.",
     start="ours - theirs is one number an example; [draws] picks from it, a row for each draw.",
     beside=(paired_difference,),

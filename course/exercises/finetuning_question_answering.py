@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +18,7 @@ from bertedu.finetuning.examples import Question
 from bertedu.finetuning.kinds import truncating
 from bertedu.finetuning.question_answering import answer_position, best_span, context_positions
 from bertedu.text.fast_tokenizer import load_tokenizer
-from course.exercises.judge import Exercise, Inputs, read_parts, read_whole, read_wholes
+from course.exercises.judge import Exercise, Inputs, parts, read_whole, read_wholes
 from course.exercises.museum import TestExercise
 
 Span = tuple[int, int]
@@ -35,18 +34,15 @@ def _span_cases() -> Iterator[Inputs]:
         yield start, end, list(range(begins, begins + size)), rng.randint(2, size)
 
 
-def _read_positions(answer: Any, *_: Any) -> Span:
-    answer = answer.tolist() if hasattr(answer, "tolist") else answer
-    first, last = read_parts(answer, "first, last")
-    read = partial(read_whole, wanted="the number of a token")
-    return read(first, name="first"), read(last, name="last")
-
-
 @Exercise.asking(
     asks="(start (S,), end (S,), places, longest) -> (first, last), the pair of places with the "
     "highest start[first] + end[last]; at most longest tokens",
     cases=_span_cases,
-    read=_read_positions,
+    read=parts(
+        "first, last",
+        partial(read_whole, name="first", wanted="the number of a token"),
+        partial(read_whole, name="last", wanted="the number of a token"),
+    ),
     tried="120 random cases, texts of 2 to 8 tokens, a question in front and [SEP] at the end.",
     start="two loops over places, with an if for first <= last < first + longest.",
     beside=(best_span,),

@@ -440,12 +440,13 @@ def without_numpy(answer: Any) -> Any:
 def read_parts(answer: Any, names: str) -> tuple[Any, ...]:
     """Take an answer apart that should be as many things as there are names."""
     wanted = names.count(",") + 1
-    if not isinstance(answer, tuple | list) or len(answer) != wanted:
+    found = answer.tolist() if getattr(answer, "ndim", 0) == 1 else answer
+    if not isinstance(found, tuple | list) or len(found) != wanted:
         many = {2: "two", 3: "three", 4: "four"}[wanted]
         raise UnreadableError(
             f"your function returned {_a(answer)}; return {many} things: {names}."
         )
-    return tuple(answer)
+    return tuple(found)
 
 
 def parts(names: str, *readers: Function) -> Function:
