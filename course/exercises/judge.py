@@ -576,8 +576,6 @@ def read_ids(answer: Any, name: str, shape: Sequence[int]) -> Tensor:
 
 def _a(value: Any) -> str:
     """Describe a value in words that are the same on every machine."""
-    if value is None:
-        return "None"
     if isinstance(value, Tensor):
         return f"a tensor of shape {tuple(value.shape)}"
     if isinstance(value, np.ndarray):
@@ -589,7 +587,7 @@ def _a(value: Any) -> str:
         )
     if isinstance(value, bool | int | float | str) and len(repr(value)) < 40:
         return f"the {type(value).__name__} {value!r}"
-    return f"a {type(value).__name__}"
+    return kind_of(value)
 
 
 # -- words

@@ -275,6 +275,7 @@ def forever(vocab_size: int) -> Any:
         (lambda: 1, ["wrong number of arguments. Yours takes nothing; it is called with 1"]),
         (lambda a, b: 1, ["Yours takes a, b; it is called with 1: vocab_size"]),
         (0.5, ["got the float 0.5, not a function", "the function itself: check.chance(my_chan"]),
+        (object(), ["got an object, not a function"]),
     ],
 )
 def test_an_error_is_told_with_the_learners_line_and_a_hint(broken: Any, parts: list[str]) -> None:
