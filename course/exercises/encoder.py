@@ -3,7 +3,7 @@
 import random
 import re
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -160,11 +160,10 @@ OURS = Parts(
 )
 
 
-@cache
-def _model(layers: int, hidden: int, heads: int) -> Bert:
+def as_trained(config: BertConfig, seed: int) -> Bert:
     """Make a small encoder in which no bias is 0 and no scale is 1, as after training."""
-    with judge.undisturbed(seed=layers), torch.no_grad():
-        bert = Bert(BertConfig(9, hidden, layers, heads, 2 * hidden, 4)).eval()
+    with judge.undisturbed(seed), torch.no_grad():
+        bert = Bert(config).eval()
         for parameter in bert.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.5)
     return bert.requires_grad_(False)
@@ -173,8 +172,8 @@ def _model(layers: int, hidden: int, heads: int) -> Bert:
 def _whole_layer_cases() -> Iterator[Inputs]:
     draw = drawer(7)
     for hidden, heads, rows, length in ((2, 1, 1, 1), (2, 2, 1, 2), (4, 2, 2, 2), (6, 3, 3, 4)):
-        layer = _model(1, hidden, heads).encoder.layers[0]
-        w = {name: tensor.clone() for name, tensor in layer.state_dict().items()}
+        bert = as_trained(BertConfig(9, hidden, 1, heads, 2 * hidden, 4), seed=1)
+        w = dict(bert.encoder.layers[0].state_dict())
         for _ in range(5):
             mask = draw(rows, length, length) < 0.5
             mask |= torch.eye(length, dtype=torch.bool)
