@@ -18,9 +18,6 @@ from course.exercises.museum import TestExercise
 from course.results.bootstrap import Estimate
 from course.results.verdicts import verdicts_together
 
-_MAKE_NEW = "its next user gets others. Make new lists."
-
-
 WORDS = len(SPECIAL_TOKENS)  # ids below are special
 TABLE_8 = ((0.8, 0.1), (1.0, 0.0), (0.8, 0.0), (0.8, 0.2), (0.0, 0.2), (0.0, 0.0))  # MASK, SAME
 
@@ -104,7 +101,7 @@ def _crossing_cases() -> Iterator[Inputs]:
     "for a while, never.",
     start="a loop over zip(steps, ours, theirs): what do you remember at a step where ours is "
     "above, and what do you forget where it is not?",
-    in_place=_MAKE_NEW,
+    in_place="its next user gets others. Make new lists.",
     mistakes="""
     ✗ this is the first step above, though ours falls back later.
       one lucky point is no overtaking. Forget the step found, found = None, whenever ours is not

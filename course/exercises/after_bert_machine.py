@@ -12,20 +12,13 @@ from bertedu.model.variants.bigbird import sparse_mask
 from bertedu.model.variants.rotary import rotate
 from bertedu.model.variants.seq2seq import cross_attention
 from bertedu.model.variants.transformer_xl import remember
-from course.exercises.judge import (
-    Exercise,
-    Inputs,
-    drawer,
-    named,
-    read_mask,
-    read_numbers,
-    undisturbed,
-)
+from course.exercises import judge
+from course.exercises.judge import Exercise, Inputs, drawer
 
 
 def _layer(size: int, heads: int, plain: bool = False) -> SelfAttention:
     """Make the four maps of attention; plain ones leave everything as it is."""
-    with undisturbed(seed=size):
+    with judge.undisturbed(seed=size):
         layer = SelfAttention(BertConfig(10, size, 1, heads, 4 * size, dropout=0.0))
         for part in (layer.query, layer.key, layer.value, layer.output):
             if plain:
@@ -34,7 +27,7 @@ def _layer(size: int, heads: int, plain: bool = False) -> SelfAttention:
             else:
                 nn.init.normal_(part.weight)
     kind = "that leaves all as it is" if plain else f"with {heads} heads of {size // heads}"
-    made: SelfAttention = named(f"SelfAttention {kind}", layer.requires_grad_(False))
+    made: SelfAttention = judge.named(f"SelfAttention {kind}", layer.requires_grad_(False))
     return made
 
 
@@ -82,7 +75,7 @@ Exercise.asking(
 def _read_kept(answer: Any, *inputs: Any) -> tuple[bool, list[Any]]:
     """Return whether a gradient would flow, and the numbers; the shape matters, too."""
     flows = isinstance(answer, Tensor) and answer.requires_grad
-    return flows, read_numbers(answer, "what is kept", remember(*inputs).shape)
+    return flows, judge.read_numbers(answer, "what is kept", remember(*inputs).shape)
 
 
 def _kept_cases() -> Iterator[Inputs]:
@@ -144,7 +137,7 @@ def _tell_mask(_: Inputs, mine: list[list[bool]], right: list[list[bool]]) -> st
     asks="(length S, window, global_tokens, drawn (S, r)) -> bool (S, S): [i, j], may i see j? "
     "window neighbors on each side, itself, the first global_tokens, and its drawn keys",
     cases=_mask_cases,
-    read=lambda answer, length, *_: read_mask(answer, "your mask", (length, length)),
+    read=lambda answer, length, *_: judge.read_mask(answer, "your mask", (length, length)),
     differ=_tell_mask,
     tried="20 masks: windows, global tokens and random keys, alone and together.",
     start="position = torch.arange(length); (position[:, None] - position).abs() says how far "
@@ -184,7 +177,6 @@ Exercise.asking(
     asks="x (S, d), a vector for each place -> (S, d): numbers 2k and 2k + 1 of place m are turned "
     "by the angle m * 10000 ** (-2k / d)",
     cases=_rotate_cases,
-    tensors="your result",
     tried="16 cases, of 1 to 9 places and 1 to 8 pairs.",
     start="a = x[..., 0::2] and b = x[..., 1::2] are the pairs. (a, b) turned by t is "
     "(a cos t - b sin t, a sin t + b cos t).",
@@ -216,7 +208,6 @@ def _matrix_cases() -> Iterator[Inputs]:
     asks="(matrix (m, n), m <= n, steps) -> (m, n): divided by its norm, then x becomes "
     "1.5 x - 0.5 x xᵀ x, so many times",
     cases=_matrix_cases,
-    tensors="your result",
     tried="7 cases, of 1 to 3 rows and up to 20 steps.",
     start="x = matrix / matrix.norm(), the root of the sum of all squares. Without a step "
     "that is all.",

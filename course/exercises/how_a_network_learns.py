@@ -9,15 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course.exercises import judge
-from course.exercises.judge import (
-    Exercise,
-    Inputs,
-    UnreadableError,
-    drawer,
-    named,
-    offered,
-    read_numbers,
-)
+from course.exercises.judge import Exercise, Inputs, UnreadableError, named, offered
 
 
 def _slope_cases() -> list[Inputs]:
@@ -198,7 +190,7 @@ def right_in_order(last: Number) -> list[Number]:
 @Exercise.asking(
     asks="(numbers, each after its parts) -> list: the slope of the last one with respect to each",
     cases=lambda: [(numbers,) for numbers in _plays()],
-    read=lambda answer, numbers: read_numbers(answer, "your list of slopes", (len(numbers),)),
+    read=lambda answer, numbers: judge.read_numbers(answer, "your list of slopes", (len(numbers),)),
     tried="33 calculations, of one number to twelve, most of them with numbers used twice.",
     start="slopes = dict.fromkeys(numbers, 0.0), and a 1.0 for the last number. Then go through "
     "reversed(numbers): what does each hand on to its parts?",
@@ -232,7 +224,7 @@ def right_backward(numbers: Sequence[Number]) -> list[float]:
 
 
 def _loop_cases() -> Iterator[Inputs]:
-    draw = drawer(2)
+    draw = judge.drawer(2)
     for points, rate, steps in [(2, 0.5, 3), (4, 1.0, 3), (6, 0.5, 5), (8, 1.0, 5)] * 3:
         layer = nn.Linear(2, 2, device="meta", dtype=torch.float32).to_empty(device="cpu")
         with torch.no_grad():
@@ -245,7 +237,7 @@ def _loop_cases() -> Iterator[Inputs]:
 @Exercise.asking(
     asks="(layer, x (N, 2), y (N,), rate, steps) -> the loss before each step, a list of numbers",
     cases=_loop_cases,
-    read=lambda answer, *inputs: read_numbers(answer, "your list of losses", inputs[-1:]),
+    read=lambda answer, *inputs: judge.read_numbers(answer, "your list of losses", inputs[-1:]),
     tried="12 different layers, 2 to 8 points, 3 to 5 steps: every loss is right.",
     start="optimizer = torch.optim.SGD(layer.parameters(), lr=rate), and losses = [].",
     mistakes="""
