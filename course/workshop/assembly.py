@@ -175,9 +175,8 @@ class MyBert(nn.Module):
         real = torch.ones(last.shape[:2]) if padding_mask is None else padding_mask
         first = last[reads_all(real.bool(), self.config.direction)][:, None]
         states = torch.cat([first, last[:, 1:]], 1)
-        c: Tensor = self.part.pooler(
-            states, self.w["pooler.dense.weight"], self.w["pooler.dense.bias"]
-        )
+        w = self.w["pooler.dense.weight"], self.w["pooler.dense.bias"]
+        c: Tensor = self.part.pooler(states, *w)
         return c
 
     @torch.no_grad()
@@ -333,10 +332,10 @@ def in_rows(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return lambda x, *more: function(x.flatten(0, -2), *more).view_as(x)
 
 
-def each_head(function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
+def each_head(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """Apply a function of (S, d) in each of N heads, (N, S, d): at once, or else one by one."""
     try:
-        made: Tensor = torch.vmap(function)(*inputs)
+        made: Tensor = torch.vmap(function)(x)
     except Exception:  # it writes into a tensor, or asks what is in one
-        made = torch.stack([function(*one) for one in zip(*inputs, strict=True)])
+        made = torch.stack([function(one) for one in x])
     return made
