@@ -95,9 +95,6 @@ def _tune_cases() -> Iterator[Inputs]:
       F.cross_entropy(scores.softmax(-1),
     ✗ only the new layer learns; the body never moves.
       that is the frozen model. Ask for the gradient of *all* of model.weights.
-    | gradients = torch.autograd.grad(loss, model.weights) =>
-      gradients = torch.autograd.grad(loss, model.weights); gradients = (0 * gradients[0],
-      *gradients[1:])
     | model.pooled(batch) @ => model.pooled(batch).detach() @ && loss, model.weights) =>
       loss, model.weights, materialize_grads=True)
     ✗ the gradients of all steps so far are added up.
