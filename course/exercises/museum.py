@@ -57,6 +57,12 @@ def exhibits(one: TestExercise) -> tuple[Mistake, ...]:
     return make_mistakes(one.museum, one.right[0][1], one.ours.__module__)
 
 
+@cache
+def demanded(one: TestExercise) -> tuple[Mistake, ...]:
+    """Make what a test may want that refuses the first right function, of which they are made."""
+    return make_mistakes(one.demands, one.right[0][1], one.ours.__module__)
+
+
 def judge_test(one: TestExercise, function: object) -> str:
     """Show every function to the learner's test, and say what it got wrong."""
     if complaint := judge.cannot_call(one.name, one.arguments, function):
@@ -90,8 +96,7 @@ def judge_test(one: TestExercise, function: object) -> str:
     for (how, _), accepted in zip(one.right, verdicts, strict=False):
         if accepted:
             continue
-        demands = "" if verdicts[0] else one.demands  # they are made of the first right one
-        asked = make_mistakes(demands, one.right[0][1], one.ours.__module__)
+        asked = () if verdicts[0] else demanded(one)
         reasons = (f"{m.what} {m.likely}" for m in asked if _accepts(function, m.wrong[0]))
         more = next(reasons, "")
         if not any(verdicts):
