@@ -139,11 +139,10 @@ def ask(pair: str, reader: str, seed: int) -> list[Row]:
 def reach(pair: str) -> list[Row]:
     """Ask the committed reader of both sides at a pair's places, shown more and more words."""
     (words, found), model = _places(pair), load_checkpoint(find_checkpoint("no-nsp-L4H128"))
-    documents = np.unique(found.documents, return_inverse=True)[1]
 
     def right(shown: Positions) -> BootstrapScores:
         of_each = 100.0 * ((odds_at(model, shown, words) > 0) == (found.which == 1))
-        return BootstrapScores(drawn_means(of_each[None], documents))
+        return BootstrapScores(drawn_means(of_each[None], found.documents))
 
     rows: list[Row] = [{"words": ALL, "right": f"{(whole := right(found)).mean:.2f}"}]
     for count in SHOWN:
@@ -217,9 +216,8 @@ def difference_rows(rows: Sequence[Row], pairs: Mapping[str, str] = TELLS) -> li
     compared: list[Row] = []
     for pair, tells in pairs.items():
         answers = answers_of(rows, pair)
-        documents = np.unique(answers.documents, return_inverse=True)[1]
         drawn = {
-            name: BootstrapScores(drawn_means(100 * runs, documents))
+            name: BootstrapScores(drawn_means(100 * runs, answers.documents))
             for name, runs in answers.right.items()
         }
         spread = common_spread(of for name, of in drawn.items() if name != PAIR)

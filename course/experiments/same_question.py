@@ -254,8 +254,8 @@ def difference_rows(asked: Answers, blanks: Blanks) -> list[Row]:
     rows: list[Row] = []
     for kind in (*KINDS, ALL):
         some = np.array(blanks.kinds) == kind
-        documents = np.unique(blanks.documents[some], return_inverse=True)[1]
         losses = {name: np.array([loss[some] for loss, _ in runs]) for name, runs in asked.items()}
+        documents = blanks.documents[some]
         drawn = {n: BootstrapScores(drawn_means(runs, documents)) for n, runs in losses.items()}
         # a pair's runs are made of others: they tell nothing more of the luck of a run
         others = {name: of for name, of in drawn.items() if name != PAIR}
@@ -282,8 +282,7 @@ def longer_rows(
     the same, (n,), of one longer run of `BOTH` and one of `LEFT`. ``wider`` is how much more that
     gap is than that of the first short runs. The luck of a run is that of the short ones.
     """
-    documents = np.unique(blanks.documents, return_inverse=True)[1]
-    spread = run_spread(drawn_means(runs, documents) for runs in short.values())
+    spread = run_spread(drawn_means(runs, blanks.documents) for runs in short.values())
     gap_of_short = short[LEFT][0] - short[BOTH][0]  # (n,)
     rows: list[Row] = []
     for step, long in marks.items():
@@ -292,7 +291,7 @@ def longer_rows(
         row |= {"both_loss": round(float(long[BOTH].mean()), 4)}
         row |= {"left_loss": round(float(long[LEFT].mean()), 4)}
         for name, values, runs in (("gap", gap, 2), ("wider", gap - gap_of_short, 4)):
-            found = estimate(drawn_means(values, documents), [1] * runs, spread)
+            found = estimate(drawn_means(values, blanks.documents), [1] * runs, spread)
             row |= estimate_columns(name, found)
         rows.append(row)
     return rows

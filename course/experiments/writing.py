@@ -142,7 +142,7 @@ def zero_shot(task: str) -> Iterator[Row]:
     endings = [(x.text, x.endings, x.label, x.source) for x in load_task("next")[1]["test"]]
     asked = {shots: ask_topic(shots) for shots in SHOTS} if topic else {0: endings}
     right = {k: choose_endings(some, "topic:" if topic else "") for k, some in asked.items()}
-    draws = draw_texts(np.unique([source for *_, source in asked[0]], return_inverse=True)[1])
+    draws = draw_texts(np.array([source for *_, source in asked[0]]))
     for shots, ways in right.items():
         for way, hits in ways.items():
             row: Row = {"task": task, "examples": shots, "way": way, "questions": len(hits)}

@@ -15,23 +15,23 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 Verdict = Literal["supported", "undecided", "contradicted"]
 
 
-def draw_texts(sources: Ints, draws: int = DRAWS, seed: int = 0) -> list[Ints]:
+def draw_texts(sources: Ints) -> list[Ints]:
     """Draw whole sources with replacement: the numbers of the examples of each draw."""
-    rng = np.random.default_rng([seed, 0])
-    order = np.argsort(sources, kind="stable")
-    members = np.split(order, np.bincount(sources).cumsum()[:-1])
+    rng = np.random.default_rng([0, 0])
+    counts = np.unique(sources, return_counts=True)[1]
+    members = np.split(np.argsort(sources, kind="stable"), counts.cumsum()[:-1])
     return [
         np.concatenate([members[i] for i in rng.integers(len(members), size=len(members))])
-        for _ in range(draws)
+        for _ in range(DRAWS)
     ]
 
 
-def often_drawn(sources: Ints, draws: int = DRAWS) -> Floats:
+def often_drawn(sources: Ints) -> Floats:
     """Return how often each example is there, (1 + draws, n): once in the test, then in each draw.
 
-    ``sources``: (n,), the number of the article (or other unit) that each is of: drawn whole.
+    ``sources``: (n,), a number of the article (or other unit) that each is of: drawn whole.
     """
-    texts = [np.arange(len(sources)), *draw_texts(sources, draws)]
+    texts = [np.arange(len(sources)), *draw_texts(sources)]
     return np.array([np.bincount(some, minlength=len(sources)) for some in texts], float)
 
 

@@ -21,7 +21,7 @@ from course.experiments.tag_placement import (
     estimate,
     look_up,
 )
-from course.results.bootstrap import draw_texts
+from course.results import bootstrap
 from course.results.record import unpack
 
 TAGS = ("O", "B-PLACE", "I-PLACE", "B-LIFE", "I-LIFE")
@@ -101,7 +101,7 @@ def test_the_list_marks_what_training_has_marked_the_longest_first() -> None:
 
 
 def test_estimates_follow_from_the_committed_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draw_texts, "__defaults__", (5, 0))
+    monkeypatch.setattr(bootstrap, "DRAWS", 5)
     path = shipped("results") / "tagging.csv"
     systems: dict[tuple[str, ...], list[dict[str, str]]] = defaultdict(list)
     for row in read_csv(path)[1:]:  # the first has the sources

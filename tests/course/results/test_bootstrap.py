@@ -121,7 +121,7 @@ def test_one_run_in_twenty_is_told_from_another_of_its_recipe(
     def blind(groups: Iterator[Floats]) -> Spread:
         return run_spread(groups)._replace(by_texts=0.0)
 
-    monkeypatch.setattr(bootstrap.often_drawn, "__defaults__", (300,))
+    monkeypatch.setattr(bootstrap, "DRAWS", 300)
     monkeypatch.setattr(bootstrap, "run_spread", run_spread if knows_texts else blind)
     ablations._all_drawn.cache_clear()
     decided = [one.p < 0.05 for one in same_recipe()]

@@ -10,9 +10,8 @@ from matplotlib.figure import Figure
 
 from bertedu.files import shipped
 from bertedu.finetuning.examples import TaskError
-from course.results import pictures
+from course.results import bootstrap, pictures
 from course.results import task_pictures as scores
-from course.results.bootstrap import often_drawn
 from course.results.pictures import committed, score_of
 from course.results.record import RunRecord
 
@@ -22,7 +21,7 @@ WORDS = ("word counts", "baseline")
 
 @pytest.fixture(autouse=True)
 def fewer_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(often_drawn, "__defaults__", (50,))
+    monkeypatch.setattr(bootstrap, "DRAWS", 50)
 
 
 def written(axes: Axes) -> list[str]:
