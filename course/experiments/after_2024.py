@@ -50,9 +50,10 @@ from bertedu.pretraining.run import EVALUATION_BATCH, EVALUATION_LENGTH, read_re
 from bertedu.pretraining.trainer import State, stream_of
 from bertedu.text.tokenization import SPECIAL_TOKENS
 from course.experiments.ablations import PRIMARY, TUNED, Grid, Variant, ablate
-from course.experiments.pretraining_scores import made, with_earlier_runs
+from course.experiments.pretraining_scores import with_earlier_runs
 from course.results.columns import ratio_columns
-from course.results.study import add_missing
+from course.results.origin import made
+from course.results.study import Run, add_missing
 
 SEEDS = range(3)
 SHARES = (0, 25, 50, 75)  # per cent of 10,500 steps that ask for next words, before blanks
@@ -179,17 +180,13 @@ def tune(
 def bounds(out: Out = RESULTS) -> None:
     """Score readers and writers on the same held-out texts: bounds.csv."""
     test = load_splits()["test"]
-    batches = fixed_batches(
-        test, EVALUATION_LENGTH, EVALUATION_BATCH, VOCABULARY, direction="left-to-right"
-    )
-    runs = [
-        (
-            {"run": name, "reader": reader, "seed": name[-1]},
-            partial(nats_row, name, reader, batches),
-        )
-        for name, reader in READERS.items()
-    ]
-    add_missing(out / "bounds.csv", runs)
+    sizes = (EVALUATION_LENGTH, EVALUATION_BATCH, VOCABULARY)
+    batches = fixed_batches(test, *sizes, direction="left-to-right")
+    runs: list[Run] = []
+    for name, reader in READERS.items():
+        about: Row = {"run": name, "reader": reader, "seed": name[-1]}
+        runs.append((about, partial(nats_row, name, reader, batches)))
+    add_missing(out / "bounds.csv", runs, default_device())
 
 
 @app.command()

@@ -20,7 +20,7 @@ from bertedu.pretraining.objective import PreTrainingModel, score_pairs
 from bertedu.pretraining.run import EVALUATION_BATCH, read_record
 from course.experiments.counting import NeighborModel, UnigramModel, score_baseline
 from course.results.columns import by_document, ratio_columns, with_interval, word_columns
-from course.results.origin import origin
+from course.results.origin import made, origin
 
 LENGTHS = (64, 128)  # those of the two phases of training
 OBJECTIVES: dict[str, tuple[Direction, ...]] = {
@@ -183,12 +183,6 @@ def curves(checkpoints: Sequence[Path]) -> list[Row]:
         }
         rows += [about | row for row in record["curve"]]
     return rows
-
-
-def made(record: Row) -> Row:
-    """Say where a run comes from: device and commit."""
-    commit = record["commit"] or ""
-    return {"device": f"{record['device']} {record['hardware']}", "commit": commit}
 
 
 def load_with_record(folder: Path) -> Pretrained:

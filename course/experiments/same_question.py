@@ -330,7 +330,7 @@ def main(
     longer: Annotated[bool, typer.Option("--longer", help="Four times the reading.")] = False,
 ) -> None:
     """Score all runs on the same held-out blanks; some minutes on one quiet core."""
-    made = origin()  # before it runs: the code may be edited meanwhile
+    made = origin(default_device())  # before it runs: the code may be edited meanwhile
     size = len(load_vocabulary())
     splits = load_splits(say=lambda _: None)
     prior = UnigramModel(splits["train"], size).log_probabilities

@@ -9,7 +9,10 @@ from bertedu.machine import current_commit, describe_machine
 def origin(device: torch.device | None = None) -> Row:
     """Return where a row comes from, as columns: the device (none: the CPU) and the commit."""
     machine = describe_machine(device or torch.device("cpu"))
-    return {
-        "device": f"{machine['device']} {machine['hardware']}",
-        "commit": current_commit() or "",
-    }
+    return made(machine | {"commit": current_commit()})
+
+
+def made(record: Row) -> Row:
+    """Say where a recorded run comes from, in the same columns."""
+    commit = record["commit"] or ""
+    return {"device": f"{record['device']} {record['hardware']}", "commit": commit}

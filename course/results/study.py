@@ -6,6 +6,7 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
+import torch
 import typer
 
 from bertedu.files import Row, read_csv, write_csv
@@ -40,9 +41,12 @@ def study(then: Callable[[Path], None] | None = None, **tables: Iterable[Run]) -
     typer.run(add)
 
 
-def add_missing(path: Path, runs: Iterable[Run]) -> None:
-    """Make the rows of each run that a CSV file lacks, and write it after each."""
-    made, rows = origin(), read_csv(path)  # before it runs: the code may be edited meanwhile
+def add_missing(path: Path, runs: Iterable[Run], device: torch.device | None = None) -> None:
+    """Make the rows of each run that a CSV file lacks, and write it after each.
+
+    ``device`` is where the runs compute; none: the CPU.
+    """
+    made, rows = origin(device), read_csv(path)  # before it runs: the code may be edited meanwhile
     for names, run in runs:
         if not any(all(old.get(k) == str(v) for k, v in names.items()) for old in rows):
             rows += [names | new | made for new in run()]

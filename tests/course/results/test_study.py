@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
 from bertedu.files import Row, read_csv
 from course.results.study import Run, add_missing
@@ -34,3 +35,6 @@ def test_only_what_is_missing_is_run_and_a_stop_loses_no_whole_run(tmp_path: Pat
     rows = read_csv(path)
     assert len(rows) == 6 * 2
     assert list(rows[0]) == ["arm", "seed", "measure", "value", "device", "commit"]
+    assert rows[0]["device"].startswith("cpu ")
+    add_missing(path, [({"arm": "c", "seed": 0}, partial(run, "c", 0))], torch.device("meta"))
+    assert read_csv(path)[-1]["device"].startswith("meta ")
