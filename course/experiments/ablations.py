@@ -343,25 +343,23 @@ def _run_all(cells: Sequence[Cell], folder: Path, jobs: int) -> Iterator[tuple[C
             pool.shutdown(cancel_futures=True)
 
 
-def summarize_grid(grid: Grid, folder: Path) -> list[Row]:
-    """Return a row for each task and variant: mean, interval, and difference from the first.
+def summarize_task(grid: Grid, task: str, folder: Path) -> list[Row]:
+    """Return a row for each variant: mean, interval, and difference from the first.
 
     The intervals hold for other texts and other runs. ``luck`` is the standard deviation of runs of
     one variant, pooled; where it is empty, none was run twice, and intervals are over texts only.
     """
     rows: list[Row] = []
-    first = grid.variants[0].name
-    for task in grid.tasks:
-        drawn = _drawn(grid, task, folder)
-        spread = common_spread(drawn.values())
-        for name, scores in drawn.items():
-            row: Row = {"variant": name, "task": task, "train_examples": grid.examples}
-            row["runs"] = len(scores.runs)
-            row["luck"] = f"{spread.variance**0.5:.4f}" if spread else ""
-            row |= in_columns(SCORE, scores.estimate(spread))
-            if first in drawn and name != first:
-                row |= in_columns(MINUS_REFERENCE, scores.minus(drawn[first], spread))
-            rows.append(row)
+    first, drawn = grid.variants[0].name, _drawn(grid, task, folder)
+    spread = common_spread(drawn.values())
+    for name, scores in drawn.items():
+        row: Row = {"variant": name, "task": task, "train_examples": grid.examples}
+        row["runs"] = len(scores.runs)
+        row["luck"] = f"{spread.variance**0.5:.4f}" if spread else ""
+        row |= in_columns(SCORE, scores.estimate(spread))
+        if first in drawn and name != first:
+            row |= in_columns(MINUS_REFERENCE, scores.minus(drawn[first], spread))
+        rows.append(row)
     return rows
 
 
@@ -459,7 +457,6 @@ def write_summary(folder: Path) -> list[Row]:
         for task in grid.tasks:
             drawn = _drawn(grid, task, folder) if task in there else {}
             if sum(variant.name in drawn for variant in grid.variants) > 1:
-                summary = summarize_grid(replace(grid, tasks=(task,)), folder)
-                rows += [{"grid": name, **row} for row in summary]
+                rows += [{"grid": name, **row} for row in summarize_task(grid, task, folder)]
     write_csv(folder / f"{NAME}_summary.csv", rows)
     return rows

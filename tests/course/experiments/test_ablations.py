@@ -27,7 +27,7 @@ from course.experiments.ablations import (
     ablate,
     difference,
     pretrained_with,
-    summarize_grid,
+    summarize_task,
     write_summary,
 )
 from course.experiments.tasks import load_task
@@ -244,7 +244,7 @@ def test_what_a_checkpoint_has_read_is_what_its_runs_have(tmp_path: Path) -> Non
 
 
 def by_variant(grid: Grid, folder: Path) -> dict[str, dict[str, str]]:
-    return {row["variant"]: row for row in summarize_grid(keyword(grid), folder)}
+    return {row["variant"]: row for row in summarize_task(grid, "keyword", folder)}
 
 
 def test_the_summary_compares_with_the_first_variant(
