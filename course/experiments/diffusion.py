@@ -27,13 +27,13 @@ from bertedu.text.tokenization import CLS_ID, MASK_ID, PAD_ID, SPECIAL_TOKENS
 from course.experiments import toy_readers as toy
 from course.experiments.fitting import fit
 from course.experiments.toy_readers import CONFIG, FIRST, LANGUAGE
-from course.experiments.writing import LONGEST, score_texts
+from course.experiments.writing import LONGEST, score_texts, texts_of
 from course.results.study import grid, study
 
 LTR, FIXED, DRAWN, EXACT = "left to right", "BERT, 30 % blanks", "rate drawn", "exact chances"
 STEPS, TEXTS, PASSES = 3000, 500, (1, 2, 4, 8, 10)
 LEVELS, READINGS = (50, 200, 2000), (4, 16, 64, 256)  # sentences; how often each is read
-MOST = 12_800  # steps of a run
+MOST, DRAWS = 12_800, 40  # steps of a run; draws of blanks
 
 
 @cache
@@ -58,10 +58,10 @@ def next_word_loss(model: BertForPreTraining, ids: Tensor) -> Tensor:
     return F.cross_entropy(scores.mT, ids[:, 1:], ignore_index=PAD_ID, reduction="none").sum(1)
 
 
-def excess(model: Any, reader: str, draws: int = 40) -> float:
+def excess(model: Any, reader: str) -> float:
     """Return what a model pays for a held-out text above the least, in nats a word.
 
-    Of a BERT it is the bound, the mean of so many draws.
+    Of a BERT it is the bound, the mean of `DRAWS` draws.
     """
     sentences, ids = toy.text(10_000, toy.HELD_OUT)
     generator = torch.Generator().manual_seed(10_000)
@@ -69,9 +69,8 @@ def excess(model: Any, reader: str, draws: int = 40) -> float:
         if reader == LTR:
             paid = next_word_loss(model, ids)
         else:
-            paid = torch.stack([diffusion_loss(model, ids, generator) for _ in range(draws)]).mean(
-                0
-            )
+            bounds = [diffusion_loss(model, ids, generator) for _ in range(DRAWS)]
+            paid = torch.stack(bounds).mean(0)
     above = paid - least(sentences, ends=reader == LTR)
     return float(above.sum() / (ids >= FIRST).sum())
 
@@ -94,11 +93,6 @@ def trained(reader: str, seed: int, ids: Tensor, steps: int) -> Iterator[tuple[i
 
     for step in fit(model, loss, seed, steps, title=reader):
         yield step, model
-
-
-def texts_of(ids: Tensor) -> list[list[str]]:
-    """Read rows of ids as words."""
-    return [[LANGUAGE.words[i - FIRST] for i in row if i >= FIRST] for row in ids.tolist()]
 
 
 def write(reader: str, seed: int) -> Iterator[Row]:

@@ -45,25 +45,17 @@ def draw_pairs(
     return [wrong[i] if n % 2 else real[i] for n, i in enumerate(some)]
 
 
-def pair_loss(model: BertForPreTraining, pairs: Sequence[Pair]) -> Tensor:
-    """Mean nats of saying which pairs are real."""
-    return F.cross_entropy(*ask(model, pairs))
-
-
 def run(judge: str, seed: int) -> Iterator[Row]:
     """Train on one question, and judge the test pairs: a row for each kind of wrong pair."""
     model = cast(BertForPreTraining, load_named(START)[0])
     if judge in QUESTIONS:
         pairs, _ = pairs_of("train")
         real, wrong = pairs["real"], pairs[QUESTIONS[judge]]
-        model.train()
-        train(
-            model,
-            lambda generator: pair_loss(model, draw_pairs(real, wrong, generator)),
-            seed,
-            STEPS,
-            RATE,
-        )
+
+        def loss(generator: torch.Generator) -> Tensor:
+            return F.cross_entropy(*ask(model, draw_pairs(real, wrong, generator)))
+
+        train(model.train(), loss, seed, STEPS, RATE)
     pairs, document = pairs_of("test")
     chances = {kind: chance_of_next(model, some) for kind, some in pairs.items()}
     yield from score_kinds(judge, chances, document, None)[1:]

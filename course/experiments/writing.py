@@ -21,10 +21,10 @@ from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import load_named
 from bertedu.model.inference import evaluating
 from bertedu.model.variants import generation as g
-from bertedu.text.tokenization import CLS_ID, MASK_ID, PAD_ID, SEP_ID, SPECIAL_TOKENS
+from bertedu.text.tokenization import CLS_ID, MASK_ID, PAD_ID, SEP_ID
 from course.experiments.tasks import TOPICS, load_task
 from course.experiments.toy import BATCH, train_toy
-from course.experiments.toy_language import ToyLanguage
+from course.experiments.toy_readers import FIRST, LANGUAGE
 from course.results.bootstrap import Floats, draw_texts, interval
 from course.results.columns import with_interval
 from course.results.study import grid, study
@@ -53,9 +53,14 @@ def write_texts(
         yield name, g.fill_and_resample(bert, blank, rounds, generator=rng)
 
 
+def texts_of(ids: Tensor) -> list[list[str]]:
+    """Read rows of ids as words of the toy language."""
+    return [[LANGUAGE.words[i - FIRST] for i in row if i >= FIRST] for row in ids.tolist()]
+
+
 def score_texts(texts: Sequence[Sequence[str]]) -> Row:
     """Share of texts that are toy sentences, mean log P of these, how many texts differ."""
-    logs = [log for log in map(ToyLanguage().log_probability, texts) if log > -math.inf]
+    logs = [log for log in map(LANGUAGE.log_probability, texts) if log > -math.inf]
     row: Row = {"texts": len(texts), "sentences": round(len(logs) / len(texts), 4)}
     row["log_probability"] = round(float(np.mean(logs)), 3) if logs else ""
     return row | {"different": len(set(map(tuple, texts)))}
@@ -63,19 +68,16 @@ def score_texts(texts: Sequence[Sequence[str]]) -> Row:
 
 def write_all(seed: int) -> Iterator[Row]:
     """Train both directions, let them write, and score what they wrote."""
-    language = ToyLanguage()
-    names = [*SPECIAL_TOKENS, *language.words]
     *_, (_, gpt) = train_toy("left-to-right", seed, STEPS, ends=True)
     *_, (_, bert) = train_toy("bidirectional", seed, STEPS)
-    true = language.sample(TEXTS, 20_000 + seed)  # a seed that no training run has
+    true = LANGUAGE.sample(TEXTS, 20_000 + seed)  # a seed that no training run has
     lengths = [len(sentence) for sentence in true]
     tokens = STEPS * BATCH * (sum(lengths) / TEXTS + 2)
     work = 6 * tokens * sum(p.numel() for p in bert.bert.encoder.parameters())
     yield {"writer": TRUE, "seed": seed} | score_texts(true)
     for name, ids in write_texts(gpt, bert, lengths, seed):
-        texts = [[names[i] for i in row if i >= len(SPECIAL_TOKENS)] for row in ids.tolist()]
         spent: Row = {"tokens": round(tokens), "operations": round(work)}
-        yield {"writer": name, "seed": seed} | score_texts(texts) | spent
+        yield {"writer": name, "seed": seed} | score_texts(texts_of(ids)) | spent
 
 
 def score_endings(

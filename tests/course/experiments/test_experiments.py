@@ -109,7 +109,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         monkeypatch.setattr(module, name, 20)
     monkeypatch.setattr(machines, "questions", toy.held_out_questions)
-    monkeypatch.setattr(diffusion.excess, "__defaults__", (2,))
+    monkeypatch.setattr(diffusion, "DRAWS", 2)
 
 
 def first_of(table: str) -> dict[tuple[Any, ...], tuple[Row, Any, Any]]:
