@@ -66,10 +66,10 @@ def per_seed(rows: Iterable[Row], column: str = "value", **where: str) -> dict[s
     return {seed: mean(looks[max(looks)]) for seed, looks in sorted(found.items())}
 
 
-def findings(notebook: int, folder: Path | None = None) -> list[Finding]:
-    """Return what the results in a folder (the course's own) make of the claims of a notebook."""
+def findings(notebook: int) -> list[Finding]:
+    """Return what the course's own results make of the claims of a notebook."""
     claims = tomllib.loads(shipped("after_bert.toml").read_text(encoding="utf-8"))["claim"]
-    folder = folder or shipped("results")
+    folder = shipped("results")
     made = [_finding(folder, **claim) for claim in claims if claim.pop("notebook") == notebook]
     verdicts = verdicts_together([one.found for one in made])
     return [replace(one, verdict=word) for one, word in zip(made, verdicts, strict=True)]

@@ -37,10 +37,7 @@ def feature_scores(task: str) -> dict[str, pictures.Score]:
 
 @style()
 def table_seven(
-    scores: Mapping[str, pictures.Score],
-    title: str,
-    alt: str,
-    limits: Mapping[str, float] | None = None,
+    scores: Mapping[str, pictures.Score], title: str, alt: str, limits: Mapping[str, float]
 ) -> Picture:
     """Draw the paper's F1 on the left and ours on the right, a row a method.
 
@@ -60,14 +57,13 @@ def table_seven(
             else:
                 middle = {"xycoords": axes.get_yaxis_transform(), "va": "center"}
                 note(axes, missing, (0.5, place), ha="center", fontsize=13, **middle)
-    limits = limits or {}
     for label, score in limits.items():
         right.axvline(score, color=LIMIT, linestyle="--", linewidth=1.8)
         below = len(ROWS) - 0.15  # the rows
         beyond = score == max(limits.values())  # there is room to the right of the last
         shift, side = (4, "left") if beyond else (-4, "right")
         note(right, label, (score, below), (shift, 0), ha=side, fontsize=13)
-    pictures.name_rows(left, list(ROWS.values()), above=0.7, below=1.0 if limits else 0.6)
+    pictures.name_rows(left, list(ROWS.values()), above=0.7, below=1.0)
     left.set_title("the paper: 12 layers, CoNLL-2003", fontsize=15)
     right.set_title("ours: 4 layers, entities", fontsize=15)
     if any(name.startswith("untrained") for name in scores):

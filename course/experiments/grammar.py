@@ -12,7 +12,7 @@ that tells it is shown the nearest words only, in ``grammar_reach.csv``.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -208,13 +208,13 @@ def score_rows(rows: Sequence[Row]) -> list[Row]:
     return scored
 
 
-def difference_rows(rows: Sequence[Row], pairs: Mapping[str, str] = TELLS) -> list[Row]:
+def difference_rows(rows: Sequence[Row]) -> list[Row]:
     """Return how much oftener one reader is right than another at the same places, in points.
 
     The interval holds for other documents and other runs of pre-training.
     """
     compared: list[Row] = []
-    for pair, tells in pairs.items():
+    for pair, tells in TELLS.items():
         answers = answers_of(rows, pair)
         drawn = {
             name: BootstrapScores(drawn_means(100 * runs, answers.documents))

@@ -43,9 +43,7 @@ _TABLE: dict[str, dict[str, Any]] = {
     name: {key: tuple(x) if isinstance(x, list) else x for key, x in entry.items()}
     for name, entry in table_beside(__file__).items()
 }
-TOPICS, QUESTION_TYPES, TAGS = (
-    _TABLE[name]["labels"] for name in ("topic", "questions", "entities")
-)
+TOPICS, QUESTION_TYPES = (_TABLE[name]["labels"] for name in ("topic", "questions"))
 ENTITY_TYPES = {"Geography": "PLACE", "People": "PERSON", "Biology and health sciences": "LIFE"}
 Rows = Iterator[tuple[str, AnyExample]]  # with the split of each
 Dice = np.random.Generator
