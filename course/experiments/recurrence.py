@@ -45,20 +45,18 @@ def draw_translations(
     words = torch.randint(WORDS, (count, high), generator=generator)
     position, end = torch.arange(high), torch.full((count, 1), PAD_ID)
     other = FIRST + WORDS + (7 * words + 3) % WORDS  # the dictionary
-    other = other.gather(1, (sizes - 1 - position).clamp(min=0)).masked_fill(
-        position >= sizes, PAD_ID
-    )
+    beyond = position >= sizes
+    other = other.gather(1, (sizes - 1 - position).clamp(min=0)).masked_fill(beyond, PAD_ID)
     target = torch.cat([torch.full_like(end, CLS_ID), other, end], 1).scatter(1, sizes + 1, SEP_ID)
-    return (FIRST + words).masked_fill(position >= sizes, PAD_ID), target
+    return (FIRST + words).masked_fill(beyond, PAD_ID), target
 
 
 def make_translator(name: str) -> Transformer | Recurrent:
     """Make a "Transformer", or "GRUs" of as many parameters (within 2 %)."""
     if name != "Transformer":
         return Recurrent(FIRST + 2 * WORDS, 139)
-    return Transformer(
-        BertConfig(FIRST + 2 * WORDS, 64, 2, 4, 256, LONGEST + 2, 2, 0.0, 1e-12, 0.1)
-    )
+    sizes = (FIRST + 2 * WORDS, 64, 2, 4, 256, LONGEST + 2, 2)
+    return Transformer(BertConfig(*sizes, 0.0, 1e-12, 0.1))
 
 
 def _weights(*parts: nn.Module) -> int:
@@ -171,10 +169,10 @@ def compare_steps(length: int, repeats: int = 5) -> list[Row]:
     return [row | {"time_ratio": round(slower, 3)}]
 
 
-def _translation(name: str, seed: int) -> Iterator[Row]:
-    model, spent = train_translator(name, seed, 400)
+def _translation(experiment: str, model: str, seed: int) -> Iterator[Row]:
+    translator, spent = train_translator(model, seed, 400)
     for length in range(1, LONGEST + 1):
-        exact, shares = score_translator(model, length)
+        exact, shares = score_translator(translator, length)
         row: Row = {"length": length, "exact": round(exact, 4)}
         if len(shares):
             row |= {"best_head": round(shares.max().item(), 4)}
@@ -182,26 +180,21 @@ def _translation(name: str, seed: int) -> Iterator[Row]:
         yield row | spent
 
 
-def _memory(name: str, seed: int) -> Iterator[Row]:
-    model, spent = train_reader(MEMORIES[name], seed)
+def _memory(experiment: str, model: str, seed: int) -> Iterator[Row]:
+    reader, spent = train_reader(MEMORIES[model], seed)
     ids = draw_pairs(HELD_OUT, 2 * TRAINED, torch.Generator().manual_seed(10_000))
-    with evaluating(model):
-        means = value_losses(model, ids[:, : 2 * SEGMENT]).mean(0)[PAIRS:]
+    with evaluating(reader):
+        means = value_losses(reader, ids[:, : 2 * SEGMENT]).mean(0)[PAIRS:]
     for pair, loss in enumerate(means.tolist()):  # of the second segment
-        limit = recall_limit(pair, 1, model.memory_size)
+        limit = recall_limit(pair, 1, reader.memory_size)
         yield {"pair": pair + 1, "loss": round(loss, 4), "limit": round(limit, 4)} | spent
-
-
-def run(experiment: str, model: str, seed: int) -> Iterator[Row]:
-    """Train one model of an experiment, and score it."""
-    return (_memory if experiment == "memory" else _translation)(model, seed)
 
 
 LENGTHS = (8, 16, 32, 64, 128, 256)
 PLAN = [
     *grid(lambda experiment, length: compare_steps(length), experiment=["steps"], length=LENGTHS),
-    *grid(run, experiment=["translation"], model=TRANSLATORS, seed=range(3)),
-    *grid(run, experiment=["memory"], model=MEMORIES, seed=range(3)),
+    *grid(_translation, experiment=["translation"], model=TRANSLATORS, seed=range(3)),
+    *grid(_memory, experiment=["memory"], model=MEMORIES, seed=range(3)),
 ]
 
 if __name__ == "__main__":
