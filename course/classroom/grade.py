@@ -143,10 +143,8 @@ def run_on(
         culprit = left.pop(count - 1)
         ended.append(f"{stopped} in the cell that begins {culprit.source[:40]!r}")
         for one in asked:
-            if one.check not in found and (
-                one.cell == culprit.id or one.function in culprit.source
-            ):
-                found[one.check] = ("not judged", ended[-1], 0.0)
+            if one.cell == culprit.id or one.function in culprit.source:
+                found.setdefault(one.check, ("not judged", ended[-1], 0.0))
     note = f" (run again without what {'; '.join(ended)})" if ended else ""
     judged = {c: v if v[0] == "not judged" else (v[0], v[1] + note, v[2]) for c, v in found.items()}
     return judged, ("; ".join(ended) or stopped) if stopped else ""

@@ -12,9 +12,8 @@ from course.classroom.asked import NotebookError, course
 
 HEADING = re.compile(r"^## .*(?:Quiz|퀴즈)", re.MULTILINE)
 OPTION = re.compile(r"<details>\s*<summary>(.*?)</summary>(.*?)</details>", re.DOTALL)
-LINK = re.compile(
-    r"\[([^\]]+)\]\((?!https?:)[^)]*\)"
-)  # into the course: nothing is there elsewhere
+# into the course: nothing is there elsewhere
+LINK = re.compile(r"\[([^\]]+)\]\((?!https?:)[^)]*\)")
 FORMULA = re.compile(r"(?<!\\)\$([^$]+)\$")
 RIGHT = re.compile(r"<b>(?:Yes|맞다)\b")
 
@@ -50,9 +49,8 @@ def questions(name: str) -> list[QuizQuestion]:
                 Option(option.strip(), why.strip(), bool(RIGHT.match(why.strip())))
                 for option, why in OPTION.findall(mark + rest)
             ]
-            whole = (
-                len(options) == block.count("<details") and not OPTION.sub("", mark + rest).strip()
-            )
+            beside = OPTION.sub("", mark + rest).strip()
+            whole = len(options) == block.count("<details") and not beside
             if not whole or sum(one.right for one in options) != 1:
                 raise NotebookError(
                     f"{name}, cell {cell.id}: a question needs options alone, and exactly one that "

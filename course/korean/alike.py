@@ -77,11 +77,6 @@ def stray_stars(text: str) -> int:
     return sum(token.content.count("*") for token in seen)
 
 
-def quiz_answers(text: str) -> list[bool]:
-    """Say of each `<details>` whether it is the right answer."""
-    return [bool(RIGHT.match(why.strip())) for _, why in OPTION.findall(text)]
-
-
 def shape(text: str) -> dict[str, object]:
     """Return what must be alike in both languages, by what it is called."""
     bare = FENCE.sub("", text)
@@ -94,7 +89,7 @@ def shape(text: str) -> dict[str, object]:
         "headings": [len(one) for one in re.findall(r"^(#+) ", bare, re.MULTILINE)],
         "table rows": [row.count("|") for row in re.findall(r"^\|.*$", bare, re.MULTILINE)],
         "parts of a slide": re.findall(r"^\{.*\}$", bare, re.MULTILINE),
-        "quiz answers": quiz_answers(bare),
+        "quiz answers": [bool(RIGHT.match(why.strip())) for _, why in OPTION.findall(bare)],
     }
 
 

@@ -99,9 +99,8 @@ def with_tables(source: str, text: str) -> str:
         cells = english.strip("| ").split(" | ")
         if notebook := re.search(r"notebooks/([\w.]+)\)", english):
             parts = re.split("(; |all but )", cells[1])
-            cells[1] = "".join(
-                titles().get((notebook[1], part), translated(part)) for part in parts
-            )
+            ours = (titles().get((notebook[1], part), translated(part)) for part in parts)
+            cells[1] = "".join(ours)
         return f"| {' | '.join(map(translated, cells))} |"
 
     tables = {mark: table for mark, table, _ in PLAN.findall(source)}

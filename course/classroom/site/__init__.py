@@ -112,9 +112,8 @@ def api_page(package: str) -> str:
 
 def toctree(caption: str, pages: list[str]) -> str:
     """Write a list of pages for the bar at the left."""
-    return "\n".join(
-        ["", "```{toctree}", ":hidden:", f":caption: {spoken(caption)}", *pages, "```", ""]
-    )
+    lines = ["", "```{toctree}", ":hidden:", f":caption: {spoken(caption)}", *pages, "```", ""]
+    return "\n".join(lines)
 
 
 def front_page(notebooks: dict[str, Any]) -> str:
@@ -171,9 +170,8 @@ def prepare(source: Path) -> None:
     index = f"The package\n===========\n\n.. toctree::\n   :maxdepth: 1\n\n   {names}\n"
     (source / "api" / "index.rst").write_text(index, encoding="utf-8")
     copy_with_links(ROOT / "README.md", source, "README.md")
-    (source / "index.md").write_text(front_page(notebooks), encoding="utf-8")
-    with (source / "index.md").open("a", encoding="utf-8") as front:
-        front.write(toctree("Notebooks", [f"notebooks/{name}" for name in notebooks]))
-        pages = ["exercises", "notebooks/glossary", "notebooks/reading_list"]
-        front.write(toctree("Beside them", [*pages, "README", "course/classroom/guide"]))
-        front.write(toctree("For developers", ["api/index", "CONTRIBUTING"]))
+    front = front_page(notebooks) + toctree("Notebooks", [f"notebooks/{n}" for n in notebooks])
+    pages = ["exercises", "notebooks/glossary", "notebooks/reading_list"]
+    front += toctree("Beside them", [*pages, "README", "course/classroom/guide"])
+    front += toctree("For developers", ["api/index", "CONTRIBUTING"])
+    (source / "index.md").write_text(front, encoding="utf-8")
