@@ -9,6 +9,7 @@ from bertedu.files import Row, shipped
 from course.experiments.ablations import GRIDS, NAME, Grid, difference, same_recipe
 from course.results import pictures
 from course.results.bootstrap import Estimate
+from course.results.columns import MINUS_REFERENCE
 
 # the paper's: variant -> task -> score; table 6 by layers, width and heads
 TABLE_5, TABLE_8 = pictures.paper_table("table_5"), pictures.paper_table("table_8")
@@ -90,9 +91,7 @@ def difference_plot(
         for place, name in enumerate(others):
             if (name, task) not in rows:
                 continue
-            score = pictures.score_of(
-                rows[name, task], ("minus_reference", "minus_low", "minus_high")
-            )
+            score = pictures.score_of(rows[name, task], MINUS_REFERENCE[:3])
             color = ORANGE if score[2] < 0 else BLUE if score[1] > 0 else LIMIT
             pictures.interval_bar(axes, place, score, color)
             if paper and beside and task in beside and name in paper:

@@ -43,9 +43,7 @@ def spoil(batch: Batch, context: str, generator: torch.Generator) -> Batch:
             j = (i + 1) % len(ids)
             words = batch.ids[j][around[j]]
             if len(words):
-                ids[i, positions] = words.repeat(-(-int(positions.sum()) // len(words)))[
-                    : positions.sum()
-                ]
+                ids[i, positions] = words[torch.arange(int(positions.sum())) % len(words)]
     return replace(batch, ids=ids)
 
 

@@ -81,10 +81,8 @@ def cut(found: Positions, tells: str, words: int) -> Positions:
     sentences, places = [], []
     for sentence, place in zip(found.sentences, found.places.tolist(), strict=True):
         starts = [at for at, piece in enumerate(sentence) if begins[piece]]
-        to_left, to_right = (
-            [at for at in starts if at <= place],
-            [at for at in starts if at > place],
-        )
+        to_left = [at for at in starts if at <= place]
+        to_right = [at for at in starts if at > place]
         first = to_left[-1 - words] if tells == "left" and words < len(to_left) else 0
         end = to_right[words] if tells == "right" and words < len(to_right) else None
         sentences.append(sentence[first:end])

@@ -70,9 +70,8 @@ def relations(texts: Sequence[probes.Text], weights: Sequence[Tensor]) -> list[M
     for name in probes.RELATIONS:
         pairs = [here[name] for here in by_text]
         asked = torch.tensor([float(len(p)) for p in pairs])[1::2]
-        hits = torch.stack(
-            [probes.hits_of_heads(w, p) for w, p in zip(weights, pairs, strict=True)]
-        )
+        both = zip(weights, pairs, strict=True)
+        hits = torch.stack([probes.hits_of_heads(w, p) for w, p in both])
         fixed = torch.stack([probes.hits_of_offsets(p) for p in pairs])
         layer, head = divmod(int(hits[::2].sum(0).argmax()), hits.shape[2])
         offset = int(fixed[::2].sum(0).argmax())
@@ -124,11 +123,10 @@ def layers_probed(bert: Bert, texts: Sequence[probes.Text]) -> list[Measured]:
     # neighbors have the same subject: every third text is asked, and no subject is left out
     texts = [text for i, text in enumerate(texts) if i % 3] + [*texts[::3]]
     states = [bert(text.ids[None]).hidden_states for text in texts]
+    train = len(texts) - len(texts[::3])
     rows: list[Measured] = []
     for layer in range(len(states[0])):
-        found = probes.probe(
-            [s[layer][0] for s in states], texts, train=len(texts) - len(texts[::3])
-        )
+        found = probes.probe([s[layer][0] for s in states], texts, train=train)
         (right, asked), (drawn, _) = found["probe"], found["control"]
         found["selectivity"] = right - drawn, asked
         by_word, alone = found["probe, both ways"], found["look-up, both ways"]
@@ -220,9 +218,8 @@ def study(
         mask_id = tokenizer.token_to_id("[MASK]")
         if mask_id is None:
             raise ValueError("the vocabulary has no [MASK]: there is no blank to ask for")
-        blanks = one_blank_each(
-            probes.read_texts(tokenizer, documents[:BLANKS], length=32), mask_id
-        )
+        short = probes.read_texts(tokenizer, documents[:BLANKS], length=32)
+        blanks = one_blank_each(short, mask_id)
         parts["other attention"] = lambda: answers_kept(model, blanks)
     return parts
 

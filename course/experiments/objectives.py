@@ -78,9 +78,8 @@ def two_blanks(model: BertForPreTraining | XLNet, in_turn: bool) -> float:
             others = [i for i in range(ids.shape[1]) if i not in positions]
             scores = model(words, torch.tensor([*others, *positions]), real)[:, positions]
         else:
-            scores = model(words.index_fill(1, positions, MASK_ID), padding_mask=real)[0][
-                :, positions
-            ]
+            hidden = words.index_fill(1, positions, MASK_ID)
+            scores = model(hidden, padding_mask=real)[0][:, positions]
             if in_turn:
                 hidden = words.index_fill(1, positions[1:], MASK_ID)
                 scores[:, 1] = model(hidden, padding_mask=real)[0][:, positions[1]]

@@ -79,18 +79,11 @@ def report(checkpoints: Sequence[Path], lengths: Sequence[int] = LENGTHS) -> lis
         counted = score_counts(neighbors, batches)
         first = batches[directions[0]]  # an ELMo asks for both directions itself
         documents = documents_of(first)
-        scores = [
-            ("chance", chance),
-            ("unigram", word_columns(by_document(score_counts(unigram, batches), documents))),
-            (
-                "neighbors",
-                word_columns(by_document(counted, documents)) | {"prior": neighbors.prior},
-            ),
-            *(
-                (system.name, score_network(system, first))
-                for system in tqdm(asked, desc=f"models at {length}")
-            ),
-        ]
+        alone = word_columns(by_document(score_counts(unigram, batches), documents))
+        beside = word_columns(by_document(counted, documents)) | {"prior": neighbors.prior}
+        scores = [("chance", chance), ("unigram", alone), ("neighbors", beside)]
+        for system in tqdm(asked, desc=f"models at {length}"):
+            scores.append((system.name, score_network(system, first)))
         labels = torch.cat([batch.next_labels for batch in first]).double()
         common: Row = {
             "objective": objective,

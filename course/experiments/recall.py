@@ -111,13 +111,9 @@ class RecallReader(nn.Module):
 
 
 def _small_bert(direction: Direction) -> Bert:
-    vocabulary = FIRST_POSITION + LONGEST
+    sizes = (FIRST_POSITION + LONGEST, 64, 2, 4, 256, 16, 2, 0.0)
     # weights of 0.02, BERT's, are small beside 1/√64 and cost so small a model some hundred steps
-    return Bert(
-        BertConfig(
-            vocabulary, 64, 2, 4, 256, 16, 2, 0.0, initializer_range=0.1, direction=direction
-        )
-    )
+    return Bert(BertConfig(*sizes, initializer_range=0.1, direction=direction))
 
 
 def train_recall(reader: str, layout: str, seed: int = 0, steps: int = STEPS) -> RecallReader:

@@ -82,9 +82,7 @@ def train_model(task: Task, splits: Splits, setup: Setup, recipe: Hyperparameter
     items = {split: kind.encode(some, tokenizer, MAX_LENGTH) for split, some in splits.items()}
     # without the cache: it would hold weights of the step before
     with torch.autocast(device.type, torch.bfloat16, cache_enabled=False):
-        history = finetune(
-            *(model, items["train"], splits["dev"], items["dev"]), task.metric, recipe
-        )
+        history = finetune(model, items["train"], splits["dev"], items["dev"], task.metric, recipe)
     with torch.no_grad():
         for weight in model.parameters():
             if weight.requires_grad:

@@ -93,9 +93,8 @@ def score_endings(
         scores, _ = model(ids, padding_mask=ids != PAD_ID, selected=asked)
     cut = zip(scores.split([len(some) + 1 for some in pieces]), pieces, strict=True)
     pairs = [(some, torch.tensor(begin[-1:] + ending)) for some, ending in cut]
-    return torch.tensor(
-        [[g.ending_score(*pair, 1, per) for pair in pairs] for per in (False, True)]
-    )
+    scored = [[g.ending_score(*pair, 1, per) for pair in pairs] for per in (False, True)]
+    return torch.tensor(scored)
 
 
 def choose_endings(asked: Sequence[Asked], alone: str) -> dict[str, Floats]:

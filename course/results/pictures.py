@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from bertedu.analysis.views import note, write_in_cell
 from bertedu.files import Row, read_csv, shipped, table_beside
 from course.results.bootstrap import Floats
+from course.results.columns import SCORE
 
 Score = tuple[float, float, float]  # value, low, high
 
@@ -55,7 +56,7 @@ def headed_panels(
     return figure, dict(zip(headings, panels.flat, strict=False))
 
 
-def score_of(row: Row, columns: Sequence[str] = ("mean", "low", "high")) -> Score:
+def score_of(row: Row, columns: Sequence[str] = SCORE) -> Score:
     """Return a value and the ends of its interval, times 100."""
     value, low, high = (100 * float(row[name]) for name in columns)
     return value, low, high
