@@ -33,15 +33,6 @@ ALL: list[Exercise | TestExercise] = [*EXERCISES, *TESTS]
 by_any_name = pytest.mark.parametrize("one", ALL, ids=[e.name for e in ALL])
 
 
-def with_arguments(arguments: tuple[str, ...], body: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of these arguments, as a learner would have written it."""
-    scope: dict[str, Any] = {"body": body}
-    names = ", ".join(arguments)
-    exec(f"def my_function({names}): return body({names})", scope)
-    made: Callable[..., Any] = scope["my_function"]
-    return made
-
-
 def test_what_the_museum_says_reads_as_sentences() -> None:
     """The verdict goes on behind the bug: "…. To catch it, …"."""
     assert len(TESTS) > 10
@@ -77,7 +68,7 @@ def test_every_known_mistake_gets_its_own_message(one: Exercise) -> None:
     assert len({mistake.what for mistake in known}) == len(known)
     for mistake in known:
         for wrong in mistake.wrong:
-            said = judge.judge(one, with_arguments(one.arguments, wrong))
+            said = judge.judge(one, wrong)
             assert max(map(len, said.splitlines())) <= 100  # no wider than a notebook
             said = words(said)
             assert said.startswith(f"✗ {one.name}: {mistake.what} Smallest case: ")
