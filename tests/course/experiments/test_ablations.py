@@ -10,7 +10,7 @@ from typing import Any
 import forked
 import pytest
 import tiny_finetuning as tiny
-from typer.testing import CliRunner
+from called import run
 
 from bertedu.files import read_csv, shipped
 from bertedu.finetuning.examples import TaskError
@@ -318,7 +318,7 @@ def test_the_command_runs_grids_and_says_what_came_out(
     monkeypatch.setitem(GRIDS, "size", replace(grid, variants=grid.variants[:2]))
     monkeypatch.setitem(GRIDS, "steps", keyword(grid))
     asked = ["ablate", "size", "steps", "--tasks", "places", "--seeds", "1"]
-    result = CliRunner().invoke(app, [*asked, "--results", str(tmp_path)])
+    result = run(*asked, "--results", tmp_path, of=app)
     assert result.exit_code == 0, result.output
     rows = RunRecord(tmp_path, NAME).rows()
     assert {row["task"] for row in rows} == {"places"}
@@ -329,7 +329,7 @@ def test_the_command_runs_grids_and_says_what_came_out(
     assert (tmp_path / "ablations_summary.csv").is_file()
 
     for wrong in ("directions", "size --tasks answer"):
-        result = CliRunner().invoke(app, ["ablate", *wrong.split(), "--results", str(tmp_path)])
+        result = run("ablate", *wrong.split(), "--results", tmp_path, of=app)
         assert (result.exit_code, "Traceback" in result.output) == (2, False), wrong
 
 
@@ -345,27 +345,15 @@ NOT_MADE = {
 
 @pytest.mark.parametrize("name", GRIDS)
 def test_a_declared_grid_is_sound_and_the_committed_record_holds_it(name: str) -> None:
-    grid, rows = GRIDS[name], RunRecord(shipped("results"), NAME).rows()
+    """Runs are by the rule of their grid, and at most a tenth of a task's stop at the cap."""
+    grid, record = GRIDS[name], RunRecord(shipped("results"), NAME).rows()
     cells = [(c.task, c.setup.model, c.setup.method, str(c.recipe.seed)) for c in grid.cells()]
     assert len(set(cells)) == len(cells), "two variants would share a row"
     assert len({variant.name for variant in grid.variants}) == len(grid.variants)
-    made = {
-        (row["task"], row["model"], row["method"], row["seed"])
-        for row in rows
-        if row["train_examples"] == str(grid.examples)
-    }
-    assert {*cells} - NOT_MADE <= made, f"run `python -m course ablate {name}`"
-    assert {row["pretraining_steps"] for row in rows if row["method"] == "untrained"} == {"0"}
-
-
-@pytest.mark.parametrize("name", GRIDS)
-def test_committed_runs_are_by_the_rule_of_their_grid_and_come_to_its_end(name: str) -> None:
-    """To the end: with at most a tenth of a task's runs stopped by the cap."""
-    grid, record = GRIDS[name], RunRecord(shipped("results"), NAME)
-    asked = {(c.task, c.setup.model, c.setup.method, str(c.recipe.seed)) for c in grid.cells()}
-    same_size = [r for r in record.rows() if r["train_examples"] == str(grid.examples)]
-    rows = [r for r in same_size if (r["task"], r["model"], r["method"], r["seed"]) in asked]
-    assert len(rows) == len(asked - NOT_MADE)
+    assert {row["pretraining_steps"] for row in record if row["method"] == "untrained"} == {"0"}
+    same_size = [r for r in record if r["train_examples"] == str(grid.examples)]
+    rows = [r for r in same_size if (r["task"], r["model"], r["method"], r["seed"]) in cells]
+    assert len(rows) == len({*cells} - NOT_MADE), f"run `python -m course ablate {name}`"
     rules = {("2", "2", "0"), ("3", "2", "0")} if grid.few_epochs else {("40", "4", "30")}
     assert {(r["epochs"], r["patience"], r["min_steps"]) for r in rows} <= rules
     for task in () if grid.few_epochs else grid.tasks:
