@@ -64,42 +64,32 @@ def drag(page: Any, handle: Any, across: float, down: float) -> None:
     page.mouse.up()
 
 
-def refusal(page: Any, *steps: tuple[Any, ...]) -> str | None:
-    """Do one thing after another; return the first that is not answered, and what is there.
+def walk(page: Any, *steps: tuple[Any, ...]) -> None:
+    """Do one thing after another, and expect an answer to each.
 
     A step is (act, where, with what). ("says", words), ("shows", selector, texts) and ("is",
     selector, attribute, value) expect; all else is done: ("press", keys …), ("slide", name, value),
-    or an act of playwright's own. None: all is answered.
+    or an act of playwright's own.
     """
     for step in steps:
         act, *given = step
-        found: Any = None
         if act == "says":
             found = says(page)
-            answered = given[0] in found
+            assert given[0] in found, f"{step}: {found!r}"
         elif act == "shows":
             found = texts(page, given[0])
-            answered = found == given[1]
+            assert found == given[1], f"{step}: {found!r}"
         elif act == "is":
             found = page.locator(given[0]).first.get_attribute(given[1])
-            answered = found == given[2]
+            assert found == given[2], f"{step}: {found!r}"
+        elif act == "press":
+            press(page, *given)
+        elif act == "slide":
+            slide(page, *given)
+        elif act == "choose":
+            page.select_option(given[0], label=given[1])
         else:
-            answered = True
-            if act in ("press", "slide"):
-                {"press": press, "slide": slide}[act](page, *given)
-            elif act == "choose":
-                page.select_option(given[0], label=given[1])
-            else:
-                getattr(page, act)(*given)
-        if not answered:
-            return f"{step}: {found!r}"
-    return None
-
-
-def walk(page: Any, *steps: tuple[Any, ...]) -> None:
-    """Do as `refusal`, and expect none."""
-    said = refusal(page, *steps)
-    assert said is None, said
+            getattr(page, act)(*given)
 
 
 def comes_true(page: Any, condition: str, given: Any) -> bool:

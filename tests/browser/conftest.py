@@ -50,13 +50,26 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """Put views on a page of their own, as `nbconvert --to html` does, without a network."""
+def watch(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Make watched pages, offline; at the end they are closed, and nothing has gone wrong."""
     pages: list[Any] = []
 
+    def new_page(width: int, height: int, **how: Any) -> Any:
+        pages.append(watched(browser, viewport={"width": width, "height": height}, **how))
+        return pages[-1]
+
+    yield new_page
+    for page in pages:
+        page.context.close()
+        assert page.wrong == []
+
+
+@pytest.fixture
+def show(watch: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
+    """Put views on a page of their own, as `nbconvert --to html` does, without a network."""
+
     def open_page(*views: Any) -> Any:
-        page = watched(browser, viewport={"width": 1200, "height": 900})
-        pages.append(page)
+        page = watch(1200, 900)
         page.goto(written(tmp_path / "page.html", *views))
         drawn = (
             ".bertedu-bertviz svg line, .bertedu-attention figure, .bertedu-machine h3, "
@@ -68,10 +81,7 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
         )
         return page
 
-    yield open_page
-    for page in pages:
-        page.context.close()
-        assert page.wrong == []
+    return open_page
 
 
 class Lab:

@@ -1,11 +1,11 @@
 """Every deck in Chromium, from the file system, without a network."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from acts import watched
 from contrast import too_faint
 
 from course.classroom import decks
@@ -63,20 +63,6 @@ MEASURE = """() => {
 }"""
 
 
-def opened(browser: Any, path: Path) -> Any:
-    """A deck, offline, at the size of a projector, when all on it is alive."""
-    page = watched(browser, viewport={"width": 1280, "height": 720}, color_scheme="light")
-    page.goto(path.as_uri())
-    page.wait_for_selector("body.ready", timeout=60_000)
-    # alive, or without the weights of a model that its notebook has not trained here
-    page.wait_for_function(
-        """[...document.querySelectorAll(".bertedu-play")].every((toy) => toy.matches(".alive")
-        || /has no model .(topic|description|answer|entities|tiny)/.test(toy.textContent))"""
-    )
-    page.wait_for_function("MathJax.isReady && !MathJax.Hub.queue.pending")
-    return page
-
-
 def go(page: Any, selector: str) -> Any:
     """Show the slide on which something lies, and return that."""
     at = "(s) => [...document.querySelectorAll('.slide')].findIndex((n) => n.querySelector(s))"
@@ -92,11 +78,30 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def opened(watch: Callable[..., Any], written: Path) -> Callable[[str], Any]:
+    """Open a deck by its name, at the size of a projector, and wait until all on it is alive."""
+
+    def open_deck(name: str) -> Any:
+        page = watch(1280, 720, color_scheme="light")
+        page.goto((written / f"{name}.html").as_uri())
+        page.wait_for_selector("body.ready", timeout=60_000)
+        # alive, or without the weights of a model that its notebook has not trained here
+        page.wait_for_function(
+            """[...document.querySelectorAll(".bertedu-play")].every((toy) => toy.matches(".alive")
+            || /has no model .(topic|description|answer|entities|tiny)/.test(toy.textContent))"""
+        )
+        page.wait_for_function("MathJax.isReady && !MathJax.Hub.queue.pending")
+        return page
+
+    return open_deck
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_deck_fits_its_slides_and_can_be_read_from_the_last_row(
-    browser: Any, written: Path, name: str
+    opened: Callable[[str], Any], name: str
 ) -> None:
-    page = opened(browser, written / f"{name}.html")
+    page = opened(name)
     rows = page.evaluate(MEASURE)
     assert len(rows) == len(lecture(name))
     assert [(row["title"], row["over"]) for row in rows if row["over"]] == []
@@ -112,14 +117,12 @@ def test_a_deck_fits_its_slides_and_can_be_read_from_the_last_row(
             page.keyboard.press("ArrowRight" if number else "Home")
             assert too_faint(page) == [], (theme, number + 1)
         page.keyboard.press("d")
-    page.context.close()
-    assert page.wrong == []
 
 
 def test_a_toy_works_on_a_slide_and_every_step_of_the_machine_fits(
-    browser: Any, written: Path
+    opened: Callable[[str], Any],
 ) -> None:
-    page = opened(browser, written / "04_encoder.html")
+    page = opened("04_encoder")
     toy = go(page, ".bertedu-play")
     before = toy.inner_html()
     toy.locator("input[type=range]").first.press("ArrowRight")
@@ -137,14 +140,12 @@ def test_a_toy_works_on_a_slide_and_every_step_of_the_machine_fits(
         )
         assert bottom <= 720, step.inner_text()
         assert hidden <= 0, step.inner_text()
-    page.context.close()
-    assert page.wrong == []
 
 
 def test_the_speakers_window_shows_notes_the_next_slide_and_a_clock(
-    browser: Any, written: Path
+    opened: Callable[[str], Any],
 ) -> None:
-    page = opened(browser, written / "03_self_attention.html")
+    page = opened("03_self_attention")
     first, second, third = lecture("03_self_attention")[:3]
     with page.context.expect_page() as popup:
         page.keyboard.press("s")
@@ -161,12 +162,10 @@ def test_the_speakers_window_shows_notes_the_next_slide_and_a_clock(
         f"document.body.innerText.includes('begin after {first.minutes:g} min')"
     )
     assert third.title in notes.locator("#next").inner_text()
-    page.context.close()
-    assert page.wrong == []
 
 
-def test_a_click_starts_the_clock_of_an_exercise(browser: Any, written: Path) -> None:
-    page = opened(browser, written / "03_self_attention.html")
+def test_a_click_starts_the_clock_of_an_exercise(opened: Callable[[str], Any]) -> None:
+    page = opened("03_self_attention")
     clock = go(page, "button.clock")
     begin = clock.inner_text()
     clock.click()
@@ -175,7 +174,6 @@ def test_a_click_starts_the_clock_of_an_exercise(browser: Any, written: Path) ->
     )
     clock.click()
     assert clock.inner_text() == begin
-    page.context.close()
 
 
 def test_chromium_prints_a_page_for_each_slide(browser: Any, written: Path) -> None:

@@ -31,15 +31,15 @@ ODD = [
 ]
 
 
-def sentences(count: int) -> list[str]:
-    """Words of our vocabulary and some that it lacks, upper and lower case, 2 to 24 of them."""
+def sentences() -> list[str]:
+    """100 of 2 to 24 words, upper and lower case: of our vocabulary, and some that it lacks."""
     words, draw = [word for word in load_vocabulary() if word.isalpha()], random.Random(0)
 
     def word() -> str:
         one = draw.choice(words)
         return draw.choice([one, one, one, one.title(), one + draw.choice(words), "[MASK]"])
 
-    return [" ".join(word() for _ in range(draw.randint(2, 24))) + "." for _ in range(count)]
+    return [" ".join(word() for _ in range(draw.randint(2, 24))) + "." for _ in range(100)]
 
 
 @pytest.fixture(scope="module", params=["bert-L4H128", "ltr-L4H128"])
@@ -72,7 +72,7 @@ def received(text: str) -> Tensor:
 
 def test_it_cuts_words_as_the_package_does(opened: Any) -> None:
     page, _, tokenizer = opened
-    texts = ODD + sentences(100)
+    texts = ODD + sentences()
     found = page.evaluate("(texts) => texts.map((text) => bert.encode(text).tokens)", texts)
     assert found == [tokenizer.encode(text).tokens for text in texts]
     pair = page.evaluate("bert.encode('one text', 'and another')")
@@ -83,7 +83,7 @@ def test_it_cuts_words_as_the_package_does(opened: Any) -> None:
 @torch.no_grad()
 def test_it_computes_what_the_package_computes(opened: Any) -> None:
     page, model, tokenizer = opened
-    for text in sentences(100):
+    for text in sentences():
         encoding = tokenizer.encode(text)
         ids = torch.tensor([encoding.ids])
         states, scores, follows, share = page.evaluate(
@@ -115,10 +115,6 @@ TEXT = "I ask the ___ to pass this bill."
 @pytest.fixture
 def walk(show: Callable[..., Any], tmp_path: Path) -> Any:
     return show(Machine(text=TEXT, folder=tmp_path))
-
-
-def title(page: Any, which: int = 0) -> str:
-    return str(page.locator(".bertedu-machine h3").nth(which).inner_text())
 
 
 def go(page: Any, step: int, **state: int) -> None:
@@ -254,7 +250,7 @@ def test_a_click_on_the_map_chooses_its_row(walk: Any) -> None:
     go(walk, 5)
     canvas = walk.locator("canvas.map")
     canvas.click(position={"x": canvas.bounding_box()["width"] / 2, "y": 90})
-    assert title(walk).startswith("“[CLS]” gives")
+    assert walk.locator(".bertedu-machine h3").inner_text().startswith("“[CLS]” gives")
 
 
 def test_a_left_to_right_model_hides_what_follows(show: Callable[..., Any], tmp_path: Path) -> None:

@@ -3,12 +3,11 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from acts import watched
 from contrast import too_faint
 
 ROOT = Path(__file__).parents[2]
@@ -26,18 +25,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def visit(site: Path, browser: Any) -> Iterator[Callable[[str], Any]]:
+def visit(site: Path, watch: Callable[..., Any]) -> Callable[[str], Any]:
     """Open a page of the site by its name; nothing of it may fail or ask another host."""
-    page = watched(browser, viewport={"width": 1400, "height": 1000})
+    page = watch(1400, 1000)
 
     def open_page(name: str) -> Any:
         page.goto(f"{site.as_uri()}/{name}")
         page.wait_for_load_state()
         return page
 
-    yield open_page
-    page.context.close()
-    assert page.wrong == []
+    return open_page
 
 
 def test_no_page_fails_asks_another_host_or_is_wider_than_the_window(
