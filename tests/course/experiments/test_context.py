@@ -9,7 +9,7 @@ import torch
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import save_checkpoint
 from bertedu.model.config import BertConfig
-from bertedu.pretraining.batches import Batch
+from bertedu.pretraining.batches import fixed_batches
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.objective import score_pairs
 from course.experiments import context
@@ -18,32 +18,19 @@ from course.experiments.context import CONTEXTS, context_use, follow_run, spoil
 CONFIG = BertConfig(60, 16, 1, 2, 32, 24, dropout=0.0)
 
 
-def a_batch() -> Batch:
-    generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(5, 60, (6, 14), generator=generator)
-    sizes = torch.tensor([14, 14, 9, 14, 6, 14])[:, None]
-    real = torch.arange(14) < sizes
-    ids[:, 0] = 2
-    ids = ids.scatter(1, sizes - 1, 3).masked_fill(~real, 0)
-    selected = (torch.rand(ids.shape, generator=generator) < 0.3) & (ids >= 5)
-    selected[:, 2] = True
-    labels = ids[selected]
-    # as in real batches, some selected words are not hidden: they must stay, too
-    ids = ids.masked_fill(selected & (torch.rand(ids.shape, generator=generator) < 0.8), 4)
-    return Batch(ids, torch.zeros_like(ids), real, selected, labels, torch.zeros(6).long())
-
-
-BATCH = a_batch()
+TEXT = [EncodedDocument("s", [[5 + (i + j) % 50 for j in range(9)]] * 8) for i in range(8)]
 
 
 def test_each_context_is_scored_on_the_same_blanks_spoiled() -> None:
     torch.manual_seed(0)
     model = BertForPreTraining(dataclasses.replace(CONFIG, initializer_range=0.5)).eval()
-    scores = context_use(model, [BATCH, BATCH], seed=1)
+    batches = fixed_batches(TEXT, 24, 6, 60)
+    assert len(batches) > 1
+    scores = context_use(model, batches, seed=1)
     assert list(scores) == list(CONTEXTS)
     for name, table in scores.items():
         dice = torch.Generator().manual_seed(1)  # anew for each context: batches stay comparable
-        spoiled = [spoil(batch, name, dice) for batch in (BATCH, BATCH)]
+        spoiled = [spoil(batch, name, dice) for batch in batches]
         assert torch.equal(table, score_pairs(model, spoiled)[0])
     assert len({float(table[:, 1].sum()) for table in scores.values()}) == 3
 
@@ -52,11 +39,10 @@ def test_a_run_is_followed_from_its_start_through_every_kept_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that kept only its start, twice, scores alike at each step."""
-    text = [EncodedDocument("s", [[5 + (i + j) % 50 for j in range(9)]] * 8) for i in range(8)]
-    monkeypatch.setattr(context, "load_splits", lambda: {"train": text, "dev": text})
+    monkeypatch.setattr(context, "load_splits", lambda: {"train": TEXT, "dev": TEXT})
     torch.manual_seed(7)
     model = BertForPreTraining(dataclasses.replace(CONFIG, max_position_embeddings=64))
-    context.initialize(model, text)
+    context.initialize(model, TEXT)
     for step in (3, 12):
         save_checkpoint(model, tmp_path / "run" / "steps" / f"{step:06d}")
     (tmp_path / "run" / "training.json").write_text('{"recipe": {"seed": 7}, "commit": "abc"}')

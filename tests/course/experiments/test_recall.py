@@ -14,12 +14,8 @@ from course.experiments.recall import (
 )
 
 
-def dice(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
 def test_a_reader_of_one_side_does_not_move_with_the_other() -> None:
-    ids, _ = recall_texts("list, blank, place", 4, 8, dice(1))
+    ids, _ = recall_texts("list, blank, place", 4, 8, torch.Generator().manual_seed(1))
     other_place, other_list = ids.clone(), ids.clone()
     other_place[:, -2] = FIRST_POSITION + (ids[:, -2] - FIRST_POSITION + 1) % 4
     other_list[:, 1:5] = ids[:, 1:5].flip(1)

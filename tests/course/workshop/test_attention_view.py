@@ -158,19 +158,16 @@ def test_a_notebook_is_committed_without_the_scripts(tokenizer: Tokenizer, tmp_p
 # -- directions side by side
 
 
-def by_hand() -> Attention:
+def test_a_head_is_chosen_by_what_a_query_gives() -> None:
     """Two layers, numbered 3 and 4, of two heads over three tokens; even but for one row."""
     table = torch.full((2, 2, 3, 3), 1 / 3)
     table[1, 0, 2] = torch.tensor([0.5, 0.4, 0.1])
     table[0, 1, 2] = torch.tensor([0.1, 0.0, 0.9])
     table[0, 0, 2] = torch.tensor([0.0, 0.6, 0.4])  # more to b alone than the head above
-    return Attention("m", ["a", "b", "c"], [3, 4], table)
-
-
-def test_a_head_is_chosen_by_what_a_query_gives() -> None:
-    assert strongest_head(by_hand(), 2, [0, 1]) == (4, 1)  # 0.9, counted from 1
-    assert strongest_head(by_hand(), 2, [2]) == (3, 2)
-    assert strongest_head(by_hand(), 2, [0, 2]) == (3, 2)  # 1.0: together, not one by one
+    shown = Attention("m", ["a", "b", "c"], [3, 4], table)
+    assert strongest_head(shown, 2, [0, 1]) == (4, 1)  # 0.9, counted from 1
+    assert strongest_head(shown, 2, [2]) == (3, 2)
+    assert strongest_head(shown, 2, [0, 2]) == (3, 2)  # 1.0: together, not one by one
 
 
 # -- what is refused
@@ -193,7 +190,7 @@ AB = attention("a", "b")
         (lambda t: AttentionView(LONG), "shorter text, or fewer layers"),
         (lambda t: model_view(tiny_bert(), t, "ship " * 80), "82 tokens.* 64 at most"),
         (lambda t: model_view(tiny_bert(), t, " "), "no words"),
-        (lambda t: model_view(ElmoForPreTraining(CONFIG), t, TEXT), "has no attention"),  # type: ignore[arg-type]
+        (lambda t: model_view(ElmoForPreTraining(CONFIG), t, TEXT), "has no attention"),
     ],
 )  # fmt: skip
 def test_errors_say_what_to_do(call: Any, said: str, tokenizer: Tokenizer) -> None:
