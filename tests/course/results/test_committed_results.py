@@ -70,7 +70,8 @@ def test_runs_until_dev_stops_rising_have_come_there() -> None:
         assert sum(at_the_cap) <= len(at_the_cap) / 10, task
 
 
-# (notebook, task, model, method, examples, epochs): the band, clear of what a cell says of the run
+SETUP = ("task", "model", "method", "train_examples", "epochs")
+# (notebook, *setup): the band, clear of what a cell says of the run
 BANDS = {
     ("08", "topic", "bert-L4H128", "fine-tuned", "2000", "2"): (0.48, 0.62),  # above 45 %
     ("08", "topic", "bert-L4H128", "untrained", "2000", "2"): (0.08, 0.22),  # below 25 %
@@ -85,20 +86,18 @@ BANDS = {
 
 def test_only_what_a_notebook_runs_live_is_short() -> None:
     """Every other scored run of ours went on until dev stopped rising."""
-    names = ("task", "model", "method", "train_examples", "epochs")
     ours = [row for row in ROWS if row["purpose"] == "score" and row["model"] == "bert-L4H128"]
-    short = {tuple(row[name] for name in names) for row in ours if row["epochs"] != "40"}
+    short = {tuple(row[name] for name in SETUP) for row in ours if row["epochs"] != "40"}
     assert short <= {run[1:] for run in BANDS}
 
 
 @pytest.mark.parametrize(("run", "band"), BANDS.items(), ids=lambda it: "-".join(map(str, it)))
 def test_a_live_run_lands_in_its_band(run: tuple[str, ...], band: tuple[float, float]) -> None:
     """Ten seeds of what a notebook runs live stay clear of what its cell says of it."""
-    names = ("task", "model", "method", "train_examples", "epochs")
     found = [
         float(row["test"])
         for row in ROWS
-        if tuple(row[name] for name in names) == run[1:] and row["purpose"] == "score"
+        if tuple(row[name] for name in SETUP) == run[1:] and row["purpose"] == "score"
     ]
     assert len(found) == 10
     assert band[0] < min(found)

@@ -155,10 +155,10 @@ def test_what_is_recorded_is_not_run_again_unless_asked(
     assert go(book, 2) == []
     assert capsys.readouterr().out.splitlines() == said[2:], "all but the baselines"
     assert said[-1] == "keyword, x, fine-tuned, seed 1: dev 0.8000, test accuracy 0.3750"
-    for options, made in (({"need_models": True}, [0, 1]), ({"again": True}, [0, 1])):
+    for option in ("need_models", "again"):
         runs.calls.clear()
-        assert len(go(book, 2, **options)) == 2
-        assert [recipe.seed for recipe in runs.calls] == made
+        assert len(go(book, 2, **{option: True})) == 2
+        assert [recipe.seed for recipe in runs.calls] == [0, 1]
         assert book.table.read_bytes() == before, "replaced, not doubled"
     assert len(go(book, 3)) == 1
     assert [row["seed"] for row in scored(book)] == ["0", "1", "2"]

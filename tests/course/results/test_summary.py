@@ -30,9 +30,10 @@ def system(name: str) -> tuple[str, str, str]:
     return (name, "fine-tuned", "all")
 
 
-def recorded(folder: Path, sources: Sequence[int], systems: dict[str, Sequence[Any]]) -> RunRecord:
-    """Write outcomes that were made up: for each system, of each run whether it is right."""
-    rows = [{"model": "(source)", "columns": "source", "outcomes": " ".join(map(str, sources))}]
+def recorded(folder: Path, systems: dict[str, Sequence[Any]]) -> RunRecord:
+    """Write outcomes that were made up: for each system, of each run which of 60 texts is right."""
+    sources = " ".join(map(str, range(60)))
+    rows = [{"model": "(source)", "columns": "source", "outcomes": sources}]
     for model, runs in systems.items():
         for seed, right in enumerate(runs):
             method = model if model.startswith("features") else "fine-tuned"
@@ -43,8 +44,8 @@ def recorded(folder: Path, sources: Sequence[int], systems: dict[str, Sequence[A
     return RunRecord(folder)
 
 
-def hits(share: float, seed: int, size: int = 60) -> list[int]:
-    return (np.random.default_rng(seed).random(size) < share).astype(int).tolist()
+def hits(share: float, seed: int) -> list[int]:
+    return (np.random.default_rng(seed).random(60) < share).astype(int).tolist()
 
 
 # -- draws
@@ -131,7 +132,7 @@ def test_the_spread_of_runs_is_borrowed_from_runs_that_learned_alike(tmp_path: P
 
     def reach(**more: Sequence[Any]) -> float:
         runs = {name: [hits(0.6, seed) for seed in (0, 1)] for name in ("a", "b")}
-        record = recorded(tmp_path, range(60), runs | more)
+        record = recorded(tmp_path, runs | more)
         found = paired_difference(record, "task", system("a"), system("b"))
         return found.high - found.low
 
@@ -143,7 +144,7 @@ def test_the_summary_is_written_from_the_record_alone(tmp_path: Path) -> None:
     runs = {
         name: [hits(share, seed) for seed in range(3)] for name, share in (("a", 0.6), ("b", 0.2))
     }
-    recorded(tmp_path, range(60), runs)
+    recorded(tmp_path, runs)
     rows = summarize(tmp_path, "a")
     written = read_csv(tmp_path / "finetuning_summary.csv")
     assert [row["mean"] for row in rows] == [row["mean"] for row in written]
