@@ -3,15 +3,16 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tiny_finetuning as tiny
 import torch
-from typer.testing import CliRunner, Result
+from called import run
+from typer.testing import Result
 
-from bertedu.cli import app as package
 from bertedu.files import read_csv
 from bertedu.finetuning.finetune import RATES, Setup
 from bertedu.finetuning.saving import load_finetuned
@@ -22,6 +23,7 @@ from course.results import record
 
 SMALL = {"train": 16, "dev": 6, "test": 8}
 QUICK = "--epochs 1 --batch-size 8 --seeds 2".split()
+bertedu = partial(run, of=app)
 
 
 @pytest.fixture(scope="module")
@@ -39,11 +41,6 @@ def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TASKS, "learnable", learnable)
     empty = tiny.replace(learnable, load=lambda: {"train": [], "dev": [], "test": []})
     monkeypatch.setitem(TASKS, "empty", empty)
-
-
-def bertedu(*arguments: object) -> Result:
-    commands = package if arguments[0] == "predict" else app
-    return CliRunner().invoke(commands, [str(argument) for argument in arguments])
 
 
 def finetune(folder: Path, *more: object, tasks: str = "keyword") -> Result:
@@ -65,7 +62,7 @@ def test_from_training_to_answers_to_the_table(tmp_path: Path, checkpoint: Path)
     for said in (f"written: {out}", f"test accuracy {float(row['test']):.4f}", "majority: test"):
         assert said in result.output
     for text, answer in (("the man saw some wonderful stone", "yes"), ("a terrible house", "no")):
-        assert bertedu("predict", out, text).output.startswith(f"{answer} ("), text
+        assert run("predict", out, text).output.startswith(f"{answer} ("), text
     result = bertedu("summary", results, "--reference", checkpoint)
     table = {row["model"]: row for row in read_csv(results / "finetuning_summary.csv")}
     assert table[str(checkpoint)]["mean"] == f"{float(row['test']):.4f}"

@@ -1,14 +1,16 @@
 """A notebook of three exercises that is all of the course, and copies that learners hand in."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import nbformat
+from called import run
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
-from typer.testing import CliRunner, Result
 
 from course.cli import app
 
+bertedu = partial(run, of=app)
 NAME = "03_tiny"
 ANSWERS = {
     "slope": ("f, w, h", "(f(w + h) - f(w - h)) / (2 * h)"),
@@ -47,7 +49,3 @@ def save(notebook: Any, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(notebook, path)
     return path
-
-
-def bertedu(*words: object) -> Result:
-    return CliRunner().invoke(app, [*map(str, words)])

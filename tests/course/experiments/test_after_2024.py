@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from typer.testing import CliRunner
+from called import run
 
 from benchmarks import compare, measure, sides
 from benchmarks.sides import Setting
@@ -34,9 +34,8 @@ def test_tables_say_whose_a_number_is(tmp_path: Path) -> None:
         made["init"] = record([]) if seed == 2 else None
         (runs / name).mkdir(parents=True)
         (runs / name / "training.json").write_text(json.dumps(made))
-    run = CliRunner().invoke
-    asked = ["blanks", "--runs", str(runs), "--out", str(tmp_path)]
-    assert run(after_2024.app, asked).exit_code == 0
+    asked = "blanks", "--runs", runs, "--out", tmp_path
+    assert run(*asked, of=after_2024.app).exit_code == 0
     rows = read_csv(tmp_path / "next_first.csv")
     assert [r["mlm_accuracy"] for r in rows] == [str(n / 100) for n in range(len(rows))]
     assert len({(r["variant"], r["seed"]) for r in rows}) == len(rows) == 12
@@ -51,14 +50,11 @@ def test_left_to_right_and_diffusion_are_asked_for_the_same_words(tmp_path: Path
     ]
     some = fixed_batches(documents, 32, 4, 64, direction="left-to-right")
     rows = {}
-    for name, direction in ((after_2024.LTR, "left-to-right"), (after_2024.DIFFUSION, None)):
+    small = replace(BertConfig.preset("tiny"), vocab_size=64, dropout=0.0)
+    one_way = replace(small, direction="left-to-right")
+    for name, config in ((after_2024.LTR, one_way), (after_2024.DIFFUSION, small)):
         torch.manual_seed(0)
-        sizes: dict[str, Any] = {
-            "vocab_size": 64,
-            "dropout": 0.0,
-            "direction": direction or "bidirectional",
-        }
-        model = BertForPreTraining(replace(BertConfig.preset("tiny"), **sizes))
+        model = BertForPreTraining(config)
         save_checkpoint(model, tmp_path / name)
         (tmp_path / name / "training.json").write_text(json.dumps(record([])))
         rows[name] = next(after_2024.nats_row(str(tmp_path / name), name, some))

@@ -4,7 +4,7 @@ import math
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from called import run
 
 from bertedu.files import read_csv
 from bertedu.model.bert import BertForPreTraining
@@ -76,7 +76,7 @@ def test_the_command_writes_a_row_for_every_look(
     monkeypatch.setattr(toy, "HELD_OUT", 20)
     monkeypatch.setattr(toy.compare_with_limits, "__defaults__", (20,))
     out = tmp_path / "toy.csv"
-    result = CliRunner().invoke(app, ["toy", "--seeds", "2", "--out", str(out)])
+    result = run("toy", "--seeds", 2, "--out", out, of=app)
     assert result.exit_code == 0, result.output
     rows = read_csv(out)
     looks = [(d, str(s), str(n)) for d in DIRECTIONS for s in range(2) for n in range(21)]
