@@ -262,7 +262,7 @@ def exercise_messages() -> set[str]:
 def text_of(node: ast.AST) -> str:
     """What is written there, with {} for what changes; "" if it is no text."""
     if isinstance(node, ast.JoinedStr):
-        return "".join(v.value if isinstance(v, ast.Constant) else "{}" for v in node.values)  # type: ignore[misc]
+        return "".join(v.value if isinstance(v, ast.Constant) else "{}" for v in node.values)
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 

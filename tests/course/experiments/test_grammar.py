@@ -25,7 +25,7 @@ def test_the_hidden_word_is_not_seen_and_the_others_are_as_the_mask_allows(
     direction: str, moves: list[bool]
 ) -> None:
     torch.manual_seed(0)
-    model = BertForPreTraining(tiny.config(direction)).eval()  # type: ignore[arg-type]
+    model = BertForPreTraining(tiny.config(direction)).eval()
 
     def odds(*sentence: int, words: tuple[int, int] = WORDS) -> float:
         found = Positions([sentence, [9, 50]], np.array([1, 1]), np.array([0, 0]), np.array([0, 1]))
@@ -66,7 +66,7 @@ def test_who_does_not_read_the_side_that_is_cut_lacks_nothing(
     direction: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.manual_seed(0)
-    model = BertForPreTraining(tiny.config(direction)).eval()  # type: ignore[arg-type]
+    model = BertForPreTraining(tiny.config(direction)).eval()
     for weight in model.parameters():
         weight.data *= 10  # so that the context tells
     texts = torch.randint(11, 99, (80, 9)).tolist()

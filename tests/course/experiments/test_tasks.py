@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from called import run
 
 from bertedu.finetuning.examples import (
     SPLITS,
@@ -86,7 +86,7 @@ def test_examples_are_sound_and_enough(splits: Splits, name: str) -> None:
 
 @of(*(name for name in TASKS if TASKS[name].kind in ("classification", "choice")))
 def test_the_order_tells_nothing(splits: Splits, name: str) -> None:
-    labels = [example.label for example in splits["train"]]  # type: ignore[union-attr]
+    labels = [example.label for example in splits["train"]]
     first, second = Counter(labels[::2]), Counter(labels[1::2])
     half = len(labels) // 2
     for one, other in ((first, second), (Counter(labels[:half]), Counter(labels[half:]))):
@@ -99,7 +99,7 @@ def test_nothing_is_in_two_splits_and_no_example_comes_twice(splits: Splits, nam
     sources = {split: {e.source for e in splits[split]} for split in SPLITS}
     assert all(all(some) for some in sources.values()), "an example without a source"
     seen = {split: {t for e in splits[split] for t in texts(e)} for split in SPLITS}
-    shared = {e.text for some in splits.values() for e in some if name == "description"}  # type: ignore[union-attr]
+    shared = {e.text for some in splits.values() for e in some if name == "description"}
     for one, other in combinations(SPLITS, 2):
         assert not sources[one] & sources[other]
         assert not {t for t in (seen[one] & seen[other]) - shared if len(t.split()) > 8}
@@ -137,7 +137,7 @@ def test_the_labels_of_the_table_are_those_that_the_readers_number(
     monkeypatch.setattr(module, "read", lambda _: {"x": bz2.compress(table.encode())})
     task = TASKS["sentiment"]
     splits = task.load()
-    named = [(e.text, task.labels[int(e.label)]) for some in splits.values() for e in some]  # type: ignore[union-attr]
+    named = [(e.text, task.labels[int(e.label)]) for some in splits.values() for e in some]
     told = {"Good.": "fresh", "Bad.": "rotten", "Fine.": "fresh", "Fair.": "rotten"}
     assert sorted(named) == sorted(told.items())
     assert sum(any(e.source == "A" for e in some) for some in splits.values()) == 1, "a film"
@@ -305,13 +305,13 @@ def test_the_list_names_a_task_and_refuses_an_unknown_one(
 ) -> None:
     with pytest.raises(TaskError, match="no task 'topics': choose one of sentiment, topic"):
         load_task("topics")
-    assert CliRunner().invoke(app, ["tasks", "topics"]).exit_code == 1
+    assert run("tasks", "topics", of=app).exit_code == 1
     with monkeypatch.context() as nothing_is_fetched:
         nothing_is_fetched.setattr(module, "load_task", None)
-        listed = CliRunner().invoke(app, ["tasks"]).stdout
+        listed = run("tasks", of=app).stdout
     assert [line.split()[0] for line in listed.splitlines()] == [*TASKS]
     monkeypatch.setattr(module, "load_task", lambda name, *_: (TASKS[name], splits))
-    result = CliRunner().invoke(app, ["tasks", "topic"])
+    result = run("tasks", "topic", of=app)
     assert result.exit_code == 0, result.output
     (line,) = [row for row in result.output.splitlines() if row.startswith("topic ")]
     assert f"{len(splits['train']):,}" in line
@@ -332,7 +332,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("sentiment", Example("A film.", None, 0.5), "label 0.5"),
     ("sentiment", Example("  ", None, 1), "is empty"),
     ("sentiment", Example("A film.", "A man.", 1), "has 2, .* one text"),
-    ("sentiment", Example(3, None, 1), "not a text"),  # type: ignore[arg-type]
+    ("sentiment", Example(3, None, 1), "not a text"),
     ("description", Example("A film.", "", 1), "is empty"),
     ("description", Example("A film.", None, 1), "has 1, .* two texts"),
     ("answer", Question("x", "Who?", "It was Ann.", (("Bob", 7),)), "found there: 'Ann'"),
