@@ -3,8 +3,6 @@
 import io
 import json
 import sys
-import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,7 @@ from course.classroom import referee
 from course.classroom.asked import LARGEST, asked_in, course
 from course.classroom.grade import Limits, by_learner, grade, heard, submissions, watch
 from course.classroom.referee import sign
-from course.exercises import check, judge
+from course.exercises import check
 
 LIMITS = Limits(2, 4)
 ALL, NONE = dict.fromkeys(ANSWERS, "solved"), dict.fromkeys(ANSWERS, "open")
@@ -233,20 +231,6 @@ def test_only_signed_lines_are_heard() -> None:
     failed = io.BytesIO(b"Traceback\nno such module\n")
     with pytest.raises(ValueError, match="the referee does not start: no such module"):
         heard(io.BytesIO(b"?"), "key", "ended its process (1)", failed)
-
-
-def test_what_runs_too_long_is_ended_and_the_next_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    def loop() -> None:
-        while True:
-            with suppress(Exception):
-                time.sleep(1)
-
-    monkeypatch.setattr(judge, "SECONDS", 0.1)
-    told: list[str] = []
-    monkeypatch.setattr(judge, "print", told.append, raising=False)
-    said = referee.verdict(check.KNOWN["slope"], told, lambda f, w, h: loop(), {})
-    assert said.startswith("✗ slope: your function runs for more than 0.1 seconds. Does a loop")
-    time.sleep(1.2)  # no alarm is left to ring
 
 
 @pytest.mark.nightly
