@@ -9,7 +9,7 @@ import nbformat
 import pytest
 
 from course.classroom import guide
-from course.classroom.asked import NOTEBOOKS
+from course.classroom.asked import NOTEBOOKS, course
 from course.classroom.minutes import with_minutes
 
 PLANS = tomllib.loads(guide.PLANS.read_text(encoding="utf-8"))
@@ -32,10 +32,9 @@ def test_every_head_states_what_its_notebook_takes(path: Path) -> None:
 
 def markdown() -> dict[str, str]:
     """All that is not code, by notebook."""
-    books = {path.name[:2]: nbformat.read(path, 4) for path in sorted(NOTEBOOKS.glob("*.ipynb"))}
     return {
-        name: "\n".join(cell.source for cell in book.cells if cell.cell_type == "markdown")
-        for name, book in books.items()
+        name[:2]: "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+        for name, cells in course().items()
     }
 
 

@@ -50,7 +50,7 @@ def test_what_is_solved_tried_and_open_is_counted(
     save(notebook, tmp_path / "mine" / "my work.ipynb")
     done = bertedu("progress", tmp_path / "mine")
     assert done.exit_code == 0, done.output
-    assert f"{counted}" in done.output
+    assert counted in done.output
     assert upcoming in done.output.splitlines()[-1].replace("my work", NAME)
 
 

@@ -66,9 +66,6 @@ def test_the_pair_reference_walks_as_the_package_does() -> None:
     assert ours == [(pair.a, pair.b, pair.label) for pair in theirs]
 
 
-# -- the readers of notebook 13
-
-
 def test_the_masking_reference_does_what_the_package_does() -> None:
     ids = torch.randint(0, 300, (40, 60), generator=torch.Generator().manual_seed(1))
     masked, selected = mask_tokens(ids, 300, torch.Generator().manual_seed(2))
@@ -182,17 +179,16 @@ def clip_by_torch(gradients: list[Tensor], max_norm: float) -> Any:
     return [parameter.grad for parameter in parameters]
 
 
-def adam_by_torch(kind: type[torch.optim.Adam]) -> Any:
-    def f(w: Tensor, g: Tensor, m: Tensor, v: Tensor, t: int, rate: float, decay: float) -> Any:
-        parameter = nn.Parameter(w.clone())
-        optimizer = kind([parameter], lr=rate, weight_decay=decay)
-        state = {"step": torch.tensor(t - 1.0), "exp_avg": m.clone(), "exp_avg_sq": v.clone()}
-        optimizer.state[parameter] = state
-        parameter.grad = g.clone()
-        optimizer.step()
-        return parameter, state["exp_avg"], state["exp_avg_sq"]
-
-    return f
+def adamw_by_torch(
+    w: Tensor, g: Tensor, m: Tensor, v: Tensor, t: int, rate: float, decay: float
+) -> Any:
+    parameter = nn.Parameter(w.clone())
+    optimizer = torch.optim.AdamW([parameter], lr=rate, weight_decay=decay)
+    state = {"step": torch.tensor(t - 1.0), "exp_avg": m.clone(), "exp_avg_sq": v.clone()}
+    optimizer.state[parameter] = state
+    parameter.grad = g.clone()
+    optimizer.step()
+    return parameter, state["exp_avg"], state["exp_avg_sq"]
 
 
 def reach_in_one_batch(states: States, ids: Tensor, new_id: int) -> Tensor:
@@ -219,7 +215,7 @@ test_right_in_another_way = right_ones([
     ("learning_rate", lambda s, n, w, p: Recipe(n, p, w / n).learning_rate_at(s)),
     ("learning_rate", lambda s, n, w, p: np.interp(s, [-1, w - 1, w, n], [0, p, p, 0])),
     ("clip", clip_by_torch),
-    ("adamw", adam_by_torch(torch.optim.AdamW)),
+    ("adamw", adamw_by_torch),
     ("training_cost", lambda p, t, ops, share, usd: ((h := p * t / 600 / ops / share), h * usd)),
     ("reach", reach_in_one_batch),
     ("together", lambda s, x, i, j, k, new: right_together(s, x, i, k, j, new)),

@@ -7,7 +7,7 @@ from bertedu.finetuning.examples import Example
 from bertedu.finetuning.finetune import load_encoder
 from bertedu.finetuning.kinds import Classification
 from bertedu.finetuning.training import ADAM_EPS, TaskModel, training_batches
-from bertedu.optimization import make_optimizer
+from bertedu.optimization import descend, make_optimizer
 from course.exercises.finetuning_single_sentence import right_tune
 from course.workshop import my_bert
 from course.workshop.my_tuning import MyFeatures, Tunable
@@ -29,13 +29,8 @@ def test_the_loop_on_your_bert_does_what_the_package_does() -> None:
     optimizer = make_optimizer(model, 0.01, ADAM_EPS)
     expected = []
     for rate in RATES:
-        for group in optimizer.param_groups:
-            group["lr"] = rate
         loss = F.cross_entropy(model(batch), batch.target)
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+        descend(model.parameters(), optimizer, loss, rate, 1.0)
         expected.append(loss.item())
     losses = right_tune(mine, [batch] * len(RATES), RATES)
     assert torch.allclose(torch.tensor(losses), torch.tensor(expected), atol=2e-4)
