@@ -71,7 +71,9 @@ PART = re.compile(
 
 def cuts(shown: str) -> Iterator[tuple[int, Any]]:
     """For each edge at which a slide cuts a picture: the pixel, and the pixels across it."""
-    for *box, png in PART.findall(shown):
+    parts = PART.findall(shown)
+    assert len(parts) == shown.count('class="part"'), "what is not read is not looked at"
+    for *box, png in parts:
         wide, high, top, left = map(int, box)
         pixels = plt.imread(io.BytesIO(base64.b64decode(png)))[..., :3]
         rows = pixels[top : top + high]
