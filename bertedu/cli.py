@@ -30,6 +30,8 @@ class PlainErrors(TyperGroup):
             sys.stdout.reconfigure(errors="replace")
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:  # `| head` has read enough: click ends it without a word
+            raise
         except (SourceError, ValueError, OSError, FloatingPointError) as error:
             echo(f"Error: {error}", err=True)
             raise typer.Exit(1) from None

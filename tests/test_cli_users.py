@@ -1,5 +1,6 @@
 """The command line as a newcomer uses it: odd numbers, odd bytes, files in the way."""
 
+import errno
 import os
 import re
 from pathlib import Path
@@ -24,6 +25,17 @@ def test_fine_tuning_refuses_what_cannot_be_meant_before_any_work(
     monkeypatch.setattr("course.experiments.tasks.load_task", fail)
     result = run("finetune", "topic", "--results", tmp_path, "--dropout", "nan", of=course)
     assert one_line_error(result).startswith("Error: --dropout ")
+
+
+def test_a_pipe_that_has_read_enough_ends_a_command_without_a_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def gone() -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr("bertedu.text.sources.sources", gone)
+    result = run("data", "list")
+    assert (result.exit_code, result.stderr) == (1, "")
 
 
 def test_bytes_that_are_no_utf_8_are_refused_in_one_line(

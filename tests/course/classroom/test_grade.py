@@ -2,6 +2,7 @@
 
 import io
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -231,6 +232,18 @@ def test_only_signed_lines_are_heard() -> None:
     failed = io.BytesIO(b"Traceback\nno such module\n")
     with pytest.raises(ValueError, match="the referee does not start: no such module"):
         heard(io.BytesIO(b"?"), "key", "ended its process (1)", failed)
+
+
+SECOND_LOOK = """
+from course.classroom import referee
+checks, told = referee.judges(["mark_test"])
+print(referee.verdict(checks["mark_test"], told, lambda mark: False, {}))
+"""
+
+
+def test_what_a_test_may_want_instead_is_made_before_our_modules_are_out_of_reach() -> None:
+    made = subprocess.run([sys.executable, "-c", SECOND_LOOK], capture_output=True, text=True)
+    assert "it returns False on every path" in made.stdout, made.stderr
 
 
 @pytest.mark.nightly
