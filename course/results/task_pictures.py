@@ -91,9 +91,17 @@ def score_plot(
 
 @style()
 def learning_curves(
-    task: str, systems: Sequence[System], title: str, alt: str, everything: int
+    task: str,
+    systems: Sequence[System],
+    title: str,
+    alt: str,
+    everything: int,
+    chance: float | None = None,
 ) -> Picture:
-    """Draw scores against the number of training examples; "all" stands at ``everything``."""
+    """Draw scores against the number of training examples; "all" stands at ``everything``.
+
+    ``chance``, from 0 to 1, is a guess that reads nothing: a dashed line.
+    """
     figure, axes = plt.subplots(figsize=(11, 6))
     for system in systems:
         points = [
@@ -102,6 +110,8 @@ def learning_curves(
         ]
         if points:
             pictures.score_curve(axes, points, NAMES[system], _COLORS[system[1]], False)
+    if chance is not None:
+        axes.axhline(100 * chance, color=LIMIT, linestyle="--", label="chance")
     axes.legend(loc="lower right")  # at the end of a short curve a longer one would cross its name
     axes.set_xscale("log")
     ticks = [*CURVE, 3000, everything]
