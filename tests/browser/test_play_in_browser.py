@@ -515,7 +515,7 @@ def test_neighbors_and_inputs_are_the_packages(show: Show) -> None:
     encoding, segment = tokenizer.encode(text), embeddings.segment.weight[0]
     ids, place = torch.tensor([encoding.ids]), encoding.tokens.index("[MASK]")
     normed = embeddings(ids, torch.zeros_like(ids))
-    assert ask(page, "vectors(x)", text)["states"][0] == pytest.approx(
+    assert ask(page, "vectors(x).states.map((of) => [...of])", text)[0] == pytest.approx(
         normed.flatten().tolist(), abs=1e-3
     )
     walk(page, ("fill", "textarea", text), ("click", "text=[MASK]"),
