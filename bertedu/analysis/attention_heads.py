@@ -136,6 +136,7 @@ def another_attention(
 
     Returns own and new weights, each (A, S, S); own and new probabilities of all words, each (V,).
     """
+    # changed to what it is: the answer before is computed as the one after, digit by digit
     with torch.no_grad(), changed_attention(model, lambda _, weights: weights):
         before = _logits(model, ids, position).log_softmax(-1)
         own = cast(Tensor, model.bert(ids[None], return_attention=True).attention[layer - 1])

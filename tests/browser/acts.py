@@ -64,24 +64,23 @@ def drag(page: Any, handle: Any, across: float, down: float) -> None:
     page.mouse.up()
 
 
-def walk(page: Any, *steps: tuple[Any, ...]) -> None:
-    """Do one thing after another, and expect an answer to each.
+def refusal(page: Any, *steps: tuple[Any, ...]) -> str | None:
+    """Do one thing after another; return the first that is not answered, and what is there.
 
     A step is (act, where, with what). ("says", words), ("shows", selector, texts) and ("is",
     selector, attribute, value) expect; all else is done: ("press", keys …), ("slide", name, value),
-    or an act of playwright's own.
+    or an act of playwright's own. None: all is answered.
     """
     for step in steps:
         act, *given = step
+        found = wanted = None
         if act == "says":
             found = says(page)
-            assert given[0] in found, f"{step}: {found!r}"
+            wanted = found if given[0] in found else given[0]
         elif act == "shows":
-            found = texts(page, given[0])
-            assert found == given[1], f"{step}: {found!r}"
+            found, wanted = texts(page, given[0]), given[1]
         elif act == "is":
-            found = page.locator(given[0]).first.get_attribute(given[1])
-            assert found == given[2], f"{step}: {found!r}"
+            found, wanted = page.locator(given[0]).first.get_attribute(given[1]), given[2]
         elif act == "press":
             press(page, *given)
         elif act == "slide":
@@ -90,6 +89,15 @@ def walk(page: Any, *steps: tuple[Any, ...]) -> None:
             page.select_option(given[0], label=given[1])
         else:
             getattr(page, act)(*given)
+        if found != wanted:
+            return f"{step}: {found!r}"
+    return None
+
+
+def walk(page: Any, *steps: tuple[Any, ...]) -> None:
+    """Do as `refusal`, and expect none."""
+    said = refusal(page, *steps)
+    assert said is None, said
 
 
 def comes_true(page: Any, condition: str, given: Any) -> bool:

@@ -117,11 +117,13 @@ def test_a_plot_has_a_row_for_each_reader_and_each_system(drawn: list[Figure]) -
 
 
 def test_curves_have_a_point_for_each_number_of_examples(drawn: list[Figure]) -> None:
-    scores.learning_curves("topic", [WORDS, TUNED], "title", "alt", 9000)
+    scores.learning_curves("topic", [WORDS, TUNED], "title", "alt", 9000, chance=0.25)
     axes = drawn[0].axes[0]
     curves = {str(line.get_label()): list(np.asarray(line.get_xdata())) for line in axes.lines}
     assert curves[scores.NAMES[TUNED]] == [30, 100, 300, 1000, 9000]
     assert curves[scores.NAMES[WORDS]] == [30, 100, 300, 1000, 3000, 9000]
+    (chance,) = [line for line in axes.lines if line.get_label() == "chance"]
+    assert list(np.asarray(chance.get_ydata())) == [25, 25], "in per cent, as the scores"
 
 
 def test_a_grid_writes_each_score_in_its_place_and_marks_the_best(drawn: list[Figure]) -> None:
