@@ -9,16 +9,28 @@ import torch
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import save_checkpoint
 from bertedu.model.config import BertConfig
-from bertedu.pretraining.batches import fixed_batches
+from bertedu.pretraining.batches import Batch, fixed_batches
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.objective import score_pairs
 from course.experiments import context
 from course.experiments.context import CONTEXTS, context_use, follow_run, spoil
 
 CONFIG = BertConfig(60, 16, 1, 2, 32, 24, dropout=0.0)
-
-
 TEXT = [EncodedDocument("s", [[5 + (i + j) % 50 for j in range(9)]] * 8) for i in range(8)]
+
+
+def test_only_the_words_around_a_blank_are_shuffled_or_those_of_the_next_text() -> None:
+    ids = torch.tensor([[2, 10, 4, 12, 13, 14, 3], [2, 20, 4, 22, 3, 0, 0]])  # 4: a blank
+    none = torch.zeros_like(ids)
+    batch = Batch(ids, none, ids != 0, ids == 4, torch.tensor([11, 21]), none[:, 0])
+    another = [[2, 20, 4, 22, 20, 22, 3], [2, 10, 4, 12, 3, 0, 0]]  # repeated, or cut
+    assert spoil(batch, "another", torch.Generator()).ids.tolist() == another
+    found = [spoil(batch, "shuffled", torch.Generator().manual_seed(n)).ids for n in range(99)]
+    first = {tuple(one[0].tolist()) for one in found}
+    assert len(first) == 24, "every order of four words"
+    assert {(one[0], one[2], one[6], *sorted(one)) for one in first} == {
+        (2, 4, 3, 2, 3, 4, 10, 12, 13, 14)
+    }
 
 
 def test_each_context_is_scored_on_the_same_blanks_spoiled() -> None:
