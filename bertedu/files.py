@@ -67,11 +67,14 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def check_writable(folder: Path) -> None:
-    """Make a folder, if it is not there; raise FileError if no file can be written to it."""
+    """Raise FileError if no file can be written to a folder; one that is not there stays so."""
+    new = [one for one in (folder, *folder.parents) if not one.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
             pass
+        for one in new:
+            one.rmdir()
     except OSError as error:
         reason = error.strerror or str(error)
         raise FileError(f"cannot write to {folder}: {reason}; choose another folder") from None

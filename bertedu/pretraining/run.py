@@ -414,6 +414,7 @@ def alone_in(out: Path) -> Iterator[None]:
     new = [folder for folder in (out, *out.parents) if not folder.exists()]
     try:
         check_writable(out)
+        out.mkdir(parents=True, exist_ok=True)
         lock = FileLock(out / LOCK_FILE, timeout=0)
         with suppress(NotImplementedError):  # a network disk may have no locks
             lock.acquire()

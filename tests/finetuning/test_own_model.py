@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tiny_finetuning as tiny
 import torch
-from called import run
+from called import one_line_error, run
 from house import files_entered
 
 from bertedu.files import read_csv, write_csv
@@ -22,7 +22,7 @@ from bertedu.finetuning.finetune import Setup
 from bertedu.finetuning.kinds import Answer
 from bertedu.finetuning.own_data import Columns, OwnData, read_data
 from bertedu.finetuning.saving import answer_table, load_finetuned
-from bertedu.model.checkpoints import CheckpointError, load_pretrained
+from bertedu.model.checkpoints import load_pretrained
 
 WORDS = "the old man went to a house by river".split()
 
@@ -248,8 +248,11 @@ def test_what_cannot_be_saved_is_refused_before_it_is_trained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(own_model, "run_once", lambda *_, **__: pytest.fail("it went to work"))
-    with pytest.raises(CheckpointError, match="is no single BERT"):
-        own_model.fit(own_data(tmp_path), str(tiny.save_elmo(tmp_path / "elmo", 4)))
+    write("class", tmp_path)
+    table, elmo, out = tmp_path / "own.csv", tiny.save_elmo(tmp_path / "elmo", 4), tmp_path / "new"
+    result = run("finetune", table, *TABLE[1:], "--from", elmo, "--out", out / "mine")
+    assert "is no single BERT" in one_line_error(result)
+    assert not out.exists(), "no empty folder is left"
 
 
 def test_long_texts_are_counted(checkpoint: Path, tmp_path: Path) -> None:
