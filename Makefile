@@ -120,7 +120,6 @@ lint: env  ## ruff: rules and layout, notebooks too
 
 types: env  ## mypy: the package strictly, and that what the tests call exists
 	@$(PY) -m mypy
-	@$(PY) -m mypy --config-file tests/mypy.ini
 
 unit: env  ## the tests in tests/, two at a time
 	@$(ONE_THREAD) $(PY) -m pytest -n $(JOBS) --dist loadfile

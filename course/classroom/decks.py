@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader
-from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
+from pygments.formatters import HtmlFormatter
 from tqdm import tqdm
 
 from bertedu.files import write_atomically
