@@ -40,7 +40,7 @@ def recorded(folder: Path, systems: dict[str, Sequence[Any]]) -> RunRecord:
             names = {"model": model, "method": method, "train_examples": "all"}
             outcomes = pack(np.array([(1, hit) for hit in right], float))
             rows.append(names | {"seed": str(seed), "columns": "label/found", "outcomes": outcomes})
-    write_csv(folder / "outcomes" / "task.csv", rows)
+    write_csv(folder / "outcomes" / "glue" / "x.csv", rows)
     return RunRecord(folder)
 
 
@@ -133,7 +133,7 @@ def test_the_spread_of_runs_is_borrowed_from_runs_that_learned_alike(tmp_path: P
     def reach(**more: Sequence[Any]) -> float:
         runs = {name: [hits(0.6, seed) for seed in (0, 1)] for name in ("a", "b")}
         record = recorded(tmp_path, runs | more)
-        found = paired_difference(record, "task", system("a"), system("b"))
+        found = paired_difference(record, "glue/x", system("a"), system("b"))
         return found.high - found.low
 
     far_apart = [[0] * 60, [1] * 60]
@@ -153,11 +153,11 @@ def test_the_summary_is_written_from_the_record_alone(tmp_path: Path) -> None:
         ("b", "3", True),
     ]
     assert all("minus_low" not in row for row in summarize(tmp_path)), "the usual was not run"
-    found = paired_difference(RunRecord(tmp_path), "task", system("b"), system("a"))
+    found = paired_difference(RunRecord(tmp_path), "glue/x", system("b"), system("a"))
     expected = [float(written[1][f"minus_{end}"]) for end in ("reference", "low", "high", "p")]
     assert found == pytest.approx(expected, abs=5.1e-5)
-    with pytest.raises(TaskError, match="no runs of nobody, fine-tuned, all on task"):
-        paired_difference(RunRecord(tmp_path), "task", system("nobody"), system("a"))
+    with pytest.raises(TaskError, match="no runs of nobody, fine-tuned, all on glue/x"):
+        paired_difference(RunRecord(tmp_path), "glue/x", system("nobody"), system("a"))
     for folder, message in ((tmp_path, "runs of 'nobody'"), (tmp_path / "no", "no outcomes in")):
         with pytest.raises(TaskError, match=message):
             summarize(folder, "nobody")
