@@ -62,7 +62,9 @@ def test_rows_are_readers_and_columns_are_read_and_nothing_else_moves() -> None:
         return states
 
     kept = IDS.clone()
-    assert (movement(told, IDS, NEW) > MOVED).nonzero().tolist() == [[3, 1]]
+    moved, state = movement(told, IDS, NEW), told(IDS[None])[0, 3]
+    assert (moved > MOVED).nonzero().tolist() == [[3, 1]]
+    torch.testing.assert_close(moved[3, 1] * state.norm(), (NEW - IDS[1]).abs() * SIZE**0.5)
     noisy = states_of(BertFeatures(tiny.small_bert(dropout=0.5)).train())
     assert torch.equal(movement(noisy, IDS, NEW), movement(noisy, IDS, NEW))
     assert torch.equal(IDS, kept)
