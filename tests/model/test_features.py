@@ -146,7 +146,7 @@ def test_padding_changes_nothing_and_segments_are_read(name: str) -> None:
     encoder, (ids, segments, mask) = tuned(name), inputs()
     wide = encoder(ids, segments, mask)
     if name == "normed":  # states as large as those of a BERT
-        assert wide.tokens.square().mean(-1).sub(1).abs().max() < 0.5
+        assert torch.cat([*wide.tokens, wide.whole]).square().mean(-1).sub(1).abs().max() < 0.5
     for other in (
         encoder(ids.masked_fill(~mask, 7), segments, mask),
         encoder(ids[:, :SIZE], segments[:, :SIZE], mask[:, :SIZE]),
