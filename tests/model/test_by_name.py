@@ -126,10 +126,11 @@ def test_a_model_of_the_hub_without_its_pickles_and_code(hub: Path, tmp_path: Pa
     assert fetched == {"config.json", "model.safetensors", "vocab.txt", "tokenizer_config.json"}
 
 
-def test_a_folder_comes_before_the_hub(hub: Path, tmp_path: Path) -> None:
-    shutil.copytree(hub, folder := tmp_path / "somebody" / "odd")
-    change_config(folder, hidden_dropout_prob=0.75, attention_probs_dropout_prob=0.75)
-    assert bertedu.load("somebody/odd")[0].config.dropout == 0.75
+def test_a_folder_comes_before_the_hub_and_what_is_shipped(hub: Path, tmp_path: Path) -> None:
+    for name in ("somebody/odd", "bert-mini"):
+        shutil.copytree(hub, folder := tmp_path / name)
+        change_config(folder, hidden_dropout_prob=0.75, attention_probs_dropout_prob=0.75)
+        assert bertedu.load(name)[0].config.dropout == 0.75
     published = {"somebody/odd": False, "bert-mini": False, "somebody/else": True, "minilm": True}
     assert {name: is_published(name) for name in published} == published
 
