@@ -201,14 +201,13 @@ def test_limits_end_a_process_and_all_that_it_has_begun(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     child = f"import os, time; open({str(pid)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
     code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
-    reason, _ = watched(code, tmp_path, Limits(0.08, 4))
-    assert reason == "ran longer than 0.08 min"
+    assert watched(code, tmp_path, Limits(0.08, 4))[0] == "ran longer than 0.08 min"
     left = [one for one in psutil.process_iter() if one.pid == int(pid.read_text())]
     assert all(one.status() == psutil.STATUS_ZOMBIE for one in left)
-    much = "x = b'x' * 400_000_000\nwhile True: pass"
-    assert watched(much, tmp_path, Limits(1, 0.3))[0] == "took more than 0.3 GB of memory"
-    reason, _ = watched("while True: print('x' * 1000)", tmp_path, LIMITS)
-    assert reason == "wrote where it should not"
+    half = "x = b'x' * 250_000_000\nwhile True: pass"
+    much = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {half!r}])\n{half}"
+    assert watched(much, tmp_path, Limits(0.5, 0.4))[0] == "took more than 0.4 GB of memory"
+    assert "wrote where it" in watched("while True: print('x' * 1000)", tmp_path, LIMITS)[0]
     assert watched("raise SystemExit(3)", tmp_path, LIMITS) == ("", 3)
 
 
@@ -218,14 +217,13 @@ def test_only_signed_lines_are_heard() -> None:
         return f"{sign(key, text)} {text}\n"
 
     def hears(*lines: str) -> Any:
-        told = "".join(lines).encode()
+        told = "".join(lines).encode(errors="surrogateescape")
         return heard(io.BytesIO(told), "key", "stopped", io.BytesIO())
 
     lines = [line("key", cell=3), line("key", check="slope", said="✗ slope: no\nmore", seconds=1)]
     forged = line("yek", check="slope", said="✓ slope", seconds=1)
     wrong = {"slope": ("wrong", "✗ slope: no", 1)}
-    found = hears(*lines, forged, "✓ slope\n", "\0 {}\n")
-    assert found == (wrong, "stopped", 3)
+    assert hears(*lines, forged, "✓ slope\n", "\0 {}\n", "\udcff\n") == (wrong, "stopped", 3)
     lines += [line("key", check="slope", said="✓ slope: yes", seconds=2)]
     lines += [line("key", check="slope", said="… slope", seconds=1), line("key", end=True)]
     assert hears(*lines) == ({"slope": ("solved", "✓ slope: yes", 2)}, "", 3)
@@ -308,18 +306,27 @@ def test_a_run_goes_on_where_it_stopped_and_what_cannot_be_run_costs_others_noth
     rows, tried = graded()
     assert set(marks(rows, "b").values()) == {"not judged"}
     assert tried == ["slow"]
-    rows, _ = graded()
-    assert marks(rows, "b") == ALL
-    (folder / "c.ipynb").unlink()
+    assert marks(graded()[0], "b") == ALL
+    (folder / "d.ipynb").touch()  # is none of the course
+    graded()
+    for gone in "cd":
+        (folder / f"{gone}.ipynb").unlink()
     rows, tried = graded()
     assert {row["learner"] for row in rows} == {"a", "b"}
     assert tried == []
+    notebook = tiny()
+    del notebook.cells[5:7]
+    save(notebook, tiny_course / f"{NAME}.ipynb")
+    course.cache_clear()
+    assert graded()[1] == ["a", "slow"], "the course asks less"
 
 
 def test_what_ends_a_run_costs_the_exercise_of_its_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two cells that end whatever runs them; each run goes as far as the first that is left."""
     notebook = tiny(*ANSWERS)
-    ends = [notebook.cells[2].id, notebook.cells[6].id]
+    asked = [one for one in asked_in(notebook.cells) if one.check]
+    notebook.cells[6].id = "new"  # it is known by its function
+    ends = [notebook.cells[2].id, "new"]
 
     def run(cells: Any, asked: Any, *_: Any) -> Any:
         count = next((n for n, cell in enumerate(cells, 1) if cell.id in ends), 0)
@@ -329,7 +336,6 @@ def test_what_ends_a_run_costs_the_exercise_of_its_cell(monkeypatch: pytest.Monk
         return found, "took more than 4 GB" if count else "", count
 
     monkeypatch.setattr(grading, "run", run)
-    asked = [one for one in asked_in(notebook.cells) if one.check]
     found, trouble = grading.run_on(notebook.cells, asked, LIMITS, {})
     assert [found[name][0] for name in ANSWERS] == ["not judged", "solved", "not judged"]
     assert "took more than 4 GB in the cell that begins 'def my_join" in found["join_heads"][1]
@@ -345,16 +351,15 @@ def test_excel_opens_the_marks_with_hangul_and_without_formulas(
     tiny_course: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(grading, "run", lambda *_: ({}, "", 0))
-    for name in ("김민수", "=1+1", "@x"):
+    for name in ("김민수", "=1+1", "@x", "+1", "-1"):
         save(tiny(), tmp_path / "in" / f"{name}.ipynb")
-    done = bertedu("grade", tmp_path / "in", "--out", tmp_path / "marks.csv")
-    assert done.exit_code == 0, done.output
+    assert bertedu("grade", tmp_path / "in", "--out", tmp_path / "marks.csv").exit_code == 0
     for name in ("marks.csv", "marks_by_learner.csv"):
         content = (tmp_path / name).read_bytes()
         assert content.startswith(b"\xef\xbb\xbf")  # or Excel reads it in the locale's encoding
         cells = [cell for row in read_csv(tmp_path / name) for cell in row.values()]
         assert "김민수" in cells
-        assert not [cell for cell in cells if cell.startswith(("=", "+", "@"))]
+        assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@"))]
 
 
 def test_of_two_copies_the_better_one_counts() -> None:
