@@ -127,8 +127,8 @@ def test_a_grid_is_every_variant_checkpoint_task_and_seed(grid: Grid) -> None:
         assert cell.setup.train_examples == 16
         expected = ablations.FEATURES_RECIPE if cell.variant == "ELMo" else recipe
         assert cell.recipe == replace(expected, seed=cell.recipe.seed)
-    short = {c.recipe.epochs for c in replace(grid, few_epochs=True).cells() if not c.setup.reads}
-    assert short == {3}
+    few = replace(grid, tasks=("places", "answer"), few_epochs=True)
+    assert {(c.task, c.recipe.epochs) for c in few.cells()} == {("places", 3), ("answer", 2)}
 
 
 def test_the_record_has_a_row_for_every_run(ran: Path) -> None:
@@ -197,8 +197,8 @@ def test_two_recipes_are_not_mixed_and_what_a_grid_has_not_is_not_run(
     grid: Grid, ran: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ablations, "RECIPE", Hyperparameters(learning_rate=7e-4))
-    for asked, message in ({"tasks": ["elsewhere"]}, "keyword, places"), ({"seeds": 3}, "2 seeds"):
-        with pytest.raises(TaskError, match=message):
+    for asked in {"tasks": ["elsewhere"]}, {"seeds": 3}, {"variants": ["BERT", "bert"]}:
+        with pytest.raises(TaskError, match=r"has keyword, places|has 2 seeds|are BERT, pair, LTR"):
             go(grid, ran, **asked)
     with pytest.raises(TaskError, match=r"another recipe \(learning rate 0.0003"):
         go(replace(grid, seeds=3), ran)
