@@ -492,7 +492,7 @@ def find_checkpoint(name: str) -> Path:
     """Return the folder itself, or one in `data/checkpoints` or `runs`; else CheckpointError."""
     if folder := _folder(name):
         return folder
-    ours = sorted(path.name for path in shipped("checkpoints").glob("*") if path.is_dir())
+    ours = sorted(path.parent.name for path in shipped("checkpoints").glob("*/config.json"))
     raise CheckpointError(
         f"no checkpoint {name!r}: give a folder, a model of the Hub with its owner, such as "
         f"google-bert/bert-base-uncased, or one of {', '.join([*ours, *PUBLISHED])}"
