@@ -211,7 +211,7 @@ def run_once(
     """Fine-tune once, and answer the splits of ``score``; the task says of which kind it is.
 
     Raises TaskError if the examples cannot be encoded, CheckpointError or SourceError if the
-    encoder cannot be loaded, and FineTuningDiverged if the loss became NaN.
+    encoder cannot be loaded, and FineTuningDiverged if loss or gradient became NaN.
     """
     device = device_named(setup.device)
     encoder, tokenizer = load_encoder(setup.model, recipe.dropout, setup.untrained, recipe.seed)

@@ -24,7 +24,7 @@ _CHUNK = 16  # batches among which rows of like length are brought together
 
 
 class FineTuningDiverged(FloatingPointError):
-    """The loss became NaN or infinite."""
+    """The loss or its gradient became NaN or infinite."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def finetune(
 
     All chance (order, dropout) comes from the recipe's seed; the head is drawn by whoever made
     ``model``. The test split is not needed here, and is not asked for. Raises FineTuningDiverged if
-    the loss became NaN or infinite, and TaskError if there is nothing to train or to select on.
+    loss or gradient became NaN or infinite, TaskError if there is nothing to train or to select on.
     """
     if not train_items or not dev_items:
         raise TaskError("fine-tuning needs at least one training and one dev example")
@@ -178,13 +178,13 @@ def finetune(
                 torch.manual_seed(recipe.seed * 1_000_003 + step)  # dropout knows only the step
                 loss = model.kind.loss(model(batch), batch)
                 history.losses.append(float(loss.detach()))
-                if not math.isfinite(history.losses[-1]):
-                    raise FineTuningDiverged(
-                        f"the loss became NaN or infinite in epoch {epoch + 1} at learning rate "
-                        f"{recipe.learning_rate:g}: try a third of it"
-                    )
                 rate = recipe.learning_rate_at(step, steps)
-                descend(learning, optimizer, loss, rate, recipe.clip_norm)
+                norm = descend(learning, optimizer, loss, rate, recipe.clip_norm)
+                if not math.isfinite(history.losses[-1] + float(norm)):
+                    raise FineTuningDiverged(
+                        f"the loss or its gradient became NaN or infinite in epoch {epoch + 1} at "
+                        f"learning rate {recipe.learning_rate:g}: try a third of it"
+                    )
                 bar.update()
             if (epoch + 1) % epochs_in_round:
                 continue

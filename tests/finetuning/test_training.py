@@ -225,13 +225,16 @@ def test_dropout_of_a_frozen_encoder_is_off_and_that_of_its_head_on(frozen: bool
 # -- faults
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_loss_that_is_no_number_names_epoch_and_rate(
-    monkeypatch: pytest.MonkeyPatch, value: float
+SPOILED = (lambda x: x * math.nan, lambda x: x * math.inf, lambda x: x + (x - x.detach()).sqrt())
+
+
+@pytest.mark.parametrize("spoil", SPOILED, ids=("NaN", "infinite", "its gradient"))
+def test_a_loss_or_gradient_that_is_no_number_names_epoch_and_rate(
+    monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Tensor], Tensor]
 ) -> None:
     kind = make_kind(*KEYWORD)
-    real, factors = kind.loss, iter([1, 1, 1, 1, value])
-    monkeypatch.setattr(kind, "loss", lambda *given: real(*given) * next(factors))
+    real, changes = kind.loss, iter([*[torch.clone] * 4, spoil])
+    monkeypatch.setattr(kind, "loss", lambda *given: next(changes)(real(*given)))
     with pytest.raises(FineTuningDiverged, match=r"in epoch 2 at learning rate 0\.003"):
         train(model=new_model(kind), progress=True)
 
