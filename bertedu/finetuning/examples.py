@@ -276,14 +276,16 @@ def of_questions(name: str, rows: Numbered, notes: list[str]) -> Iterator[Found]
     """Read questions as the Hub has SQuAD, or as it was published; white space around them goes.
 
     An answer that stands elsewhere than it says is moved there, if it stands in one place only. A
-    question of whose answers none has a place is left out: it would seem to have none.
+    question of whose answers none has a place is left out: it would seem to have none. One that is
+    called impossible has none, though one that is only plausible may stand there (KLUE).
     """
     moved: list[int] = []
     lost: list[int] = []
     names: set[str] = set()
     for line, row in rows:
         try:
-            context, question, published = row["context"], row["question"], row["answers"]
+            context, question = row["context"], row["question"]
+            published = [] if row.get("is_impossible") is True else row["answers"]
             " ".join((context, question)).encode("utf-8")  # JSON can write half a character
             if isinstance(published, Mapping):
                 published = [*zip(published["text"], published["answer_start"], strict=True)]

@@ -89,9 +89,9 @@ def test_a_pair_a_score_and_a_choice(tmp_path: Path) -> None:
 def squad(nested: bool, shift: int = 0) -> str:
     flat: list[dict[str, Any]] = []
     for n in range(12):
-        answers = [{"text": f"w{n}", "answer_start": 4 + shift}] if n % 3 else []
+        answers = [{"text": f"w{n}", "answer_start": 4 + shift}] if n % 6 else []
         flat.append({"id": str(n), "context": f"the w{n} sank", "question": f"what sank {n}?"})
-        flat[-1]["answers"] = answers
+        flat[-1] |= {"answers": answers, "is_impossible": not n % 3}
     if nested:
         parts = [[{"context": row.pop("context"), "qas": [row]}] for row in flat]
         return json.dumps(
