@@ -222,8 +222,7 @@ def of_table(name: str, rows: Numbered, columns: Columns, notes: list[str]) -> I
     needed = [columns.text, *([columns.text_b] if columns.text_b else []), *columns.endings]
     needed.append(columns.label)
     beside = [column for column in (columns.group, columns.split) if column]
-    empty: dict[str, list[int]] = defaultdict(list)
-    markup: list[int] = []
+    noticed: dict[str, list[int]] = defaultdict(list)  # what is said -> the lines of which
     for line, row in rows:
         if missing := [column for column in (*needed, *beside) if column not in row]:
             raise TaskError(
@@ -234,15 +233,14 @@ def of_table(name: str, rows: Numbered, columns: Columns, notes: list[str]) -> I
         # one é, whether it is written as one character or as two
         cells = {c: normalize("NFC", " ".join(row[c].split())) for c in (*needed, *beside)}
         if blank := [column for column in needed if not cells[column]]:
-            empty[blank[0]].append(line)
+            noticed[f"rows without {blank[0]!r}, left out"].append(line)
             continue
         if any(re.search(r"</?[a-zA-Z][^<>]*>", cells[column]) for column in needed[:-1]):
-            markup.append(line)
+            noticed["rows with HTML tags, which are read as text"].append(line)
+        if any("\n" in row[column].strip() for column in needed):
+            noticed["rows of several lines, which quotes hold together"].append(line)
         yield _of_row(cells, columns, line, name)
-    for column, where in empty.items():
-        notes.append(f"rows without {column!r}, left out: {count_at(where)}")
-    if markup:
-        notes.append(f"rows with HTML tags, which are read as text: {count_at(markup)}")
+    notes += [f"{what}: {count_at(lines)}" for what, lines in noticed.items()]
 
 
 def _of_row(cells: Mapping[str, str], columns: Columns, line: int, name: str) -> Found:
