@@ -90,11 +90,11 @@ class QuestionAnswering(Kind):
             long_one = ("only_first", "only_second")[part]
             with truncating(tokenizer, max_length, stride, long_one):
                 row = tokenizer.encode(*(texts if part else texts[::-1]))
+            text, start = example.answers[0] if example.answers else ("", 0)
+            # to its last token: no window can lack an accent of its own, which belongs to none
+            read = tokenizer.encode(text, add_special_tokens=False).offsets or [(0, 0)]
             for window in (row, *row.overflowing):
-                target = (0, 0)
-                if example.answers:
-                    text, start = example.answers[0]
-                    target = answer_position(window, start, start + len(text), part)
+                target = answer_position(window, start + read[0][0], start + read[-1][1], part)
                 items.append(Item(number, (window,), target))
         return items
 
