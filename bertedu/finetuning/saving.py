@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 from tokenizers import Tokenizer
 from tqdm.auto import tqdm
@@ -91,6 +92,8 @@ class FineTuned:
         if not all(isinstance(text, str) and text.strip() for text in texts):
             raise ValueError("a text is empty, or is not a text")
         example: Choice | Example | Question | Tagged
+        if self.kind not in _WITHOUT_POOLER:  # as a row of the table that it learned from is read
+            texts = tuple(normalize("NFC", text) for text in texts)
         if self.kind == "span":
             example = Question("asked", texts[0], texts[1], ())
         elif self.kind == "tagging":

@@ -113,10 +113,8 @@ def test_questions_in_both_shapes_of_squad(
     assert all(q.context[start:].startswith(text) for q in questions for text, start in q.answers)
     assert ("answers moved" in " ".join(found.notes)) == bool(shift)
     for one in ("0", None):  # of two files that were joined, or of none
-        other = read(
-            tmp_path, re.sub('"id": "[0-9]"', f'"id": {json.dumps(one)}', squad(nested)), name
-        )
-        assert len({q.name for q in every(other)}) == 12
+        renamed = re.sub('"id": "[0-9]"', f'"id": {json.dumps(one)}', squad(nested))
+        assert len({q.name for q in every(read(tmp_path, renamed, name))}) == 12
 
 
 @pytest.mark.parametrize("scheme", ["IOB1", "IOB2", "BIOES"])

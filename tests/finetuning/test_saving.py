@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -263,7 +264,9 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, FineTuned]:
     }
 
 
-def test_an_answer_to_bare_texts_is_that_of_the_example(asked: dict[str, FineTuned]) -> None:
+def test_an_answer_to_bare_texts_is_that_of_the_example(
+    asked: dict[str, FineTuned], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def first(name: str) -> Answer:
         return asked[name].answer(EXAMPLES[name][:1])[0]
 
@@ -273,6 +276,10 @@ def test_an_answer_to_bare_texts_is_that_of_the_example(asked: dict[str, FineTun
     assert asked["span"].ask("When did she plant them?", CONTEXT) == first("span")
     assert asked["tagging"].ask("Unbelievably Mira Okonjo left Lyon") == first("tagging")
     assert len(asked["tagging"].ask("Mira left, didn't she?").value) == 6
+    monkeypatch.setattr(FineTuned, "answer", lambda _, examples: examples)
+    apart = [unicodedata.normalize("NFD", text) for text in SENTENCES]  # as a Mac writes é
+    for name, count in {"classification": 1, "regression": 2, "choice": 3}.items():
+        assert asked[name].ask(*apart[:count]) == asked[name].ask(*SENTENCES[:count])
 
 
 @pytest.mark.parametrize(
@@ -305,14 +312,7 @@ def test_an_empty_text_gets_none_all_else_an_answer(asked: dict[str, FineTuned],
     for empty in ("", " \n\t", None, 7):
         with pytest.raises(ValueError, match="a text is empty"):
             asked[name].ask(*["One."] * (FEWEST[name] - 1), empty)  # type: ignore[arg-type]
-    for text in (
-        CONTEXT * 30,
-        "unbelievably" * 300,
-        "👋",
-        "\u200b",
-        "한국어 我们 ½",
-        "[SEP] [PAD]",
-    ):
+    for text in (CONTEXT * 30, "unbelievably" * 300, "👋", "\u200b", "한국어 我 ½", "[SEP] [PAD]"):
         texts = [text] * FEWEST[name]
         assert say_answer(asked[name], texts, asked[name].ask(*texts))
 
