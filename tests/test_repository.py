@@ -198,15 +198,6 @@ def test_bertedu_is_found_from_the_folder_above_the_clone(tmp_path: Path) -> Non
     assert done.stdout == "load\n", done.stderr
 
 
-def test_ci_runs_make_test_from_the_root() -> None:
-    lines = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
-    assert lines[-3:] == [
-        "set -euo pipefail",
-        'cd "$(dirname "${BASH_SOURCE[0]}")/.."',
-        "make test",
-    ]
-
-
 # -- dependencies: pyproject.toml asks, constraints.txt pins, environment.yml installs
 
 
@@ -467,20 +458,6 @@ def test_no_two_modules_import_each_other_even_by_a_detour(name: str) -> None:
         assert free, f"a circle among {sorted(opens)}"
         for module in free:
             del opens[module]
-
-
-def test_no_public_class_and_no_file_stands_for_two_things() -> None:
-    """A name that does makes a reader open the wrong file."""
-    names = [module.split(".")[-1] for module, _ in house.modules("bertedu")]
-    classes = [
-        node.name
-        for house_name in house.ROOMS
-        for _, source in house.modules(house_name)
-        for node in ast.parse(source).body
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
-    ]
-    for some in ([name for name in names if not name.startswith("__")], classes):
-        assert [name for name, count in Counter(some).items() if count > 1] == []
 
 
 def size(*patterns: str) -> int:
