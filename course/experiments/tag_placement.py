@@ -21,8 +21,8 @@ from bertedu.finetuning.evaluation.baselines import word_count_answers
 from bertedu.finetuning.examples import Examples, Splits, Tagged, Task, TaskError
 from bertedu.finetuning.finetune import Setup, run_once
 from bertedu.finetuning.kinds import NO_TARGET, Answer, Item, Items, ItemScores, Outcomes
+from bertedu.finetuning.own_model import UNTIL_DEV_STOPS
 from bertedu.finetuning.tagging import Tagging, entities, first_pieces, known_spans
-from bertedu.finetuning.training import Hyperparameters
 from course.experiments.tasks import load_task
 from course.results.bootstrap import BootstrapScores, draw_texts
 from course.results.record import pack, unpack
@@ -36,7 +36,7 @@ SETUPS: tuple[tuple[Setup, Pieces], ...] = (
     *((Setup(MODEL, train_examples=FEW), pieces) for pieces in PIECES),
     (Setup(MODEL, "untrained"), "first"),
 )
-RECIPE = Hyperparameters(1e-3, 16, 3)
+RECIPE = replace(UNTIL_DEV_STOPS, learning_rate=1e-3, batch_size=16)
 KEY = ("model", "method", "train_examples", "pieces")
 MET = ("seen", "unseen")  # in training, or not
 Groups = dict[str, Outcomes]  # "seen PLACE" -> right, found, there of each sentence
@@ -173,7 +173,7 @@ def tune(setup: Setup, pieces: Pieces, seed: int) -> list[Row]:
     run = run_once(task, some, setup, recipe, ["test"], kind=kind)
     row: Row = {"learning_rate": f"{recipe.learning_rate:g}", "batch_size": recipe.batch_size}
     row |= {"epochs": recipe.epochs, "dev": round(max(run.history.dev), 5)}
-    row["seconds"] = round(run.history.seconds, 1)
+    row |= {"best_epoch": run.history.best_epoch, "seconds": round(run.history.seconds, 1)}
     return [row | counted(run.answers["test"])]
 
 
