@@ -111,6 +111,7 @@ def test_estimates_follow_from_the_committed_counts(monkeypatch: pytest.MonkeyPa
         scores = estimate(path, model, method, **system)
         assert scores.runs[:, 0] == pytest.approx([float(row["test"]) for row in rows], abs=1e-5)
         assert scores.trained == (method != "baseline")
+        assert all(int(row["best_epoch"] or 0) + 4 <= 40 for row in rows), "dev still rose"
         for part in ("unseen", "PLACE"):
             groups = [name for name in rows[0] if part in name.split()]
             right, found, there = np.sum([unpack(rows[0][n]).sum(0) for n in groups], axis=0)
