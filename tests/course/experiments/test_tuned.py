@@ -77,9 +77,9 @@ def test_what_dev_preferred_was_trained_to_its_end(name: str) -> None:
 
 
 def make_small(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make a plan cheap: eight examples, one epoch, our own model, two ranks and rates."""
+    """Make a plan cheap: three examples, one epoch, our own model, two ranks and rates."""
     task, splits = load_task(tuned.PLANS[name].task)
-    few = {split: some[:8] for split, some in splits.items()}
+    few = {split: some[:3] for split, some in splits.items()}
     monkeypatch.setattr(tuned, "load_task", lambda _: (task, few))
     setups = Setup("bert-L2H128", lora=3), Setup("bert-L2H128", lora=2)
     plan = tuned.Plan(task.name, setups, (1e-2, 1e-3), Hyperparameters(epochs=1), seeds=2)
@@ -113,7 +113,7 @@ def test_an_adapter_comes_back_as_it_was_trained(
     assert len(trained) == 6, "what the record has is not run again"
     monkeypatch.setattr(tuned, "shipped", lambda _: tmp_path / "checkpoints")
     again = tuned.load_tuned(name)
-    examples = load_task(name)[1]["test"][:8]
+    examples = tuned.load_task(name)[1]["test"]
     kind = run.model.kind
     items = kind.encode(examples, run.tokenizer, MAX_LENGTH)
     before = torch.cat([s.flatten() for s in score_items(run.model, items)])
