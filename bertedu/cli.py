@@ -12,6 +12,7 @@ import typer
 from typer import Argument, BadParameter, Option, echo
 from typer.core import TyperGroup
 
+from bertedu.files import check_writable, write_csv
 from bertedu.machine import device_named, use_one_thread
 
 
@@ -317,8 +318,6 @@ def finetune(
 
 def _make_room(out: Path) -> None:
     """Refuse a folder where no model can be written, or one lies that took longer to make."""
-    from bertedu.files import check_writable
-
     check_writable(out)
     if (out / "finetuning.json").exists():
         echo(f"{out} holds a model, which this one will replace; --out names another folder")
@@ -343,7 +342,6 @@ def predict(
     out: Annotated[Path, Option(help="The table with what is predicted.")] = Path("predicted.csv"),
 ) -> None:
     """Ask a fine-tuned model about a text, or about each row of a table."""
-    from bertedu.files import check_writable, write_csv
     from bertedu.finetuning.saving import answer_table, load_finetuned, say_answer
     from bertedu.text.tokenization import check_text
 

@@ -68,16 +68,17 @@ def replacing(path: Path) -> Iterator[Path]:
 
 def check_writable(folder: Path) -> None:
     """Raise FileError if no file can be written to a folder; one that is not there stays so."""
-    new = [one for one in (folder, *folder.parents) if not one.exists()]
     try:
+        new = [one for one in (folder, *folder.parents) if not one.exists()]
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
             pass
-        for one in new:
-            one.rmdir()
     except OSError as error:
         reason = error.strerror or str(error)
         raise FileError(f"cannot write to {folder}: {reason}; choose another folder") from None
+    with suppress(OSError):  # another program may have begun to write there
+        for one in new:
+            one.rmdir()
 
 
 def write_atomically(path: Path, content: str) -> None:

@@ -92,17 +92,17 @@ class FineTuned:
         if not all(isinstance(text, str) and text.strip() for text in texts):
             raise ValueError("a text is empty, or is not a text")
         example: Choice | Example | Question | Tagged
-        if self.kind not in _WITHOUT_POOLER:  # as a row of the table that it learned from is read
-            texts = tuple(normalize("NFC", text) for text in texts)
         if self.kind == "span":
             example = Question("asked", texts[0], texts[1], ())
         elif self.kind == "tagging":
             words = split_words(texts[0])
             example = Tagged(words, (self.labels[0],) * len(words))
-        elif self.kind == "choice":
-            example = Choice(texts[0], texts[1:], 0)
-        else:
-            example = Example(texts[0], texts[1] if self.pairs else None, 0)
+        else:  # one é, as in the rows of a table that it learned from
+            first, *others = (normalize("NFC", text) for text in texts)
+            if self.kind == "choice":
+                example = Choice(first, tuple(others), 0)
+            else:
+                example = Example(first, others[0] if self.pairs else None, 0)
         return self.answer([example])[0]
 
 

@@ -411,9 +411,9 @@ def alone_in(out: Path) -> Iterator[None]:
     if machine.process_rank() != 0:
         yield
         return
-    new = [folder for folder in (out, *out.parents) if not folder.exists()]
     try:
         check_writable(out)
+        new = [folder for folder in (out, *out.parents) if not folder.exists()]
         out.mkdir(parents=True, exist_ok=True)
         lock = FileLock(out / LOCK_FILE, timeout=0)
         with suppress(NotImplementedError):  # a network disk may have no locks
