@@ -73,10 +73,7 @@ def beyond_sum(states: States, ids: Tensor, at: int, new_id: int) -> Tensor:
 
 
 def movement_maps(
-    maps: Mapping[str, Tensor],
-    tokens: Sequence[str],
-    title: str,
-    alt: str,
+    maps: Mapping[str, Tensor], tokens: Sequence[str], title: str, alt: str
 ) -> Picture:
     """Draw tables (S, S) of `movement` or `beyond_sum`, a panel each; 0 is white."""
     columns = min(2, len(maps))

@@ -16,9 +16,7 @@ Notebooks = Annotated[
 
 
 @app.command()
-def progress(
-    folder: Annotated[Path, Argument(help="Where your notebooks lie.")] = HOME,
-) -> None:
+def progress(folder: Annotated[Path, Argument(help="Where your notebooks lie.")] = HOME) -> None:
     """Show what you have solved, from your notebooks as they were saved. Nothing leaves here."""
     from course.classroom.progress import report
 

@@ -268,11 +268,12 @@ def test_long_texts_are_counted(checkpoint: Path, tmp_path: Path) -> None:
 
 
 def test_lora_moves_queries_values_and_new_layer_alone(checkpoint: Path, tmp_path: Path) -> None:
-    mine = own_model.fit(own_data(tmp_path), str(checkpoint), 0.05, progress=False, lora=2)
+    two = {f"encoder.layers.0.attention.{name}.weight" for name in ("query", "value")}
     before = load_pretrained(checkpoint).bert.state_dict()
-    after = mine.run.model.encoder.bert.state_dict()
-    moved = {name for name, weight in after.items() if not torch.equal(weight, before[name])}
-    assert moved == {f"encoder.layers.0.attention.{name}.weight" for name in ("query", "value")}
+    for rate, moved in ((0.0, set[str]()), (0.05, two)):  # at the rate that is asked for
+        mine = own_model.fit(own_data(tmp_path), str(checkpoint), rate, progress=False, lora=2)
+        after = mine.run.model.encoder.bert.state_dict()
+        assert {name for name, w in after.items() if not torch.equal(w, before[name])} == moved
     said = [answer.probabilities for answer in asked_again(mine, tmp_path / "mine")]
     trained = [answer.probabilities for answer in mine.answers[mine.model]]
     torch.testing.assert_close(torch.tensor(said), torch.tensor(trained), atol=1e-4, rtol=1e-4)

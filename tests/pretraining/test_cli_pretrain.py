@@ -17,12 +17,7 @@ from small_runs import ctrl_c, do_in, state_on_disk
 from typer.testing import Result
 
 from bertedu.model.bert import BertForPreTraining
-from bertedu.model.checkpoints import (
-    load_checkpoint,
-    load_named,
-    load_pretrained,
-    save_checkpoint,
-)
+from bertedu.model.checkpoints import load_checkpoint, load_named, load_pretrained, save_checkpoint
 from bertedu.model.config import PRESETS, BertConfig
 from bertedu.pretraining import run as running
 from bertedu.pretraining.batches import Recipe, load_splits

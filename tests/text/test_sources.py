@@ -195,10 +195,7 @@ def edited(content: bytes) -> bytes:
     ("spoil", "words"), [(halved, "is not a whole wheel"), (edited, "is not the file that")]
 )
 def test_a_spoiled_cache_is_said_and_replaced(
-    world: World,
-    spoil: Callable[[bytes], bytes],
-    words: str,
-    capsys: pytest.CaptureFixture[str],
+    world: World, spoil: Callable[[bytes], bytes], words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fetch("story", wheel_dir=world.house)
     read("story")
