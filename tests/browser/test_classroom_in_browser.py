@@ -1,6 +1,9 @@
 """Every deck in Chromium, from the file system, without a network."""
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,7 @@ from course.classroom import decks
 from course.classroom.asked import course
 from course.classroom.slides import lecture
 
-NAMES = list(course())
+ROOT, NAMES = Path(__file__).parents[2], list(course())
 # From six picture heights away, a capital of 28 px type on 720 px is 16 minutes of arc high, the
 # least that ISO 9241-303 allows; 18 px, for the smallest label, are as much from four.
 LEAST = 18
@@ -73,8 +76,12 @@ def go(page: Any, selector: str) -> Any:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All decks; the Korean ones, from build/ko, in a folder ko."""
     folder: Path = tmp_path_factory.mktemp("slides")
     decks.write(folder, NAMES)
+    ours = os.environ | {"BERTEDU_LANG": "ko", "BERTEDU_NOTEBOOKS": str(ROOT / "build" / "ko")}
+    for words in (["course.korean", "build"], ["course", "slides", str(folder / "ko")]):
+        subprocess.run([sys.executable, "-m", *words], cwd=ROOT, env=ours, check=True)
     return folder
 
 
@@ -89,7 +96,8 @@ def opened(watch: Callable[..., Any], written: Path) -> Callable[[str], Any]:
         # alive, or without the weights of a model that its notebook has not trained here
         page.wait_for_function(
             """[...document.querySelectorAll(".bertedu-play")].every((toy) => toy.matches(".alive")
-            || /has no model .(topic|description|answer|entities|tiny)/.test(toy.textContent))"""
+            || /(no model |모델이 없다).(topic|description|answer|entities|tiny)/
+            .test(toy.textContent))"""
         )
         page.wait_for_function("MathJax.isReady && !MathJax.Hub.queue.pending")
         return page
@@ -97,17 +105,18 @@ def opened(watch: Callable[..., Any], written: Path) -> Callable[[str], Any]:
     return open_deck
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *(f"ko/{name}" for name in NAMES)])
 def test_a_deck_fits_its_slides_and_can_be_read_from_the_last_row(
     opened: Callable[[str], Any], name: str
 ) -> None:
     page = opened(name)
     rows = page.evaluate(MEASURE)
-    assert len(rows) == len(lecture(name))
+    assert len(rows) == len(lecture(Path(name).name))
     assert [(row["title"], row["over"]) for row in rows if row["over"]] == []
     small = [(row["title"], row["least"], row["small"]) for row in rows if row["least"] < LEAST]
     assert small == []
-    empty = [row["title"] for row in rows if row["low"] < 400 or row["right"] < 720]
+    half = 720 if name in NAMES else 0  # the same lines are shorter in Korean
+    empty = [row["title"] for row in rows if row["low"] < 400 or row["right"] < half]
     assert empty == [], "the lower or the right half is empty"
     assert page.locator(".MathJax_Error, .merror").count() == 0
     text = page.evaluate("document.querySelector('main').innerText")
