@@ -126,6 +126,8 @@ def test_sentences_of_conll(scheme: str, tmp_path: Path) -> None:
     assert found.task.labels == ("O", "B-LOC", "I-LOC")
     assert "one or two documents" in found.notes[-1]
     assert {e.tags for e in every(found)} == {("B-LOC", "I-LOC", "O", "O")}
+    apart = read(tmp_path, "\n\n".join(["-DOCSTART- O", *blocks[:2]] * 6), "own.conll")
+    assert len({e.source for e in every(apart)}) == 6, "each document is one of its own"
     tabs = "\n\n".join(f"New York\tB-LOC\t\n{n}\tO" for n in range(12))
     spaced = read(tmp_path, tabs, "own.tsv", kind="tags")
     assert {(e.words[0], e.tags) for e in spaced.splits["train"]} == {("New York", ("B-LOC", "O"))}

@@ -65,6 +65,7 @@ def marking(items: Sequence[Item], chosen: int, first: int, last: int) -> list[T
         ("What, was the [SEP] house open?", "What", "What"),
         ("First [SEP] then [CLS] the gate.", "the gate", "the gate"),
         ("No", "No", "No"),
+        ("The gate was open.", "", ""),  # none: [CLS]
         (CONTEXT, CONTEXT.strip()[-1], "."),
         (CONTEXT, " ".join(CONTEXT.split()[:5]), " ".join(CONTEXT.split()[:5])),
     ],

@@ -58,11 +58,12 @@ def test_no_more_is_read_than_a_window(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_glob_reads_its_files_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, count in (("b", 1), ("a", 3)):
+    (tmp_path / "within" / "it").mkdir(parents=True)
+    for name, count in (("within/it/b", 1), ("a", 3)):
         write(tmp_path, count, name)
-    of_the_disk = sorted(glob.glob(str(tmp_path / "*.jsonl")), reverse=True)
-    monkeypatch.setattr("glob.glob", lambda *_, **__: of_the_disk)  # in any order
-    found = DocumentStream(str(tmp_path / "*.jsonl"), size=10).window(0)
+    of_the_disk = glob.glob  # in any order
+    monkeypatch.setattr("glob.glob", lambda *of, **how: sorted(of_the_disk(*of, **how))[::-1])
+    found = DocumentStream(str(tmp_path / "**" / "*.jsonl"), size=10).window(0)
     assert [document.title for document in found] == ["t0", "t1", "t2", "t0"]
 
 
