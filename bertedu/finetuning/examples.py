@@ -219,25 +219,25 @@ class Found:
 
 def of_table(name: str, rows: Numbered, columns: Columns, notes: list[str]) -> Iterator[Found]:
     """Read the rows of a table; those with an empty cell are left out, and a note says so."""
-    needed = [columns.text, *([columns.text_b] if columns.text_b else []), *columns.endings]
-    needed.append(columns.label)
+    needed = [columns.text, *filter(None, [columns.text_b]), *columns.endings, columns.label]
     beside = [column for column in (columns.group, columns.split) if column]
+    # one é, whether it is written as one character or as two
+    keys = {column: normalize("NFC", column) for column in (*needed, *beside)}
     noticed: dict[str, list[int]] = defaultdict(list)  # what is said -> the lines of which
     for line, row in rows:
-        if missing := [column for column in (*needed, *beside) if column not in row]:
+        if missing := [column for column, key in keys.items() if key not in row]:
             raise TaskError(
                 f"{name} has no column {missing[0]!r}; it has "
                 f"{', '.join(map(repr, row)) or 'none'} (--text and --label "
                 "name yours). If its first line is a row already, write the columns' names above it"
             )
-        # one é, whether it is written as one character or as two
-        cells = {c: normalize("NFC", " ".join(row[c].split())) for c in (*needed, *beside)}
+        cells = {c: normalize("NFC", " ".join(row[key].split())) for c, key in keys.items()}
         if blank := [column for column in needed if not cells[column]]:
             noticed[f"rows without {blank[0]!r}, left out"].append(line)
             continue
         if any(re.search(r"</?[a-zA-Z][^<>]*>", cells[column]) for column in needed[:-1]):
             noticed["rows with HTML tags, which are read as text"].append(line)
-        if any("\n" in row[column].strip() for column in needed):
+        if any("\n" in row[keys[column]].strip() for column in needed):
             noticed["rows of several lines, which quotes hold together"].append(line)
         yield _of_row(cells, columns, line, name)
     notes += [f"{what}: {count_at(lines)}" for what, lines in noticed.items()]
@@ -277,8 +277,7 @@ def of_questions(name: str, rows: Numbered, notes: list[str]) -> Iterator[Found]
     question of whose answers none has a place is left out: it would seem to have none. One that is
     called impossible has none, though one that is only plausible may stand there (KLUE).
     """
-    moved: list[int] = []
-    lost: list[int] = []
+    moved, lost = list[int](), list[int]()
     names: set[str] = set()
     for line, row in rows:
         try:

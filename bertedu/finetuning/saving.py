@@ -226,6 +226,7 @@ def answer_table(
     A row with an empty text is not asked about. Raises TaskError if table or texts do not fit.
     """
     rows: list[Row] = []
+    columns = [normalize("NFC", column) for column in columns]
     for line, row in tqdm(read_table(path, encoding), desc="answering", unit="row"):
         if missing := [column for column in columns if column not in row]:
             known = ", ".join(map(repr, row))

@@ -190,10 +190,10 @@ def test_what_a_spreadsheet_writes_above_the_names_is_no_row(head: str, tmp_path
 
 def test_a_letter_is_one_however_it_is_written(tmp_path: Path) -> None:
     """A Mac writes é as two characters. Marks above and below a letter, and smileys, tell apart."""
-    apart = unicodedata.normalize("NFD", "téxt,label")
+    apart = unicodedata.normalize("NFD", "été,prédit")
     names = ["café", unicodedata.normalize("NFD", "café"), "thé"]
     content = "\n".join([apart, *(f"ship {n},{names[n % 3]}" for n in range(30))])
-    assert read(tmp_path, content, columns=Columns("téxt")).task.labels == ("café", "thé")
+    assert read(tmp_path, content, columns=Columns("été", apart[6:])).task.labels == ("café", "thé")
     for one, other in (("ดี", "ดู"), ("ok 😀", "ok 😡"), ("1 + 1", "1 1"), ("!", "?")):
         assert plain(one) != plain(other)
     assert plain("Le  CAFÉ…") == plain("le café!") == plain(unicodedata.normalize("NFD", "le café"))

@@ -128,7 +128,7 @@ def test_from_a_row_of_a_table_to_a_prediction_few_files_are_entered(
 def test_a_whole_table_is_answered_and_no_row_is_lost(checkpoint: Path, tmp_path: Path) -> None:
     table, model, out = tmp_path / "own.csv", tmp_path / "mine", tmp_path / "said.csv"
     run("finetune", *write("class", tmp_path), "--from", checkpoint, "--out", model)
-    before = read_csv(table)
+    before = [row | {"é": "one more"} for row in read_csv(table)]
     before[3]["message"] = " "
     write_csv(table, before)
     said = run("predict", model, "--csv", table, "--text", "message", "--out", out)
@@ -149,7 +149,7 @@ def test_a_whole_table_is_answered_and_no_row_is_lost(checkpoint: Path, tmp_path
         ("a", "--csv", table): "give a text",
         ("--csv", table): "no column 'text'",
         ("--csv", out, "--text", "message"): "a column 'predicted' already",
-        ("--csv", table, "--text", "message", "--text", "class"): "give one text",
+        ("--csv", table, "--text", "message", "--text", "e\u0301"): "give one text",
     }.items():
         refused = run("predict", model, *words)
         assert refused.exit_code
