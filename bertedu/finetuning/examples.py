@@ -237,7 +237,7 @@ def of_table(name: str, rows: Numbered, columns: Columns, notes: list[str]) -> I
             continue
         if any(re.search(r"</?[a-zA-Z][^<>]*>", cells[column]) for column in needed[:-1]):
             noticed["rows with HTML tags, which are read as text"].append(line)
-        if any("\n" in row[keys[column]].strip() for column in needed):
+        if any(re.search(r"[\r\n]", row[keys[column]].strip()) for column in needed):
             noticed["rows of several lines, which quotes hold together"].append(line)
         yield _of_row(cells, columns, line, name)
     notes += [f"{what}: {count_at(lines)}" for what, lines in noticed.items()]
@@ -277,8 +277,7 @@ def of_questions(name: str, rows: Numbered, notes: list[str]) -> Iterator[Found]
     question of whose answers none has a place is left out: it would seem to have none. One that is
     called impossible has none, though one that is only plausible may stand there (KLUE).
     """
-    moved, lost = list[int](), list[int]()
-    names: set[str] = set()
+    moved, lost, names = list[int](), list[int](), set[str]()
     for line, row in rows:
         try:
             context, question = row["context"], row["question"]

@@ -221,6 +221,7 @@ def test_a_word_that_is_tagged_is_whole(text: str, words: str) -> None:
         ("an old ship,", "rows without 'label', left out: 1"),
         ("<p>old</p> ship,class 1", "rows with HTML tags, which are read as text: 1"),
         ('"old ship,class 1\nand new",class 2', "rows of several lines, which quotes hold tog"),
+        ('"old ship,class 1\rand new",class 2', "rows of several lines, which quotes hold tog"),
         ("ship 0 x,class 1\nship 0 x,class 2", "rows with the same text and another label: 2"),
     ],
 )
