@@ -38,9 +38,9 @@ def family_tree() -> Drawing:
     asked = ", ".join(name for name, (*_, notebook) in FAMILY.items() if notebook == "17")
     drawing = Drawing(
         446,
-        f"A family tree with dates: {dated}. From the Transformer lead lines to GPT, BERT and "
-        "Transformer-XL; from seq2seq to it; from GPT and ELMo to BERT; from GPT to GPT-2 and on "
-        "to GPT-3 and T5Gemma; from BERT to the others from 2019 on; "
+        f"A family tree with dates: {dated}. Lines lead from seq2seq to the Transformer; from the "
+        "Transformer to GPT, BERT and Transformer-XL; from GPT and ELMo to BERT; from GPT to GPT-2 "
+        "and on to GPT-3 and T5Gemma; from BERT to the others from 2019 on; "
         "to XLNet from Transformer-XL, too. "
         f"Blue, another question, notebook 17: {asked}. "
         "Orange, another machine, notebook 18: the rest but BERT and ELMo.",

@@ -7,7 +7,7 @@ const COLORS = ["blue", "orange", "green"];
 
 // Words and marks, as `split_words` of bertedu/finetuning/tagging.py cuts them.
 const split = (text) =>
-  text.match(/[\p{L}\p{M}\p{N}_]+(?:[-'’][\p{L}\p{M}\p{N}_]+)*|[^\p{L}\p{N}_\s]/gu) ?? [];
+  text.match(/[\p{L}\p{M}\p{N}\p{Cf}_]+(?:[-'’][\p{L}\p{M}\p{N}\p{Cf}_]+)*|[^\p{L}\p{N}_\s]/gu) ?? [];
 
 // What each kind of head makes of the texts: { shares }, { value }, { tags } or { starts, ends … }.
 const ANSWER = {
