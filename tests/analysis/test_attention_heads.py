@@ -113,7 +113,6 @@ def test_even_weights_go_to_visible_keys_only(model: BertForPreTraining) -> None
     ).eval()
     with changed_attention(one_way, spread_evenly(2, 1)):
         found = one_way.bert(torch.tensor([[2, 50, 60, 3]]), return_attention=True).attention[1]
-    assert found is not None
     expected = torch.ones(4, 4).tril() / torch.arange(1.0, 5)[:, None]
     torch.testing.assert_close(found[0, 0], expected)
     assert not torch.allclose(found[0, 1], expected)  # the other head stays
@@ -145,12 +144,12 @@ def test_another_attention_is_far_away_and_says_the_same(
     torch.testing.assert_close(new.sum(-1), torch.ones(2, 6))
     moved = (own - new).clamp(min=0).sum(-1)
     torch.testing.assert_close(total_variation(own, new), moved, atol=1e-5, rtol=0)
-    assert moved.mean() > 0.3
+    assert min(moved.mean(), moved[:, 2].mean()) > 0.3
     assert total_variation(before, after) < 0.1
     expected = model.bert(ids[None], return_attention=True).attention[layer - 1]
-    assert expected is not None
     torch.testing.assert_close(own, expected[0])
     torch.testing.assert_close(before, word_probabilities(model, ids, 2))
+    torch.testing.assert_close(before, model(ids[None])[0][0, 2].softmax(-1))
     with changed_attention(model, lambda here, w: new[None] if here == layer else w):
         torch.testing.assert_close(word_probabilities(model, ids, 2), after)
     assert all(parameter.grad is None for parameter in model.parameters())

@@ -109,7 +109,8 @@ def test_the_picture_tells_a_little_from_nothing(monkeypatch: pytest.MonkeyPatch
     drawn: list[Tensor] = []
     monkeypatch.setattr(leak, "heat_map", lambda axes, table, tokens: drawn.append(table))
     table = torch.tensor([[1.0, 2 * MOVED], [MOVED / 2, 0.5]])
-    assert repr(leak.movement_maps({"a": table, "b": table.T}, ["x", "y"], "t", "alt")) == "alt"
-    assert [one.shape for one in drawn] == [(2, 2)] * 2
+    for maps in ({"a": table}, dict.fromkeys("abc", table)):
+        assert repr(leak.movement_maps(maps, ["x", "y"], "t", "alt")) == "alt"
+    assert [one.shape for one in drawn] == [(2, 2)] * 4
     assert drawn[0][0, 1] > 0.1
     assert (drawn[0][1, 0], drawn[0][0, 0]) == (0, 1)

@@ -119,7 +119,7 @@ def planted(separable: bool) -> tuple[list[Tensor], list[Text]]:
     generator = torch.Generator().manual_seed(0)
     states, texts = [], []
     for number in range(30):
-        capital = [bool(torch.rand((), generator=generator) < 0.5) for _ in range(12)]
+        capital = [bool(torch.rand((), generator=generator) < 0.6) for _ in range(12)]
         tokens = [f"w{(number + i) % 7}" for i in range(12)]
         state = torch.randn(12, 6, generator=generator)
         if separable:
@@ -134,7 +134,7 @@ def planted(separable: bool) -> tuple[list[Tensor], list[Text]]:
 def test_a_probe_finds_what_is_there_and_not_what_is_not() -> None:
     found = probe(*planted(True), train=20)
     clear, noise = shares(found), shares(probe(*planted(False), train=20))
-    assert clear["probe"] > 0.95
+    assert 0.5 < clear["majority"] < 0.95 < clear["probe"]
     assert 0.35 < noise["probe"] < 0.65
     assert 0.35 < clear["look-up"] < 0.65  # the word alone says nothing here
     assert found["probe"][1].tolist() == [12] * 10  # the texts that were not learned from
