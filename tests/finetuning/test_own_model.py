@@ -17,7 +17,7 @@ from house import files_entered
 
 from bertedu.files import read_csv, write_csv
 from bertedu.finetuning import own_model
-from bertedu.finetuning.examples import Choice, Question, Tagged, TaskError
+from bertedu.finetuning.examples import Choice, Example, Question, Tagged, TaskError
 from bertedu.finetuning.finetune import Setup
 from bertedu.finetuning.kinds import Answer
 from bertedu.finetuning.own_data import Columns, OwnData, read_data
@@ -163,33 +163,46 @@ def test_the_table_and_the_worst_are_those_of_the_answers(checkpoint: Path, tmp_
     truth = [int(e.label) for e in data.splits["test"]]
     said = [int(answer.value) for answer in mine.answers[mine.model]]
     right = sum(a == b for a, b in zip(truth, said, strict=True))
-    line = next(x for x in mine.table().splitlines() if str(checkpoint)[:8] in x)
-    assert f"{right / len(truth):.3f}" in line
+    *_, counted, own, gap = (line.split() for line in mine.table().splitlines())
+    assert own[1] == f"{right / len(truth):.3f}"
+    assert float(counted[2]) > 0.8
+    assert float(gap[2]) == pytest.approx(float(own[1]) - float(counted[2]), abs=0.002)
     assert len(mine.worst()) == len(truth) - right
     assert all(text.split(":")[0] in ("yes, said no", "no, said yes") for text in mine.worst())
-    counted = next(x for x in mine.table().splitlines() if "word counts" in x)
-    assert float(counted.split()[2]) > 0.8
-    assert mine.notes == []
-    again = own_model.fit(data, str(checkpoint), progress=False)
+    assert (mine.notes, mine.recipe.learning_rate) == ([], 3e-4)
+    again, other = (own_model.fit(data, str(checkpoint), seed=n, progress=False) for n in (0, 1))
     assert again.table() == mine.table()
-    answers = [mine.tuned.ask(e.text) for e in data.splits["test"]]
-    assert asked_again(mine, tmp_path / "mine") == answers
-    pairs = zip(data.splits["test"], said, strict=True)
-    data.splits["test"] = [replace(e, label=1 - n, text=e.text * 99) for e, n in pairs]
-    assert [(len(line), line[-1]) for line in mine.worst(3)] == [(240, "…")] * 3
+    assert again.answers[mine.model] != other.answers[mine.model]
 
 
-@pytest.mark.parametrize(
-    ("example", "answer", "line"),
+PLACE = Question("q", "who?", "It sank", (("It", 0),))
+MISTAKES: list[list[tuple[Any, Answer, str]]] = [
     [
-        (Tagged(("a", "ship"), ("O", "B-X")), ("O", "O"), "a ship[B-X, said O]"),
-        (Choice("It", ("sank", "flew"), 0), 1, "'sank', said 'flew': It"),
-        (Question("q", "who?", "It sank", (("It", 0),)), "", "'It', said '': who?"),
-        (Question("q", "who?", "It sank", ()), "It", "'no answer', said 'It': who?"),
+        (Tagged(("a", "ship"), ("B-X", "B-X")), Answer("OO"), "a[B-X, said O] ship[B-X, said O]"),
+        (Tagged(("a", "ship"), ("O", "B-X")), Answer("OO"), "a ship[B-X, said O]"),
     ],
-)
-def test_a_mistake_is_told_with_truth_and_answer(example: Any, answer: Any, line: str) -> None:
-    assert own_model.OwnModel._line(None, example, Answer(answer)) == line  # type: ignore[arg-type]
+    [
+        (Choice("It", ("sank", "flew"), 0), Answer(1, (0.2, 0.8)), "'sank', said 'flew': It"),
+        (Choice("It", ("sank", "flew"), 1), Answer(0, (0.6, 0.4)), "'flew', said 'sank': It"),
+    ],
+    [
+        (PLACE, Answer("", no_answer=-3), "'It', said '': who?"),
+        (replace(PLACE, answers=()), Answer("It"), "'no answer', said 'It': who?"),
+        (PLACE, Answer("It"), ""),
+    ],
+    [
+        (Example("It", "x" * 999, 3), Answer(1), f"3.00, said 1.00: It | {'x' * 217}…"),
+        (Example("It sank", None, 2), Answer(3.5), "2.00, said 3.50: It sank"),
+    ],
+]
+
+
+@pytest.mark.parametrize("rows", MISTAKES)
+def test_mistakes_are_told_with_truth_and_answer_the_worst_first(rows: list[Any]) -> None:
+    examples, answers, lines = zip(*reversed(rows), strict=True)
+    data, said = OwnData(tiny.rating_task()[0], {"test": examples}), {"m": [*answers]}
+    mine = own_model.OwnModel(data, "m", own_model.UNTIL_DEV_STOPS, None, said, [])
+    assert mine.worst() == [line for line in reversed(lines) if line]
 
 
 def test_an_interval_holds_95_of_a_hundred_draws() -> None:

@@ -9,20 +9,14 @@ from tiny_kinds import CONTEXT, EXAMPLES, TOKENIZER, make_kind, tiny
 from tokenizers import Tokenizer
 
 from bertedu.finetuning.examples import Example, Tagged, TaskError
-from bertedu.finetuning.kinds import NO_TARGET, Item, collate, truncating
+from bertedu.finetuning.kinds import Item, collate, truncating
 from bertedu.finetuning.training import score_items, scoring_batches, training_batches
 
 
-def test_a_batch_holds_what_the_items_hold_on_any_device() -> None:
+def test_all_of_a_batch_goes_to_a_device() -> None:
     kind = make_kind("tagging")
     items = kind.encode(EXAMPLES["tagging"], TOKENIZER, 128)
     batch = collate(items)
-    for row, item in enumerate(items):
-        (encoding,), size = item.rows, item.length
-        assert batch.ids[row, :size].tolist() == encoding.ids
-        assert batch.padding_mask[row].tolist() == [i < size for i in range(batch.ids.shape[1])]
-        assert batch.target[row, :size].tolist() == item.target
-        assert set(batch.target[row, size:].tolist()) <= {NO_TARGET}
     moved = batch.to(torch.device("meta"))
     for tensor in (moved.ids, moved.segment_ids, moved.padding_mask, moved.target):
         assert tensor.device.type == "meta"
