@@ -87,7 +87,8 @@ def test_in_doubt_the_threshold_is_the_middle_and_who_is_right_always_answers() 
 
 def test_half_an_entity_is_no_entity() -> None:
     right = [["B-PER", "I-PER", "O"]]
-    assert tagging_scores(right, [["B-PER", "O", "O"]])["f1"] == 0
+    halves = [["B-PER", "O", "O"], ["I-PER", "I-PER", "O"]]
+    assert tagging_scores(right * 2, halves)["f1"] == 0
     assert tagging_scores(right, right)["f1"] == 1
     only_o = tagging_scores([["B-PER", *"O" * 9]], [["O"] * 10])
     assert (only_o["f1"], only_o["accuracy"]) == (0, 0.9), "accuracy flatters who finds nothing"

@@ -53,7 +53,7 @@ def test_every_dialect_of_a_table_is_the_same_data(
 ) -> None:
     """Excel writes ; and a byte order mark; quotes hold separators, line ends and quotes."""
     content = table().replace("ship", "배").replace(",", separator)
-    content += f'"a{separator} ""b""{newline}c"{separator}class 0{newline}'
+    content += f'"a{separator} ""b""{newline}c"{separator}class 0{newline}{newline}'
     written = content.replace("\n", newline).replace("\r\r\n", "\r\n").encode(encoding)
     found = read(tmp_path, written, encoding=encoding.removesuffix("-sig"))
     assert found.task.labels == ("class 0", "class 1", "class 2")
@@ -281,13 +281,14 @@ REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
     ("own.csv", table(), {"columns": Columns(split="label")}, "train, dev or test?"),
     ("own.json", "{", {}, "no JSON"),
     ("own.json", '{"x": 1}', {}, "not in the shape of SQuAD"),
+    ("own.json", squad(True).replace("question", "ask", 1), {}, "own.json, line 1: KeyError"),
     ("own.json", "[" * 100_000, {}, "it is no JSON"),
     ("own.jsonl", '{"context": "a"}', {}, "own.jsonl, line 1: "),
     ("own.jsonl", squad(False) + "\n[9" + "9" * 5000, {}, "own.jsonl, line 13: "),
     ("own.jsonl", squad(False).replace("sank", r"\ud800"), {}, "surrogates not allowed"),
     ("own.jsonl", squad(False).replace("[4]", "[1e999]"), {}, "infinity"),
-    ("own.conll", CONLL + "\n\nalone", {}, "'alone' has no tag"),
-    ("own.conll", CONLL + "\n\na PLACE", {}, "neither O nor B-"),
+    ("own.conll", CONLL + "\n\nalone", {}, "line 19: 'alone' has no tag"),
+    ("own.conll", CONLL + "\n\na X-PLACE", {}, "line 19: the tag 'X-PLACE' is neither"),
     ("own.conll", CONLL.replace("B-X", "O"), {}, "nothing to find"),
 ]
 

@@ -53,7 +53,7 @@ CONLL = {"id": STRING, "tokens": Sequence(STRING), "ner_tags": Sequence(ClassLab
 SWAG = dict.fromkeys(
     "video-id startphrase sent1 sent2 ending0 ending1 ending2 ending3".split(), STRING
 ) | {"label": ClassLabel(names=list("0123"))}
-BOAT, CONTEXT = "The boat left Oslo on Monday.", "  Ann met Bo. Bo left. "
+BOAT, CONTEXT = "Monday? It left Oslo on Monday.", "  Ann met Bo. Bo left. "
 KOREAN = "세종은 1397년 서울에서 태어났다."
 
 
@@ -95,7 +95,7 @@ def swag(video: str, sentence: str, begin: str, endings: str, label: int) -> dic
 
 _QUESTIONS: Cases = {
     "train": {
-        question("1", "A", BOAT, ("Monday", 22)): asked("1", "A", BOAT, ("Monday", 22)),
+        question("1", "A", BOAT, ("Monday", 0)): asked("1", "A", BOAT, ("Monday", 0)),
         question("2", "A", BOAT): asked("2", "A", BOAT),
         question("3", "세종", KOREAN, ("서울", 10)): asked("3", "세종", KOREAN, ("서울", 10)),
     },

@@ -161,7 +161,7 @@ def test_it_ends_in_evaluation_mode_and_dev_is_scored_in_it() -> None:
     assert model.kept is None
     items = model.kind.encode(splits["dev"], TOKENIZER, MAX_LENGTH)
     assert history.dev == [dev_metric(model, task.metric, splits["dev"], items)]
-    assert history.seconds > 0
+    assert 0 < history.seconds < 60
 
 
 def test_dev_sets_the_threshold_for_none_and_the_metric_uses_it() -> None:
@@ -200,7 +200,7 @@ def test_dropout_is_on_in_head_and_encoder_and_differs_by_step_and_seed() -> Non
     one = task, {**splits, "train": splits["train"][:1]}
     still = [replace(RECIPE, learning_rate=0.0, seed=seed) for seed in (0, 1)]
     for head, encoder, losses in ((0.0, 0.0, 1), (0.5, 0.0, 8), (0.0, 0.5, 8)):
-        model = new_model(dropout=encoder)
+        model = new_model(dropout=encoder).eval()
         model.head.dropout.p = head  # type: ignore[union-attr]
         seen = {loss for recipe in still for loss in train(one, recipe, model)[1].losses}
         assert len(seen) == losses
