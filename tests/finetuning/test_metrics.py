@@ -80,9 +80,7 @@ def test_in_doubt_the_threshold_is_the_middle_and_who_is_right_always_answers() 
     said = {"a": "x", "b": "x"}
     assert best_threshold(questions, said, {"a": 1.0, "b": 4.0}) == 2.5
     assert best_threshold(questions[:1], said, {"a": 0.9}) == math.inf
-    assert best_threshold(questions, said, {"a": 1.0, "b": 1.0}) == math.inf, (
-        "told apart by nothing"
-    )
+    assert best_threshold(questions, said, {"a": 1.0, "b": 1.0}) == math.inf, "none is above"
 
 
 def test_half_an_entity_is_no_entity() -> None:

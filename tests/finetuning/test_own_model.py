@@ -96,8 +96,12 @@ def test_from_a_file_to_a_model_that_answers(kind: str, checkpoint: Path, tmp_pa
     if kind == "class":
         out.mkdir()
         (out / "finetuning.json").write_text("{}")
-    said = run("finetune", *write(kind, tmp_path), "--from", checkpoint, "--out", out)
+    lora = ["--lora", 2] * (kind == "tags")
+    said = run("finetune", *write(kind, tmp_path), *lora, "--from", checkpoint, "--out", out)
     assert said.exit_code == 0, said.output
+    berts = load_pretrained(checkpoint).bert, load_finetuned(out).model.encoder.bert
+    keys = [bert.encoder.layers[0].attention.key.weight for bert in berts]
+    assert torch.equal(*keys) == (kind == "tags")
     assert ("which this one will replace" in said.stdout) == (kind == "class")
     for line in ("24 train, 8 dev, 8 test", "majority", "word counts", "minus counting"):
         assert line in said.stdout

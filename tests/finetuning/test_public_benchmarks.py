@@ -235,9 +235,8 @@ def test_a_misplaced_answer_is_moved_or_left_out(
         splits = serve("squad", train=rows)
     found = {q.name: q.answers for q in [*splits["train"], *splits["dev"]]}
     moved = () if place is None else ((text, place),)
-    assert found == {"1": (("Ann", 0), *moved)} | ({"2": moved} if moved else {}), (
-        "a question whose answer has no place would seem to have none"
-    )
+    # a question whose answer has no place would seem to have none
+    assert found == {"1": (("Ann", 0), *moved)} | ({"2": moved} if moved else {})
 
 
 def test_rows_without_text_or_label_are_left_out_and_counted(serve: Serve) -> None:

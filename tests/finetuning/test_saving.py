@@ -78,9 +78,8 @@ def test_the_same_to_the_last_bit(tmp_path: Path, name: str, config: dict[str, A
     assert found.answer(EXAMPLES[name]) == expected
     batch = encoded(found.model.train().kind, EXAMPLES[name])
     assert torch.equal(found.model(batch), found.model(batch)), "no dropout, even in training mode"
-    assert answers(tiny(make_kind(name), seed=1, **config), EXAMPLES[name]) != expected, (
-        "else no proof"
-    )
+    # else no proof
+    assert answers(tiny(make_kind(name), seed=1, **config), EXAMPLES[name]) != expected
     stored = load_file(folder / "model.safetensors")
     assert any("pooler" in key for key in stored) == (name not in ("tagging", "span"))
 

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 import torch
-from tiny_kinds import CONTEXT, EXAMPLES, TOKENIZER, make_kind, tiny
+from tiny_kinds import CONTEXT, EXAMPLES, TOKENIZER, encoded, make_kind, tiny
 from tokenizers import Tokenizer
 
 from bertedu.finetuning.examples import Example, Tagged, TaskError
@@ -14,13 +14,11 @@ from bertedu.finetuning.training import score_items, scoring_batches, training_b
 
 
 def test_all_of_a_batch_goes_to_a_device() -> None:
-    kind = make_kind("tagging")
-    items = kind.encode(EXAMPLES["tagging"], TOKENIZER, 128)
-    batch = collate(items)
+    batch = encoded(make_kind("tagging"), EXAMPLES["tagging"])
     moved = batch.to(torch.device("meta"))
     for tensor in (moved.ids, moved.segment_ids, moved.padding_mask, moved.target):
         assert tensor.device.type == "meta"
-    assert moved.items == items
+    assert moved.items == batch.items
 
 
 # -- the order of training
