@@ -98,6 +98,10 @@ def test_what_is_not_blank_stays_and_what_is_resampled_is_not_read() -> None:
     assert len(read) == 6
     assert all((row == MASK_ID).any() for asked in read for row in asked)
     assert all((asked == MASK_ID).sum(dim=1).max() == 1 for asked in read[2:])
+    many = torch.tensor([[CLS_ID, MASK_ID, word, SEP_ID] for word in range(FIRST, 20)])
+    wide = torch.nn.functional.pad(many, (0, 8), value=PAD_ID)
+    padded, alone = (fill_and_resample(model, x, 1, top_k=1) for x in (wide, many))
+    assert torch.equal(padded[:, :4], alone), "padding is not read"
     orders = set()
     for seed in range(9):  # whoever is asked last has read the other
         read.clear()

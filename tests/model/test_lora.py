@@ -66,15 +66,6 @@ def test_merged_it_answers_the_same_and_is_a_plain_model_again() -> None:
     torch.testing.assert_close(states(bert), before, atol=1e-5, rtol=1e-5)
 
 
-def test_what_was_learned_moves_to_another_copy() -> None:
-    bert, other = small(), small()
-    add_lora(bert, rank=2)
-    trained(bert)
-    add_lora(other, rank=2)
-    other.load_state_dict(lora_state(bert), strict=False)
-    assert torch.equal(states(other), states(bert))
-
-
 @pytest.mark.parametrize(("model", "rank"), [(nn.Linear(2, 2), 4), (small(), 0)])
 def test_what_cannot_be_adapted_is_refused(model: nn.Module, rank: int) -> None:
     with pytest.raises(ValueError, match=r"self-attention|rank"):
