@@ -386,9 +386,8 @@ def half(error: BaseException) -> Callable[..., None]:
     return write
 
 
-FULL = OSError(28, "No space left on device")
 FAILURES: list[tuple[Any, str, Callable[..., None], str]] = [  # the first two of tensors alone
-    (checkpoints, "save_file", half(FULL), "No space left"),
+    (checkpoints, "save_file", half(OSError(28, "No space left on device")), "No space left"),
     (checkpoints, "save_file", half(KeyboardInterrupt()), ""),
     (os, "replace", refuse, "Permission denied"),
     (Path, "mkdir", refuse, "Permission denied"),

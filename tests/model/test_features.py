@@ -86,7 +86,6 @@ ENCODERS: dict[str, tuple[Callable[[], Encoder], list[str]]] = {
     "two layers above": (lambda: stacked("sum of all"), ["all"]),
 }
 encoders = pytest.mark.parametrize("name", ENCODERS)
-reads_all_of = pytest.mark.parametrize("reads", STATES)
 
 
 def inputs() -> tuple[Tensor, Tensor, Tensor]:
@@ -115,12 +114,6 @@ def tuned(name: str) -> Any:
     return encoder.eval()
 
 
-def seen(place: Tensor, token: int) -> dict[str, Tensor]:
-    """Which vectors a token moves, by what they see."""
-    sides = {"left": place >= token, "right": place <= token, "itself": place == token}
-    return sides | {"all": place >= 0}
-
-
 @encoders
 def test_fine_tuning_opens_no_side_that_was_closed(name: str) -> None:
     """The leak test, through the fine-tuning path: change a token, see which vectors move."""
@@ -133,8 +126,10 @@ def test_fine_tuning_opens_no_side_that_was_closed(name: str) -> None:
         other[0, token] = 5 + (other[0, token] - 4) % 55
         after = encoder(other, segments, mask)
         change = (before.tokens - after.tokens)[0, :SIZE].chunk(len(parts), dim=-1)
+        sides = {"left": place >= token, "right": place <= token, "itself": place == token}
+        sides["all"] = place >= 0
         for piece, sees in zip(change, parts, strict=True):
-            assert torch.equal(piece.abs().amax(dim=-1) > 1e-7, seen(place, token)[sees]), token
+            assert torch.equal(piece.abs().amax(dim=-1) > 1e-7, sides[sees]), token
         if "itself" not in parts:
             assert not torch.equal(before.whole[0], after.whole[0]), "the whole does not see all"
         assert torch.equal(before.tokens[1], after.tokens[1]), "another row moved"
@@ -188,7 +183,7 @@ def test_the_pair_is_its_two_halves_side_by_side() -> None:
         PairFeatures(bert("right-to-left"), bert("left-to-right"))
 
 
-@reads_all_of
+@pytest.mark.parametrize("reads", STATES)
 def test_features_are_those_hidden_states(reads: str) -> None:
     assert list(READS) == list(STATES)
     model, given = LayerFeatures(bert(), reads), inputs()
