@@ -279,13 +279,16 @@ PHASES = [(0.7, 64, 32, 0.3), (0.3, 128, 16, 0.15)]  # the recipe's own
 SCORED = (128, "bidirectional", "masked")
 # options: what the recipe says, its phases, and how the held-out text is asked: length, direction
 REACHED: dict[str, tuple[Any, ...]] = {
-    "": ({"seed": 5, "learning_rate": 1e-3, "masking": [0.8, 0.1]}, PHASES, SCORED),
+    "": (
+        {"seed": 5, "learning_rate": 1e-3, "masking": [0.8, 0.1]}
+        | {"warmup_share": 0.02, "weight_decay": 0.01, "clip_norm": 1.0}, PHASES, SCORED,
+    ),
     "--masking 0/100/0 --seed 6": ({"seed": 6, "masking": [0.0, 0.0]}, PHASES, SCORED),
-    "--mask-rate 0.6": ({}, [(*phase[:3], 0.6) for phase in PHASES], SCORED),
-    "--optimizer muon": ({"optimizer": "muon"}, PHASES, SCORED),
+    "--mask-rate 1": ({}, [(*phase[:3], 1.0) for phase in PHASES], SCORED),
+    "--optimizer muon --length 512": ({"optimizer": "muon"}, [(1.0, 512, 4, 0.15)], SCORED),
     "--batch-tokens 4096": ({}, [(0.7, 64, 64, 0.3), (0.3, 128, 32, 0.15)], SCORED),
-    "--length 32 --learning-rate 0.5": (
-        {"learning_rate": 0.5}, [(1.0, 32, 64, 0.15)], (32, *SCORED[1:])
+    "--length 16 --learning-rate 0.5": (
+        {"learning_rate": 0.5}, [(1.0, 16, 128, 0.15)], (16, *SCORED[1:])
     ),
     **{
         f"--variant {name}": (

@@ -130,7 +130,7 @@ def test_without_a_file_it_says_that_nothing_was_saved(monkeypatch: pytest.Monke
 
 
 def test_seconds_count_every_sitting_and_no_pause(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """On a clock of its own, where a step takes 2 s: two sittings end early, in two ways."""
     path, now = tmp_path / "s.safetensors", [0.0]
@@ -150,9 +150,11 @@ def test_seconds_count_every_sitting_and_no_pause(
         run(path, resume=True, **often)
     assert state_on_disk(path)["seconds"] == 7 * 2
     now[0] += 1000.0
-    _, state = run(path, resume=True, **often)
+    _, state = run(path, resume=True, progress=True, **often)
     assert state.seconds == state_on_disk(path)["seconds"] == 12 * 2
     assert [row["seconds"] for row in state.curve] == [4, 8, 12, 16, 20, 24]
+    before, after = (row["tokens"] for row in state.curve[-2:])
+    assert f"{(after - before) / 4:,.0f} tokens/s" in capsys.readouterr().err
 
 
 def test_what_is_no_state_of_this_run_is_refused(tmp_path: Path) -> None:
