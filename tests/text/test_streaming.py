@@ -126,8 +126,8 @@ def test_a_file_that_is_not_there_is_not_looked_for_on_the_hub(
 def test_a_name_of_the_hub_is_asked_for_there(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     asked: list[tuple[Any, ...]] = []
 
-    def load(*names: Any, **_: Any) -> Any:
-        asked.append(names)
+    def load(*names: Any, streaming: bool, **_: Any) -> Any:
+        asked.append((*names, streaming))
         if len(asked) == 2:
             raise ConnectionError("no network\nat all")
         return datasets.Dataset.from_dict({"text": ["One.", "Two."]}).to_iterable_dataset()
@@ -135,6 +135,6 @@ def test_a_name_of_the_hub_is_asked_for_there(monkeypatch: pytest.MonkeyPatch, w
     monkeypatch.setattr(datasets, "load_dataset", load)
     assert len(DocumentStream(where).window(0)) == 2
     name, _, config = where.partition(":")
-    assert asked == [(name, config or None)]
+    assert asked == [(name, config or None, True)], "no more of it than is read"
     with pytest.raises(CorpusError, match=r"a dataset that can be reached \(no network\)"):
         DocumentStream(where)
