@@ -18,6 +18,7 @@ from bertedu.model.config import BertConfig
 from bertedu.model.elmo import ElmoForPreTraining, ElmoSizes
 from bertedu.pretraining.batches import Batch, Phase, Recipe, next_words
 from bertedu.pretraining.objective import PreTrainingModel, StepLoss, pretraining_loss
+from bertedu.pretraining.run import PreTrainingOptions, pretrain
 from bertedu.pretraining.trainer import Trainer
 
 CONFIG = BertConfig(60, 16, 2, 4, 32, 24, dropout=0.0, initializer_range=0.3)
@@ -122,7 +123,9 @@ def test_two_gloo_processes_go_on_as_one_would(
         torch.testing.assert_close(weights[1][name], tensor, atol=2e-3, rtol=0)
 
 
-def test_more_processes_than_rows_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_processes_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "process_count", lambda: 9)
     with pytest.raises(ValueError, match="9 processes cannot share batches of 4 rows"):
         Trainer(BertForPreTraining(CONFIG), Recipe(2, phases=(Phase(1.0, 16, 4),)))
+    with pytest.raises(ValueError, match="use --steps: --minutes cannot time them"):
+        pretrain(PreTrainingOptions(tmp_path, minutes=1.0, corpus=["nowhere"]))
