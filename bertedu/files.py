@@ -106,7 +106,7 @@ def write_csv(path: Path, rows: Sequence[Row], mark: str = "") -> None:
     """Write rows in one rename, after a byte-order ``mark``; what a row lacks stays empty there."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
-    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     write_atomically(path, mark + text.getvalue())

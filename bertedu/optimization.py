@@ -69,7 +69,7 @@ def descend(
     """
     for group in optimizer.param_groups:
         group["lr"] = rate * group.get("times", 1.0)
-    optimizer.zero_grad(set_to_none=True)
+    optimizer.zero_grad()
     loss.backward()  # type: ignore[no-untyped-call]
     norm = nn.utils.clip_grad_norm_(weights, clip_norm)
     optimizer.step()

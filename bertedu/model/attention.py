@@ -42,7 +42,7 @@ def scaled_dot_product_attention(
     (B, A, S, S), *before* dropout: each row sums to one.
     """
     weights = attention_weights(query, key, mask)
-    return F.dropout(weights, dropout, training=dropout > 0) @ value, weights
+    return F.dropout(weights, dropout) @ value, weights
 
 
 class SelfAttention(nn.Module):

@@ -383,7 +383,7 @@ def step_seconds(
                 loss, _ = pretraining_loss(model, batch)
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+            optimizer.zero_grad()
             loss.item()  # wait for a GPU
             times.append(time.perf_counter() - began)
         mean += phase.share * sorted(times)[len(times) // 2]
