@@ -28,7 +28,6 @@ from bertedu.finetuning.examples import (
     Tagged,
     Task,
     TaskError,
-    check_examples,
     count_at,
     labeled,
     of_questions,
@@ -89,7 +88,6 @@ def read_data(
         *(path.stem, name, f"out of {path.name}", labels, metric, lambda: splits),
         pairs=columns.text_b is not None and kind in ("class", "score"),
     )
-    check_examples(task, splits)
     sizes = ", ".join(f"{len(splits[split])} {split}" for split in SPLITS)
     what = f"{len(labels)} {kind}es, {', '.join(labels)}" if kind == "class" else f"kind {kind}"
     return OwnData(task, splits, [f"{path.name}: {what}; {sizes}", *notes])

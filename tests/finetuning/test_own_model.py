@@ -123,7 +123,7 @@ def test_from_a_row_of_a_table_to_a_prediction_few_files_are_entered(
         mine = own_model.fit(own_data(tmp_path), str(checkpoint), progress=False)
         mine.save(tmp_path / "mine")
     with files_entered() as asked:
-        answer_table(load_finetuned(tmp_path / "mine"), tmp_path / "own.csv", ["message"])
+        answer_table(load_finetuned(tmp_path / "mine"), f"{tmp_path}/own.csv", ["message"])
     assert {"finetuning/own_data.py", "model/attention.py"} <= files
     assert len(files) <= 21, sorted(files)
     assert len(asked) <= 14, sorted(asked)
