@@ -84,7 +84,6 @@ def test_scores_and_loss_are_those_of_transformers(name: str, rows: int, tmp_pat
     else:
         bertedu.save_hugging_face(tuned(model, name), tmp_path)
         bertedu.save_hugging_face(load_finetuned(tmp_path), tmp_path)
-        assert load_finetuned(tmp_path).answer(EXAMPLES[name]) == answers(model, EXAMPLES[name])
     theirs = theirs_of(tmp_path, getattr(transformers, f"AutoModelFor{CONTRACT[name][0]}"))
     assert theirs.config.problem_type == ("regression" if name == "regression" else None)
     if names := ("value",) if name == "regression" else TASKS[name].labels:

@@ -8,7 +8,7 @@ import torch
 from tiny_kinds import CONTEXT, EXAMPLES, TOKENIZER, encoded, make_kind, tiny
 from tokenizers import Tokenizer
 
-from bertedu.finetuning.examples import Example, Tagged, TaskError
+from bertedu.finetuning.examples import Example, Tagged
 from bertedu.finetuning.kinds import Item, collate, truncating
 from bertedu.finetuning.training import score_items, scoring_batches, training_batches
 
@@ -97,6 +97,3 @@ def test_the_tokenizer_is_left_as_it_was_even_by_an_error(
         assert tokenizer.truncation == state, name
     with pytest.raises(KeyError):
         make_kind("tagging").encode([Tagged(("Lyon",), ("B-RIVER",))], tokenizer, 40)
-    with pytest.raises(TaskError), truncating(tokenizer, 3):
-        pass
-    assert tokenizer.truncation == state
