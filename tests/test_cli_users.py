@@ -12,19 +12,10 @@ from called import one_line_error, run
 from bertedu.model.bert import Bert
 from bertedu.model.checkpoints import ENCODERS_ALONE, PUBLISHED, find_model
 from bertedu.text.sources import find
-from course.cli import app as course
 
 
 def fail(*_: Any, **__: Any) -> None:
     pytest.fail("it went to work")
-
-
-def test_fine_tuning_refuses_what_cannot_be_meant_before_any_work(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr("course.experiments.tasks.load_task", fail)
-    result = run("finetune", "topic", "--results", tmp_path, "--dropout", "nan", of=course)
-    assert one_line_error(result).startswith("Error: --dropout ")
 
 
 def test_a_pipe_that_has_read_enough_ends_a_command_without_a_word(
@@ -38,7 +29,7 @@ def test_a_pipe_that_has_read_enough_ends_a_command_without_a_word(
     assert (result.exit_code, result.stderr) == (1, "")
 
 
-def test_bytes_that_are_no_utf_8_are_refused_in_one_line(
+def test_what_cannot_be_read_or_written_is_refused_before_a_model_is_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bertedu.load", fail)
@@ -46,6 +37,8 @@ def test_bytes_that_are_no_utf_8_are_refused_in_one_line(
     bad = os.fsdecode(b"the \xff ___ barked")
     for words in (["fill", bad], ["predict", tmp_path, bad], ["predict", tmp_path, "good", bad]):
         assert "Character 4 of this text is half a surrogate pair" in one_line_error(run(*words))
+    table = ["--csv", tmp_path / "own.csv", "--out", Path(__file__) / "said.csv"]
+    assert "cannot write to" in one_line_error(run("predict", tmp_path, *table))
 
 
 def test_an_encoder_without_a_head_is_refused_before_it_is_fetched(
@@ -58,6 +51,8 @@ def test_an_encoder_without_a_head_is_refused_before_it_is_fetched(
     message = one_line_error(run("fill", "the ___ barked", "--checkpoint", "minilm"))
     assert "minilm is an encoder alone" in message
     assert "such as bert-mini" in message
+    with pytest.raises(pytest.fail.Exception, match="it went to work"):  # this one has a head
+        run("fill", "the ___ barked", "--checkpoint", "bert-tiny")
 
 
 def test_help_goes_through_a_users_day() -> None:

@@ -121,6 +121,7 @@ def test_options_reach_the_runs_and_the_rate_goes_with_the_method(
         ("keyword --seeds 0 --out {tmp}/m", "one seed or more"),
         ("keyword --examples 0", "--examples"),
         ("keyword --learning-rate -1", "--learning-rate"),
+        ("keyword --dropout nan", "--dropout"),
         ("keyword --device abacus", "device 'abacus' cannot be used here"),
         ("keyword --out {tmp}/file", "is a file"),
         ("keyword --results {tmp}/file/m", "cannot write to"),
