@@ -9,7 +9,10 @@ from xml.etree import ElementTree
 import matplotlib as mpl
 import numpy as np
 import pytest
+import torch
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
@@ -45,14 +48,11 @@ def draw() -> Figure:
 
 def test_a_picture_is_a_png_and_its_words_and_is_shown_once(tmp_path: Path) -> None:
     alt = 'a "falling" line, 3 < 4'
-    plt.close("all")  # those of other tests
     figure = draw()
-    assert plt.get_fignums() == [figure.number]
     picture = Picture(figure, alt)
-    assert plt.get_fignums() == []
+    assert not plt.fignum_exists(figure.number)
     image = Image.open(io.BytesIO(picture.png))
     assert image.format == "PNG"
-    assert image.size[0] > 500
     assert len(set(image.convert("RGB").get_flattened_data())) > 10  # something is on it
     assert "Software" not in image.info  # a new matplotlib must not change the file
     shown = ElementTree.fromstring(picture._repr_html_().replace(">", "/>"))
@@ -89,7 +89,7 @@ def test_bars_show_every_guess_with_its_number_the_best_on_top(
         assert numbers == [f"{100 * guess.probability:.0f} %" for guess in guesses]
     ((low, high),) = {axes.get_xlim() for axes in panels}
     assert low == 0
-    assert high > 60  # the longest bar fits, and its number
+    assert 65 < high < 90  # the longest bar fits, and its number
     assert panels[-1].get_xlabel() == "probability, %"
 
 
@@ -97,10 +97,13 @@ def test_a_limit_is_a_dashed_line_right_across_with_its_value() -> None:
     _, axes = plt.subplots()
     limit_line(axes, 6.928, "unigram")
     limit_line(axes, 9.011, "chance", below=True)
-    for line, y in zip(axes.lines, (6.928, 9.011), strict=True):
+    for line, text, y, side in zip(axes.lines, axes.texts, (6.928, 9.011), (1, -1), strict=True):
         assert list(line.get_ydata()) == [y, y]
         assert line.get_transform() == axes.get_yaxis_transform(which="grid")
         assert line.get_linestyle() == "--"
+        box, (_, level) = text.get_window_extent(), axes.transData.transform((0, y))
+        assert 0 < min(side * (edge - level) for edge in (box.y0, box.y1)) < 10
+        assert box.x1 == pytest.approx(axes.bbox.x1)
     assert [text.get_text() for text in axes.texts] == ["unigram: 6.93", "chance: 9.01"]
 
 
@@ -123,6 +126,28 @@ def test_each_cell_that_counts_has_its_count(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(views, "write_in_cell", lambda _, *cell, **__: cells.append(cell))
     confusion_map([0, 1, 0, 0], [2, 1, 2, 0], LABELS, "Four")
     assert cells == [(0, 0, "1", False), (0, 2, "2", True), (1, 1, "1", True)]
+
+
+# -- what is attended to
+
+
+def test_all_maps_of_a_picture_have_one_scale_and_their_tokens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    even, sharp, panels = torch.full((2, 2), 0.25), torch.eye(2) / 2, list[Axes]()
+    monkeypatch.setattr(views, "Picture", lambda figure, _: panels.extend(figure.axes))
+    views.attention_maps({"even": (even, "ab"), "sharp": (sharp, "cd")}, "alt")
+    views.head_grid(torch.stack([even, sharp])[None], "1", "12", "alt", "ab", [(0, 1)])
+    expected = [(even, 0.5, "abab"), (sharp, 0.5, "cdcd")]
+    expected += [(even.sqrt(), 1, "abab"), (sharp.sqrt(), 1, "ab")]
+    for axes, (weights, top, tokens) in zip(panels, expected, strict=True):
+        (image,) = axes.images
+        assert np.array_equal(image.get_array(), weights)
+        assert image.get_clim() == (0, top)
+        ticks = [*axes.get_yticklabels(), *axes.get_xticklabels()]
+        assert "".join(tick.get_text() for tick in ticks) == tokens
+    frames = [axes.spines["top"].get_edgecolor() == to_rgba(views.ORANGE) for axes in panels]
+    assert frames == [False, False, False, True]
 
 
 # -- the look
