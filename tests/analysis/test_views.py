@@ -143,7 +143,7 @@ def test_all_maps_of_a_picture_have_one_scale_and_their_tokens(
     for axes, (weights, top, tokens) in zip(panels, expected, strict=True):
         (image,) = axes.images
         assert np.array_equal(image.get_array(), weights)
-        assert image.get_clim() == (0, top)
+        assert (image.get_cmap().name, image.get_clim()) == ("Blues", (0, top))
         ticks = [*axes.get_yticklabels(), *axes.get_xticklabels()]
         assert "".join(tick.get_text() for tick in ticks) == tokens
     frames = [axes.spines["top"].get_edgecolor() == to_rgba(views.ORANGE) for axes in panels]
