@@ -55,11 +55,10 @@ def test_fetch_list_and_show_tell_what_is_there(house: Path) -> None:
     assert (downloads / "extra-1.0.whl").is_file()
     shown = run("data", "show", "core").stdout
     assert "state     fetched, hash verified" in shown
-    size = (downloads / "core-1.0.whl").stat().st_size
-    assert f"wheel     {downloads / 'core-1.0.whl'} ({size / 1e3:.1f} kB)" in shown
+    wheel = downloads / "core-1.0.whl"
+    assert f"wheel     {wheel} ({wheel.stat().st_size / 1e3:.1f} kB)" in shown
     size = sum(len(content) + len("core") for content in CONTENT.values())
     assert f"members   3 ({size / 1e6:.1f} MB)" in shown
-    wheel = downloads / "core-1.0.whl"
     wheel.write_bytes(wheel.read_bytes()[:100])
     assert re.search("unusable.*100 bytes of", run("data", "show", "core").stdout)
 

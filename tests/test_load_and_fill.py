@@ -162,11 +162,9 @@ def test_vocabulary_trains_the_committed_one_byte_for_byte(tmp_path: Path) -> No
 
 
 def test_the_shipped_checkpoint_is_a_bert_mini_and_small() -> None:
-    model, tokenizer = bertedu.load()
+    model, _ = bertedu.load()
     preset = BertConfig.preset("mini", vocab_size=8192)
     assert dataclasses.replace(model.config, dropout=preset.dropout) == preset
-    guesses = fill_blanks(model, tokenizer, "He was born in the United ___ of America.")[0]
-    assert guesses[0].word == "states"
     assert not [p.name for p in MINI.iterdir() if p.name.startswith(("training_state", "."))]
 
 

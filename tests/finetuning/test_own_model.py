@@ -146,12 +146,14 @@ def test_a_whole_table_is_answered_and_no_row_is_lost(checkpoint: Path, tmp_path
     again = "predict", model, "--csv", table, "--text", "message", "--out"
     assert "is there, and will be replaced" in run(*again, out).stdout
     assert read_csv(out) == after
+    (tmp_path / "bare.csv").write_text("text\n")
     for words, error in {
         ("--csv", table, "--text", "message", "--out", table): "the table itself",
         ("--csv", table, "--text", "message", "--out", tmp_path): "is a folder",
         (): "give a text",
         ("a", "--csv", table): "give a text",
         ("--csv", table): "no column 'text'",
+        ("--csv", tmp_path / "bare.csv"): "has no row",
         ("--csv", out, "--text", "message"): "a column 'predicted' already",
         ("--csv", table, "--text", "message", "--text", "e\u0301"): "give one text",
     }.items():
@@ -229,6 +231,7 @@ TABLE = ("own.csv", "--text", "message", "--label", "class")
         ((*TABLE, "--out", "own.csv"), "own.csv"),
         ((*TABLE, "--out", "pretrained"), "a model that is not a fine-tuned one"),
         ((*TABLE, "--seed", "-1"), "--seed -1 should be"),
+        ((*TABLE, "--lora", "0"), "--lora"),
     ],
 )
 def test_bad_orders_are_refused_before_any_work(

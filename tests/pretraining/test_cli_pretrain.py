@@ -554,6 +554,8 @@ def test_what_cannot_be_read_or_written_is_refused(
         assert f"cannot write to {out}: " in refused(corpus, out, *three)
     assert (tmp_path / "file").read_text() == "I am no folder"
     assert run("pretrain", "--stream", "x", "--corpus", "y", "--out", new, *three).exit_code == 2
+    for name in ("save-every", "keep-every", "stop-at", "threads"):
+        assert run(*command(corpus, new, *three, f"--{name}", 0)).exit_code == 2, name
     (tmp_path / "tokenizer").mkdir()
     monkeypatch.setenv("BERTEDU_DATA", str(tmp_path))
     assert "no vocabulary at" in refused(corpus, new, *three)
