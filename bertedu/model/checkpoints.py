@@ -556,7 +556,6 @@ def read_tokenizer(folder: Path, rows: int) -> Tokenizer:
         if isinstance(normalizer := tokenizer.normalizer, normalizers.BertNormalizer):
             for theirs in _NORMALIZER.keys() & settings:  # they have the last word
                 setattr(normalizer, _NORMALIZER[theirs], settings[theirs])
-            tokenizer.normalizer = normalizer
     except Exception as error:  # tokenizers raises nothing narrower
         raise CheckpointError(f"{folder} has no usable vocabulary: {error}") from None
     tokenizer.no_truncation()
