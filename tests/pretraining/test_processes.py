@@ -58,6 +58,7 @@ def test_the_mean_over_processes_is_the_loss_of_the_whole_batch(
     for rank in range(many):
         monkeypatch.setattr(machine, "process_rank", lambda rank=rank: rank)
         part, part_scores = StepLoss(model, pairs)(batch)
+        assert not torch.isclose(part, loss), "the work is shared"
         (part / many).backward()  # as DistributedDataParallel does
         together += part_scores / many
     torch.testing.assert_close(together, scores)
