@@ -43,18 +43,16 @@ def test_any_window_in_any_order_is_its_part_of_the_rows(
 
 
 def test_no_more_is_read_than_a_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = []
-    original = DocumentStream._document
-
-    def count(self: DocumentStream, number: int, row: dict[str, Any]) -> Any:
-        read.append(number)
-        return original(self, number, row)
-
-    monkeypatch.setattr(DocumentStream, "_document", count)
+    read: list[int] = []
+    monkeypatch.setattr(DocumentStream, "_document", lambda _, number, row: read.append(number))
     stream = DocumentStream(str(write(tmp_path, 1000)), size=10)
     stream.window(0)
     stream.window(1)
     assert max(read) < 20
+    stream.window(100)  # beyond the end: all is read, but never again
+    read.clear()
+    stream.window(101)
+    assert read == [*range(10, 20)]
 
 
 def test_a_glob_reads_its_files_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
