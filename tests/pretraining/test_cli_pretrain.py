@@ -271,7 +271,7 @@ def test_a_finished_run_has_its_record_and_is_not_touched(
     assert (record["threads"], record["init"]) == (1, None)
     assert record["seconds"] > 0
     assert record["curve"][-1]["dev_mlm_loss"] > 0
-    assert {"device", "hardware", "torch", "python", "tokens", "processes"} <= record.keys()
+    assert all(record[n] for n in "device hardware torch python tokens processes".split())
     assert load_checkpoint(out).config.dropout == 0.1
 
 
@@ -283,7 +283,7 @@ REACHED: dict[str, tuple[Any, ...]] = {
         {"seed": 5, "learning_rate": 1e-3, "masking": [0.8, 0.1]}
         | {"warmup_share": 0.02, "weight_decay": 0.01, "clip_norm": 1.0}, PHASES, SCORED,
     ),
-    "--masking 0/100/0 --seed 6": ({"seed": 6, "masking": [0.0, 0.0]}, PHASES, SCORED),
+    "--masking 0/100/0 --seed 0": ({"seed": 0, "masking": [0.0, 0.0]}, PHASES, SCORED),
     "--mask-rate 1": ({}, [(*phase[:3], 1.0) for phase in PHASES], SCORED),
     "--optimizer muon --length 512": ({"optimizer": "muon"}, [(1.0, 512, 4, 0.15)], SCORED),
     "--batch-tokens 4096": ({}, [(0.7, 64, 64, 0.3), (0.3, 128, 32, 0.15)], SCORED),
@@ -322,7 +322,7 @@ def test_options_reach_the_recipe_and_what_is_scored(
 
 def test_each_seed_starts_as_a_model_of_its_own(corpus: Path, tmp_path: Path, splits: Any) -> None:
     starts = []
-    for number, seed in enumerate((1, 1, 2)):
+    for number, seed in enumerate((1, 1, 0)):
         finished(corpus, tmp_path / str(number), "--steps", 1, *STILL, "--seed", seed)
         starts.append(load_checkpoint(tmp_path / str(number)))
     one, again, other = (s.bert.encoder.layers[0].attention.query.weight for s in starts)
