@@ -96,9 +96,9 @@ def mean_of_processes(values: "torch.Tensor") -> "torch.Tensor":
 
     if process_count() == 1:
         return values
-    values = values.clone()
+    values = values / process_count()
     distributed.all_reduce(values)
-    return values / process_count()
+    return values
 
 
 def current_commit() -> str | None:
