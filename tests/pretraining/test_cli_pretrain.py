@@ -27,7 +27,7 @@ from bertedu.pretraining.trainer import initialize
 from bertedu.text.fast_tokenizer import load_vocabulary, save_tokenizer
 from bertedu.text.streaming import DocumentStream
 
-OPTIONS = "--config tiny --device cpu --dropout 0.1 --seed 5".split()
+OPTIONS = "--config tiny --device cpu --dropout 0.1".split()
 SHORT = ("--steps", 8, "--save-every", 2)
 STILL = ("--learning-rate", 1e-12)  # nothing moves
 
@@ -131,7 +131,7 @@ def test_kill_9_in_the_middle_of_a_file_then_resume_ends_bit_identical(
 
 OTHER: list[tuple[str, str]] = [  # what --resume is asked for besides, and what it says to that
     ("--steps 9", "steps 8, not 9"),
-    ("--seed 0", "seed 5, not 0"),
+    ("--seed 1", "seed 0, not 1"),
     ("--learning-rate 0.5", "learning_rate 0.001, not 0.5"),
     ("--config mini", "config tiny, not mini"),
     ("--dropout 0.2", "dropout 0.1, not 0.2"),
@@ -280,10 +280,10 @@ SCORED = (128, "bidirectional", "masked")
 # options: what the recipe says, its phases, and how the held-out text is asked: length, direction
 REACHED: dict[str, tuple[Any, ...]] = {
     "": (
-        {"seed": 5, "learning_rate": 1e-3, "masking": [0.8, 0.1]}
+        {"seed": 0, "learning_rate": 1e-3, "masking": [0.8, 0.1]}
         | {"warmup_share": 0.02, "weight_decay": 0.01, "clip_norm": 1.0}, PHASES, SCORED,
     ),
-    "--masking 0/100/0 --seed 0": ({"seed": 0, "masking": [0.0, 0.0]}, PHASES, SCORED),
+    "--masking 0/100/0 --seed 6": ({"seed": 6, "masking": [0.0, 0.0]}, PHASES, SCORED),
     "--mask-rate 1": ({}, [(*phase[:3], 1.0) for phase in PHASES], SCORED),
     "--optimizer muon --length 512": ({"optimizer": "muon"}, [(1.0, 512, 4, 0.15)], SCORED),
     "--batch-tokens 4096": ({}, [(0.7, 64, 64, 0.3), (0.3, 128, 32, 0.15)], SCORED),
