@@ -473,6 +473,9 @@ def test_a_stream_is_trained_on_window_by_window_and_resumes(
     assert invoke(corpus, two, *options, "--stop-at", 14).exit_code == 0
     finished(corpus, two, *options, "--resume")
     assert same_weights(whole, two)
+    windows.clear()
+    list(map(running.stream_windows(str(path)), (0, 1, 1, 0)))
+    assert windows == [0, 1, 0], "one is held in memory"
 
 
 # -- refusals
