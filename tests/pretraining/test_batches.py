@@ -148,7 +148,6 @@ def test_too_little_text_is_an_error_not_an_endless_loop() -> None:
     for documents, size in ((collection(2), 1000), ([], 4)):
         with pytest.raises(ValueError, match=f"pairs do not fill one batch of {size}: use a small"):
             next(stream(documents, size))
-    assert fixed_batches([], 64, 4, VOCAB) == []
 
 
 def test_a_document_alone_of_its_source_is_left_out_and_an_empty_one_is_no_company() -> None:

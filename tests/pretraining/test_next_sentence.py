@@ -53,7 +53,6 @@ def test_what_every_pair_promises(length: int) -> None:
     ends = {s[-1] for d in documents for s in d.sentences}
     starts = {s[0] for d in documents for s in d.sentences}
     pairs = pairs_of(documents, length, epochs=10)
-    assert {p.label for p in pairs} == {IS_NEXT, NOT_NEXT}
     assert (IS_NEXT, NOT_NEXT) == (0, 1)
     uncut = 0
     for pair in pairs:
