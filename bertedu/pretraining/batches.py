@@ -165,7 +165,7 @@ class Batch:
 
     def part(self, number: int, count: int) -> "Batch":
         """Return every ``count``-th row, from row ``number`` on."""
-        mine = torch.zeros_like(self.next_labels, dtype=torch.bool)
+        mine = self.ids.new_zeros(len(self.ids), dtype=torch.bool)
         mine[number::count] = True
         in_mine = mine[self.selected.nonzero()[:, 0]]  # (n,)
         of_labels = ("labels", "weights")
