@@ -28,8 +28,10 @@ from bertedu.finetuning.kinds import (
 from bertedu.model.features import Features
 from bertedu.model.heads import TaggingHead
 
-# Python's \w lacks marks above and below a letter (Hindi, Thai, a decomposed é), and joiners
-_MARKS = "".join(c for c in map(chr, range(2**16)) if re.match("M|Cf", unicodedata.category(c)))
+# Python's \w lacks the marks that Hindi, Thai and a decomposed é write above and below a letter,
+# the soft hyphen, and the two joiners of Persian and Hindi
+_MARKS = "".join(c for c in map(chr, range(2**16)) if unicodedata.category(c)[0] == "M")
+_MARKS += "\u00ad\u200c\u200d"
 _WORD = re.compile(rf"[\w{_MARKS}]+(?:[-'’][\w{_MARKS}]+)*|[^\w\s]")
 
 

@@ -203,7 +203,7 @@ def test_a_letter_is_one_however_it_is_written(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("Ada Lovelace's red-panda, didn't it?", "Ada|Lovelace's|red-panda|,|didn't|it|?"),
-        ("राहुल मुंबई, می\u200cخواهم", "राहुल|मुंबई|,|می\u200cخواهم"),
+        ("राहुल, می\u200cخواهم ไป\u200bมา", "राहुल|,|می\u200cخواهم|ไป|\u200b|มา"),
         (unicodedata.normalize("NFD", "José sank."), unicodedata.normalize("NFD", "José|sank|.")),
     ],
 )

@@ -6,8 +6,9 @@ const NAMES = { span: ["question", "text"], choice: ["beginning"] };
 const COLORS = ["blue", "orange", "green"];
 
 // Words and marks, as `split_words` of bertedu/finetuning/tagging.py cuts them.
-const split = (text) =>
-  text.match(/[\p{L}\p{M}\p{N}\p{Cf}_]+(?:[-'’][\p{L}\p{M}\p{N}\p{Cf}_]+)*|[^\p{L}\p{N}_\s]/gu) ?? [];
+const WORD = String.raw`[\p{L}\p{M}\p{N}\u00ad\u200c\u200d_]+`;
+const UNIT = new RegExp(String.raw`${WORD}(?:[-'’]${WORD})*|[^\p{L}\p{N}_\s]`, "gu");
+const split = (text) => text.match(UNIT) ?? [];
 
 // What each kind of head makes of the texts: { shares }, { value }, { tags } or { starts, ends … }.
 const ANSWER = {
