@@ -52,6 +52,7 @@ def test_a_picture_is_a_png_and_its_words_and_is_shown_once(tmp_path: Path) -> N
     picture = Picture(figure, alt)
     assert not plt.fignum_exists(figure.number)
     image = Image.open(io.BytesIO(picture.png))
+    assert image.size[0] > 500
     assert "Software" not in image.info  # a new matplotlib must not change the file
     shown = ElementTree.fromstring(picture._repr_html_().replace(">", "/>"))
     kind, _, source = str(shown.get("src")).partition(",")
@@ -134,9 +135,7 @@ def test_each_cell_that_counts_has_its_count(monkeypatch: pytest.MonkeyPatch) ->
 # -- what is attended to
 
 
-def test_all_maps_of_a_picture_have_one_scale_and_their_tokens(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_maps_of_a_picture_have_one_scale_and_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     even, sharp, panels = torch.full((2, 2), 0.25), torch.eye(2) / 2, list[Axes]()
     monkeypatch.setattr(views, "Picture", lambda figure, _: panels.extend(figure.axes))
     views.attention_maps({"even": (even, "ab"), "sharp": (sharp, "cd")}, "alt")

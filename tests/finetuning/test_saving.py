@@ -199,6 +199,7 @@ WRONG: list[tuple[Callable[[Path], None], str]] = [
     (own(kind="span"), "qa_outputs"),
     (own(kind="choice"), r"classifier.weight is \(3, 16\)"),
     (config(lambda v: v["bertedu"].pop("task")), "KeyError: 'task'"),
+    (config(lambda v: v.update(id2label=["a", "b", "c"])), "do not fit together"),
     (config(lambda v: v.update(model_type="roberta")), "counts positions from 2"),
     *(
         (config(lambda v, own=own: v.update(bertedu=own)), "no fine-tuned model: `bertedu finetune")

@@ -277,10 +277,8 @@ PHASES = [(0.7, 64, 32, 0.3), (0.3, 128, 16, 0.15)]  # the recipe's own
 SCORED = (128, "bidirectional", "masked")
 # options: what the recipe says, its phases, and how the held-out text is asked: length, direction
 REACHED: dict[str, tuple[Any, ...]] = {
-    "": (
-        {"seed": 0, "learning_rate": 1e-3, "masking": [0.8, 0.1]}
-        | {"warmup_share": 0.02, "weight_decay": 0.01, "clip_norm": 1.0}, PHASES, SCORED,
-    ),
+    "": ({"seed": 0, "learning_rate": 1e-3, "masking": [0.8, 0.1], "warmup_share": 0.02,
+          "weight_decay": 0.01, "clip_norm": 1.0}, PHASES, SCORED),
     "--masking 0/100/0 --seed 6": ({"seed": 6, "masking": [0.0, 0.0]}, PHASES, SCORED),
     "--mask-rate 1": ({}, [(*phase[:3], 1.0) for phase in PHASES], SCORED),
     "--optimizer muon --length 512": ({"optimizer": "muon"}, [(1.0, 512, 4, 0.15)], SCORED),
