@@ -226,6 +226,8 @@ def run_once(
         encoder = MeanFeatures(encoder)
     if setup.lora is not None:
         add_lora(encoder, setup.lora)
+        if isinstance(encoder, BertFeatures) and "pooler" in find_model(setup.model).absent:
+            encoder.bert.pooler.requires_grad_(True)  # not in its file: as new as the task's head
     model = TaskModel(encoder, kind, recipe.dropout, setup.frozen).to(device)
     needed = {"train", "dev", *score}
     items = {split: kind.encode(splits[split], tokenizer, MAX_LENGTH) for split in needed}

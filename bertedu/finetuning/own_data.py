@@ -137,7 +137,7 @@ def _read(
 
 def _lines(path: Path, encoding: str) -> Iterator[str]:
     """Yield the lines of a text, without a byte order mark; each refusal is a TaskError."""
-    name, number = re.sub("^utf-?8$", "utf-8-sig", encoding.lower()), 0
+    name, number = re.sub("^utf[-_]?8$", "utf-8-sig", encoding.lower()), 0
     try:
         with path.open(encoding=name, newline="") as file:
             for number, line in enumerate(file, start=1):

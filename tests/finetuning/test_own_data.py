@@ -46,7 +46,7 @@ def texts(data: OwnData, split: str) -> list[str]:
 
 
 @pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp949", "utf-16"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf_8-sig", "cp949", "utf-16"])
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 def test_every_dialect_of_a_table_is_the_same_data(
     separator: str, encoding: str, newline: str, tmp_path: Path

@@ -4,6 +4,7 @@ import json
 import random
 import re
 import shlex
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import tiny_finetuning as tiny
 import torch
 from called import one_line_error, run
 from house import files_entered
+from safetensors.torch import load_file, save_file
 
 from bertedu.files import read_csv, write_csv
 from bertedu.finetuning import own_model
@@ -294,6 +296,11 @@ def test_lora_moves_queries_values_and_new_layer_alone(checkpoint: Path, tmp_pat
         mine = own_model.fit(own_data(tmp_path), str(checkpoint), rate, progress=False, lora=2)
         after = mine.run.model.encoder.bert.state_dict()
         assert {name for name, w in after.items() if not torch.equal(w, before[name])} == moved
+    tensors = load_file(checkpoint / "model.safetensors")
+    bare = shutil.copytree(checkpoint, tmp_path / "bare") / "model.safetensors"
+    save_file({name: t for name, t in tensors.items() if "pooler" not in name}, bare)
+    new = own_model.fit(own_data(tmp_path), str(bare.parent), progress=False, lora=2)
+    assert new.run.model.encoder.bert.pooler.dense.bias.any(), "what its file lacks learns, too"
     said = [answer.probabilities for answer in asked_again(mine, tmp_path / "mine")]
     trained = [answer.probabilities for answer in mine.answers[mine.model]]
     torch.testing.assert_close(torch.tensor(said), torch.tensor(trained), atol=1e-4, rtol=1e-4)
