@@ -24,6 +24,7 @@ from bertedu.files import Row, read_csv, write_csv
 from course.classroom.asked import Asked, NotebookError, asked_in, course, read_cells, recognize
 from course.classroom.asked import saved_verdicts as saved
 from course.classroom.referee import COURSE, sign
+from course.language import TABLE
 
 ROOT = Path(__file__).parents[2]
 WORDS = {"✓": "solved", "✗": "wrong", "…": "open"}  # best first; else "not judged"
@@ -72,7 +73,7 @@ def grade(folder: Path, out: Path, notebooks: list[str], limits: Limits) -> list
 
 def course_code() -> Code:
     """Read the files of the course: what is in our memory, no submission can change or delete."""
-    paths = [path for name in COURSE for path in Path(ROOT, name).rglob("*")]
+    paths = [TABLE, *(path for name in COURSE for path in Path(ROOT, name).rglob("*"))]
     return {
         path.relative_to(ROOT).as_posix(): (path.read_bytes(), path.stat().st_mtime)
         for path in paths
@@ -96,9 +97,8 @@ def graded(
     asked = [one for one in asked_in(course()[name]) if one.check] if name else []
     wanted = repr((asked, trouble, [cell.source for cell in cells]))
     digest = hashlib.sha256(wanted.encode(errors="replace")).hexdigest()[:12]
-    learner = file.parts[0].removesuffix(".ipynb")
-    about = {"learner": learner, "file": file.as_posix(), "digest": digest}
-    about = {key: readable(value) for key, value in about.items()} | {"notebook": name}
+    about = {"learner": file.parts[0].removesuffix(".ipynb"), "file": file.as_posix()}
+    about = {k: readable(v) for k, v in about.items()} | {"digest": digest, "notebook": name}
     before = [row for row in old if all(row[key] == about[key] for key in about)]
     if before and all(row["verdict"] in WORDS.values() for row in before):
         return before

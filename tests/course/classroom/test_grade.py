@@ -50,7 +50,10 @@ def messages(rows: list[dict[str, Any]], learner: str) -> str:
     return "\n".join(row["message"] for row in rows if row["learner"] == learner)
 
 
-def test_marks_are_those_of_our_judge(tiny_course: Path, tmp_path: Path) -> None:
+def test_marks_are_those_of_our_judge(
+    tiny_course: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BERTEDU_LANG", "ko")  # the judge has the Korean at hand, too
     folder, out = tmp_path / "in", tmp_path / "marks.csv"
     forged = with_cell(FORGED, 1)
     forged.cells[3].source += '\nprint("✓ slope: every query meets every key")'
