@@ -54,14 +54,19 @@ def grade(folder: Path, out: Path, notebooks: list[str], limits: Limits) -> list
     """Grade every submission, and write the marks after each; return the rows.
 
     What ``out`` has already is kept, and not run again unless the file, or what the course asks,
-    has changed since, or it could not be judged. NotebookError if the folder holds no notebook.
+    has changed since, or it could not be judged. NotebookError if the folder holds no notebook, or
+    ``out`` something else than marks.
     """
     if not (every := submissions(folder)):
         raise NotebookError(
             f"no notebooks in {folder}. It should hold a folder for each learner, "
             "or one notebook for each, called like the learner"
         )
-    old, rows, code = read_csv(out), list[Row](), course_code()
+    try:
+        old = [row for row in read_csv(out) if row["digest"]]
+    except (KeyError, UnicodeDecodeError):
+        raise NotebookError(f"{out} is no table of marks: name another file for --out") from None
+    rows, code = list[Row](), course_code()
     for file in tqdm(every, desc="grading", unit="notebook", disable=None):
         rows += graded(folder, file, notebooks, limits, code, old)
         done = {row["file"] for row in rows}

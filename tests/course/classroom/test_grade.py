@@ -373,7 +373,10 @@ def test_of_two_copies_the_better_one_counts() -> None:
     assert counted == {"learner": "a", "solved": 1, "wrong": 0, "open": 0, "not judged": 1}
 
 
-def test_learners_are_folders_or_files_and_nothing_hidden_counts(tmp_path: Path) -> None:
+def test_learners_are_folders_or_files_and_nothing_hidden_counts(
+    tiny_course: Path, tmp_path: Path
+) -> None:
+    tmp_path /= "in"
     for name in ("a/x.ipynb", "a/deep/y.ipynb", "b.ipynb", "a/.ipynb_checkpoints/x.ipynb", "c.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
@@ -382,6 +385,11 @@ def test_learners_are_folders_or_files_and_nothing_hidden_counts(tmp_path: Path)
     done = bertedu("grade", tmp_path / "none", "--out", tmp_path / "out.csv")
     assert done.exit_code == 1
     assert "a folder for each learner" in done.output
+    for table in (b"name\nA\n", "이름".encode("cp949")):  # a list of the class, say
+        (tmp_path / "c.txt").write_bytes(table)
+        done = bertedu("grade", tmp_path, "--out", tmp_path / "c.txt")
+        assert "c.txt is no table of marks: name another file" in done.output
+        assert (tmp_path / "c.txt").read_bytes() == table
 
 
 def test_nbgrader_gets_a_locked_cell_after_each_exercise_that_passes_what_is_solved(
