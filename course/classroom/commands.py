@@ -49,6 +49,9 @@ def grade(
     missing = (row for row in marks if row["verdict"] == "not judged")
     for reason in dict.fromkeys(f"{row['file']}: {row['message']}" for row in missing):
         echo(f"not judged: {reason}")
+    without = {path.name for path in folder.glob("[!.]*") if path.is_dir()}
+    for learner in sorted(without - {row["file"].partition("/")[0] for row in marks}):
+        echo(f"not judged: {learner}: no such notebook in this folder")
     write_csv(out.with_stem(f"{out.stem}_by_learner"), rows, MARK)
     echo(f"written: {out}, {out.stem}_by_learner{out.suffix}")
 

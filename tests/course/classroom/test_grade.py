@@ -66,7 +66,8 @@ def test_marks_are_those_of_our_judge(
     for number, cell in enumerate(stops.cells):
         cell.id = f"new-{number}"
     save(stops, folder / "stops" / "deeper" / f"copy of {NAME}.ipynb")
-    (folder / "broken").mkdir()
+    for name in ("broken", "only a zip"):
+        (folder / name).mkdir()
     (folder / "broken" / f"{NAME}.ipynb").write_text("{", encoding="utf-8")
     done = bertedu("grade", folder, "--out", out)
     assert done.exit_code == 0, done.output
@@ -81,6 +82,7 @@ def test_marks_are_those_of_our_judge(
     counted = {row["learner"]: row["solved"] for row in read_csv(tmp_path / "marks_by_learner.csv")}
     assert counted == {"broken": "0", "forged": "0", "stops": "2"}
     assert "stops  solved 2  wrong 1  open 0  not judged 0" in done.output
+    assert "not judged: only a zip: no such notebook" in done.output
 
 
 HOSTILE = {  # cells that a solved notebook has besides, and what must come out
