@@ -8,6 +8,7 @@ import nbformat
 import pytest
 
 from course.classroom import site
+from course.classroom.site.__main__ import main
 
 ROOT = site.ROOT
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -56,6 +57,17 @@ def test_every_star_of_every_notebook_is_an_exercise_of_the_list(source: Path) -
 def test_a_heading_and_its_address_in_jupyterlab_have_one_slug(heading: str, address: str) -> None:
     assert site.slug(heading) == site.slug(address)
     assert site.slug(heading) != site.slug(f"{heading} Not")
+
+
+def test_a_folder_that_holds_something_else_is_not_emptied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "of mine").touch()
+    monkeypatch.setattr("sys.argv", ["site", "--out", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        main()
+    assert "holds no site" in capsys.readouterr().err
+    assert (tmp_path / "of mine").exists()
 
 
 def test_the_letters_of_a_picture_stay_legible_in_a_column_of_any_width() -> None:

@@ -19,13 +19,16 @@ from course.language import in_korean
 def main() -> int:
     """Build the site anew; return Sphinx's exit status, which is not 0 after a warning."""
     parser = argparse.ArgumentParser(prog="python -m course.classroom.site", description=__doc__)
-    parser.add_argument("--out", type=Path, default=ROOT / "build" / "site")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "site", help="Made anew.")
     parser.add_argument("--train", action="store_true", help="Run the notebooks that train a toy.")
     parser.add_argument("--languages", action="store_true", help="with a switch to Korean, at ko/")
     given = parser.parse_args()
     out = given.out.resolve()
     source, notes = (out.with_name(out.name + suffix) for suffix in ("-src", "-doctrees"))
+    ours = (ROOT / "build").resolve() in out.parents or (out / ".buildinfo").is_file()
     for folder in (out, source, notes):
+        if not ours and any(folder.glob("*")):
+            parser.error(f"{folder} holds no site, and would be emptied: choose another --out")
         shutil.rmtree(folder, ignore_errors=True)
     prepare(source)
     options = ["-A", "languages=1"] if given.languages else []
