@@ -27,9 +27,7 @@ def test_every_star_of_every_notebook_is_an_exercise_of_the_list(source: Path) -
         here, there = (nbformat.read(folder / path.name, 4) for folder in (
             path.parent, source / "notebooks"))  # fmt: skip
         texts = [cell.source for cell in here.cells if cell.cell_type == "markdown"]
-        announced = [
-            number for text in texts for number in re.findall(r"^\*\*(\d+)\. .*★", text, re.M)
-        ]
+        announced = re.findall(r"^\*\*(\d+)\. .*★", "\n".join(texts), re.M)
         assert announced
         assert re.findall(rf"\(#exercise-{path.name[:2]}-(\d+)\)", page) == announced
         targets = "\n".join(cell.source for cell in there.cells)
@@ -60,13 +58,12 @@ def test_a_heading_and_its_address_in_jupyterlab_have_one_slug(heading: str, add
 
 
 def test_a_folder_that_holds_something_else_is_not_emptied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "of mine").touch()
     monkeypatch.setattr("sys.argv", ["site", "--out", str(tmp_path)])
     with pytest.raises(SystemExit):
         main()
-    assert "holds no site" in capsys.readouterr().err
     assert (tmp_path / "of mine").exists()
 
 
@@ -111,7 +108,6 @@ def test_the_front_page_welcomes_and_leads_to_every_page(source: Path) -> None:
     for path in NOTEBOOKS:
         title = site.heading(nbformat.read(path, 4))
         line = re.search(rf"\[{re.escape(title)}\]\(notebooks/{path.stem}.ipynb\)  \n(.*)", front)
-        assert line
         assert re.match(r"  \d+ minutes\. You will \w+", line[1]), line[1]
     for link in re.findall(r"\]\(([\w/.]+)\)", front):
         assert (source / link).is_file(), link

@@ -54,8 +54,7 @@ def grade(folder: Path, out: Path, notebooks: list[str], limits: Limits) -> list
     """Grade every submission, and write the marks after each; return the rows.
 
     What ``out`` has already is kept, and not run again unless the file, or what the course asks,
-    has changed since, or it could not be judged. NotebookError if the folder holds no notebook, or
-    ``out`` something else than marks.
+    has changed since, or could not be judged. NotebookError: no notebook, or no marks in ``out``.
     """
     if not (every := submissions(folder)):
         raise NotebookError(

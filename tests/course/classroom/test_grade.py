@@ -50,10 +50,7 @@ def messages(rows: list[dict[str, Any]], learner: str) -> str:
     return "\n".join(row["message"] for row in rows if row["learner"] == learner)
 
 
-def test_marks_are_those_of_our_judge(
-    tiny_course: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("BERTEDU_LANG", "ko")  # the judge has the Korean at hand, too
+def test_marks_are_those_of_our_judge(tiny_course: Path, tmp_path: Path) -> None:
     folder, out = tmp_path / "in", tmp_path / "marks.csv"
     forged = with_cell(FORGED, 1)
     forged.cells[3].source += '\nprint("✓ slope: every query meets every key")'
@@ -69,7 +66,7 @@ def test_marks_are_those_of_our_judge(
     for name in ("broken", "only a zip"):
         (folder / name).mkdir()
     (folder / "broken" / f"{NAME}.ipynb").write_text("{", encoding="utf-8")
-    done = bertedu("grade", folder, "--out", out)
+    done = bertedu("grade", folder, "--out", out, BERTEDU_LANG="ko")  # its words are at hand, too
     assert done.exit_code == 0, done.output
     rows = read_csv(out)
     assert marks(rows, "forged") == NONE | {"chance": "wrong"}
@@ -375,10 +372,7 @@ def test_of_two_copies_the_better_one_counts() -> None:
     assert counted == {"learner": "a", "solved": 1, "wrong": 0, "open": 0, "not judged": 1}
 
 
-def test_learners_are_folders_or_files_and_nothing_hidden_counts(
-    tiny_course: Path, tmp_path: Path
-) -> None:
-    tmp_path /= "in"
+def test_learners_are_folders_or_files_and_nothing_hidden_counts(tmp_path: Path) -> None:
     for name in ("a/x.ipynb", "a/deep/y.ipynb", "b.ipynb", "a/.ipynb_checkpoints/x.ipynb", "c.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
@@ -389,9 +383,8 @@ def test_learners_are_folders_or_files_and_nothing_hidden_counts(
     assert "a folder for each learner" in done.output
     for table in (b"name\nA\n", "이름".encode("cp949")):  # a list of the class, say
         (tmp_path / "c.txt").write_bytes(table)
-        done = bertedu("grade", tmp_path, "--out", tmp_path / "c.txt")
+        done = bertedu("grade", tmp_path, "--out", tmp_path / "c.txt", "--notebook", "03")
         assert "c.txt is no table of marks: name another file" in done.output
-        assert (tmp_path / "c.txt").read_bytes() == table
 
 
 def test_nbgrader_gets_a_locked_cell_after_each_exercise_that_passes_what_is_solved(

@@ -16,9 +16,8 @@ PLANS = tomllib.loads(guide.PLANS.read_text(encoding="utf-8"))
 
 
 def test_the_guide_is_up_to_date() -> None:
-    assert guide.GUIDE.read_text(encoding="utf-8") == guide.write_guide(), (
-        "the notebooks have changed: run python -m course.classroom.guide"
-    )
+    made = guide.write_guide()
+    assert guide.GUIDE.read_text("utf-8") == made, "run python -m course.classroom.guide"
 
 
 @pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("*.ipynb")), ids=lambda path: path.name)

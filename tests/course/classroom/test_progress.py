@@ -18,12 +18,8 @@ def test_every_exercise_has_a_heading_with_stars_and_its_own_check() -> None:
     checks = [one.check for some in asked.values() for one in some if one.check]
     assert sorted(checks) == sorted(name for name, thing in KNOWN.items() if pieces_of(thing))
     alone = [(name[:2], one.number) for name, some in asked.items() for one in some if not one.cell]
-    assert alone == [
-        ("01", 6),
-        ("08", 6),
-        ("14", 4),
-        ("a2", 2),
-    ]  # for these, readers judge themselves
+    # for these, readers judge themselves
+    assert alone == [("01", 6), ("08", 6), ("14", 4), ("a2", 2)]
     copy = Path("my copy.ipynb")
     assert all(recognize(copy, cells[1:]) == name for name, cells in course().items())
     for some in asked.values():
@@ -58,18 +54,16 @@ def test_parts_that_are_kept_are_named(
     tiny_course: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BERTEDU_MY_BERT", str(tmp_path / "kept"))
-    parts = len(my_bert.EXERCISES)
     (tmp_path / "kept").mkdir()
     for kept, mark in enumerate("·✓"):
         said = bertedu("progress", tiny_course).output
-        assert f"{kept} of {parts} parts of your BERT are yours.\n" in said
+        assert f"{kept} of {len(my_bert.EXERCISES)} parts of your BERT are yours.\n" in said
         assert f"text  → {mark} cut_word → · encode_pair → " in said
         (tmp_path / "kept" / "cut_word.py").touch()
     assert "Hints" not in said
     verdict(check.hint, "slope")
-    assert (
-        "Hints asked for (only you see this): slope 1." in bertedu("progress", tiny_course).output
-    )
+    said = bertedu("progress", tiny_course).output
+    assert "Hints asked for (only you see this): slope 1." in said
 
 
 def lay_three(mine: Path) -> None:
@@ -104,11 +98,8 @@ def test_in_korean_every_line_is_korean(
     said = [bertedu("progress", one).output for one in (mine, tmp_path / "none", tiny_course)]
     lines = "\n".join(re.sub(".* → .*|.*_.*", "", one) for one in said).splitlines()  # no board
     assert len(lines) > 10
-    assert [
-        one
-        for one in lines
-        if re.search("[a-z]{2} [a-z]{2}|[a-z]{5}", one) and not re.search("[가-힣]", one)
-    ] == []
+    without = [one for one in lines if not re.search("[가-힣]", one)]
+    assert not [one for one in without if re.search("[a-z]{2} [a-z]{2}|[a-z]{5}", one)]
 
 
 @pytest.mark.parametrize("made", ["missing", "empty", "of others"])

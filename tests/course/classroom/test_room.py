@@ -48,9 +48,7 @@ def test_what_make_weights_fetches_is_looked_for(monkeypatch: pytest.MonkeyPatch
     found = set[str]()
     monkeypatch.setattr(room, "read", lambda name, fetch_missing: found.add(name) or name)
     assert all(name in room.weights() for name in room.PUBLISHED)
-    (fetched,) = re.findall(
-        r"bertedu data fetch ([\w -]+) \$", MAKEFILE.read_text(encoding="utf-8")
-    )
+    (fetched,) = re.findall(r"bertedu data fetch ([\w -]+) \$", MAKEFILE.read_text("utf-8"))
     assert found == {*room.PUBLISHED} == {*fetched.split()}
 
 
