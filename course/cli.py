@@ -203,9 +203,9 @@ def ablate(
     unknown = [name for name in chosen if name not in GRIDS]
     if unknown:
         raise BadParameter(f"no grid {unknown[0]!r}: choose one of {', '.join(GRIDS)}")
-    chosen = [name for name in chosen if not tasks or {*tasks} & {*GRIDS[name].tasks}]
-    if not chosen:
+    if {*(tasks or ())} - {task for name in chosen for task in GRIDS[name].tasks}:
         raise BadParameter("no such task in these grids: leave --tasks out to see all")
+    chosen = [name for name in chosen if not tasks or {*tasks} & {*GRIDS[name].tasks}]
     for name in chosen:
         echo(f"{name}: {GRIDS[name].about}")
         run(GRIDS[name], results, jobs, tasks, seeds, variants, say=echo)

@@ -35,8 +35,8 @@ def read_cells(path: Path) -> list[Any]:
     """Return the cells of a notebook, in the newest format; NotebookError if it is none."""
     try:
         if path.stat().st_size > LARGEST:
-            raise ValueError(f"{path.stat().st_size / 1e6:.0f} MB is too large")
-        notebook = nbformat.reads(path.read_text(encoding="utf-8"), as_version=4)
+            raise ValueError(f"{path.stat().st_size / 1e6:.0f} MB, clear its outputs")
+        notebook = nbformat.reads(path.read_text(encoding="utf-8-sig"), as_version=4)
         nbformat.validate(notebook)
         for number, cell in enumerate(notebook.cells):  # before format 4.5 they have no id
             cell.setdefault("id", f"cell-{number}")

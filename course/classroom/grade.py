@@ -46,8 +46,9 @@ class Limits(NamedTuple):
 
 def submissions(folder: Path) -> list[Path]:
     """List the notebooks: FOLDER/LEARNER/**/*.ipynb and FOLDER/LEARNER.ipynb, nothing hidden."""
-    found = [path.relative_to(folder) for path in sorted(folder.rglob("*.ipynb")) if path.is_file()]
-    return [path for path in found if not any(part.startswith(".") for part in path.parts)]
+    found = [path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file()]
+    shown = [path for path in found if not any(part.startswith(".") for part in path.parts)]
+    return [path for path in shown if path.suffix.lower() == ".ipynb"]
 
 
 def grade(folder: Path, out: Path, notebooks: list[str], limits: Limits) -> list[Row]:
@@ -101,7 +102,8 @@ def graded(
     asked = [one for one in asked_in(course()[name]) if one.check] if name else []
     wanted = repr((asked, trouble, [cell.source for cell in cells]))
     digest = hashlib.sha256(wanted.encode(errors="replace")).hexdigest()[:12]
-    about = {"learner": file.parts[0].removesuffix(".ipynb"), "file": file.as_posix()}
+    learner = file.parts[0] if file.parts[1:] else file.stem
+    about = {"learner": learner, "file": file.as_posix()}
     about = {k: readable(v) for k, v in about.items()} | {"digest": digest, "notebook": name}
     before = [row for row in old if all(row[key] == about[key] for key in about)]
     if before and all(row["verdict"] in WORDS.values() for row in before):

@@ -12,6 +12,7 @@ import pkgutil
 from collections.abc import Callable
 from typing import Any
 
+from bertedu.files import FileError
 from course import exercises
 from course.exercises.hints import next_hint
 from course.exercises.judge import KNOWN, known, show_solution
@@ -35,7 +36,7 @@ def solution(name: str) -> None:
 def _say(what: Callable[[], str]) -> None:
     try:
         print(what())
-    except LookupError as error:
+    except (LookupError, FileError) as error:
         print(spoken(str(error)))
 
 

@@ -19,7 +19,8 @@ from course.language import spoken
 
 def folder() -> Path:
     """Return where a learner's own things are kept: parts of a BERT, and which hints were asked."""
-    return Path(os.environ.get("BERTEDU_MY_BERT") or Path(__file__).parents[2] / "my_bert")
+    chosen = os.environ.get("BERTEDU_MY_BERT") or Path(__file__).parents[2] / "my_bert"
+    return Path(chosen).expanduser()
 
 
 def taken() -> dict[str, int]:

@@ -325,7 +325,7 @@ def test_the_command_runs_grids_and_says_what_came_out(
     assert "places       pair" in result.output
     assert (tmp_path / "ablations_summary.csv").is_file()
 
-    for wrong in ("directions", "size --tasks answer"):
+    for wrong in ("directions", "size --tasks places --tasks answer"):
         result = run("ablate", *wrong.split(), "--results", tmp_path, of=app)
         assert (result.exit_code, "Traceback" in result.output) == (2, False), wrong
 
