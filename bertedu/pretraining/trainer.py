@@ -300,6 +300,7 @@ class Trainer:
         }
 
     def _save(self) -> None:
+        self._means()  # a good state on disk is never replaced by one that is spoiled
         if self.path is not None and self.first:
             save_state(self.path, self.model, self.optimizer, self.state, self.recipe)
 
@@ -315,7 +316,6 @@ class Trainer:
         step = self.state.step
         if self.path is None:
             raise KeyboardInterrupt(f"stopped after step {step}; nothing was saved")
-        self._means()
         self.state.seconds = self._seconds()
         self._save()
         raise KeyboardInterrupt(

@@ -41,8 +41,7 @@ def kill() -> None:
 
 
 def spoil(model: Any) -> None:
-    with torch.no_grad():
-        next(model.parameters()).view(-1)[0] = float("nan")
+    next(model.parameters()).data[0] = float("nan")
 
 
 def spoil_gradient(model: Any) -> None:
@@ -57,6 +56,7 @@ ENDS: dict[str, tuple[Callable[[Any], None], type[BaseException], str, bool]] = 
     "nan": (spoil, TrainingDiverged, r"between steps \d+ and \d+", False),
     "nan gradient": (spoil_gradient, TrainingDiverged, r"between steps \d+ and \d+", False),
     "nan, then ctrl-c": (lambda m: (spoil(m), ctrl_c())[0], TrainingDiverged, "between", False),
+    "nan, then a stop": (spoil, TrainingDiverged, "between", False),
 }
 
 
@@ -79,13 +79,14 @@ def test_resumed_it_ends_bit_identical(
     handler = signal.getsignal(signal.SIGINT)
     with pytest.MonkeyPatch.context() as patch:
         do_in(step, act, patch)
+        stop_at = step + 1 if "a stop" in end else None
         with pytest.raises(error, match=words) as raised:
-            run(path, recipe=recipe, log_every=SAVE, save_every=SAVE)
+            run(path, recipe=recipe, stop_at=stop_at, log_every=SAVE, save_every=SAVE)
     assert signal.getsignal(signal.SIGINT) is handler
     saved = step + 1 if kept else step // SAVE * SAVE
     assert path.exists() == (saved > 0)
     if error is TrainingDiverged:
-        first, last = saved + 1, step + 1 if "ctrl-c" in end else saved + SAVE
+        first, last = saved + 1, step + 1 if "then" in end else saved + SAVE
         rate = f"{RECIPE.learning_rate_at(last - 1):.2g}"
         assert f"between steps {first} and {last}, at learning rate {rate}." in str(raised.value)
         assert (str(path) if saved else "No state was saved yet") in str(raised.value)
@@ -161,11 +162,8 @@ def test_what_is_no_state_of_this_run_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "s.safetensors"
     run(path)
     assert read_recipe(path) == RECIPE
-    others = {
-        "hidden_size": 32,
-        "num_hidden_layers": 1,  # these weights fit, but half the model would be dropped
-        "vocab_size": 41,
-    }
+    # with one layer these weights fit, but half the model would be dropped
+    others = {"hidden_size": 32, "num_hidden_layers": 1, "vocab_size": 41}
     for name, size in others.items():
         with pytest.raises(CheckpointError, match=r"belongs to another model.*another --out"):
             run(path, True, new_model(replace(CONFIG, **{name: size})))
