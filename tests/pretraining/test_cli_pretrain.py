@@ -84,8 +84,7 @@ def steps_on_disk(out: Path) -> int:
 
 
 def same_weights(one: Path, two: Path) -> bool:
-    first, second = ((out / "model.safetensors").read_bytes() for out in (one, two))
-    return first == second
+    return (one / "model.safetensors").read_bytes() == (two / "model.safetensors").read_bytes()
 
 
 # -- kill -9
@@ -174,8 +173,7 @@ def test_what_resume_is_not_told_is_as_the_run_began(corpus: Path, tmp_path: Pat
     whole = finished(corpus, tmp_path / "whole", *SHORT, *told)
     out = tmp_path / "run"
     assert invoke(corpus, out, *SHORT, *told, "--stop-at", 3).exit_code == 0
-    words = ["pretrain", "--out", out, "--resume", "--device", "cpu", "--dropout", "0.1"]
-    result = run(*words, "--save-every", 2)
+    result = run("pretrain", *OPTIONS[2:], "--out", out, "--resume", "--save-every", 2)
     assert result.exit_code == 0, result.output
     assert json.loads((out / "training.json").read_text())["recipe"] == whole["recipe"]
     assert same_weights(out, tmp_path / "whole")
@@ -192,6 +190,9 @@ def test_a_run_ends_with_the_threads_and_the_products_that_it_began_with(
     monkeypatch.setattr(torch, "get_num_threads", lambda: told[-1])
     out, products = tmp_path / "run", "bfloat16" if asked else "float32"
     more = ("--bfloat16", "--threads", 4) if asked else ()
+    used: list[bool] = []
+    for step in range(3):  # one in each sitting
+        do_in(step, lambda model: used.append(torch.is_autocast_enabled("cpu")), monkeypatch)
     assert products in invoke(corpus, out, "--steps", 200, "--stop-at", 1, *more).output
     assert told == ([1, 4] if asked else [1])
     began_with = told[-1]
@@ -199,7 +200,7 @@ def test_a_run_ends_with_the_threads_and_the_products_that_it_began_with(
     assert products in invoke(corpus, out, "--resume", "--stop-at", 2).output
     assert (steps_on_disk(out), told[-1]) == (2, began_with)
     assert invoke(corpus, out, "--resume", "--stop-at", 3, "--threads", 2).exit_code == 0
-    assert told[-1] == 2, "unless it is told"
+    assert (told[-1], used) == (2, [asked] * 3), "unless it is told"
 
 
 def test_two_runs_do_not_write_into_one_folder(
@@ -327,9 +328,8 @@ def test_each_seed_starts_as_a_model_of_its_own(corpus: Path, tmp_path: Path, sp
     # its scores start at how often a word stands in the training text, and only there
     fresh = BertForPreTraining(starts[0].config)
     initialize(fresh, splits["train"])
-    torch.testing.assert_close(
-        starts[0].mlm.decoder.bias, fresh.mlm.decoder.bias, atol=5e-3, rtol=0
-    )
+    found, words = starts[0].mlm.decoder.bias, fresh.mlm.decoder.bias
+    torch.testing.assert_close(found, words, atol=5e-3, rtol=0)
 
 
 def test_init_goes_on_from_the_weights_with_a_fresh_rate_and_mask(
