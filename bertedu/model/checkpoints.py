@@ -170,7 +170,12 @@ def hugging_face_name(name: str) -> str:
 
 
 def hugging_face_tensors(model: AnyModel, prefix: str = "") -> dict[str, Tensor]:
-    """Name all tensors as `transformers` does, each behind ``prefix``; the decoder is left out."""
+    """Name all tensors as `transformers` does, each behind ``prefix``; the decoder is left out.
+
+    Raises CheckpointError for a variant with parts of its own: it would come back as plain BERT.
+    """
+    if odd := {type(p).__name__ for p in model.modules() if ".variants." in type(p).__module__}:
+        raise CheckpointError(f"no folder tells of {', '.join(sorted(odd))}: keep the state_dict")
     state = model.state_dict()
     return {hugging_face_name(prefix + name): state[name] for name in state if name not in _TIED}
 
@@ -260,8 +265,6 @@ _RELATIVES = {  # on the Hub, and the first thing in which each is another model
     "modernbert": "it turns queries and keys by their position, and norms come before",
     "gpt2": "it reads from left to right, and its norms come before each sub-layer",
 }
-
-
 _KEEP = (
     "Keep it in our own format: bertedu.model.checkpoints.save_checkpoint, and "
     "bertedu.finetuning.saving.save_finetuned once it is fine-tuned"
@@ -331,12 +334,10 @@ def read_config(folder: Path, kinds: Collection[str] = ("bert",)) -> BertConfig:
 
 def refuse_inexpressible(config: BertConfig) -> None:
     """Raise CheckpointError if `transformers` would make another model of these weights."""
-    what = ""
+    what = f"reads {config.direction.replace('-', ' ')}, and theirs reads both sides"
     if config.norm != "post":
         what = "has norms before each sub-layer, and theirs after it"
-    elif config.direction != "bidirectional":
-        what = f"reads {config.direction.replace('-', ' ')}, and theirs reads both sides"
-    if what:
+    if config.norm != "post" or config.direction != "bidirectional":
         raise CheckpointError(f"This model {what}: it would give other answers there. {_KEEP}")
 
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from bertedu.analysis.leak import MOVED, movement
 from bertedu.model.bert import BertForPreTraining
+from bertedu.model.checkpoints import hugging_face_tensors
 from bertedu.model.config import BertConfig
 from bertedu.model.variants.albert import albert
 from bertedu.model.variants.bigbird import bigbird, reach, sparse_mask
@@ -471,6 +472,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     ),
     (lambda: sparse_mask(8, 2, 0, 4), "random_keys is 4; some token has 3 others left"),
     (lambda: bigbird(ONE_WAY, 2, 1), "look ahead in a model that is left-to-right"),
+    (lambda: hugging_face_tensors(bigbird(CONFIG, 2)), "no folder tells of SparseLayer: keep"),
     (lambda: modern_bert(CONFIG), "no segments: set type_vocab_size=1"),
     (lambda: modern_bert(replace(ONE_SEGMENT, hidden_size=14)), "an even number"),
     (lambda: modern_bert(ONE_SEGMENT, window=0), "window 0 and every 3"),
@@ -479,10 +481,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: modern_bert(ONE_SEGMENT).bert(ZERO, ZERO + 1), "segment id 1 is outside 0 to 0"),
     (lambda: TransformerXL(BOTH_WAYS, 4), 'take direction="left-to-right"'),
     (lambda: TransformerXL(ONE_WAY, -1), "memory_size is -1"),
-    (
-        lambda: TransformerXL(ONE_WAY, 4)(IDS[:1], TransformerXL(ONE_WAY, 4)(IDS)[1]),
-        "memory is of 2 texts, ids of 1",
-    ),
+    (lambda: TransformerXL(ONE_WAY, 4)(ZERO, [IDS[..., None]]), "is of 2 texts, ids of 1"),
     (lambda: XLNet(ONE_WAY), "fixes the order of reading"),
     *(
         (lambda order=order: XLNet(CONFIG)(ZERO, torch.tensor(order)), "each of 3 places once")
