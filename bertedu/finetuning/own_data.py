@@ -185,7 +185,7 @@ def read_table(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int,
         head.append(first)
         if first.strip() and not first.startswith("sep="):  # as Excel begins
             break
-    separator = max(",;\t|", key=first.count)
+    separator = max(",;\t|", key=re.sub('"[^"]*"', "", first).count)  # outside of quotes
     csv.field_size_limit(2**24)
     reader = csv.reader(chain(head, lines), delimiter=separator, strict=True)
     try:
