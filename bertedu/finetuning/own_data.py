@@ -73,10 +73,10 @@ def read_data(
         task = benchmark(str(path))
         return OwnData(task, task.load(), [f"{path}: {task.about}"])
     path, columns = Path(path), columns or Columns()
-    if kind == "choice" and not columns.endings:
-        raise TaskError("a choice needs the columns of its endings: --ending NAME, once for each")
     if columns.endings and columns.text_b:
         raise TaskError("a choice has endings, and no second text: leave --text-b away")
+    if (kind == "choice" or columns.endings) and len(columns.endings) < 2:
+        raise TaskError("a choice needs two endings or more: --ending COLUMN, once for each")
     notes: list[str] = []
     kind, found = _read(path, columns, kind, encoding, rows, notes)
     kind = kind or _guess(found, columns.label, notes)
