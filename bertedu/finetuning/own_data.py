@@ -114,7 +114,7 @@ def _read(
     elif kind == "answer":
         raise TaskError(f"{path.name}: answers are read from .json or .jsonl, in SQuAD's shape")
     else:
-        table = islice(read_table(path, encoding), limit)
+        table = islice(read_table(path, encoding), rows)
         examples = of_table(path.name, table, columns, notes)
     found = list(islice(examples, limit))
     if len(found) > MAX_ROWS:

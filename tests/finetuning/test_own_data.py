@@ -312,6 +312,8 @@ def test_too_many_rows_are_refused_before_memory_is_full(
     with pytest.raises(TaskError, match="--rows 100000 reads the first"):
         read(tmp_path, table())
     assert len(every(read(tmp_path, table(), rows=40))) == 40
+    without = table(45).replace("\n", "\n,no text\n" * 9, 1)  # are no rows to keep
+    assert len(every(read(tmp_path, without))) == 45, "none is lost behind them"
 
 
 # what is exchanged for some bytes of a file
