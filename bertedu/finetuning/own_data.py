@@ -278,8 +278,8 @@ def _sentences(path: Path, lines: Iterator[str]) -> Iterator[Found]:
 def _guess(found: Sequence[Found], column: str, notes: list[str]) -> str:
     """Tell names from measurements, which have a point or are many."""
     labels = {one.label for one in found}
-    numbers = all(re.fullmatch(r"[-+]?\d+([.,]\d+)?", label) for label in labels)
-    if numbers and (len(labels) > 20 or any(re.search("[.,]", label) for label in labels)):
+    numbers = all(re.fullmatch(r"[-+]?(\d+|\d*[.,]\d+)([eE][-+]?\d+)?", label) for label in labels)
+    if numbers and (len(labels) > 20 or any(re.search("[.,eE]", label) for label in labels)):
         notes.append(f"{column!r} holds numbers, so a score is learned; if not: --kind class")
         return "score"
     if len(labels) > max(20, len(found) / 2):

@@ -82,6 +82,8 @@ def test_a_pair_a_score_and_a_choice(tmp_path: Path) -> None:
     stars = read(tmp_path, content, columns=Columns("one", "right"))
     assert stars.task.labels == ("0", "1"), "few whole numbers are names"
     assert read(tmp_path, scores(*[*range(21)] * 3)).task.kind == "regression"
+    small = read(tmp_path, scores("5e-05", ".25", "1E+2"))
+    assert {e.label for e in every(small)} == {5e-5, 0.25, 100}
     assert read(tmp_path, content, columns=Columns("one", "right"), kind="score").task.labels == ()
     halves = read(tmp_path, scores("0,125", "1,250", "1,125", "2,500", "2,125"))
     assert {e.label for e in every(halves)} == {0.125, 1.25, 1.125, 2.5, 2.125}
