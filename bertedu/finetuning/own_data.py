@@ -191,8 +191,9 @@ def read_table(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int,
     try:
         for _ in head[1:]:
             next(reader)
-        header = [normalize("NFC", name.strip()) for name in next(reader, [])]
-        if twice := [name for name, count in Counter(header).items() if name and count > 1]:
+        names = enumerate(next(reader, []), start=1)
+        header = [normalize("NFC", name.strip()) or f"column {n}" for n, name in names]
+        if twice := [name for name, count in Counter(header).items() if count > 1]:
             raise TaskError(f"{path.name}: two columns are called {twice[0]!r}. Rename one")
         for cells in reader:
             if not any(cell.strip() for cell in cells):

@@ -245,7 +245,7 @@ CONLL = "\n\n".join(f"w{n} B-X" for n in range(9))
 REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
     ("own.csv", "", {}, "no example with both"),
     ("own.csv", "text,label\n", {}, "no example with both"),
-    ("own.csv", "message,label\na,b\n", {}, "no column 'text'; it has 'message', 'label'"),
+    ("own.csv", "message,,\na,b,c\n", {}, "it has 'message', 'column 2', 'column 3' (--text"),
     ("own.csv", "text,text\na,b\n", {}, "two columns are called 'text'"),
     ("own.csv", table() + "a,b,c\n", {}, "line 62: it has 3 cells"),
     ("own.csv", table() + '"a,b\n', {}, "never closed"),
