@@ -105,8 +105,8 @@ def table_beside(module: str) -> dict[str, Any]:
 def write_csv(path: Path, rows: Sequence[Row], mark: str = "") -> None:
     """Write rows in one rename, after a byte-order ``mark``; what a row lacks stays empty there."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    text = io.StringIO(newline=None)  # every end of a line becomes \n, those in a cell, too
+    writer = csv.DictWriter(text, columns)
     writer.writeheader()
     writer.writerows(rows)
     write_atomically(path, mark + text.getvalue())

@@ -134,9 +134,10 @@ def test_from_a_row_of_a_table_to_a_prediction_few_files_are_entered(
 def test_a_whole_table_is_answered_and_no_row_is_lost(checkpoint: Path, tmp_path: Path) -> None:
     table, model, out = tmp_path / "own.csv", tmp_path / "mine", tmp_path / "said.csv"
     run("finetune", *write("class", tmp_path), "--from", checkpoint, "--out", model)
-    before = [row | {"é": "one more"} for row in read_csv(table)]
+    before = [row | {"é": "one\nmore"} for row in read_csv(table)]
     before[3]["message"] = " "
     write_csv(table, before)
+    table.write_bytes(table.read_bytes().replace(b"one\n", b"one\r"))
     said = run("predict", model, "--csv", table, "--text", "message", "--out", out)
     assert said.exit_code == 0, said.output
     after = read_csv(out)
