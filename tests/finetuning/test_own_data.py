@@ -82,11 +82,9 @@ def test_a_pair_a_score_and_a_choice(tmp_path: Path) -> None:
     stars = read(tmp_path, content, columns=Columns("one", "right"))
     assert stars.task.labels == ("0", "1"), "few whole numbers are names"
     assert read(tmp_path, scores(*[*range(21)] * 3)).task.kind == "regression"
-    small = read(tmp_path, scores("5e-05", ".25", "1E+2"))
-    assert {e.label for e in every(small)} == {5e-5, 0.25, 100}
     assert read(tmp_path, content, columns=Columns("one", "right"), kind="score").task.labels == ()
-    halves = read(tmp_path, scores("0,125", "1,250", "1,125", "2,500", "2,125"))
-    assert {e.label for e in every(halves)} == {0.125, 1.25, 1.125, 2.5, 2.125}
+    halves = read(tmp_path, scores("0,125", "1,250", "1,125", "2,500", ".25", "5e-05", "1E+2"))
+    assert {e.label for e in every(halves)} == {0.125, 1.25, 1.125, 2.5, 0.25, 5e-5, 100}
 
 
 def squad(nested: bool, shift: int = 0) -> str:
@@ -314,8 +312,7 @@ def test_too_many_rows_are_refused_before_memory_is_full(
     with pytest.raises(TaskError, match="--rows 100000 reads the first"):
         read(tmp_path, table())
     assert len(every(read(tmp_path, table(), rows=40))) == 40
-    without = table(45).replace("\n", "\n,no text\n" * 9, 1)  # are no rows to keep
-    assert len(every(read(tmp_path, without))) == 45, "none is lost behind them"
+    assert len(every(read(tmp_path, table(45).replace("\n", "\n,no text\n" * 9, 1)))) == 45
 
 
 # what is exchanged for some bytes of a file
