@@ -241,7 +241,7 @@ def _sentences(path: Path, lines: Iterator[str]) -> Iterator[Found]:
     """Read words and tags: the first and the last of the columns that blanks separate."""
     words: list[str] = []
     tags: list[str] = []
-    begin, document, documents = 1, "", 0
+    begin, document = 1, ""
 
     def sentence() -> Iterator[Found]:
         if words:
@@ -255,8 +255,7 @@ def _sentences(path: Path, lines: Iterator[str]) -> Iterator[Found]:
             yield from sentence()
             words, tags = [], []
             if cells:
-                documents += 1
-                document = f"document {documents}"
+                document = f"document at line {number}"
             continue
         if len(cells) < 2:
             raise TaskError(f"{path.name}, line {number}: {cells[0]!r} has no tag beside it")
@@ -359,6 +358,8 @@ def _split(found: list[Found], kind: str, seed: int, notes: list[str]) -> Splits
             f"no row of train has the label {absent[0].label!r}, and of dev or test "
             f"{count_at([one.line for one in absent])}: give train some of it, or leave it out"
         )
+    if kind == "tags" and all({*one.example.tags} == {"O"} for one in parts["train"]):
+        raise TaskError("no sentence of train has a tag but O: tag more, or try another --seed")
     texts = {split: {_text(one): one for one in some} for split, some in parts.items()}
     for split in ("dev", "test"):
         if leaked := [one for text, one in texts[split].items() if text in texts["train"]]:

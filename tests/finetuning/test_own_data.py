@@ -292,6 +292,7 @@ REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
     ("own.conll", CONLL + "\n\nalone", {}, "line 19: 'alone' has no tag"),
     ("own.conll", CONLL + "\n\na X-PLACE", {}, "line 19: the tag 'X-PLACE' is neither"),
     ("own.conll", CONLL.replace("B-X", "O"), {}, "nothing to find"),
+    ("own.conll", CONLL.replace("B-X", "O", 8), {"seed": 4}, "no sentence of train has a tag"),
 ]
 
 
