@@ -14,7 +14,7 @@ from bertedu.finetuning.examples import SPLITS, Choice, Question, Splits, Tagged
 from bertedu.finetuning.finetune import Run, Setup, load_encoder, run_once
 from bertedu.finetuning.kinds import MAX_LENGTH, Answer, Outcomes
 from bertedu.finetuning.own_data import OwnData
-from bertedu.finetuning.saving import FineTuned, save_finetuned
+from bertedu.finetuning.saving import FineTuned, in_digits, save_finetuned
 from bertedu.finetuning.training import Hyperparameters
 from bertedu.model.checkpoints import CheckpointError
 from bertedu.model.features import BertFeatures
@@ -88,7 +88,7 @@ class OwnModel:
             return f"{right!r}, said {said!r}: {example.text}"
         labels = self.data.task.labels
         right, said = (
-            labels[int(value)] if labels else f"{value:.2f}"
+            labels[int(value)] if labels else in_digits(value)
             for value in (example.label, answer.value)
         )
         second = f" | {example.pair}" if example.pair else ""

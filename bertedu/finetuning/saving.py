@@ -202,20 +202,24 @@ def load_finetuned(folder: Path | str) -> FineTuned:
 def say_answer(tuned: FineTuned, texts: Sequence[str], answer: Answer) -> str:
     """Put an answer into words, with the probability of a class, for a terminal."""
     said = value_in_words(tuned, texts, answer) or "(no answer)"
-    shares = answer.probabilities
-    return f"{said} ({shares[int(answer.value)]:.0%})" if shares else said
+    return f"{said} ({max(answer.probabilities):.0%})" if answer.probabilities else said
 
 
 def value_in_words(tuned: FineTuned, texts: Sequence[str], answer: Answer) -> str:
     """Return the name of a class, a number, the words of an answer, or words with their tags."""
     if tuned.kind == "regression":
-        return f"{answer.value:.2f}"
+        return in_digits(answer.value)
     if tuned.kind == "span":
         return str(answer.value)
     if tuned.kind == "tagging":
         pairs = zip(split_words(texts[0]), answer.value, strict=True)
         return " ".join(word if tag == tuned.labels[0] else f"{word}/{tag}" for word, tag in pairs)
     return (texts[1:] if tuned.kind == "choice" else tuned.labels)[answer.value]
+
+
+def in_digits(value: float) -> str:
+    """Write a number with two decimals, or a small one with three digits that count."""
+    return f"{value:.2f}" if abs(value) >= 0.1 else f"{value:.3g}"
 
 
 def answer_table(

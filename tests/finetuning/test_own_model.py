@@ -201,7 +201,7 @@ MISTAKES: list[list[tuple[Any, Answer, str]]] = [
     ],
     [
         (Example("It", "x" * 999, 3), Answer(1), f"3.00, said 1.00: It | {'x' * 217}…"),
-        (Example("It sank", None, 2), Answer(3.5), "2.00, said 3.50: It sank"),
+        (Example("It sank", None, 2), Answer(0.0035), "2.00, said 0.0035: It sank"),
     ],
 ]
 

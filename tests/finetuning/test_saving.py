@@ -290,7 +290,8 @@ def test_an_empty_text_gets_none_all_else_an_answer(asked: dict[str, FineTuned],
 
 def test_answers_in_words(asked: dict[str, FineTuned]) -> None:
     assert say_answer(asked["classification"], ["x"], Answer(2, (0.1, 0.2, 0.7))) == "good (70%)"
-    assert say_answer(asked["regression"], ["x"], Answer(1.2345)) == "1.23"
+    for value, said in {1.2345: "1.23", 12345.678: "12345.68", -0.00012345: "-0.000123"}.items():
+        assert say_answer(asked["regression"], ["x"], Answer(value)) == said
     assert say_answer(asked["choice"], ["x", "a", "b"], Answer(1, (0.4, 0.6))) == "b (60%)"
     assert say_answer(asked["span"], ["x", "y"], Answer("")) == "(no answer)"
     assert say_answer(asked["span"], ["x", "y"], Answer("y")) == "y"
