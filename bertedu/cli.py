@@ -304,14 +304,13 @@ def finetune(
         echo("\n".join(("the worst of test:", *(f"  {line}" for line in worst))))
     mine.save(out)
     echo(f"written: {out}")
+    (out / "confusion.png").unlink(missing_ok=True)  # of the model that was replaced
     if own.task.kind == "classification":
         from bertedu.analysis.views import confusion_map
 
         right, said = mine.outcomes(model).T.tolist()
-        picture = confusion_map(
-            right, said, own.task.labels, f"What is taken for what, on {len(right)} of test"
-        )
-        picture.save(out / "confusion.png")
+        title = f"What is taken for what, on {len(right)} of test"
+        confusion_map(right, said, own.task.labels, title).save(out / "confusion.png")
         echo(f"written: {out / 'confusion.png'}")
     echo(f"try it: {mine.try_it(out)}")
 

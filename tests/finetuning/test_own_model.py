@@ -95,16 +95,17 @@ def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("kind", ["class", "pair", "score", "choice", "answer", "tags"])
 def test_from_a_file_to_a_model_that_answers(kind: str, checkpoint: Path, tmp_path: Path) -> None:
     out = tmp_path / "mine"
-    if kind == "class":
+    if replaced := kind in ("class", "score"):
         out.mkdir()
         (out / "finetuning.json").write_text("{}")
+        (out / "confusion.png").touch()
     lora = ["--lora", 2] * (kind == "tags")
     said = run("finetune", *write(kind, tmp_path), *lora, "--from", checkpoint, "--out", out)
     assert said.exit_code == 0, said.output
     berts = load_pretrained(checkpoint).bert, load_finetuned(out).model.encoder.bert
     keys = [bert.encoder.layers[0].attention.key.weight for bert in berts]
     assert torch.equal(*keys) == (kind == "tags")
-    assert ("which this one will replace" in said.stdout) == (kind == "class")
+    assert ("which this one will replace" in said.stdout) == replaced
     for line in ("24 train, 8 dev, 8 test", "majority", "word counts", "minus counting"):
         assert line in said.stdout
     last = said.stdout.strip().splitlines()[-1]
