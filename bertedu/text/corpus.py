@@ -168,7 +168,7 @@ def load_documents(corpus: str) -> list[Document]:
         if len(texts) == 1:
             return [Document(path.stem, path.name, texts[0])]
         return [Document(f"{path.stem} {n}", path.name, text) for n, text in enumerate(texts, 1)]
-    files = sorted(p for p in path.rglob("*.txt") if not p.is_dir())
+    files = sorted(p for p in path.rglob("*") if p.suffix.lower() == ".txt" and not p.is_dir())
     if not files:
         raise CorpusError(f"{path} holds no .txt file. Put one document into each .txt file.")
     return [Document(file.stem, path.name, read_text(file)) for file in files]

@@ -83,7 +83,7 @@ def _open(where: str) -> Any:
     options: dict[str, Any] = {"split": "train", "streaming": True}
     name, _, config = where.partition(":")
     if files:
-        kinds = {_FORMATS.get(Path(file).suffix, "") for file in files}
+        kinds = {_FORMATS.get(Path(file).suffix.lower(), "") for file in files}
         name, config = kinds.pop(), ""
         if kinds or not name:
             raise CorpusError(

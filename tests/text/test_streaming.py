@@ -72,8 +72,8 @@ def test_every_kind_of_file_gives_its_documents(tmp_path: Path) -> None:
     for kind in ("csv", "parquet"):
         found = DocumentStream(str(tmp_path / f"t.{kind}")).window(0)
         assert [(d.title, d.text) for d in found] == [("x", "One. Two."), ("y", "Three.")]
-    (tmp_path / "books.txt").write_text("One. Two.\nThree.\n\nFour.\nFive.\n")
-    found = DocumentStream(str(tmp_path / "books.txt")).window(0)
+    (tmp_path / "books.TXT").write_text("One. Two.\nThree.\n\nFour.\nFive.\n")
+    found = DocumentStream(str(tmp_path / "books.TXT")).window(0)
     sentences = [document.sentences() for document in found]
     assert sentences == [["One.", "Two.", "Three."], ["Four.", "Five."]]
 
