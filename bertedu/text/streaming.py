@@ -58,8 +58,8 @@ class DocumentStream:
         text = row.get("text")
         if not isinstance(text, str):
             raise CorpusError(
-                f"{self.where}: row {number} has no text; its columns are {', '.join(row)}. Rename "
-                "the column that holds the text to 'text'."
+                f"{self.where}: row {number} has no text; its columns are {', '.join(row)}. One "
+                "named 'text' should hold words in every row: rename, fill or leave out"
             )
         # The split of a document goes by its title, so it must have one that stays.
         return Document(str(row.get("title") or f"{self.where} {number}"), self.where, text)
