@@ -69,6 +69,8 @@ def read_data(
 
     Raises TaskError, with the line and what to do, if it cannot be read so.
     """
+    if str(path) in BENCHMARKS and (kind or rows or columns not in (None, Columns())):
+        raise TaskError(f"{path} is read as published: leave --rows, --kind and columns away")
     if str(path) in BENCHMARKS:
         task = benchmark(str(path))
         return OwnData(task, task.load(), [f"{path}: {task.about}"])

@@ -231,6 +231,7 @@ TABLE = ("own.csv", "--text", "message", "--label", "class")
         (("a.csv", "--csv", "b.csv"), "name a file, or a benchmark"),
         (("a.csv", "--learning-rate", "-1"), "--learning-rate"),
         (("none.csv",), "cannot read none.csv"),
+        (("glue/sst2", "--rows", "5"), "is read as published: leave --rows"),
         ((*TABLE, "--device", "abacus"), "abacus"),
         ((*TABLE, "--out", "own.csv"), "own.csv"),
         ((*TABLE, "--out", "pretrained"), "a model that is not a fine-tuned one"),
