@@ -307,9 +307,7 @@ def _labels(found: Sequence[Found], kind: str) -> tuple[str, ...]:
                 "without the comma, or with a point"
             )
     if kind in ("class", "score") and len({one.label for one in found}) < 2:
-        raise TaskError(
-            f"every row has the label {found[0].label!r}: there is nothing to tell apart"
-        )
+        raise TaskError(f"every row has the label {found[0].label!r}: there is nothing to learn")
     if kind != "class":
         return ()
     texts: dict[str, set[str]] = defaultdict(set)
@@ -320,10 +318,8 @@ def _labels(found: Sequence[Found], kind: str) -> tuple[str, ...]:
         alike[label.casefold()].append(label)
     for names in alike.values():
         if len(names) > 1:
-            raise TaskError(
-                f"the labels {' and '.join(map(repr, names))} differ by capitals only: write them "
-                "alike"
-            )
+            both = " and ".join(map(repr, names))
+            raise TaskError(f"the labels {both} differ by capitals only: write them alike")
     label, some = min(texts.items(), key=lambda item: len(item[1]))
     if len(some) < len(SPLITS):
         raise TaskError(
@@ -351,9 +347,7 @@ def _split(found: list[Found], kind: str, seed: int, notes: list[str]) -> Splits
                 notes.append(f"the file has no {split} split: drawn from train")
     for split, some in parts.items():
         if not some:
-            raise TaskError(
-                f"no row is left for the {split} split: it takes at least three texts, or groups"
-            )
+            raise TaskError(f"no row is left for the {split} split: it takes three texts or groups")
     learned = {one.label for one in parts["train"]}
     if absent := [one for one in found if kind == "class" and one.label not in learned]:
         raise TaskError(

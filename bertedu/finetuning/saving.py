@@ -245,8 +245,7 @@ def answer_table(
             except ValueError as error:
                 raise TaskError(f"{path}, line {line}: {error} (--text once for each)") from None
             said = value_in_words(tuned, texts, answer)
-            if answer.probabilities:
-                probability = f"{answer.probabilities[int(answer.value)]:.3f}"
+            probability = f"{max(answer.probabilities):.3f}" if answer.probabilities else ""
         rows.append(row | {"predicted": said, "probability": probability})
     if not rows:
         raise TaskError(f"{path} has no row under the names of its columns")
