@@ -90,13 +90,13 @@ class MyBert(nn.Module):
             words = [] if BLANK.fullmatch(some) else split_words(normalize(some))
             found += ["[MASK]"] if BLANK.fullmatch(some) else []
             for word in words:
-                found += self.part.cut_word("".join(c.text for c in word), self.vocab)
+                found += self.part.cut_word("".join(c.text for c in word), [*self.vocab])
         return found
 
     def encode(self, text: str, pair: str | None = None) -> tuple[Tensor, Tensor]:
-        """Return ids and segment ids (1, S)."""
+        """Return ids and segment ids (1, S). A part may write into the lists that it is given."""
         first = self.pieces(text)
-        tokens, segments = self.part.encode_pair(first, self.pieces(pair) if pair else first)
+        tokens, segments = self.part.encode_pair([*first], self.pieces(pair) if pair else [*first])
         end = len(tokens) if pair else len(first) + 2  # one text alone: [CLS] text [SEP]
         ids = [self.number[token] for token in tokens[:end]]
         return torch.tensor([ids]), torch.tensor([list(segments[:end])])
@@ -112,16 +112,16 @@ class MyBert(nn.Module):
         w = self.w[f"{name}.weight"], self.w[f"{name}.bias"]
         return in_rows(self.part.layer_norm)(x, *w, self.config.layer_norm_eps)
 
-    def multi_head(self, x: Tensor, sees: Tensor, w: Mapping[str, Tensor], heads: int) -> Tensor:
+    def multi_head(self, x: Tensor, mask: Tensor, w: Mapping[str, Tensor], heads: int) -> Tensor:
         """(B, S, H), bool (B, S, S): your attention; with places as angles, that of PyTorch."""
         if not self.ideas.rotary:
-            mixed: Tensor = self.part.multi_head(x, sees, w, heads)
+            mixed: Tensor = self.part.multi_head(x, mask, w, heads)
             return mixed
         mapped = (F.linear(x, w[f"{n}.weight"], w[f"{n}.bias"]) for n in ("query", "key", "value"))
         query, key, value = (one.view(*x.shape[:2], heads, -1).transpose(1, 2) for one in mapped)
         shape, turned = query.shape, (one.flatten(0, 1) for one in (query, key))  # (B·A, S, d)
         query, key = (each_head(self.part.rotate, one).view(shape) for one in turned)
-        mixed = F.scaled_dot_product_attention(query, key, value, sees[:, None])
+        mixed = F.scaled_dot_product_attention(query, key, value, mask[:, None])
         return F.linear(mixed.transpose(1, 2).flatten(2), w["output.weight"], w["output.bias"])
 
     def states(
@@ -329,7 +329,7 @@ class MyBert(nn.Module):
 
 def in_rows(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Make a function of rows (N, H) one of batches (B, S, H), too."""
-    return lambda x, *more: function(x.flatten(0, -2), *more).view_as(x)
+    return lambda x, *more, **named: function(x.flatten(0, -2), *more, **named).view_as(x)
 
 
 def each_head(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

@@ -62,13 +62,6 @@ def test_the_cases_hold_what_they_are_to_tell_apart() -> None:
 # -- right in other ways
 
 
-def pack_by_append(first: list[str], second: list[str]) -> list[Any]:
-    first.insert(0, "[CLS]")  # a list of one's own may be changed
-    first.append("[SEP]")
-    second.append("[SEP]")
-    return [(*first, *second), torch.tensor([0 for _ in first] + [1 for _ in second])]
-
-
 def decode_with_replace(tokens: list[str]) -> str:
     text = " ".join(token for token in tokens if token not in SPECIAL_TOKENS).replace(" ##", "")
     for mark in ".,!?":
@@ -233,7 +226,8 @@ test_right_in_another_way = right_ones([
     ("merge_pieces", lambda p, a, b: apply_merge(p, Merge(a, b, a + b.removeprefix("##"), 1))),
     ("cut_word", lambda word, vocab: WordPiece([*SPECIAL_TOKENS, *vocab]).tokenize(word)),
     ("learn_pieces", pieces_by_the_package),
-    ("encode_pair", pack_by_append),
+    ("encode_pair", lambda a, b: [("[CLS]", *a, "[SEP]", *b, "[SEP]"),
+     torch.tensor([0] * (len(a) + 2) + [1] * (len(b) + 1))]),
     ("decode", decode_with_replace),
     ("layer_norm", lambda x, a, b, e: a * (x - x.mean(1, True)) * (x.double().var(1, correction=0,
      keepdim=True) + e).rsqrt() + b),

@@ -395,6 +395,14 @@ WRITTEN = {  # they pass their check; what does the whole say of them?
         "",
     ),
 }
+WRITTEN |= {
+    name: (solution(name).replace(old, new), trouble)
+    for name, old, new, trouble in (
+        ("cut_word", "while start", "vocab.sort()\n    while start", ""),
+        ("encode_pair", "len(first)", "len([first.append(0), *first]) - 2", ""),
+        ("encoder_layer", "mask, maps, heads", "mask=mask, w=maps, heads=heads", ""),
+    )
+}
 
 
 @pytest.mark.parametrize("name", WRITTEN)
@@ -412,7 +420,10 @@ def test_a_part_that_passes_and_breaks_the_whole_is_named_and_not_used(
         assert repr(board).startswith(f"{int(not trouble)} of {ALL} parts")
         assert (f"! {name}: with it, {trouble}" in words(repr(board))) == bool(trouble)
         assert f"{'!' if trouble else '✓'} {name}</text>" in board._repr_html_()
-    assert (getattr(my_bert.build(model, VOCAB).part, name) is OURS[name]) == bool(trouble)
+    mine = my_bert.build(model, VOCAB)
+    assert (getattr(mine.part, name) is OURS[name]) == bool(trouble)
+    mine.encode("1 2")
+    assert mine.vocab == VOCAB
 
 
 # -- what cannot be kept
