@@ -401,6 +401,8 @@ WRITTEN |= {
         ("cut_word", "while start", "vocab.sort()\n    while start", ""),
         ("encode_pair", "len(first)", "len([first.append(0), *first]) - 2", ""),
         ("encoder_layer", "mask, maps, heads", "mask=mask, w=maps, heads=heads", ""),
+        ("post_norm_layer", "y = norm_1", "torch.rand(2)\n    y = norm_1", ""),
+        ("pooler", "W.T + b)", "W.T + b).mul_(1)", "the gradients cannot be computed ("),
     )
 }
 
@@ -416,6 +418,7 @@ def test_a_part_that_passes_and_breaks_the_whole_is_named_and_not_used(
     assert f"kept: 1 of {ALL} parts of your BERT" in told
     assert ("But your BERT cannot use it yet: with it, " in told) == bool(trouble)
     assert trouble in told
+    assert ("Does it leave" in told) == trouble.endswith("Does it leave")
     for board in (my_bert.board(), (loaded(), my_bert.board())[1]):
         assert repr(board).startswith(f"{int(not trouble)} of {ALL} parts")
         assert (f"! {name}: with it, {trouble}" in words(repr(board))) == bool(trouble)
