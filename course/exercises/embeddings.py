@@ -185,7 +185,8 @@ def _by_products(
     thing="input layer",
     start="two ids, three small tables, and the sum and the layer norm done by hand.",
     right=(("by looking up rows", right_embed), ("by one-hot products", _by_products)),
-    refuses_all="print what you compare. Is the layer norm on your side, too, with the same eps?",
+    refuses_all="print what you compare. Is the layer norm on your side, too, with the same eps? "
+    "== between floats is too strict: use torch.allclose.",
     refuses_right="two correct ways may round differently. Compare with torch.allclose.",
     museum="""
     ✗ DeepPavlov, issue 1312: never uses the segment ids.

@@ -190,10 +190,11 @@ def _whole_layer_cases() -> Iterator[Inputs]:
     "which calls part.multi_head with the four maps, whose names lose their attention. in front.",
     beside=(EncoderLayer,),
     mistakes="""
-    ✗ both norms have the scale and shift of the first.
+    ✗ both norms have the same scale and shift.
       a layer has two: attention_norm and feed_forward_norm. In a loop, a lambda looks its variable
       up when it is called: norm(name) as a function of its own makes one for each.
     | norm("feed_forward_norm") => norm("attention_norm")
+    | norm("attention_norm") => norm("feed_forward_norm")
     ✗ the norms are in the wrong order.
       attention_norm comes after attention, feed_forward_norm after feed-forward.
     | norm("attention_norm"), norm("feed_forward_norm") =>
@@ -315,6 +316,8 @@ def _name_cases() -> list[Inputs]:
     ✗ the output of attention ends up in the feed-forward part.
       attention.output.dense contains output.dense: replace the longer name first.
     | "attention.output") => "attention.feed_forward.output")
+    | "attention.output") => "attention.feed_forward.output") &&
+      "attention_norm") => "attention.feed_forward_norm")
     """,
 )
 def right_our_name(theirs: str) -> str:

@@ -506,6 +506,8 @@ def number(answer: Any, *_: Any) -> float:
 
 def read_like(ours: Any, answer: Any, name: str) -> Any:
     """Read such a number or tensor as ours is."""
+    if getattr(ours, "dtype", None) == torch.long:
+        return read_ids(answer, name, ours.shape).tolist()
     if np.shape(ours):
         return read_numbers(answer, name, np.shape(ours))
     return {bool: truth, int: whole}.get(type(ours), number)(answer)
@@ -689,32 +691,34 @@ def _learners_line(error: BaseException) -> str:
 
 
 def advice(error: BaseException) -> str:
-    """Say what an error of this type usually means."""
-    if isinstance(error, IndexError) and re.search("list|tuple|string", str(error)):
-        return (
-            "an index points past the end of a list, a tuple or a string. The last item has no "
-            "next one: how far does your loop go?"
-        )
-    return next(text for kind, text in _HINTS if isinstance(error, kind))
+    """Say what an error of this type, with these words in it, usually means."""
+    mine = (hint for hint in _HINTS if isinstance(error, hint[0]))
+    return next(text for _, said, text in mine if re.search(said, str(error)))
 
 
-_HINTS: tuple[tuple[type[BaseException], str], ...] = (
-    (NameError, "that name does not exist: run the cell that defines it, or check its spelling."),
-    (IndexError, "an index points outside its tensor, or a boolean index has another shape. "
+_HINTS: tuple[tuple[type[BaseException], str, str], ...] = (
+    (NameError, "", "that name does not exist: run the cell that makes it, or check its spelling."),
+    (IndexError, "list|tuple|string", "an index points past the end of a list, a tuple or a "
+     "string. The last item has no next one: how far does your loop go?"),
+    (IndexError, "", "an index points outside its tensor, or a boolean index has another shape. "
      "Print both shapes just before that line."),
-    (KeyError, "that key is not there. Print the keys just before that line."),
-    (AttributeError, "the thing before the dot is not of the type you think. Print type(…)."),
-    (ZeroDivisionError, "something that you divide by is 0 in this case."),
-    (RecursionError, "your function calls itself without end."),
-    (AssertionError, "an assert of your own failed. Return an answer instead."),
-    (SystemExit, "leave out exit()."),
-    (TypeError, "a value of the wrong type goes into that line. Print type(…) just before it."),
-    (ValueError, "a value or a shape does not fit. Print shapes just before that line."),
-    (NotImplementedError, "this operation wants floats, not whole numbers: write 3.0, not 3, or "
-     "call .float()."),
-    (RuntimeError, "two shapes do not fit together, or a tensor has the wrong dtype. "
+    (KeyError, "", "that key is not there. Print the keys just before that line."),
+    (AttributeError, "", "the thing before the dot is not of the type you think. Print type(…)."),
+    (ZeroDivisionError, "", "something that you divide by is 0 in this case."),
+    (RecursionError, "", "your function calls itself without end."),
+    (AssertionError, "", "an assert of your own failed. Return an answer instead."),
+    (SystemExit, "", "leave out exit()."),
+    (TypeError, "", "a value of the wrong type goes into that line. Print type(…) just before it."),
+    (ValueError, "", "a value or a shape does not fit. Print shapes just before that line."),
+    (RuntimeError, "bitwise", "& and | join True and False, not floats. Put each "
+     "comparison in parentheses: (a < 1) & (b > 2). A mask is made with .bool()."),
+    (NotImplementedError, "", "this operation wants floats, not whole numbers: write 3.0, not 3, "
+     "or call .float()."),
+    (RuntimeError, "that requires grad", "what learns is not written into, nor given to NumPy, as "
+     "it is: do that inside with torch.no_grad(): or take .detach() first."),
+    (RuntimeError, "", "two shapes do not fit together, or a tensor has the wrong dtype. "
      "Print .shape and .dtype just before that line."),
-    (BaseException, "call your function on the smallest case yourself, and print each step."),
+    (BaseException, "", "call your function on the smallest case yourself, and print each step."),
 )  # fmt: skip
 
 

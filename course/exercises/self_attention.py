@@ -51,9 +51,9 @@ def _softmax_cases() -> Iterator[Inputs]:
       a row 1000 below the highest becomes exp(-1000), which is 0, and then 0 / 0. Each row needs
       its own: scores.amax(dim=-1, keepdim=True).
     | scores.amax(dim=-1, keepdim=True) => scores.max()
-    ✗ the mean of each row is subtracted, and a score of 1000 beside low ones still breaks it.
-      the highest score stays far above the mean, and its exp is too large. Subtract the highest
-      itself, so that no exp is above 1: scores.amax(dim=-1, keepdim=True).
+    ✗ too little is subtracted from a row: a score of 1000 beside low ones still breaks it.
+      the highest stays far above the mean, or the lowest, and its exp is too large. Subtract the
+      highest itself, so that no exp is above 1: scores.amax(dim=-1, keepdim=True).
     | amax => mean
     ✗ the sums of the rows are lined up with the columns: keepdim=True is missing.
       without it .sum(dim=-1) has shape (n,), which torch lays along a row: every *column* is
@@ -139,6 +139,7 @@ def _attention_cases() -> Iterator[Inputs]:
     ✗ the mask is inverted: what should be hidden is seen, and the rest is hidden.
       here True means *may see*. Fill where it is False: masked_fill(~mask, …).
     | ~mask => mask
+    | ~mask, -torch.inf => mask, -1e9
     ✗ the mask is not used: every query sees every key.
       masked_fill returns a new tensor. Did you keep it?
     | .masked_fill(~mask, -torch.inf) =>
@@ -338,8 +339,8 @@ ANEW = (
     ),
     refuses_all="it returns False on every path, or it demands more than is true: a word that "
     "is changed has another query, too, so its own row always moves.",
-    refuses_right="it uses == between floats, or compares two runs with dropout. Use "
-    "torch.allclose, and leave dropout at 0 where you compare results.",
+    refuses_right="it uses == between floats, compares two runs with dropout, or asks something of "
+    "the rows of padding. Use torch.allclose, with dropout at 0, and only on rows that are real.",
     beside=(_mask,),
     museum="""
     ✗ VTongTV/bert-from-scratch: builds the causal mask, then passes the plain mask on.

@@ -306,6 +306,8 @@ def test_what_is_ready_made_is_no_solution(name: str, f: Any) -> None:
 test_wrong_in_another_way = wrong_ones([
     ("top_words", lambda x, k: right_top_words(x, k)[0], "return two things: ids, probabilities"),
     ("top_words", lambda x, k: right_top_words(x, len(x)), "ids has shape (2,); (1,) is wanted"),
+    ("top_words", lambda x, k: [y.float() for y in right_top_words(x, k)], "stay whole numbers"),
+    ("softmax", lambda x: (e := (x - x.amin(1, True)).exp()) / e.sum(1, True), "too little is"),
     ("chance", lambda v: "ln V", "returned the str 'ln V'; one number is wanted"),
     ("chance", lambda v: math.log(v) + 1, "7 of 7 cases come out wrong"),
     ("merge_pieces", lambda p, a, b: [x for i, x in enumerate(p) if p[i + 1] != b], "past the end"),
@@ -329,6 +331,7 @@ test_wrong_in_another_way = wrong_ones([
     ("slope", lambda f, w, h: right_slope(f, w, 2 * h), "Smallest case: f = cube, w = 1.0, h ="),
     ("refutes", lambda o, n, b, a: 0.7, "True or False"),
     ("our_name", lambda name: [name], "one name, a str, is wanted"),
+    ("attention", lambda q, k, v, m: attention_by_torch(q, k, v, ~m), "the mask is inverted"),
     ("next_token", lambda s, t, k: (s * t).softmax(-1), "cases come out wrong"),
     ("order_mask", lambda o: [mask.int() for mask in check.order_mask.right(o)],
      "content is torch.int32; a mask holds True and False."),

@@ -265,6 +265,8 @@ def forever(vocab_size: int) -> Any:
         (lambda v: exit(3), ["SystemExit", "leave out exit()"]),
         (lambda v: math.nan, ["Yours gives nan; it should"]),
         (lambda v: torch.tensor([v]).softmax(0), ["stopped with NotImpl", "wants floats"]),
+        (lambda v: 0.5 & torch.tensor([v > 1]) > 0.1, ["Put each comparison in parentheses"]),
+        (lambda v: torch.ones(v, requires_grad=True).zero_(), ["inside with torch.no_grad():"]),
         (lambda: 1, ["wrong number of arguments. Yours takes nothing; it is called with 1"]),
         (lambda a, b: 1, ["Yours takes a, b; it is called with 1: vocab_size"]),
         (0.5, ["got the float 0.5, not a function", "the function itself: check.chance(my_chan"]),
