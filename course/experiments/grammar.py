@@ -3,7 +3,7 @@
 *A* or *an*: the next word tells. *Is* or *are*: the subject does, and it stands before. At real
 held-out places where one of two words stood, each as often as the other, a reader is asked which
 is the likelier. No fine-tuning, and a coin is right half of the time. Which side tells was written
-down by a rule of grammar before any reader was asked, and stands beside what came.
+down by a rule of grammar before these readers were asked (others had tried ten of the pairs).
 
 ``python -m course.experiments.grammar`` asks every reader that can be found and has not been asked,
 and writes what it said at each place to ``grammar_odds.csv``, and the two tables of notebook 13.
