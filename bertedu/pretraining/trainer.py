@@ -306,6 +306,7 @@ class Trainer:
 
     def _keep(self) -> None:
         """Keep the weights of the middle of a run, as a checkpoint of its own."""
+        self._means()  # nor is a spoiled model kept
         if self.path is not None and self.first:
             folder = self.path.parent / "steps" / f"{self.state.step:06d}"
             save_checkpoint(self.model, folder, torch.float16)

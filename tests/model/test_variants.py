@@ -222,6 +222,7 @@ def test_each_query_has_its_neighbors_the_global_tokens_and_so_many_more() -> No
     assert mask[known].all()
     assert ((mask & ~known).sum(dim=1)[1:] == 3).all()
     assert not torch.equal(mask, sparse_mask(16, 2, 1, 3, seed=1))
+    assert sparse_mask(5, 1, 0, 9).all(), "all that are left"
     for layer, after in enumerate(reach(sparse_mask(S, 2), 4), start=1):
         assert torch.equal(after, 2 * layer >= AWAY)
     assert reach(sparse_mask(S, 2, 1), 2)[1].all(), "over a global token in two"
@@ -470,7 +471,6 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         (lambda keys=keys: bigbird(CONFIG, *keys), "0 or more, and 20 keys")
         for keys in ((-1, 0, 0), (1, 21, 0), (1, 0, -2), (1, -1, 0))
     ),
-    (lambda: sparse_mask(8, 2, 0, 4), "random_keys is 4; some token has 3 others left"),
     (lambda: bigbird(ONE_WAY, 2, 1), "look ahead in a model that is left-to-right"),
     (lambda: hugging_face_tensors(bigbird(CONFIG, 2)), "no folder tells of SparseLayer: keep"),
     (lambda: modern_bert(CONFIG), "no segments: set type_vocab_size=1"),
@@ -481,6 +481,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: modern_bert(ONE_SEGMENT).bert(ZERO, ZERO + 1), "segment id 1 is outside 0 to 0"),
     (lambda: TransformerXL(BOTH_WAYS, 4), 'take direction="left-to-right"'),
     (lambda: TransformerXL(ONE_WAY, -1), "memory_size is -1"),
+    (lambda: TransformerXL(replace(ONE_WAY, norm="pre"), 4), "norms behind each part"),
     (lambda: TransformerXL(ONE_WAY, 4)(ZERO, [IDS[..., None]]), "is of 2 texts, ids of 1"),
     (lambda: XLNet(ONE_WAY), "fixes the order of reading"),
     *(

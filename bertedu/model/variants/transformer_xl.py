@@ -29,7 +29,7 @@ class TransformerXL(nn.Module):
     Positions are one learned number for each head and distance, added to the score: of the four
     terms of the paper's section 3.3 the last, (d), without its sinusoids. All distances from
     ``max_position_embeddings`` - 1 up share one, so a text may be of any length. Raises ValueError
-    if the model would read both ways, or the size is negative.
+    if the model would read both ways or has its norms in front, or the size is negative.
     """
 
     def __init__(self, config: BertConfig, memory_size: int) -> None:
@@ -39,6 +39,8 @@ class TransformerXL(nn.Module):
                 f"a memory is of what was read before, and this model reads {config.direction}: "
                 'take direction="left-to-right"'
             )
+        if config.norm != "post":
+            raise ValueError("Transformer-XL is made with norms behind each part: norm='post'")
         if memory_size < 0:
             raise ValueError(f"memory_size is {memory_size}; it must be 0 (no memory) or more")
         self.config, self.memory_size = config, memory_size
