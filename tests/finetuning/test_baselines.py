@@ -65,10 +65,11 @@ def test_counted_words_learn_what_single_words_tell(name: str) -> None:
     assert score("majority", *MADE[name]) < 0.7
 
 
-def test_letters_are_counted_where_no_word_stands_in_two_texts() -> None:
+@pytest.mark.parametrize("start", ["", "今天，"])
+def test_letters_are_counted_where_no_word_tells_or_no_space_parts_them(start: str) -> None:
     task, splits = MADE["classification"]
     alone: Splits = {
-        split: [replace(e, text="abc"[int(e.label)] * (n + 2)) for n, e in enumerate(some)]
+        split: [replace(e, text=start + "好坏中"[int(e.label)] * n) for n, e in enumerate(some, 9)]
         for split, some in splits.items()
     }
     assert values("word counts", task, alone) == [e.label for e in alone["test"]]

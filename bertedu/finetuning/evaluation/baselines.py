@@ -1,5 +1,6 @@
 """What a skeptic would try first: no model at all, and counted words with a linear model."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -20,6 +21,8 @@ from bertedu.text.corpus import split_sentences
 BASELINES = ("majority", "word counts")
 STRENGTHS = (0.1, 1.0, 10.0, 100.0)  # of LogisticRegression, C; chosen on dev
 SCORED = ("dev", "test")
+# letters of Thai, Lao, Burmese, Khmer, Japanese and Chinese
+_NO_SPACES = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 Answers = dict[str, list[Answer]]  # of dev and test
 
 
@@ -48,9 +51,10 @@ def baseline_answers(name: str, task: Task, splits: Splits) -> Answers:
 def word_count_answers(task: Task, splits: Splits) -> Answers:
     """Answer dev and test by counted words and a linear model.
 
-    TF-IDF of words and word pairs and logistic regression; for two texts also the words that they
-    share; for tags the word, its neighbors and its shape; for an answer no model, but the sentence
-    that shares most with the question, and in it the first words in capitals.
+    TF-IDF of words and their pairs (of letters, where a language has no spaces) and logistic
+    regression; for two texts also the words that they share; for tags the word, its neighbors and
+    its shape; for an answer no model, but the sentence that shares most with the question, and in
+    it the first words in capitals.
     """
     own_way = {"tagging": _tags, "span": _spans, "choice": _endings}.get(task.kind)
     return own_way(splits) if own_way else _classes(task, splits)
@@ -58,6 +62,9 @@ def word_count_answers(task: Task, splits: Splits) -> Answers:
 
 def _vectorizer(texts: Sequence[str], longest: int = 2, texts_at_least: int = 2) -> TfidfVectorizer:
     how = {"ngram_range": (1, longest), "min_df": texts_at_least, "sublinear_tf": True}
+    whole = "".join(texts)
+    if 2 * len(_NO_SPACES.findall(whole)) > len(whole):  # each letter is a word, then
+        how |= {"analyzer": "char"}
     try:
         return TfidfVectorizer(**how).fit(texts)
     except ValueError:  # not a word stands in two of them: letters, then
