@@ -114,7 +114,7 @@ def _mlm_cases() -> Iterator[Inputs]:
     sizes = [(1, 1, 3)] * 20 + [(1, 2, 3)] * 30 + [(2, 2, 3)] * 30 + [(2, 4, 5)] * 30
     for rows, length, vocab in sizes + [(4, 9, 7)] * 10:
         logits = torch.randn(rows, length, vocab, generator=generator).mul(20).round() / 10
-        labels = torch.randint(1, vocab, (rows, length), generator=generator)
+        labels = torch.randint(vocab, (rows, length), generator=generator)
         selected = torch.rand(rows, length, generator=generator) < 0.4
         selected[0, 0] = True  # there is always something to predict
         padding = ~selected & (torch.rand(rows, length, generator=generator) < 0.4)

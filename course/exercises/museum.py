@@ -93,6 +93,9 @@ def judge_test(one: TestExercise, function: object) -> str:
             verdicts.append(judge.truth(answer))
         except UnreadableError as error:
             return judge.report(f"✗ {one.name}: {error}")
+    if not any(verdicts[: len(one.right)]) and all(verdicts[len(one.right) :]):
+        what = f"your test refuses every right {one.thing}, and accepts every broken one."
+        return judge.report(f"✗ {one.name}: {what}", likely="True and False are swapped.")
     for (how, _), accepted in zip(one.right, verdicts, strict=False):
         if accepted:
             continue

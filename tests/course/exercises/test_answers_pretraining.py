@@ -204,7 +204,6 @@ def crossing_in_torch(steps: list[int], ours: list[float], theirs: list[float]) 
 
 test_right_in_another_way = right_ones([
     ("masking", masking_by_loops),
-    ("mlm_loss", lambda x, y, s: F.cross_entropy(x.mT, y * s, ignore_index=0)),  # no [PAD] is
     ("mlm_loss", lambda x, y, chosen: right_mlm_loss(x.double(), y, chosen).numpy()),
     ("mlm_loss", lambda x, y, chosen: right_mlm_loss(x.half(), y, chosen)),
     ("pair", pair_in_torch),
@@ -264,6 +263,7 @@ test_wrong_in_another_way = wrong_ones([
     ("masking", lambda *x: [right_masking(*x)[0]] * 2, "values other than True and False"),
     ("mlm_loss", lambda x, y, chosen: F.cross_entropy(x[chosen], y[chosen], reduction="none"),
      "one number is wanted. Is the mean missing"),
+    ("mlm_loss", lambda x, y, s: F.cross_entropy(x.mT, y * s, ignore_index=0), "labels = [[0]]"),
     ("pair", pairs(a="s[start:split + 1]", wrong="1, end"), "too long. (There is more, but this"),
     ("pair", pairs(real="s[start:split], b, 0, end"), "list is a list; an id of a is wanted"),
     ("pair", then(right_pair, lambda s, *_: s[0].append(7)), "changes sentences in place"),
@@ -401,6 +401,7 @@ SAVED = [seen(exhibit) for exhibit in exhibits(check.resume_test)]
 test_a_learners_test_is_told_what_it_misses = learners_tests([
     ("loss_test", lambda loss: abs(float(loss(*LOSS_EXAMPLE)) - 9) < 1e-3, "refuses every loss"),
     ("loss_test", lambda loss: loss is right_mlm_loss, "use torch.isclose"),
+    ("loss_test", lambda loss: not check.loss_test.ours(loss), "True and False are swapped"),
     ("nsp_loss_test", not_next_alone, ["codertimo/BERT-pytorch, NLLLoss(ignore_index=0)"]),
     ("pair_test", pairs_look_right, []),
     ("pair_test", lambda f: all(b in chain(*(s for _, s in DOCUMENTS))
