@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import shutil
 import sys
+from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -357,7 +358,8 @@ def predict(
     found = load_finetuned(folder)
     if csv:
         rows = answer_table(found, csv, text or ["text"], encoding)
-        write_csv(out, rows)
+        with csv.open("rb") as file:  # by its mark a spreadsheet knows UTF-8
+            write_csv(out, rows, "\ufeff" * (file.read(3) == BOM_UTF8))
         echo(f"written: {out}, {len(rows):,} rows, with the columns predicted and probability")
     else:
         echo(say_answer(found, texts or [], found.ask(*(texts or []))))

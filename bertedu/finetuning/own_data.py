@@ -352,7 +352,7 @@ def _split(found: list[Found], kind: str, seed: int, notes: list[str]) -> Splits
     if absent := [one for one in found if kind == "class" and one.label not in learned]:
         raise TaskError(
             f"no row of train has the label {absent[0].label!r}, and of dev or test "
-            f"{count_at([one.line for one in absent])}: give train some of it, or leave it out"
+            f"{count_at([one.line for one in absent])}: give train some (another --seed?), or none"
         )
     if kind == "tags" and all({*one.example.tags} == {"O"} for one in parts["train"]):
         raise TaskError("no sentence of train has a tag but O: tag more, or try another --seed")

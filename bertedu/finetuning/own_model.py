@@ -189,7 +189,7 @@ def _cut(data: OwnData, run: Run) -> list[str]:
 
 def _interval(scores: Floats, form: str) -> str:
     low, high = np.quantile(scores[1:], [0.025, 0.975])
-    return f"{low:{form}} to {high:{form}}"
+    return f"{low:{form}} to {high:{form}}" if low < high else "not known from so few"
 
 
 def _cost(example: Any, answer: Answer) -> float:

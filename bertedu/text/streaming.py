@@ -24,7 +24,8 @@ class DocumentStream:
     ``where`` is a file, a glob of files (`.txt`: an empty line ends a document; `.jsonl`, `.csv`,
     `.parquet`: a column `text` and, if there is one, `title`), or the name of a dataset on the
     Hugging Face Hub, "wikimedia/wikipedia" or "wikimedia/wikipedia:20231101.en". Raises CorpusError
-    if `datasets` is missing, nothing is found, the files are of another kind, or rows have no text.
+    if `datasets` is missing, nothing is found, a file is of another kind or not UTF-8, or a row has
+    no text.
     """
 
     def __init__(self, where: str, size: int = WINDOW) -> None:
@@ -50,7 +51,10 @@ class DocumentStream:
         if number != self._position:
             self._next = iter(self._rows.skip(number * self.size))
         rows = enumerate(islice(self._next, self.size), start=number * self.size)
-        documents = [self._document(i, row) for i, row in rows]
+        try:
+            documents = [self._document(i, row) for i, row in rows]
+        except UnicodeDecodeError as error:
+            raise CorpusError(f"{self.where} is not UTF-8: {error}. Save it as UTF-8") from None
         self._position = number + 1 if documents else number
         return documents
 

@@ -137,10 +137,11 @@ def test_a_whole_table_is_answered_and_no_row_is_lost(checkpoint: Path, tmp_path
     run("finetune", *write("class", tmp_path), "--from", checkpoint, "--out", model)
     before = [row | {"é": "one\nmore"} for row in read_csv(table)]
     before[3]["message"] = " "
-    write_csv(table, before)
+    write_csv(table, before, "\ufeff")
     table.write_bytes(table.read_bytes().replace(b"one\n", b"one\r"))
     said = run("predict", model, "--csv", table, "--text", "message", "--out", out)
     assert said.exit_code == 0, said.output
+    assert out.read_bytes()[:3] == table.read_bytes()[:3], "a mark stays"
     after = read_csv(out)
     assert [{name: row[name] for name in before[0]} for row in after] == before
     for row in [*after[:3], *after[4:9]]:

@@ -82,6 +82,7 @@ def test_what_cannot_be_streamed_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "picture.png").write_bytes(b"x")
     (tmp_path / "columns.jsonl").write_text('{"body": "x"}\n')
     (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
     with write(tmp_path, 5).open("a") as file:
         file.write('{"body": "x"}\n')
     for where, words in (
@@ -90,6 +91,7 @@ def test_what_cannot_be_streamed_is_named(tmp_path: Path, monkeypatch: pytest.Mo
         ("missing.jsonl", "neither an existing file nor a dataset"),
         ("columns.jsonl", "row 0 has no text; its columns are body. One named 'text' should hold"),
         ("empty.txt", "is empty|cannot stream"),
+        ("latin.txt", "latin.txt is not UTF-8"),
     ):
         with pytest.raises(CorpusError, match=words):
             DocumentStream(str(tmp_path / where), size=5)
