@@ -239,12 +239,12 @@ Scorer = Callable[[Sequence[Answered]], float]
 
 
 def _score(sentences: Sequence[Answered]) -> float:
-    """Count entities in what the first pieces of words answer."""
+    """Count entities in what the first pieces of words answer; a word of no piece answers O."""
     truth, found = [], []
     for word_ids, tags, answers in sentences:
-        asked = [i for i, w in enumerate(word_ids) if w is not None and w not in word_ids[:i]]
+        said = dict(zip(reversed(word_ids), reversed(answers), strict=True))  # the first stays
         truth.append(list(tags))
-        found.append([answers[i] for i in asked])
+        found.append([said.get(word, "O") for word in range(len(tags))])
     return float(right_entity_f1(truth, found))
 
 
@@ -266,11 +266,11 @@ def _score(sentences: Sequence[Answered]) -> float:
     ✗ all pieces scored: counts every piece as a word, so a long name must be right several times.
       let a second piece give another answer than the first: the score must not move.
     | list(tags) => [tags[w] if w not in word_ids[:i] else tags[w].replace("B-", "I-")
-      for i, w in enumerate(word_ids) if w is not None] && and w not in word_ids[:i] =>
+      for i, w in enumerate(word_ids) if w is not None] && said.get(word, "O") for word in
+      range(len(tags)) => a for a, w in zip(answers, word_ids) if w is not None
     ✗ padding scored: reads answers at [CLS], [SEP] and padding, where there is no word.
       answer B-PLACE at a place whose word number is None: the score must not move.
-    | list(tags) => [*tags, *["O"] * word_ids.count(None)] &&
-      in asked] => in asked] + [a for a, w in zip(answers, word_ids) if w is None]
+    | range(len(tags))] => range(len(tags))] + [a for a, w in zip(answers, word_ids) if w is None]
     ✗ token accuracy called F1: counts tags that agree, and nine in ten are O.
       answer O everywhere in a sentence with one entity: the score must be 0.
     | right_entity_f1 => metrics.accuracy_score

@@ -278,7 +278,7 @@ def asking(demand: Any) -> Any:
     return lambda mark: demand(mark(context, "again", at, 8, 5), at)
 
 
-ONE = ([None, 0, 1, 1, None, None], ["B-PLACE", "B-LIFE"])
+ONE = ([None, 0, 2, 2, None, None], ["B-PLACE", "O", "B-LIFE"])  # word 1 has no piece
 GOOD = ["O", "B-PLACE", "B-LIFE", "I-LIFE", "O", "O"]
 MISSED = ([None, 0, 1, 2, None], ["B-LIFE", "O", "B-LIFE"], ["O"] * 5)
 
@@ -315,6 +315,6 @@ test_a_learners_test_is_told_what_it_misses = learners_tests([
      "refuses every scorer, right ones included. Likely: it returns False on every path, or expec"),
     ("score_test", lambda f: right_score_test(f) and f("the", []) == f(".", []) == (1, 1), []),
     ("tagging_test", lambda f: all(holds(f) for holds in TAGGING), []),
-    ("tagging_test", lambda f: f([]) == 0, 'list of list. Line 1: ("tagging_test", lambda f: f([])'),
+    ("tagging_test", lambda f: f([]) == 0, 'list of list. Line 1: ("tagging_test", lambda f: f('),
     ("feature_test", lambda extract: extract is right_extract, "one written with LayerFeatures"),
 ])  # fmt: skip
