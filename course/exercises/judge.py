@@ -716,8 +716,8 @@ _HINTS: tuple[tuple[type[BaseException], str, str], ...] = (
      "or call .float()."),
     (RuntimeError, "that requires grad", "what learns is not written into, nor given to NumPy, as "
      "it is: do that inside with torch.no_grad(): or take .detach() first."),
-    (RuntimeError, "", "two shapes do not fit together, or a tensor has the wrong dtype. "
-     "Print .shape and .dtype just before that line."),
+    (RuntimeError, "", "two shapes do not fit together, a tensor has the wrong dtype, or a gradient "
+     "finds no way back. Print .shape, .dtype and .requires_grad just before that line."),
     (BaseException, "", "call your function on the smallest case yourself, and print each step."),
 )  # fmt: skip
 
