@@ -427,7 +427,7 @@ def alike(a: Any, b: Any) -> bool:
 
 def without_numpy(answer: Any) -> Any:
     """Turn NumPy's numbers into Python's, and arrays into such as torch can read."""
-    if isinstance(answer, np.generic):
+    if isinstance(answer, np.generic | np.ndarray) and not answer.ndim:
         return answer.item()
     if isinstance(answer, np.ndarray):
         # torch reads no array backwards, as [::-1] makes it, nor one of the other byte order

@@ -353,7 +353,7 @@ def test_numpy_answers_are_read_whatever_their_strides_order_and_kind() -> None:
     for array in (back, np.arange(3, dtype=">f4")[::-1], np.array([[2, 1, 0]]).T[:, 0]):
         read = judge.read_tensor(judge.without_numpy(array), "it", (3,))
         assert read.tolist() == [2, 1, 0]
-    plain = judge.without_numpy([np.int64(3), (np.float32(0.5), np.bool_(True)), [back]])
+    plain = judge.without_numpy([np.int64(3), (np.array(0.5), np.bool_(True)), [back]])
     assert plain[:2] == [3, (0.5, True)]
     assert [type(plain[0]), *map(type, plain[1])] == [int, float, bool]
     assert torch.equal(torch.as_tensor(plain[2][0]), torch.tensor([2, 1, 0]))
