@@ -98,9 +98,9 @@ def _refute_cases() -> Iterator[Inputs]:
         for number in range(40):
             own, before = _weights(generator, count, size, size), _weights(generator, words)
             away = torch.zeros_like(own).scatter(-1, own.argmin(-1, keepdim=True), 1.0)
-            new = (own, away, own.flip(-1))[number % 3]
-            flat = before.sqrt() / before.sqrt().sum()  # other numbers in the same order
-            after = (_weights(generator, words), flat)[number % 2]
+            mixed = torch.cat([away[:1], own[1:]])  # heads need not agree
+            new = (own, away, own.flip(-1), mixed, mixed.flip(-1))[number % 5]
+            after = (_weights(generator, words), before.softmax(-1))[number % 2]  # or same order
             clear = abs(float(heads.total_variation(own, new).mean()) - 0.5) > 0.01
             if clear and (before == before.max()).sum() == 1:
                 yield own, new, before, after
