@@ -56,7 +56,7 @@ def _read_rows(answer: Any, beginning: Pieces, endings: list[Pieces]) -> list[li
     try:
         numbers = [[[*map(operator.index, row)] for row in table] for table in tables[1:]]
     except TypeError:
-        raise UnreadableError("segments and mask should hold only 0 and 1.") from None
+        raise UnreadableError("segments and mask must hold only whole numbers, 0 and 1.") from None
     return [[[*row] for row in tables[0]], *numbers]
 
 

@@ -218,7 +218,7 @@ def _leak_cases() -> Iterator[Inputs]:
     disguises = (str, str.lower, " {} ".format, wide, wider)
     for trained, tested in [(1, 2)] * 15 + [(3, 3)] * 30 + [(5, 6)] * 35:
         test = [rng.choice(disguises)(rng.choice(_TEXTS)) for _ in range(tested)]
-        yield rng.sample(_TEXTS, trained), test
+        yield rng.choices(_TEXTS, k=trained), test
 
 
 @Exercise.asking(

@@ -200,14 +200,15 @@ test_wrong_in_another_way = wrong_ones([
         lambda text: re.findall(r"\w+", text.lower()),
         lambda text: text.lower().strip().replace("  ", " "),
     )),
-    ("leaked", lambda train, test: list(test), "is a str; a place"),
+    ("leaked", lambda train, test: [i for i, text in enumerate(test) for one in train
+     if one.lower().split() == text.lower().split()], "cases come out wrong"),  # some places twice
     ("choice_rows", then(right_choice_rows, lambda a, b: b[0].pop()), "changes endings in place."),
     ("choice_rows", lambda a, b: (rows_by_zip(a, b)[0], *[rows_by_zip(a, b)[2]] * 2),
      "Row 0 of your segments is 1 1 1 1 1 0; it should be 0 0 0 1 1 0"),
     ("choice_rows", lambda a, b: right_choice_rows(a, b[:1]), "has 1 and not 2 rows; each end"),
     ("choice_rows", lambda a, b: ("a", "b", "c"), "tokens is no list of rows"),
     ("choice_rows", lambda a, b: (*right_choice_rows(a, b)[:2], [[1]] * len(b)), "one number"),
-    ("choice_rows", lambda a, b: [right_choice_rows(a, b)[0]] * 3, "mask should hold only"),
+    ("choice_rows", lambda a, b: [right_choice_rows(a, b)[0]] * 3, "hold only whole"),
     ("best_span", lambda *x: [float(i) for i in right_best_span(*x)], "first is a float; the"),
     ("windows", lambda n, room, stride: 3, "your function returned an int; a list of starts"),
     ("align", lambda w, t: t, "your list has length 1; 3 targets are wanted"),
