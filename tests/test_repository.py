@@ -308,8 +308,7 @@ def test_readme_lists_all_nineteen_notebooks_and_the_appendix_and_links_those_th
 
 def test_readme_pictures_have_alt_text() -> None:
     pictures = re.findall(r"!\[([^\]]*)\]\(", (ROOT / "README.md").read_text(encoding="utf-8"))
-    assert pictures  # a few words name a picture; its message takes a sentence
-    assert all(len(alt.split()) >= 8 for alt in pictures)
+    assert min(len(alt.split()) for alt in pictures) >= 8  # a message takes a sentence
 
 
 # -- notebooks
@@ -347,8 +346,7 @@ def notebook_problems(notebook: dict[str, Any], size: int) -> list[str]:
         streams = [output.get("name") for output in cell["outputs"]]
         if any(one is not None and one == after for one, after in pairwise(streams)):
             problems.append(f"the print-out of cell {cell['execution_count']} is cut in pieces")
-    sources = ["".join(cell["source"]) for cell in cells]
-    if any(word in source for source in sources for word in ("noqa", "NBVAL")):
+    if any(word in "".join(cell["source"]) for cell in cells for word in ("noqa", "NBVAL")):
         problems.append("shows a reader what is for our tools")
     if size >= 2_000_000:
         problems.append(f"is {size / 1e6:.1f} MB; the limit is 2 MB")
@@ -482,6 +480,7 @@ BOUNDS = {
     "benchmarks/*.py": 560,
     "tests/*.py": 24_650,  # 530 of them hold it in step; 250 what thinning lost and users found
     " ".join(f"bertedu/{name}.py" for name in SITTING.split()): 1_400,  # what a learner reads
+    " ".join(f"bertedu/{name}.py" for name in SITTING.split() if "model/" in name): 560,  # BERT
 }
 
 
@@ -508,20 +507,3 @@ def test_no_function_is_longer_than_a_page() -> None:
         and (node.end_lineno or 0) - node.lineno >= 60
     ]
     assert over == []
-
-
-def lines_of_code(path: Path) -> int:
-    """Count lines that do something: no blank lines, comments or docstrings."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
-            node
-        ):
-            node.body = node.body[1:] or [ast.Pass()]
-    return len([line for line in ast.unparse(tree).splitlines() if line.strip()])
-
-
-def test_the_six_files_that_make_bert_stay_under_350_lines_of_code() -> None:
-    names = ["config", "embeddings", "attention", "encoder", "heads", "bert"]
-    lines = {name: lines_of_code(ROOT / "bertedu" / "model" / f"{name}.py") for name in names}
-    assert 100 < sum(lines.values()) < 350, lines
