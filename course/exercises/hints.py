@@ -51,16 +51,11 @@ def hints_of(one: Registered) -> list[str]:
     definition = ast.parse("\n".join(lines)).body[0]
     assert isinstance(definition, ast.FunctionDef | ast.ClassDef)
     told = [node for node in ast.walk(definition) if isinstance(node, ast.stmt)]
-    texts = {node.lineno for node in told if is_text(node)}
-    cuts = sorted({node.lineno - 1 for node in told[1:]} - {line - 1 for line in texts})
+    docs = {n.lineno for n in told if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)}
+    cuts = sorted({node.lineno - 1 for node in told[1:] if node.lineno not in docs})
     shown = ["\n".join(lines[cuts[0] : end]).rstrip() for end in cuts[1:]]
     last = "\n".join(lines[cuts[-1] :])
     return [one.start, *shown, "\n".join([*shown[-1:], without_the_inside(last)])]
-
-
-def is_text(node: ast.stmt) -> bool:
-    """Whether a statement is a docstring, or the like."""
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
 def without_the_inside(statement: str) -> str:

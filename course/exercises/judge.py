@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from itertools import cycle, repeat
 from pathlib import Path
 from types import EllipsisType
 from typing import Any, TypeVar
@@ -162,10 +163,13 @@ class Exercise(Registered):
         return judge(self, function)
 
     def or_ours(self, function: object) -> Function:
-        """Return a learner's function if it passes, else the right one, and print which it is."""
+        """Return a learner's function, made to give what ours does, if it passes; else ours."""
         passed = callable(function) and judge(self, function).startswith("✓")
         print(whose(self.name, passed))
-        return function if passed and callable(function) else self.right
+        if not (passed and callable(function)):
+            return self.right
+        ours = self.right(*next(iter(self.cases())))
+        return lambda *inputs, **named: without_numpy(function(*inputs, **named), ours)
 
     def reading(self, answer: Any, *inputs: Any) -> Any:
         """Read an answer as plain lists and numbers; raises UnreadableError if it is none."""
@@ -425,15 +429,18 @@ def alike(a: Any, b: Any) -> bool:
 # -- reading an answer
 
 
-def without_numpy(answer: Any) -> Any:
-    """Turn NumPy's numbers into Python's, and arrays into such as torch can read."""
+def without_numpy(answer: Any, ours: Any = None) -> Any:
+    """Turn NumPy's numbers into Python's, arrays into such as torch can read, or as ``ours``."""
+    if isinstance(ours, Tensor):
+        return torch.as_tensor(without_numpy(answer), dtype=ours.dtype)
     if isinstance(answer, np.generic | np.ndarray) and not answer.ndim:
         return answer.item()
     if isinstance(answer, np.ndarray):
         # torch reads no array backwards, as [::-1] makes it, nor one of the other byte order
         return np.array(answer, dtype=answer.dtype.newbyteorder("="), order="C")
     if type(answer) in (list, tuple, set):
-        return type(answer)(map(without_numpy, answer))
+        kinds = cycle(ours) if isinstance(ours, list | tuple) and ours else repeat(None)
+        return type(answer)(map(without_numpy, answer, kinds))
     return answer
 
 
@@ -583,10 +590,8 @@ def _a(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return f"an array of shape {value.shape}"
     if isinstance(value, tuple | list) and len(value) < 5:
-        inside = ", ".join(_a(item) for item in value)
-        return (
-            f"a {type(value).__name__} ({inside})" if value else f"an empty {type(value).__name__}"
-        )
+        kind, inside = type(value).__name__, ", ".join(map(_a, value))
+        return f"a {kind} ({inside})" if value else f"an empty {kind}"
     if isinstance(value, bool | int | float | str) and len(repr(value)) < 40:
         return f"the {type(value).__name__} {value!r}"
     return kind_of(value)
@@ -597,8 +602,7 @@ def _a(value: Any) -> str:
 
 def report(first: str, *details: str, likely: str = "") -> str:
     """Put a verdict together: the first line, and below it what is known in detail."""
-    # a name like d2l-en stays in one piece
-    # (a syllable of Hangul is as wide as two letters)
+    # a name like d2l-en stays in one piece; a syllable of Hangul is as wide as two letters
     fill = partial(textwrap.fill, width=60 if in_korean() else 100, break_on_hyphens=False)
     first, details, likely = spoken(first), tuple(map(spoken, details)), spoken(likely)
     parts = [fill(first, subsequent_indent="  ")]
@@ -716,8 +720,8 @@ _HINTS: tuple[tuple[type[BaseException], str, str], ...] = (
      "or call .float()."),
     (RuntimeError, "that requires grad", "what learns is not written into, nor given to NumPy, as "
      "it is: do that inside with torch.no_grad(): or take .detach() first."),
-    (RuntimeError, "", "two shapes do not fit together, a tensor has the wrong dtype, or a gradient "
-     "finds no way back. Print .shape, .dtype and .requires_grad just before that line."),
+    (RuntimeError, "", "two shapes do not fit together, a tensor has the wrong dtype, or a "
+     "gradient finds no way back. Print .shape, .dtype and .requires_grad just before that line."),
     (BaseException, "", "call your function on the smallest case yourself, and print each step."),
 )  # fmt: skip
 
