@@ -57,9 +57,7 @@ def test_a_heading_and_its_address_in_jupyterlab_have_one_slug(heading: str, add
     assert site.slug(heading) != site.slug(f"{heading} Not")
 
 
-def test_a_folder_that_holds_something_else_is_not_emptied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_folder_of_others_is_emptied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "of mine").touch()
     monkeypatch.setattr("sys.argv", ["site", "--out", str(tmp_path)])
     with pytest.raises(SystemExit):

@@ -76,8 +76,7 @@ def movement_maps(
     maps: Mapping[str, Tensor], tokens: Sequence[str], title: str, alt: str
 ) -> Picture:
     """Draw tables (S, S) of `movement` or `beyond_sum`, a panel each; 0 is white."""
-    columns = min(2, len(maps))
-    lines = -(-len(maps) // columns)
+    columns, lines = min(2, len(maps)), -(-len(maps) // 2)
     with style():
         size = (5.6 * columns, 5.4 * lines)
         figure, panels = plt.subplots(lines, columns, figsize=size, squeeze=False)

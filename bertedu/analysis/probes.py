@@ -131,9 +131,7 @@ def hits_of_heads(weights: Tensor, pairs: Pairs) -> Tensor:
 
 def hits_of_offsets(pairs: Pairs) -> Tensor:
     """Count how often a key at a fixed distance is right, for each of `OFFSETS`."""
-    return torch.tensor(
-        [float(sum(query + offset in right for query, right in pairs)) for offset in OFFSETS]
-    )
+    return torch.tensor([float(sum(q + one in right for q, right in pairs)) for one in OFFSETS])
 
 
 # -- a linear probe, and its control

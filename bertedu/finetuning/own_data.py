@@ -360,9 +360,7 @@ def _split(found: list[Found], kind: str, seed: int, notes: list[str]) -> Splits
     for split in ("dev", "test"):
         if leaked := [one for text, one in texts[split].items() if text in texts["train"]]:
             where = count_at([one.line for one in leaked])
-            notes.append(
-                f"texts of {split} that stand in train, too: {where}; its score is too good"
-            )
+            notes.append(f"texts of {split} that stand in train: {where}; its score is too good")
     labels: dict[str, set[str]] = defaultdict(set)
     for one in found:
         labels[_text(one)].add(one.label)
@@ -387,8 +385,7 @@ def _drawn(
     for some in sources.values():
         strata[some[0].label if kind == "class" else ""].append(some)
     generator = np.random.default_rng(seed)
-    stay: list[Found] = []
-    out: list[Found] = []
+    stay, out = list[Found](), list[Found]()
     for label in sorted(strata):
         groups = [strata[label][i] for i in generator.permutation(len(strata[label]))]
         count = min(max(1, round(share * len(groups))), len(groups) - 1)

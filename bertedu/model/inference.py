@@ -12,9 +12,7 @@ from bertedu.model.config import BertConfig
 def check_input(config: BertConfig, ids: Tensor, segment_ids: Tensor, padding: Tensor) -> None:
     """Raise ValueError with a message that says which input is wrong and where."""
     if ids.ndim != 2 or not ids.numel():
-        raise ValueError(
-            f"ids must be (batch, length), not {tuple(ids.shape)}; is it one sentence?"
-        )
+        raise ValueError(f"ids must be (batch, length), not {tuple(ids.shape)}: one sentence?")
     if ids.is_floating_point():
         raise ValueError(f"ids must be whole numbers, not {ids.dtype}; call .long() on them")
     if ids.shape[1] > config.max_position_embeddings:
@@ -38,8 +36,7 @@ def check_input(config: BertConfig, ids: Tensor, segment_ids: Tensor, padding: T
                 f"{name} {int(wrong)} is outside 0 to {size - 1}: "
                 "was the text encoded with another vocabulary?"
             )
-    empty = (~padding.any(dim=1)).nonzero()
-    if len(empty):
+    if len(empty := (~padding.any(dim=1)).nonzero()):
         raise ValueError(f"row {int(empty[0])} holds nothing but padding; drop it from the batch")
 
 

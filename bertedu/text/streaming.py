@@ -24,8 +24,7 @@ class DocumentStream:
     ``where`` is a file, a glob of files (`.txt`: an empty line ends a document; `.jsonl`, `.csv`,
     `.parquet`: a column `text` and, if there is one, `title`), or the name of a dataset on the
     Hugging Face Hub, "wikimedia/wikipedia" or "wikimedia/wikipedia:20231101.en". Raises CorpusError
-    if `datasets` is missing, nothing is found, a file is of another kind or not UTF-8, or a row has
-    no text.
+    if `datasets` is missing, nothing is found, or a file or row is of another kind, or not UTF-8.
     """
 
     def __init__(self, where: str, size: int = WINDOW) -> None:

@@ -173,7 +173,7 @@ def test_a_split_of_the_file_is_kept_and_its_leaks_are_counted(tmp_path: Path) -
     rows.append(f"{lines[1].upper().replace('CLASS', 'class')},test")  # the first row again
     found = read(tmp_path, "\n".join(["text,label,part", *rows]), columns=Columns(split="part"))
     assert found.notes[0].endswith("3 classes, class 0, class 1, class 2; 20 train, 5 dev, 6 test")
-    assert any("texts of test that stand in train, too: 1 " in note for note in found.notes)
+    assert any("texts of test that stand in train: 1 " in note for note in found.notes)
     without = [row for row in rows if ",valid" not in row]
     found = read(tmp_path, "\n".join(["text,label,part", *without]), columns=Columns(split="part"))
     assert any("no dev split: drawn from train" in note for note in found.notes)

@@ -51,10 +51,9 @@ def baseline_answers(name: str, task: Task, splits: Splits) -> Answers:
 def word_count_answers(task: Task, splits: Splits) -> Answers:
     """Answer dev and test by counted words and a linear model.
 
-    TF-IDF of words and their pairs (of letters, where a language has no spaces) and logistic
-    regression; for two texts also the words that they share; for tags the word, its neighbors and
-    its shape; for an answer no model, but the sentence that shares most with the question, and in
-    it the first words in capitals.
+    TF-IDF of words (letters, if no spaces part them) and their pairs, and logistic regression; for
+    two texts also the words that they share; for tags the word, its neighbors and its shape; for an
+    answer no model: of the sentence that shares most with the question the first words in capitals.
     """
     own_way = {"tagging": _tags, "span": _spans, "choice": _endings}.get(task.kind)
     return own_way(splits) if own_way else _classes(task, splits)
@@ -62,9 +61,8 @@ def word_count_answers(task: Task, splits: Splits) -> Answers:
 
 def _vectorizer(texts: Sequence[str], longest: int = 2, texts_at_least: int = 2) -> TfidfVectorizer:
     how = {"ngram_range": (1, longest), "min_df": texts_at_least, "sublinear_tf": True}
-    whole = "".join(texts)
-    if 2 * len(_NO_SPACES.findall(whole)) > len(whole):  # each letter is a word, then
-        how |= {"analyzer": "char"}
+    if 2 * len(_NO_SPACES.findall(whole := "".join(texts))) > len(whole):
+        how["analyzer"] = "char"
     try:
         return TfidfVectorizer(**how).fit(texts)
     except ValueError:  # not a word stands in two of them: letters, then

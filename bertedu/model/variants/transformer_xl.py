@@ -34,13 +34,11 @@ class TransformerXL(nn.Module):
 
     def __init__(self, config: BertConfig, memory_size: int) -> None:
         super().__init__()
-        if config.direction != "left-to-right":
+        if (config.direction, config.norm) != ("left-to-right", "post"):
             raise ValueError(
-                f"a memory is of what was read before, and this model reads {config.direction}: "
-                'take direction="left-to-right"'
+                "a memory is of what was read before, and norms stand behind each part: not "
+                f'{config.direction} and {config.norm}, but direction="left-to-right", norm="post"'
             )
-        if config.norm != "post":
-            raise ValueError("Transformer-XL is made with norms behind each part: norm='post'")
         if memory_size < 0:
             raise ValueError(f"memory_size is {memory_size}; it must be 0 (no memory) or more")
         self.config, self.memory_size = config, memory_size
