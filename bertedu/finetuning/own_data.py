@@ -209,7 +209,8 @@ def read_table(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int,
             yield reader.line_num, dict(zip(header, cells, strict=True))
     except csv.Error as error:
         raise TaskError(
-            f"{path.name}, near line {reader.line_num}: {error}. Is a quote never closed?"
+            f"{path.name}, near line {reader.line_num}: {error}. Is a quote never closed? A text "
+            "that begins with one stands in quotes, and those within are doubled"
         ) from None
 
 

@@ -95,8 +95,8 @@ class OwnModel:
         return f"{right}, said {said}: {example.text}{second}"
 
     def try_it(self, folder: str | Path) -> str:
-        """Return a command that asks the saved model about the first test example."""
-        texts = self.data.splits["test"][0].texts
+        """Return a command that asks the saved model about the shortest test example."""
+        texts = min((e.texts for e in self.data.splits["test"]), key=lambda t: sum(map(len, t)))
         dashes = ["--"] * any(text.startswith("-") for text in texts)  # no option
         return shlex.join(["bertedu", "predict", str(folder), *dashes, *texts])
 
