@@ -481,7 +481,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: modern_bert(ONE_SEGMENT).bert(ZERO, ZERO + 1), "segment id 1 is outside 0 to 0"),
     (lambda: TransformerXL(BOTH_WAYS, 4), 'but direction="left-to-right"'),
     (lambda: TransformerXL(ONE_WAY, -1), "memory_size is -1"),
-    (lambda: TransformerXL(replace(ONE_WAY, norm="pre"), 4), "norms behind each part"),
+    (lambda: TransformerXL(replace(ONE_WAY, norm="pre"), 4), "norms stand behind each part"),
     (lambda: TransformerXL(ONE_WAY, 4)(ZERO, [IDS[..., None]]), "is of 2 texts, ids of 1"),
     (lambda: XLNet(ONE_WAY), "fixes the order of reading"),
     *(
