@@ -249,12 +249,8 @@ def test_environment_yml_installs_what_both_commands_need_with_the_pins() -> Non
     assert (environment["name"], pip) == (PROJECT["name"], "pip")
     assert python.removeprefix("python=") in Requirement(f"x{PROJECT['requires-python']}").specifier
     assert rest == {"pip": ["-c constraints.txt", "-e .[dev]"]}
-
-
-def test_dev_includes_the_classroom_and_that_the_course() -> None:
-    extras, name = PROJECT["optional-dependencies"], PROJECT["name"]
-    assert f"{name}[classroom,stream]" in extras["dev"]
-    assert f"{name}[course]" in extras["classroom"]
+    assert "bertedu[classroom,stream]" in PROJECT["optional-dependencies"]["dev"]
+    assert "bertedu[course]" in PROJECT["optional-dependencies"]["classroom"]
 
 
 # -- README and CONTRIBUTING
@@ -480,7 +476,6 @@ BOUNDS = {
     "benchmarks/*.py": 560,
     "tests/*.py": 24_650,  # 530 of them hold it in step; 250 what thinning lost and users found
     " ".join(f"bertedu/{name}.py" for name in SITTING.split()): 1_400,  # what a learner reads
-    " ".join(f"bertedu/{name}.py" for name in SITTING.split() if "model/" in name): 560,  # BERT
 }
 
 
@@ -507,3 +502,11 @@ def test_no_function_is_longer_than_a_page() -> None:
         and (node.end_lineno or 0) - node.lineno >= 60
     ]
     assert over == []
+
+
+def test_the_six_files_that_make_bert_stay_under_350_lines_of_code() -> None:
+    """Lines that do something: no blank lines, comments or docstrings."""
+    names = [f"bertedu/{name}.py" for name in SITTING.split() if "model/" in name]
+    text = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in names)
+    code = re.sub(r'"""[\s\S]*?"""|^ *#.*', "", text, flags=re.MULTILINE)
+    assert 100 < len([line for line in code.splitlines() if line.strip()]) < 350

@@ -291,7 +291,7 @@ def of_questions(name: str, rows: Numbered, notes: list[str]) -> Iterator[Found]
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise TaskError(
                 f"{name}, line {line}: {error!r}. A question needs context, question and "
-                "answers, each with text and answer_start; texts with labels, a table (.csv)"
+                "answers, each with text and answer_start; texts with labels want a table (.csv)"
             ) from None
         if any(was for _, _, was in answers):
             moved.append(line)

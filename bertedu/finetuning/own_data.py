@@ -69,9 +69,9 @@ def read_data(
 
     Raises TaskError, with the line and what to do, if it cannot be read so.
     """
-    if str(path) in BENCHMARKS and (kind or rows or columns not in (None, Columns())):
-        raise TaskError(f"{path} is read as published: leave --rows, --kind and columns away")
     if str(path) in BENCHMARKS:
+        if kind or rows or columns not in (None, Columns()):
+            raise TaskError(f"{path} is read as published: leave --rows, --kind and columns away")
         task = benchmark(str(path))
         return OwnData(task, task.load(), [f"{path}: {task.about}"])
     path, columns = Path(path), columns or Columns()

@@ -275,7 +275,7 @@ REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
     ("own.json", '{"x": 1}', {}, "not in the shape of SQuAD"),
     ("own.json", squad(True).replace("question", "ask", 1), {}, "own.json, line 1: KeyError"),
     ("own.json", "[" * 100_000, {}, "it is no JSON"),
-    ("own.jsonl", '{"text": "a", "label": "b"}', {}, "texts with labels, a table (.csv)"),
+    ("own.jsonl", '{"text": "a", "label": "b"}', {}, "texts with labels want a table (.csv)"),
     ("own.jsonl", squad(False) + "\n[9" + "9" * 5000, {}, "own.jsonl, line 13: "),
     ("own.jsonl", squad(False).replace("sank", r"\ud800"), {}, "surrogates not allowed"),
     ("own.jsonl", squad(False).replace("[4]", "[1e999]"), {}, "infinity"),

@@ -181,6 +181,7 @@ def test_the_table_and_the_worst_are_those_of_the_answers(checkpoint: Path, tmp_
     assert len(mine.worst()) == len(truth) - right
     assert all(text.split(":")[0] in ("yes, said no", "no, said yes") for text in mine.worst())
     assert (mine.notes, mine.recipe.learning_rate) == ([], 3e-4)
+    assert mine.try_it("x").split("'")[1] == min((e.text for e in data.splits["test"]), key=len)
     again, other = (own_model.fit(data, str(checkpoint), seed=n, progress=False) for n in (0, 1))
     assert again.table() == mine.table()
     assert again.answers[mine.model] != other.answers[mine.model]
@@ -220,6 +221,7 @@ def test_an_interval_holds_95_of_a_hundred_draws() -> None:
     """The first score is that of the test itself, and no draw."""
     scores = np.array([9.0, *np.arange(101.0)])
     assert own_model._interval(scores, ".2f") == "2.50 to 97.50"
+    assert own_model._interval(np.ones(9), ".2f") == "not known from so few"
 
 
 TABLE = ("own.csv", "--text", "message", "--label", "class")

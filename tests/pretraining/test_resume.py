@@ -57,6 +57,7 @@ ENDS: dict[str, tuple[Callable[[Any], None], type[BaseException], str, bool]] = 
     "nan gradient": (spoil_gradient, TrainingDiverged, r"between steps \d+ and \d+", False),
     "nan, then ctrl-c": (lambda m: (spoil(m), ctrl_c())[0], TrainingDiverged, "between", False),
     "nan, then a stop": (spoil, TrainingDiverged, "between", False),
+    "nan, then a step to keep": (spoil, TrainingDiverged, "between", False),
 }
 
 
@@ -79,9 +80,9 @@ def test_resumed_it_ends_bit_identical(
     handler = signal.getsignal(signal.SIGINT)
     with pytest.MonkeyPatch.context() as patch:
         do_in(step, act, patch)
-        stop_at = step + 1 if "a stop" in end else None
+        more = {"stop_at": step + 1} if "a stop" in end else {"keep_every": int("keep" in end)}
         with pytest.raises(error, match=words) as raised:
-            run(path, recipe=recipe, stop_at=stop_at, log_every=SAVE, save_every=SAVE)
+            run(path, recipe=recipe, log_every=SAVE, save_every=SAVE, **more)
     assert signal.getsignal(signal.SIGINT) is handler
     saved = step + 1 if kept else step // SAVE * SAVE
     assert path.exists() == (saved > 0)

@@ -53,7 +53,8 @@ def test_what_is_solved_tried_and_open_is_counted(
 def test_parts_that_are_kept_are_named(
     tiny_course: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("BERTEDU_MY_BERT", str(tmp_path / "kept"))
+    monkeypatch.setattr(Path, "expanduser", lambda path: tmp_path / path.name)
+    monkeypatch.setenv("BERTEDU_MY_BERT", "~/kept")
     (tmp_path / "kept").mkdir()
     for kept, mark in enumerate("·✓"):
         said = bertedu("progress", tiny_course).output

@@ -200,6 +200,7 @@ test_wrong_in_another_way = wrong_ones([
         lambda text: re.findall(r"\w+", text.lower()),
         lambda text: text.lower().strip().replace("  ", " "),
     )),
+    ("leaked", lambda train, test: list(test), "is a str; a place"),
     ("leaked", lambda train, test: [i for i, text in enumerate(test) for one in train
      if one.lower().split() == text.lower().split()], "cases come out wrong"),  # some places twice
     ("choice_rows", then(right_choice_rows, lambda a, b: b[0].pop()), "changes endings in place."),
@@ -316,6 +317,7 @@ test_a_learners_test_is_told_what_it_misses = learners_tests([
      "refuses every scorer, right ones included. Likely: it returns False on every path, or expec"),
     ("score_test", lambda f: right_score_test(f) and f("the", []) == f(".", []) == (1, 1), []),
     ("tagging_test", lambda f: all(holds(f) for holds in TAGGING), []),
+    ("tagging_test", lambda f: f is check.tagging_test.right[0][1], "a right scorer, one written"),
     ("tagging_test", lambda f: f([]) == 0, 'list of list. Line 1: ("tagging_test", lambda f: f('),
     ("feature_test", lambda extract: extract is right_extract, "one written with LayerFeatures"),
 ])  # fmt: skip

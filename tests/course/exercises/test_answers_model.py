@@ -329,6 +329,7 @@ test_wrong_in_another_way = wrong_ones([
     ("times", lambda a, b: Number(a.value * b.value, [(b.value, a)]), "pairs are (part, slope)"),
     ("in_order", lambda last: [last.value], "a list of Numbers is wanted"),
     ("slope", lambda f, w, h: right_slope(f, w, 2 * h), "Smallest case: f = cube, w = 1.0, h ="),
+    ("refutes", lambda o, n, b, a: 0.7, "True or False"),
     ("refutes", lambda o, n, b, a: refutes_by_loops(o[:1], n[:1], b, a), "cases come out wrong"),
     ("our_name", lambda name: [name], "one name, a str, is wanted"),
     ("attention", lambda q, k, v, m: attention_by_torch(q, k, v, ~m), "the mask is inverted"),
