@@ -77,7 +77,8 @@ def test_each_pass_fills_what_is_due_and_leaves_the_rest(confident: bool) -> Non
         before = after
     assert (before[ids >= FIRST] >= FIRST).all()
     given = ids[:1].masked_fill(ids[:1] >= FIRST, MASK_ID)
-    wide, alone = (next(unmask(model, x, 1, confident, 1e-4)) for x in (given, given[:, :5]))
+    with torch.device("meta"):  # whatever it makes is where the text is
+        wide, alone = (next(unmask(model, x, 1, confident, 1e-4)) for x in (given, given[:, :5]))
     assert torch.equal(wide[:, :5], alone), "padding is not read"
 
 

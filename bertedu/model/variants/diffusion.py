@@ -63,7 +63,7 @@ def unmask(
         chances = next_token(scores, temperature)
         drawn = torch.multinomial(chances.flatten(0, 1), 1, generator=generator).view(ids.shape)
         sure = chances.gather(-1, drawn[..., None])[..., 0]
-        sure = sure if confident else torch.rand(ids.shape, generator=generator)
+        sure = sure if confident else torch.rand(ids.shape, generator=generator, device=ids.device)
         position = sure.masked_fill(ids != MASK_ID, -1).argsort(1, descending=True).argsort(1)
         due = (ids == MASK_ID).sum(dim=1, keepdim=True) - total * later // passes
         ids = torch.where(position < due, drawn, ids)

@@ -44,7 +44,7 @@ def generate(
     _check(model, "left-to-right", prompt, length)
     if (prompt[:, -1] == SEP_ID).any():
         raise ValueError("a prompt ends in [SEP], where a text is over: leave it out, ids[:, :-1]")
-    ids, ended = prompt, torch.zeros(len(prompt), dtype=torch.bool)
+    ids, ended = prompt, torch.zeros_like(prompt[:, 0], dtype=torch.bool)
     never = [i for i in range(len(SPECIAL_TOKENS)) if i != SEP_ID]
     with evaluating(model):
         for _ in range(length):
@@ -75,7 +75,8 @@ def fill_and_resample(
     ids, real = ids.clone(), ids != PAD_ID
     with evaluating(model):
         for _ in range(rounds):
-            for position in torch.randperm(ids.shape[1], generator=generator).tolist():
+            order = torch.randperm(ids.shape[1], generator=generator, device=ids.device)
+            for position in order.tolist():
                 if (rows := blank[:, position]).any():
                     ids[rows, position] = MASK_ID  # what stood there must not be read
                     scores = model(ids[rows], padding_mask=real[rows])[0][:, position]
@@ -93,7 +94,7 @@ def append_masks(
     Wrong, though many do it: BERT has read whole texts, so it fills in each word as the *last* one.
     Returns (B, S + ``length``), without the `[SEP]`. Raises ValueError as `fill_and_resample` does.
     """
-    tail = torch.tensor([[MASK_ID, SEP_ID]]).expand(len(ids), 2)
+    tail = ids.new_tensor([[MASK_ID, SEP_ID]]).expand(len(ids), 2)
     for _ in range(length):
         ids = fill_and_resample(model, torch.cat([ids, tail], 1), 1, generator=generator)[:, :-1]
     return ids

@@ -53,13 +53,13 @@ class XLNet(nn.Module):
         bert, size = self.model.bert, ids.shape[-1]
         real = (torch.ones_like(ids) if padding_mask is None else padding_mask).bool()
         check_input(bert.config, ids, torch.zeros_like(ids), real)
-        if not torch.equal(order.sort().values, torch.arange(size)):
+        if sorted(order.tolist()) != [*range(size)]:
             raise ValueError(f"order {order.tolist()} does not name each of {size} places once")
         content, query = self.masks(order)
         see = torch.cat([content, query])  # (2 S, S)
         see = torch.cat([see, torch.zeros_like(see)], dim=1)  # nobody reads a query
         keys = torch.cat([real, real], dim=1)[:, None, None, :]
-        itself = torch.eye(2 * size, dtype=torch.bool)  # so that no row is empty
+        itself = torch.eye(2 * size, dtype=torch.bool, device=ids.device)  # so that no row is empty
         segments = torch.zeros_like(ids)
         knows = bert.embeddings(ids, segments)
         asks = bert.embeddings(torch.full_like(ids, MASK_ID), segments)  # the place alone
