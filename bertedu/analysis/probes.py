@@ -13,7 +13,6 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 import torch
-from sklearn.linear_model import LogisticRegression
 from tokenizers import Encoding, Tokenizer
 from torch import Tensor
 
@@ -154,6 +153,8 @@ def probe(
     words that the first texts write both ways, the rarer one in a fifth of the cases or more.
     Returns for each how many words of each other text it gets right, and of how many, (texts,).
     """
+    from sklearn.linear_model import LogisticRegression
+
     pairs = list(zip(states, texts, strict=True))
     rows = np.concatenate([state[list(text.capital)].numpy() for state, text in pairs])
     tokens = np.array([text.tokens[position] for text in texts for position in text.capital])

@@ -8,8 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from scipy.stats import pearsonr, spearmanr
-from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 from tokenizers import Encoding, Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -192,6 +190,8 @@ class Classification(Kind):
 
         With the two classes 0 and 1 also the F1 of class 1 (MRPC, QQP).
         """
+        from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef  # slow to load
+
         labels, predictions = outcomes.astype(int).T
         classes = {*labels, *predictions}
         scores = {
@@ -222,6 +222,8 @@ class Regression(Classification):
 
     def metrics(self, outcomes: Outcomes) -> TaskScores:
         """Correlations of Pearson and Spearman; 0 if all answers are the same."""
+        from scipy.stats import pearsonr, spearmanr
+
         if any(len(set(column)) < 2 for column in outcomes.T):
             return {"pearson": 0.0, "spearman": 0.0}
         return {

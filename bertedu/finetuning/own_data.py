@@ -227,9 +227,8 @@ def _question_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, dict
         raise  # by those who read the lines
     except (ValueError, RecursionError) as error:  # a number, too, can be too long
         raise TaskError(f"{path.name}, line {line}: {error}; it is no JSON") from None
-    flat = whole if isinstance(whole, list) else None
     try:
-        flat = flat or [
+        flat = (isinstance(whole, list) and whole) or [
             {"title": article.get("title"), "context": paragraph["context"], **question}
             for article in whole["data"]
             for paragraph in article.get("paragraphs", [article])

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from bertedu.finetuning.evaluation.baselines import BASELINES, baseline_answers
 from bertedu.finetuning.evaluation.metrics import Floats
 from bertedu.finetuning.examples import SPLITS, Choice, Question, Splits, Tagged, Task
 from bertedu.finetuning.finetune import Run, Setup, load_encoder, run_once
@@ -125,6 +124,8 @@ def fit(
     thin products that learn in place of the encoder (Hu et al. 2021); none: all of it learns.
     Raises what `run_once` does, and CheckpointError for a model that could not be saved after it.
     """
+    from bertedu.finetuning.evaluation.baselines import BASELINES, baseline_answers
+
     task, splits, setup = data.task, data.splits, Setup(model, device=device, lora=lora)
     if not isinstance(load_encoder(model)[0], BertFeatures):
         raise CheckpointError(

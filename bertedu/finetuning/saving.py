@@ -12,16 +12,7 @@ from tokenizers import Tokenizer
 from tqdm.auto import tqdm
 
 from bertedu.files import Row
-from bertedu.finetuning.examples import (
-    Choice,
-    Example,
-    Examples,
-    KindName,
-    Question,
-    Tagged,
-    Task,
-    TaskError,
-)
+from bertedu.finetuning.examples import Choice, Example, KindName, Question, Tagged, Task, TaskError
 from bertedu.finetuning.finetune import kind_named
 from bertedu.finetuning.kinds import MAX_LENGTH, Answer
 from bertedu.finetuning.own_data import read_table
@@ -73,7 +64,7 @@ class FineTuned:
         """Let a model answer what its task asks."""
         return cls(model, tokenizer, task.name, task.kind, task.labels, pairs=task.pairs)
 
-    def answer(self, examples: Examples) -> list[Answer]:
+    def answer(self, examples: Sequence[Any]) -> list[Answer]:
         """Answer examples; their labels are not looked at."""
         kind = self.model.kind
         items = kind.encode(examples, self.tokenizer, self.max_length)

@@ -2,15 +2,13 @@
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from itertools import chain
 from typing import Any
 
-from seqeval import metrics
-from seqeval.scheme import IOB2
 from torch import Tensor
 
 from bertedu.finetuning import tagging
+from bertedu.finetuning.evaluation.metrics import tagging_scores
 from bertedu.finetuning.kinds import NO_TARGET
 from bertedu.finetuning.tagging import Tagging, first_pieces
 from bertedu.model.heads import ClassificationHead, TaggingHead
@@ -229,7 +227,10 @@ def right_entity_f1(truth: Sentences, found: Sentences) -> float:
 _untyped = patched(
     right_entity_f1, "set(right_entities(some)) => {span[1:] for span in right_entities(some)}", {}
 )
-_strict = partial(metrics.f1_score, mode="strict", scheme=IOB2, zero_division=0)
+
+
+def _strict(truth: Sentences, found: Sentences) -> float:
+    return tagging_scores(truth, found)["f1"]
 
 
 # -- a test for scorers
@@ -273,10 +274,10 @@ def _score(sentences: Sequence[Answered]) -> float:
     | range(len(tags))] => range(len(tags))] + [a for a, w in zip(answers, word_ids) if w is None]
     ✗ token accuracy called F1: counts tags that agree, and nine in ten are O.
       answer O everywhere in a sentence with one entity: the score must be 0.
-    | right_entity_f1 => metrics.accuracy_score
+    | right_entity_f1(truth, found) => tagging_scores(truth, found)["accuracy"]
     ✗ I- after O: takes an I- that continues nothing for an entity.
       answer O I-PLACE: nothing was found, so it must cost no precision.
-    | right_entity_f1(truth, found) => metrics.f1_score(truth, found, zero_division=0)
+    | right_entity_f1(truth, found) => right_entity_f1(truth, [*map(tagging.iob2, found)])
     ✗ types ignored: counts a place taken for a person as right.
       answer B-PERSON for a B-PLACE: none of that is right.
     | right_entity_f1 => _untyped

@@ -16,7 +16,6 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from bertedu.files import Row, write_csv
-from bertedu.finetuning.evaluation.baselines import BASELINES
 from bertedu.finetuning.examples import Splits, Task, TaskError
 from bertedu.finetuning.finetune import MEAN, Setup, run_once
 from bertedu.finetuning.own_model import UNTIL_DEV_STOPS
@@ -414,6 +413,8 @@ def same_recipe(grid: Grid, task: str, folder: Path) -> list[Estimate]:
 
 
 def _known(grid: Grid, task: str, name: str, drawn: dict[str, BootstrapScores]) -> BootstrapScores:
+    from bertedu.finetuning.evaluation.baselines import BASELINES
+
     known = [*(variant.name for variant in grid.variants), *BASELINES]
     if name not in known:
         raise TaskError(f"no variant {name!r}: choose one of {', '.join(known)}")

@@ -17,7 +17,6 @@ import numpy as np
 from tokenizers import Encoding, Tokenizer
 
 from bertedu.files import Row, read_csv
-from bertedu.finetuning.evaluation.baselines import word_count_answers
 from bertedu.finetuning.examples import Examples, Splits, Tagged, Task, TaskError
 from bertedu.finetuning.finetune import Setup, run_once
 from bertedu.finetuning.kinds import NO_TARGET, Answer, Item, Items, ItemScores, Outcomes
@@ -154,6 +153,8 @@ def counted(answers: Sequence[Answer]) -> Row:
 
 def ask_baseline(model: str, **_: str) -> list[Row]:
     """Answer the test without a network; "(source)" says which article each sentence is from."""
+    from bertedu.finetuning.evaluation.baselines import word_count_answers
+
     task, splits, types = entity_task()
     if model == "(source)":
         known = sorted({e.source for e in splits["test"]})

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.feature_extraction.text import TfidfVectorizer
 from torch import Tensor
 from tqdm.auto import tqdm
 
@@ -100,8 +99,8 @@ def ask(model: BertForPreTraining, pairs: Sequence[Pair]) -> tuple[Tensor, Tenso
     return scores, torch.from_numpy(packed.labels)
 
 
-def word_overlap(pairs: Sequence[Pair], weigh: TfidfVectorizer) -> Tensor:
-    """(N,) cosine of A and B as TF-IDF vectors: the topic shortcut without a network."""
+def word_overlap(pairs: Sequence[Pair], weigh: Any) -> Tensor:
+    """(N,) cosine of A and B as a vectorizer's TF-IDF: the topic shortcut without a network."""
     a, b = weigh.transform([p.a for p in pairs]), weigh.transform([p.b for p in pairs])
     # rounded: the same words in another order must not win by the last bit
     return torch.from_numpy(np.asarray(a.multiply(b).sum(axis=1))[:, 0]).round(decimals=9)
@@ -146,6 +145,8 @@ def judge_pairs(model: BertForPreTraining, name: str) -> list[Row]:
 
     Raises `bertedu.text.sources.SourceError` if the corpora cannot be fetched.
     """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
     documents = [d for corpus in DEFAULT_CORPORA for d in load_documents(corpus)]
     tokenizer = load_tokenizer()
     pairs, document = spoil_pairs([d for d in documents if d.split == "test"], tokenizer)

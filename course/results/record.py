@@ -11,7 +11,6 @@ import torch
 from filelock import FileLock
 
 from bertedu.files import Row, read_csv, write_csv
-from bertedu.finetuning.evaluation.baselines import BASELINES, baseline_answers
 from bertedu.finetuning.examples import Splits, Task, TaskError
 from bertedu.finetuning.finetune import Run, Setup, make_kind, run_once
 from bertedu.finetuning.kinds import Answer, Kind, Outcomes
@@ -70,6 +69,8 @@ class RunRecord:
         self, task: Task, splits: Splits, train_examples: int | None = None
     ) -> list[Row]:
         """Run the baselines that are not there yet, write them down, and return their rows."""
+        from bertedu.finetuning.evaluation.baselines import BASELINES, baseline_answers
+
         splits = {**splits, "train": splits["train"][:train_examples]}
         kind = make_kind(task, splits)
         rows = []

@@ -157,17 +157,17 @@ def test_ctrl_c_leaves_what_was_recorded(
     assert [row["seed"] for row in scored(tmp_path)] == ["0"]
 
 
-def test_help_is_quick() -> None:
-    """It imports no torch, whatever the command."""
+def test_help_and_checks_are_quick() -> None:
+    """No torch for a help, whatever the command; no scikit-learn for the checks of a notebook."""
     code = """
 import sys
 from typer.testing import CliRunner
 from course.cli import app
 for name in ("finetune", "summary", "tasks"):
-    result = CliRunner().invoke(app, [name, "--help"])
-    assert "Usage" in result.output
-slow = {"torch", "numpy", "sklearn", "scipy", "tokenizers"} & set(sys.modules)
-assert not slow, slow
+    assert "Usage" in CliRunner().invoke(app, [name, "--help"]).output
+assert not {"torch", "numpy", "sklearn", "scipy", "tokenizers"} & set(sys.modules)
+import course.exercises.check
+assert not {"sklearn", "scipy", "pandas"} & set(sys.modules)
 """
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    quiet = os.environ | {"OMP_NUM_THREADS": "1"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=quiet)

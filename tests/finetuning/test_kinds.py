@@ -35,15 +35,7 @@ from tiny_kinds import (
 import bertedu
 from bertedu.finetuning.evaluation.metrics import squad_scores
 from bertedu.finetuning.examples import AnyExample, Choice, Example, Question, Tagged, TaskError
-from bertedu.finetuning.kinds import (
-    NO_TARGET,
-    Answer,
-    Classification,
-    Item,
-    Kind,
-    Regression,
-    collate,
-)
+from bertedu.finetuning.kinds import NO_TARGET, Answer, Classification, Kind, Regression, collate
 from bertedu.finetuning.saving import load_finetuned
 from bertedu.finetuning.tagging import Tagging, first_pieces
 from bertedu.finetuning.training import score_items
@@ -66,7 +58,7 @@ LONGER: dict[str, AnyExample] = {
 }
 
 
-def make_items(name: str, examples: Sequence[AnyExample], length: int = 128) -> list[Item]:
+def make_items(name: str, examples: Sequence[AnyExample], length: int = 128) -> list[Any]:
     return make_kind(name).encode(examples, TOKENIZER, length)
 
 

@@ -9,8 +9,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from seqeval.metrics import accuracy_score, f1_score
-from seqeval.scheme import IOB2
 
 from bertedu.finetuning.examples import Question
 
@@ -22,6 +20,9 @@ def tagging_scores(
     tags: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]
 ) -> TaskScores:
     """F1 of whole entities, type and both ends right, as CoNLL counts; and accuracy of tags."""
+    from seqeval.metrics import accuracy_score, f1_score
+    from seqeval.scheme import IOB2
+
     lists = [list(sentence) for sentence in tags], [list(sentence) for sentence in predictions]
     strict = f1_score(*lists, mode="strict", scheme=IOB2, zero_division=0)
     return {"f1": float(strict), "accuracy": float(accuracy_score(*lists))}

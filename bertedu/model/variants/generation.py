@@ -75,8 +75,7 @@ def fill_and_resample(
     ids, real = ids.clone(), ids != PAD_ID
     with evaluating(model):
         for _ in range(rounds):
-            order = torch.randperm(ids.shape[1], generator=generator, device=ids.device)
-            for position in order.tolist():
+            for position in torch.randperm(ids.shape[1], generator=generator, device=ids.device):
                 if (rows := blank[:, position]).any():
                     ids[rows, position] = MASK_ID  # what stood there must not be read
                     scores = model(ids[rows], padding_mask=real[rows])[0][:, position]

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tiny_finetuning as tiny
 
+from bertedu.finetuning.evaluation import baselines
 from bertedu.finetuning.evaluation.baselines import baseline_answers
 from bertedu.finetuning.examples import Splits, Task, TaskError
 from bertedu.finetuning.finetune import RATES, Run, Setup, make_kind
@@ -175,7 +176,7 @@ def test_baselines_are_run_once_first_and_with_as_few_examples(
         assert len(runs.calls) in (0, 2)
         return baseline_answers(name, task, splits)
 
-    monkeypatch.setattr(recording, "baseline_answers", spy)
+    monkeypatch.setattr(baselines, "baseline_answers", spy)
     for count in (None, None, 8):
         go(book, setup=Setup("x", train_examples=count), again=True)
     assert calls == [(name, n) for n in (16, 8) for name in ("majority", "word counts")]
