@@ -226,7 +226,8 @@ def _question_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, dict
     except TaskError:
         raise  # by those who read the lines
     except (ValueError, RecursionError) as error:  # a number, too, can be too long
-        raise TaskError(f"{path.name}, line {line}: {error}; it is no JSON") from None
+        hint = "; an object in each line wants the ending .jsonl" * ("Extra" in str(error))
+        raise TaskError(f"{path.name}, line {line}: {error}; it is no JSON{hint}") from None
     try:
         flat = (isinstance(whole, list) and whole) or [
             {"title": article.get("title"), "context": paragraph["context"], **question}

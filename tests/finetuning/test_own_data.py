@@ -271,7 +271,7 @@ REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
     ("own.csv", table(), {"columns": Columns(endings=("text", "text"))}, "a choice is a number"),
     ("own.csv", "text,label\na,2", {"columns": Columns(endings=("text",) * 2)}, "numbered 0 to 1"),
     ("own.csv", table(), {"columns": Columns(split="label")}, "train, dev or test?"),
-    ("own.json", "{", {}, "no JSON"),
+    ("own.json", "{}\n{}", {}, "no JSON; an object in each line wants the ending .jsonl"),
     ("own.json", '{"x": 1}', {}, "not in the shape of SQuAD"),
     ("own.json", squad(True).replace("question", "ask", 1), {}, "own.json, line 1: KeyError"),
     ("own.json", "[" * 100_000, {}, "it is no JSON"),
