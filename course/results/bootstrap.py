@@ -1,6 +1,6 @@
 """The bootstrap: what is drawn again, the interval that follows, and what it makes of a claim."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal, NamedTuple
@@ -15,15 +15,17 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 Verdict = Literal["supported", "undecided", "contradicted"]
 
 
+def _draws(count: int) -> Iterator[Ints]:
+    """Draw so many sources with replacement, by their numbers, again and again."""
+    rng = np.random.default_rng([0, 0])
+    return (rng.integers(count, size=count) for _ in range(DRAWS))
+
+
 def draw_texts(sources: Ints) -> list[Ints]:
     """Draw whole sources with replacement: the numbers of the examples of each draw."""
-    rng = np.random.default_rng([0, 0])
     counts = np.unique(sources, return_counts=True)[1]
     members = np.split(np.argsort(sources, kind="stable"), counts.cumsum()[:-1])
-    return [
-        np.concatenate([members[i] for i in rng.integers(len(members), size=len(members))])
-        for _ in range(DRAWS)
-    ]
+    return [np.concatenate([members[i] for i in drawn]) for drawn in _draws(len(members))]
 
 
 def often_drawn(sources: Ints) -> Floats:
@@ -31,8 +33,9 @@ def often_drawn(sources: Ints) -> Floats:
 
     ``sources``: (n,), a number of the article (or other unit) that each is of: drawn whole.
     """
-    texts = [np.arange(len(sources)), *draw_texts(sources)]
-    return np.array([np.bincount(some, minlength=len(sources)) for some in texts], float)
+    names, number = np.unique(sources, return_inverse=True)
+    often = [np.bincount(drawn, minlength=len(names))[number] for drawn in _draws(len(names))]
+    return np.array([np.ones(len(number)), *often])
 
 
 def drawn_means(values: Floats, sources: Ints) -> Floats:
