@@ -101,12 +101,8 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in (fitting, objectives, toy, diffusion):
         monkeypatch.setattr(module, "fit", two)
-    for module, name in (
-        (recurrence, "HELD_OUT"),
-        (toy, "HELD_OUT"),
-        (writing, "TEXTS"),
-        (diffusion, "TEXTS"),
-    ):
+    few = [(recurrence, "HELD_OUT"), (toy, "HELD_OUT"), (toy, "TRAINING")]
+    for module, name in [*few, (writing, "TEXTS"), (diffusion, "TEXTS")]:
         monkeypatch.setattr(module, name, 20)
     monkeypatch.setattr(machines, "questions", toy.held_out_questions)
     monkeypatch.setattr(diffusion, "DRAWS", 2)

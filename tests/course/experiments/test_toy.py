@@ -73,7 +73,8 @@ def test_a_writer_learns_where_texts_end(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_command_writes_a_row_for_every_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(toy, "HELD_OUT", 20)
+    for name in ("TRAINING", "HELD_OUT"):
+        monkeypatch.setattr(toy, name, 20)
     monkeypatch.setattr(toy.compare_with_limits, "__defaults__", (20,))
     out = tmp_path / "toy.csv"
     result = run("toy", "--seeds", 2, "--out", out, of=app)
