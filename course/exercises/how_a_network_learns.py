@@ -117,7 +117,7 @@ def _play(rng: random.Random, size: int) -> list[Number]:
     """Make a calculation: each number after its parts, all needed for the last, many twice."""
     made = [Number(rng.choice((-2.0, -1.0, 1.0, 2.0, 3.0))) for _ in range(2)]
     while len(made) < size:
-        a, b = made[-1], rng.choice(made)
+        a, b = rng.sample([made[-1], rng.choice(made)], 2)
         slopes = (1.0, 1.0) if rng.random() < 0.5 else (b.value, a.value)
         value = a.value + b.value if slopes == (1.0, 1.0) else a.value * b.value
         made.append(Number(value / 2, [(a, slopes[0] / 2), (b, slopes[1] / 2)]))
@@ -160,9 +160,10 @@ def _order_difference(_: Inputs, mine: Any, right: Any) -> str:
     ✗ a number that is used twice is in the list twice.
       two ways lead to it. Remember in a set which numbers you have seen, and visit none again.
     | if number not in seen: => if True:
-    ✗ each number stands before its parts.
+    ✗ numbers stand before their parts.
       append after the loop over the parts, not before it, and do not turn the list around.
     | return found => return found[::-1]
+    | seen.add(number) => seen.add(number); found.insert(0, number) && found.append(number) =>
     ✗ only the first part of each number is followed.
       a number has several parts: loop over all of number.parts.
     | in number.parts => in number.parts[:1]
@@ -227,9 +228,7 @@ def _loop_cases() -> Iterator[Inputs]:
     draw = judge.drawer(2)
     for points, rate, steps in [(2, 0.5, 3), (4, 1.0, 3), (6, 0.5, 5), (8, 1.0, 5)] * 3:
         layer = nn.Linear(2, 2, device="meta", dtype=torch.float32).to_empty(device="cpu")
-        with torch.no_grad():
-            layer.weight.copy_(draw(2, 2))
-            layer.bias.copy_(draw(2))
+        layer.weight.data, layer.bias.data = draw(2, 2).float(), draw(2).float()
         y = torch.arange(points) % 2
         yield named("a_linear_layer", layer), draw(points, 2).float() + y[:, None], y, rate, steps
 
