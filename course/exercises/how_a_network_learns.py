@@ -77,8 +77,9 @@ def _read_part(part: Any, slope: Any) -> tuple[str, float]:
 
 
 def _read_number(answer: Any, *_: Any) -> tuple[float, list[tuple[str, float]]]:
-    value, made_of = getattr(answer, "value", None), getattr(answer, "parts", None)
-    if not isinstance(value, int | float) or not isinstance(made_of, list | tuple):
+    value, made_of = getattr(answer, "value", None), getattr(answer, "parts", ())
+    pairs = all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in made_of)
+    if not isinstance(value, int | float) or not pairs:
         raise UnreadableError("a Number is wanted: Number(value, [(part, slope), …]).")
     return float(value), sorted(_read_part(part, slope) for part, slope in made_of)
 
@@ -190,11 +191,13 @@ def right_in_order(last: Number) -> list[Number]:
 
 @Exercise.asking(
     asks="(numbers, each after its parts) -> list: the slope of the last one with respect to each",
+    moved=judge.anything_moved,
     cases=lambda: [(numbers,) for numbers in _plays()],
     read=lambda answer, numbers: judge.read_numbers(answer, "your list of slopes", (len(numbers),)),
     tried="33 calculations, of one number to twelve, most of them with numbers used twice.",
     start="slopes = dict.fromkeys(numbers, 0.0), and a 1.0 for the last number. Then go through "
     "reversed(numbers): what does each hand on to its parts?",
+    in_place="your next cell needs this list. reversed(numbers) leaves it as it is.",
     mistakes="""
     ✗ a number that is used twice keeps only one of its slopes.
       each use hands on a slope of its own, and they add up: slopes[part] += …

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from verdicts import learners_tests, right_ones, verdict, words, wrong_ones
+from verdicts import learners_tests, right_ones, then, verdict, words, wrong_ones
 
 from bertedu.analysis.attention_heads import rollout, total_variation
 from bertedu.model.bert import Bert
@@ -271,14 +271,11 @@ test_right_in_another_way = right_ones([
 ])  # fmt: skip
 
 
-def test_a_right_loop_passes_whatever_the_kind_of_number() -> None:
+def test_a_right_loop_passes_whatever_the_kind_of_number(request: pytest.FixtureRequest) -> None:
     """Notebook a1 computes in double precision, so that its digits are everybody's."""
-    before = torch.get_default_dtype()
+    request.addfinalizer(lambda: torch.set_default_dtype(torch.float32))
     torch.set_default_dtype(torch.float64)
-    try:
-        assert verdict(check.training_loop, loop("zfbs")).startswith("✓")
-    finally:
-        torch.set_default_dtype(before)
+    assert verdict(check.training_loop, loop("zfbs")).startswith("✓")
 
 
 @pytest.mark.parametrize(
@@ -327,7 +324,9 @@ test_wrong_in_another_way = wrong_ones([
      ((a, b), (b, a))]), "a part is a copy; the Number itself is wanted."),
     ("times", lambda a, b: Number(a.value * b.value, [(a.value, b.value)]), "a part is a float; "),
     ("times", lambda a, b: Number(a.value * b.value, [(b.value, a)]), "pairs are (part, slope)"),
+    ("times", lambda a, b: Number(a.value * b.value, {a: 1, b: 1}), "a Number is wanted: Number("),
     ("in_order", lambda last: [last.value], "a list of Numbers is wanted"),
+    ("backward", then(slopes_by_moving, list.clear), "changes numbers in place. Smallest"),
     ("slope", lambda f, w, h: right_slope(f, w, 2 * h), "Smallest case: f = cube, w = 1.0, h ="),
     ("refutes", lambda o, n, b, a: 0.7, "True or False"),
     ("refutes", lambda o, n, b, a: refutes_by_loops(o[:1], n[:1], b, a), "cases come out wrong"),
@@ -355,8 +354,7 @@ test_wrong_in_another_way = wrong_ones([
 
 
 def test_the_mask_of_the_exercise_is_the_packages_without_chance() -> None:
-    none = torch.zeros(12, 0).long()
-    assert torch.equal(right_window_mask(12, 2, 1, none), sparse_mask(12, 2, 1))
+    assert right_window_mask(12, 2, 1, torch.zeros(12, 0).long()).equal(sparse_mask(12, 2, 1))
 
 
 # -- learners' tests
