@@ -471,7 +471,7 @@ def read_tensor(answer: Any, name: str, shape: Sequence[int]) -> Tensor:
     try:
         tensor = torch.as_tensor(answer).detach()
     except (TypeError, ValueError, RuntimeError):
-        raise UnreadableError(f"{name} is {_a(answer)}; a tensor is wanted.") from None
+        raise UnreadableError(f"{name} is {_a(answer)}; a tensor or list is wanted.") from None
     if tensor.shape != torch.Size(shape):
         raise UnreadableError(
             f"{name} has shape {tuple(tensor.shape)}; {tuple(shape)} is wanted here."
