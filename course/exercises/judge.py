@@ -701,6 +701,9 @@ def advice(error: BaseException) -> str:
 
 
 _HINTS: tuple[tuple[type[BaseException], str, str], ...] = (
+    (Exception, r"xor|for \^", "a power is written with **: x**2, not x^2."),
+    (Exception, "ambiguous", "if, and, or want one True or False, not a tensor of them. Join them "
+     "with & or |, each comparison in parentheses; in place of an if, use torch.where."),
     (NameError, "", "that name does not exist: run the cell that makes it, or check its spelling."),
     (IndexError, "list|tuple|string", "an index points past the end of a list, a tuple or a "
      "string. The last item has no next one: how far does your loop go?"),
@@ -726,23 +729,18 @@ _HINTS: tuple[tuple[type[BaseException], str, str], ...] = (
 )  # fmt: skip
 
 
-def known(name: str) -> Any:
+def known(name: str) -> Registered:
     """Return an exercise; an unknown name raises LookupError with all names."""
-    if name not in KNOWN or not pieces_of(KNOWN[name]):
-        names = ", ".join(known for known, thing in KNOWN.items() if pieces_of(thing))
-        raise LookupError(f"No exercise is called {name!r}. There are: {names}.")
-    return KNOWN[name]
+    every = {name: thing for name, thing in KNOWN.items() if isinstance(thing, Registered)}
+    if name not in every:
+        raise LookupError(f"No exercise is called {name!r}. There are: {', '.join(every)}.")
+    return every[name]
 
 
 def show_solution(name: str) -> str:
     """Return the source of the pieces that solve an exercise."""
     parts = []
-    for piece in pieces_of(known(name)):
+    for piece in known(name).solution:
         path = piece.__module__.replace(".", "/")
         parts.append(f"# {path}.py\n{source_of(piece)}")
     return "\n\n".join(parts)
-
-
-def pieces_of(thing: Any) -> tuple[Any, ...]:
-    """Return what shows the solution of an exercise; nothing for what is no exercise."""
-    return getattr(thing, "solution", ())

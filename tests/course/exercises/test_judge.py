@@ -278,6 +278,8 @@ def forever(vocab_size: int) -> Any:
         (lambda v: math.nan, ["Yours gives nan; it should"]),
         (lambda v: torch.tensor([v]).softmax(0), ["stopped with NotImpl", "wants floats"]),
         (lambda v: 0.5 & torch.tensor([v > 1]) > 0.1, ["Put each comparison in parentheses"]),
+        (lambda v: torch.tensor([1.0, v]) ^ 2, ["not implemented", "is written with **"]),
+        (lambda v: v if torch.tensor([1, v]) > 2 else 0, ["ambiguous", "use torch.where"]),
         (lambda v: torch.ones(v, requires_grad=True).zero_(), ["inside with torch.no_grad():"]),
         (lambda: 1, ["wrong number of arguments. Yours takes nothing; it is called with 1"]),
         (lambda a, b: 1, ["Yours takes a, b; it is called with 1: vocab_size"]),
@@ -409,7 +411,7 @@ def test_every_exercise_has_a_solution(one: Exercise | TestExercise) -> None:
     said = verdict(check.solution, one.name)
     assert re.match(r"# (bertedu|course)/\w", said)
     assert re.search(r"^(def|class) \w+", said, re.MULTILINE)
-    for piece in judge.pieces_of(one):
+    for piece in one.solution:
         name = getattr(piece, "__name__", "")
         assert f"def {name}(" in said or f"class {name}" in said, name
         assert source_of(piece) in said
