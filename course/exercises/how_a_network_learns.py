@@ -38,6 +38,7 @@ def _slope_cases() -> list[Inputs]:
       on a curve the slope changes with every step. Go as far to the left as to the right:
       f(w + h) - f(w - h), over 2h.
     | (f(w + h) - f(w - h)) / (2 * h) => (f(w + h) - f(w)) / h
+    | (f(w + h) - f(w - h)) / (2 * h) => (f(w) - f(w - h)) / h
     ✗ this is how much f rises, not how much it rises for each unit of w.
       divide by the distance from w - h to w + h, which is 2h.
     | / (2 * h) =>

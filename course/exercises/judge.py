@@ -483,8 +483,7 @@ def read_numbers(answer: Any, name: str, shape: Sequence[int]) -> list[Any]:
     """Read a tensor of that shape; numbers that are not exact as they are in double precision."""
     tensor = read_tensor(answer, name, shape)
     exact = tensor.dtype in (torch.bool, torch.long)
-    numbers: list[Any] = (tensor if exact else tensor.double()).tolist()
-    return numbers
+    return (tensor if exact else tensor.double()).tolist()
 
 
 def read_mask(answer: Any, name: str, shape: Sequence[int]) -> list[Any]:
@@ -492,8 +491,7 @@ def read_mask(answer: Any, name: str, shape: Sequence[int]) -> list[Any]:
     mask = read_tensor(answer, name, shape)
     if mask.dtype != torch.bool:
         raise UnreadableError(f"{name} is {mask.dtype}; a mask holds True and False.")
-    seen: list[Any] = mask.tolist()
-    return seen
+    return mask.tolist()
 
 
 def number(answer: Any, *_: Any) -> float:
@@ -567,8 +565,7 @@ def read_wholes(answer: Any, *_: Any, things: str, thing: str = "a whole number"
 def read_str(answer: Any, *_: Any, wanted: str) -> str:
     """Read a text."""
     if not isinstance(answer, str):
-        came = kind_of(answer)
-        raise UnreadableError(f"your function returned {came}; {wanted} is wanted.")
+        raise UnreadableError(f"your function returned {kind_of(answer)}; {wanted} is wanted.")
     return answer
 
 

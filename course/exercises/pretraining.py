@@ -38,6 +38,7 @@ def _rate_cases() -> list[Inputs]:
       (steps - step) / steps is below 1 when warm-up ends, so the rate jumps. Divide by
       steps - warmup. (Google's own BERT jumps, by 1 %: its warm-up is that short.)
     | (steps - warmup) => steps
+    | min(rise, fall) => (rise if step < warmup else (steps - step) / steps)
     ✗ the rate of step 0 is 0: the first step changes nothing.
       step / warmup. Steps count from 0, so rise with step + 1.
     | (step + 1) => step
@@ -118,7 +119,7 @@ def _adamw_cases() -> Iterator[Inputs]:
     zero = torch.zeros(1)
     yield zero + 1, zero + 2, zero, zero, 1, 0.1, 0.5
     yield zero + 1, zero, zero, zero, 1, 0.1, 0.5
-    yield zero, zero + 0.001, zero, zero, 1, 1.0, 0.0
+    yield zero, zero + 0.0003, zero, zero, 1, 1.0, 0.0
     for size, ts in ((1, (1, 2, 3)), (2, (1, 2, 3, 5, 10)), (6, (1, 2, 10, 100))):
         for t in ts:
             for rate, decay in ((0.1, 0.5), (1.0, 0.1), (0.5, 0.5), (1.0, 0.0)):

@@ -36,6 +36,7 @@ from course.exercises.ablation_size_masking_steps import (
 from course.exercises.masked_language_model import right_masking, right_mlm_loss
 from course.exercises.museum import exhibits
 from course.exercises.next_sentence_prediction import right_nsp_loss, right_pair
+from course.exercises.patch import patched
 from course.exercises.pretraining import SmallRun, right_adamw, right_resume_test
 from course.experiments.ablations import PROCEDURES
 from course.results.bootstrap import Estimate, interval, verdict_of
@@ -278,6 +279,7 @@ test_wrong_in_another_way = wrong_ones([
     ("clip", lambda gs, top: gs[:1], "returned a list; a list of tensors is wanted, as many as"),
     ("clip", lambda gs, top: [None for g in gs], "tensor 1 of the list is None"),
     ("adamw", lambda *x: (x[0], *right_adamw(*x)[1:]), "Yours gives weight ["),
+    ("adamw", patched(right_adamw, "1e-8 => 1e-6", {}), "gradient = [0.0003]"),
     ("training_cost", lambda p, t, ops, share, usd: (p * t / 1800 / ops / share, usd),
      "the forward pass alone. (There is"),
     ("reach", lambda *x: right_reach(*x).float(), "True and False are wanted. How far is far"),
