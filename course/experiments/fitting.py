@@ -16,15 +16,9 @@ Loss = Callable[[torch.Generator], Tensor]  # generator -> (), the loss of what 
 
 
 def fit(
-    model: nn.Module,
-    loss_of: Loss,
-    seed: int,
-    steps: int,
-    peak: float = PEAK,
-    title: str = "",
-    warmup_share: float = 0.1,
-    clip_norm: float = 1.0,
-) -> Iterator[int]:
+    model: nn.Module, loss_of: Loss, seed: int, steps: int, peak: float = PEAK, title: str = "",
+    warmup_share: float = 0.1, clip_norm: float = 1.0,
+) -> Iterator[int]:  # fmt: skip
     """Train, and yield the number of each step, from 1, when it is done."""
     optimizer, generator = make_optimizer(model, 0.01), torch.Generator().manual_seed(seed)
     for step in tqdm(range(steps), desc=title or type(model).__name__):

@@ -1,6 +1,6 @@
 """The bootstrap: what is drawn again, the interval that follows, and what it makes of a claim."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Literal, NamedTuple
@@ -15,10 +15,9 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 Verdict = Literal["supported", "undecided", "contradicted"]
 
 
-def _draws(count: int) -> Iterator[Ints]:
-    """Draw so many sources with replacement, by their numbers, again and again."""
-    rng = np.random.default_rng([0, 0])
-    return (rng.integers(count, size=count) for _ in range(DRAWS))
+def _draws(count: int) -> Ints:
+    """Draw so many sources with replacement, by their numbers: (draws, count)."""
+    return np.random.default_rng([0, 0]).integers(count, size=(DRAWS, count))
 
 
 def draw_texts(sources: Ints) -> list[Ints]:
