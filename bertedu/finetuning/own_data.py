@@ -228,8 +228,9 @@ def _question_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, dict
     except (ValueError, RecursionError) as error:  # a number, too, can be too long
         hint = "; an object in each line wants the ending .jsonl" * ("Extra" in str(error))
         raise TaskError(f"{path.name}, line {line}: {error}; it is no JSON{hint}") from None
+    flat = whole if isinstance(whole, list) else None
     try:
-        flat = (isinstance(whole, list) and whole) or [
+        flat = flat or [
             {"title": article.get("title"), "context": paragraph["context"], **question}
             for article in whole["data"]
             for paragraph in article.get("paragraphs", [article])

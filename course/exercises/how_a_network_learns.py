@@ -78,7 +78,7 @@ def _read_part(part: Any, slope: Any) -> tuple[str, float]:
 
 
 def _read_number(answer: Any, *_: Any) -> tuple[float, list[tuple[str, float]]]:
-    value, made_of = getattr(answer, "value", None), getattr(answer, "parts", ())
+    value, made_of = getattr(answer, "value", None), getattr(answer, "parts", [()])  # no pair
     pairs = all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in made_of)
     if not isinstance(value, int | float) or not pairs:
         raise UnreadableError("a Number is wanted: Number(value, [(part, slope), …]).")

@@ -698,7 +698,7 @@ def advice(error: BaseException) -> str:
 
 
 _HINTS: tuple[tuple[type[BaseException], str, str], ...] = (
-    (Exception, r"xor|for \^", "a power is written with **: x**2, not x^2."),
+    (Exception, r"bitwise_xor|for \^", "a power is written with **: x**2, not x^2."),
     (Exception, "ambiguous", "if, and, or want one True or False, not a tensor of them. Join them "
      "with & or |, each comparison in parentheses; in place of an if, use torch.where."),
     (NameError, "", "that name does not exist: run the cell that makes it, or check its spelling."),

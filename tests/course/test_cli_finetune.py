@@ -1,6 +1,5 @@
 """`python -m course finetune`, `summary`, `tasks` and `predict`: end to end, and every refusal."""
 
-import os
 import subprocess
 import sys
 from functools import partial
@@ -169,5 +168,4 @@ assert not {"torch", "numpy", "sklearn", "scipy", "tokenizers"} & set(sys.module
 import course.exercises.check
 assert not {"sklearn", "scipy", "pandas"} & set(sys.modules)
 """
-    quiet = os.environ | {"OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, "-c", code], check=True, env=quiet)
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -325,6 +325,7 @@ test_wrong_in_another_way = wrong_ones([
     ("times", lambda a, b: Number(a.value * b.value, [(a.value, b.value)]), "a part is a float; "),
     ("times", lambda a, b: Number(a.value * b.value, [(b.value, a)]), "pairs are (part, slope)"),
     ("times", lambda a, b: Number(a.value * b.value, {a: 1, b: 1}), "a Number is wanted: Number("),
+    ("times", lambda a, b: type("Product", (), {"value": 6.0}), "a Number is wanted: Number("),
     ("in_order", lambda last: [last.value], "a list of Numbers is wanted"),
     ("backward", then(slopes_by_moving, list.clear), "changes numbers in place. Smallest"),
     ("slope", lambda f, w, h: right_slope(f, w, 2 * h), "Smallest case: f = cube, w = 1.0, h ="),

@@ -245,7 +245,7 @@ def test_nothing_raises_and_nothing_odd_passes(one: Exercise) -> None:
 
 
 def undefined_name(vocab_size: int) -> Any:
-    return logarithm(vocab_size)  # type: ignore[name-defined]  # noqa: F821
+    return xor_of(vocab_size)  # type: ignore[name-defined]  # noqa: F821
 
 
 def deep_inside_torch(vocab_size: int) -> Any:
@@ -260,7 +260,7 @@ def forever(vocab_size: int) -> Any:
 @pytest.mark.parametrize(
     ("broken", "parts"),
     [
-        (undefined_name, ["NameError", "Line 2 of undefined_name: return logarithm(", "spelling"]),
+        (undefined_name, ["NameError", "Line 2 of undefined_name: return xor_of(", "spelling"]),
         (deep_inside_torch, ["Error", "Line 3 of deep_inside_torch: return torch.nn.functional"]),
         (forever, ["RecursionError", "Line 2 of forever", "calls itself"]),
         (lambda v: [1, 2][v], ["IndexError", "past the end of a list"]),
