@@ -1,9 +1,10 @@
 """Must an answer's reader know the question before it reads the text? (paper, section 5.1, (b))
 
-``python -m course.experiments.question_order`` fine-tunes the models of `same_question` to mark the
-answer among three short texts: once with the question first, once with it last. Each is scored
-twice, on the test as it is and with the questions exchanged among the texts, where reading the
-question cannot help. Runs that `data/results/question_order.csv` has are not made again.
+``python -m course.experiments.question_order`` fine-tunes the models of `same_question` until dev
+stops rising, to mark the answer among three short texts: once with the question first, once with it
+last. Each is scored twice, on the test as it is and with the questions exchanged among the texts,
+where reading the question cannot help. Runs that `data/results/question_order.csv` has are not made
+again.
 """
 
 from collections.abc import Mapping
@@ -18,9 +19,8 @@ from bertedu.files import Row
 from bertedu.finetuning.examples import Splits, Task
 from bertedu.finetuning.finetune import Setup, run_once
 from bertedu.finetuning.question_answering import QuestionAnswering
-from bertedu.finetuning.training import Hyperparameters
 from bertedu.text.fast_tokenizer import load_tokenizer
-from course.experiments.ablations import SAME_QUESTION
+from course.experiments.ablations import SAME_QUESTION, STEEP
 from course.experiments.tasks import short_answers
 from course.results.bootstrap import BootstrapScores, Estimate, common_spread
 from course.results.record import RunRecord
@@ -30,7 +30,6 @@ NAME = "question_order"  # of the record
 READERS = SAME_QUESTION
 ORDERS = ("question first", "question last")
 LONGEST = 128  # tokens of question and text: nothing is cut into windows
-RECIPE = Hyperparameters(learning_rate=1e-3, batch_size=16, epochs=2)
 
 
 def questions_that_fit() -> Splits:
@@ -64,7 +63,7 @@ def run_study(folder: Path, readers: Mapping[str, tuple[str, ...]], splits: Spli
     record = RunRecord(folder, NAME)
     seeds = range(max(map(len, readers.values())))
     for seed, reader, order in product(seeds, readers, ORDERS):
-        setup, recipe = Setup(readers[reader][seed]), replace(RECIPE, seed=seed)
+        setup, recipe = Setup(readers[reader][seed]), replace(STEEP, seed=seed)
         task = task_of(order)
         if record.find(task, setup, recipe, "score"):
             continue
@@ -109,7 +108,7 @@ def order_gain(folder: Path, reader: str, reading: bool = False) -> Estimate:
 def main(
     out: Annotated[Path, typer.Option(help="Folder of results.")] = Path("data/results"),
 ) -> None:
-    """Run the study; some twenty minutes on one core."""
+    """Run the study; some three hours on one core."""
     run_study(out, READERS, questions_that_fit())
 
 

@@ -26,6 +26,7 @@ def test_a_study_goes_on_and_its_record_gives_the_gain(
         for name, begin in (("one", 0), ("other", 9))
     }
     monkeypatch.setattr(module, "READERS", readers)
+    monkeypatch.setattr(module, "STEEP", replace(module.STEEP, epochs=2))
     splits = tiny.span_task({"train": 8, "dev": 4, "test": 6})[1]
     splits["exchanged"] = [replace(q, question="what?") for q in splits["test"]]
     record = RunRecord(tmp_path, NAME)
