@@ -357,10 +357,10 @@ def predict(
             echo(f"{out} is there, and will be replaced; --out names another file")
     found = load_finetuned(folder)
     if csv:
-        rows = answer_table(found, csv, text or ["text"], encoding)
+        rows, asked = answer_table(found, csv, text or ["text"], encoding)
         with csv.open("rb") as file:  # by its mark a spreadsheet knows UTF-8
             write_csv(out, rows, "\ufeff" * (file.read(3) == BOM_UTF8))
-        echo(f"written: {out}, {len(rows):,} rows, with the columns predicted and probability")
+        echo(f"written: {out}, {asked:,} of {len(rows):,} rows with predicted and probability")
     else:
         echo(say_answer(found, texts or [], found.ask(*(texts or []))))
 

@@ -44,6 +44,7 @@ _THEIRS: dict[KindName, tuple[str, str]] = {
     "span": ("BertForQuestionAnswering", "qa_outputs."),
 }
 _WITHOUT_POOLER = ("tagging", "span")  # nothing reads the pooled C there
+_TOGETHER = 256  # rows of a table that are encoded at once; of like length they meet in batches
 _OURS_ALONE = "bertedu-one-way"  # model_type of a BERT that `transformers` does not have
 
 
@@ -71,7 +72,11 @@ class FineTuned:
         return kind.answers(examples, items, score_items(self.model, items))
 
     def ask(self, *texts: str) -> Answer:
-        """Answer about bare texts.
+        """Answer about bare texts; raise ValueError as `example` does."""
+        return self.answer([self.example(*texts)])[0]
+
+    def example(self, *texts: str) -> Choice | Example | Question | Tagged:
+        """Make bare texts an example, whose label says nothing.
 
         One text to classify or to rate, or two if the task is about pairs; a question and a text to
         find its answer in; a sentence to tag; a beginning and its endings to choose from.
@@ -82,19 +87,16 @@ class FineTuned:
             raise ValueError(f"{usage}, not {len(texts)}")
         if not all(isinstance(text, str) and text.strip() for text in texts):
             raise ValueError("a text is empty, or is not a text")
-        example: Choice | Example | Question | Tagged
         if self.kind == "span":
-            example = Question("asked", texts[0], texts[1], ())
-        elif self.kind == "tagging":
+            return Question("asked", texts[0], texts[1], ())
+        if self.kind == "tagging":
             words = split_words(texts[0])
-            example = Tagged(words, (self.labels[0],) * len(words))
-        else:  # one é, as in the rows of a table that it learned from
-            first, *others = (normalize("NFC", text) for text in texts)
-            if self.kind == "choice":
-                example = Choice(first, tuple(others), 0)
-            else:
-                example = Example(first, others[0] if self.pairs else None, 0)
-        return self.answer([example])[0]
+            return Tagged(words, (self.labels[0],) * len(words))
+        # one é, as in the rows of a table that it learned from
+        first, *others = (normalize("NFC", text) for text in texts)
+        if self.kind == "choice":
+            return Choice(first, tuple(others), 0)
+        return Example(first, others[0] if self.pairs else None, 0)
 
 
 _USAGE = {  # fewest and most texts to ask about, in words
@@ -215,29 +217,37 @@ def in_digits(value: float) -> str:
 
 def answer_table(
     tuned: FineTuned, path: str | Path, columns: Sequence[str], encoding: str = "utf-8"
-) -> list[Row]:
+) -> tuple[list[Row], int]:
     """Return the rows of a table, each with what is predicted of the texts in its ``columns``.
 
-    A row with an empty text is not asked about. Raises TaskError if table or texts do not fit.
+    A row with an empty text is not asked about; also returns how many were. Raises TaskError if
+    table or texts do not fit.
     """
     rows: list[Row] = []
+    asked: list[tuple[Row, list[str], Any]] = []
     columns = [normalize("NFC", column) for column in columns]
-    for line, row in tqdm(read_table(path, encoding), desc="answering", unit="row"):
+    for line, row in read_table(path, encoding):
         if missing := [column for column in columns if column not in row]:
             known = ", ".join(map(repr, row))
             raise TaskError(f"{path} has no column {missing[0]!r}; it has {known}: --text NAME")
         if taken := {"predicted", "probability"} & {*row}:
             raise TaskError(f"{path} has a column {min(taken)!r} already: rename it, to keep both")
         texts = [row[column] for column in columns]
-        said = probability = ""
+        rows.append(row | {"predicted": "", "probability": ""})
         if all(text.strip() for text in texts):
             try:
-                answer = tuned.ask(*texts)
+                asked.append((rows[-1], texts, tuned.example(*texts)))
             except ValueError as error:
                 raise TaskError(f"{path}, line {line}: {error} (--text once for each)") from None
-            said = value_in_words(tuned, texts, answer)
-            probability = f"{max(answer.probabilities):.3f}" if answer.probabilities else ""
-        rows.append(row | {"predicted": said, "probability": probability})
     if not rows:
         raise TaskError(f"{path} has no row under the names of its columns")
-    return rows
+    with tqdm(total=len(asked), desc="answering", unit="row") as bar:
+        for begin in range(0, len(asked), _TOGETHER):
+            some = asked[begin : begin + _TOGETHER]
+            answers = tuned.answer([example for _, _, example in some])
+            for (row, texts, _), answer in zip(some, answers, strict=True):
+                row["predicted"] = value_in_words(tuned, texts, answer)
+                if answer.probabilities:
+                    row["probability"] = f"{max(answer.probabilities):.3f}"
+            bar.update(len(some))
+    return rows, len(asked)

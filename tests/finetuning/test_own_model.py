@@ -18,7 +18,7 @@ from house import files_entered
 from safetensors.torch import load_file, save_file
 
 from bertedu.files import read_csv, write_csv
-from bertedu.finetuning import own_model
+from bertedu.finetuning import own_model, saving
 from bertedu.finetuning.examples import Choice, Example, Question, Tagged, TaskError
 from bertedu.finetuning.finetune import Setup
 from bertedu.finetuning.kinds import Answer
@@ -132,7 +132,10 @@ def test_from_a_row_of_a_table_to_a_prediction_few_files_are_entered(
     assert len(asked) <= 14, sorted(asked)
 
 
-def test_a_whole_table_is_answered_and_no_row_is_lost(checkpoint: Path, tmp_path: Path) -> None:
+def test_a_whole_table_is_answered_and_no_row_is_lost(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(saving, "_TOGETHER", 7)
     table, model, out = tmp_path / "own.csv", tmp_path / "mine", tmp_path / "said.csv"
     run("finetune", *write("class", tmp_path), "--from", checkpoint, "--out", model)
     before = [row | {"é": "one\nmore"} for row in read_csv(table)]
@@ -141,6 +144,7 @@ def test_a_whole_table_is_answered_and_no_row_is_lost(checkpoint: Path, tmp_path
     table.write_bytes(table.read_bytes().replace(b"one\n", b"one\r"))
     said = run("predict", model, "--csv", table, "--text", "message", "--out", out)
     assert said.exit_code == 0, said.output
+    assert f"{len(before) - 1} of {len(before)} rows" in said.output
     assert out.read_bytes()[:3] == table.read_bytes()[:3], "a mark stays"
     after = read_csv(out)
     assert [{name: row[name] for name in before[0]} for row in after] == before
