@@ -41,8 +41,8 @@ def save_hugging_face(
     the others need that which `load` gave. Files in ``folder`` are replaced once the new ones are
     whole.
 
-    Raises `CheckpointError` if `transformers` has no such model (one-way, pre-norm, ELMo) or the
-    folder cannot be written, ValueError if the tokenizer is missing.
+    Raises `CheckpointError` if `transformers` has no such model (one-way, pre-norm, ELMo),
+    `bertedu.files.FileError` if the folder cannot be written, ValueError without a tokenizer.
     """
     from bertedu.finetuning import saving
     from bertedu.model.checkpoints import export_model

@@ -160,10 +160,7 @@ PreInit = Annotated[
     Path | None, Option(help="Train this checkpoint further, in place of a new model.")
 ]
 PreVariant = Annotated[
-    str,
-    Option(
-        help="bert, no-nsp, ltr (left to right), rtl, elmo, mlm-ltr, mlm-rtl, ltr-some, diffusion."
-    ),
+    str, Option(help="bert, no-nsp, ltr (left to right), rtl, elmo, mlm-ltr, mlm-rtl, diffusion.")
 ]
 PreKeepEvery = Annotated[int | None, Option(help="Keep the weights of every so many steps.", min=1)]
 PreStream = Annotated[
@@ -359,7 +356,7 @@ def predict(
     if csv:
         rows, asked = answer_table(found, csv, text or ["text"], encoding)
         with csv.open("rb") as file:  # by its mark a spreadsheet knows UTF-8
-            write_csv(out, rows, "\ufeff" * (file.read(3) == BOM_UTF8))
+            write_csv(out, rows, "\ufeff" * (file.read(3) == BOM_UTF8 or encoding != "utf-8"))
         echo(f"written: {out}, {asked:,} of {len(rows):,} rows with predicted and probability")
     else:
         echo(say_answer(found, texts or [], found.ask(*(texts or []))))

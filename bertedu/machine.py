@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 def use_one_thread() -> None:
     """Let PyTorch compute on one thread; OMP_NUM_THREADS overrules it.
 
-    The models here are small. A second thread shortens a step of theirs little, and where another
-    program needs the second core, a browser is enough, each of the many small products waits for
-    it: what takes seconds then takes minutes. For applications, such as the command line and the
-    notebooks; a library leaves it alone. `torch.set_num_threads` changes it at any time.
+    The models here are small: a second thread shortens a step little, and where another program
+    needs the second core, each small product waits for it, and seconds become minutes. For
+    applications, such as the command line and the notebooks; a library leaves it alone.
     """
     if "OMP_NUM_THREADS" in os.environ:
         return
@@ -103,10 +102,12 @@ def mean_of_processes(values: "torch.Tensor") -> "torch.Tensor":
 
 def current_commit() -> str | None:
     """Return the commit of the code, with "+" if files were changed since; None outside git."""
-    here = Path(__file__).parent
+    root = Path(__file__).parents[1]
+    if not (root / ".git").exists():  # installed, perhaps within somebody's repository
+        return None
     try:
         described = subprocess.run(
-            ["git", "describe", "--always", "--dirty=+"], cwd=here, capture_output=True, text=True
+            ["git", "describe", "--always", "--dirty=+"], cwd=root, capture_output=True, text=True
         )
     except OSError:
         return None
@@ -119,7 +120,7 @@ def describe_machine(device: "torch.device") -> dict[str, Any]:
 
     name = torch.cpu.get_capabilities().get("cpu_name") if platform.system() == "Linux" else None
     if device.type == "cuda":
-        name = torch.cuda.get_device_name()
+        name = torch.cuda.get_device_name(device)
     return {
         "device": device.type,
         "hardware": str(name or platform.processor() or platform.machine()),

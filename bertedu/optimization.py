@@ -34,10 +34,12 @@ class MuonAndAdamW(torch.optim.Optimizer):
         for group in self.adamw.param_groups:
             group["params"] = [p for p in group["params"] if id(p) not in inside]
         super().__init__([*self.muon.param_groups, *self.adamw.param_groups], {})
-        self.muon.state = self.adamw.state = self.state  # one for all three, as the groups are
 
     def step(self, closure: None = None) -> None:  # type: ignore[override]
         """Move every weight."""
+        self.muon.state = self.adamw.state = self.state  # one for all three, as the groups are:
+        self.muon.param_groups = self.param_groups[:1]  # `load_state_dict` makes both anew
+        self.adamw.param_groups = self.param_groups[1:]
         self.muon.step()  # type: ignore[no-untyped-call]
         self.adamw.step()
 

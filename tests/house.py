@@ -26,14 +26,9 @@ PLACE = re.compile(r"(<!-- house -->\n```text\n).*?(```\n)", re.DOTALL)
 
 def repository_files() -> list[Path]:
     """The files git tracks, and the new ones it would: all that could reach a reader."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    return [path for name in listed.split("\0") if name and (path := ROOT / name).is_file()]
+    command = "git ls-files -z --cached --others --exclude-standard".split()
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return [path for name in listed.stdout.split("\0") if name and (path := ROOT / name).is_file()]
 
 
 def modules(house: str) -> Iterator[tuple[str, str]]:

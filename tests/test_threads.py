@@ -1,10 +1,9 @@
 """One thread where an application runs; a library sets nothing."""
 
 import os
-import subprocess
-import sys
 
 import pytest
+from called import printed_by
 
 TWO = "import torch; torch.set_num_threads(2)"
 SAY = "import torch; print(torch.get_num_threads())"
@@ -13,14 +12,7 @@ SAY = "import torch; print(torch.get_num_threads())"
 def threads(*lines: str, **variables: str) -> list[int]:
     """Run lines in a fresh Python; return how many threads PyTorch has where they SAY so."""
     environment = {k: v for k, v in os.environ.items() if k != "OMP_NUM_THREADS"} | variables
-    done = subprocess.run(
-        [sys.executable, "-c", "\n".join(lines)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return [int(line) for line in done.stdout.split()]
+    return [int(line) for line in printed_by("-c", "\n".join(lines), env=environment).split()]
 
 
 @pytest.mark.parametrize("lines", [("import course",), (TWO, "from course.exercises import check")])

@@ -6,6 +6,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from called import printed_by
 
 ROOT = Path(__file__).parent.parent
 
@@ -30,11 +31,7 @@ sys.path.insert(0, {str(tmp_path / "site")!r})
 sys.modules["course"] = None
 from bertedu.cli import app
 app({list(words)}, prog_name="bertedu")"""
-        done = subprocess.run(
-            [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr[-2000:]
-        return done.stdout
+        return printed_by("-c", code, cwd=tmp_path)
 
     assert "congress" in bertedu("fill", "I ask the ___ to pass this bill.").lower()
     rows = [f'"the {w} {n} came",{w}' for n in range(8) for w in ("ship", "train")]

@@ -34,8 +34,11 @@ def changed_attention(model: Bert | BertForPreTraining, change: Change) -> Itera
 
     ``change`` gets the number of the layer, from 1, and its weights (B, A, S, S), and returns the
     ones to use. They are part of the graph, so a gradient with respect to them can be taken.
+    Raises ValueError within another such block: one change can do both.
     """
     parts = [part for part in encoder_of(model).modules() if isinstance(part, SelfAttention)]
+    if any("forward" in vars(part) for part in parts):
+        raise ValueError("its attention is changed already: let one change do both")
 
     def forward(
         layer: int, x: Tensor, mask: Tensor | None, return_weights: bool = False
@@ -58,6 +61,8 @@ def _only_in(layer: int, change: Callable[[Tensor], Tensor]) -> Change:
 
 def _is_head(head: int, weights: Tensor) -> Tensor:
     """Return bool (A, 1, 1), true at one head, from 1, of weights (B, A, S, S)."""
+    if not 1 <= head <= weights.shape[1]:
+        raise ValueError(f"there is no head {head}: they count from 1 to {weights.shape[1]}")
     return (torch.arange(1, weights.shape[1] + 1, device=weights.device) == head)[:, None, None]
 
 

@@ -39,9 +39,9 @@ class Picture:
         plt.close(figure)
         self.png = buffer.getvalue()
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Write the PNG."""
-        path.write_bytes(self.png)
+        Path(path).write_bytes(self.png)
 
     def _repr_html_(self) -> str:
         # as HTML, because JupyterLab shows a bare PNG without its alt text
@@ -119,7 +119,7 @@ def heat_map(
     """
     columns = columns or rows
     size = min(15.0, 300 / max(len(rows), len(columns)))  # the names of 60 tokens must not touch
-    axes.imshow(table.numpy(), cmap="Blues", vmin=0, vmax=top)
+    axes.imshow(table.detach().float().cpu().numpy(), cmap="Blues", vmin=0, vmax=top)
     turned = 90 if len(columns) > 3 else 0
     axes.set_xticks(range(len(columns)), columns, rotation=turned, fontsize=size)
     axes.set_yticks(range(len(rows)), rows, fontsize=size)
@@ -171,7 +171,7 @@ def confusion_map(
 def attention_maps(maps: Mapping[str, tuple[Tensor, Sequence[str]]], alt: str) -> Picture:
     """Draw attention weights, title -> ((S, S), tokens), a panel each, all on the same scale."""
     figure, panels = plt.subplots(1, len(maps), figsize=(6.8 * len(maps), 7.4), squeeze=False)
-    top = max(float(weights.max()) for weights, _ in maps.values())
+    top = max(float(weights.detach().max()) for weights, _ in maps.values())
     for axes, (title, (weights, tokens)) in zip(panels[0], maps.items(), strict=True):
         heat_map(axes, weights, tokens, top=top)
         axes.set_title(title, fontsize=15)
@@ -199,9 +199,10 @@ def head_grid(
     size = 3.1 if named and len(columns) <= 4 else 2.2 if few else 1.1
     page = (size * len(columns) + 1.6, size * len(rows) + 1.3)
     figure, panels = plt.subplots(len(rows), len(columns), figsize=page, squeeze=False)
+    darkness = weights.detach().float().cpu().sqrt().numpy()
     for row, line in enumerate(panels):
         for column, axes in enumerate(line):
-            axes.imshow(weights[row, column].sqrt().numpy(), cmap="Blues", vmin=0, vmax=1)
+            axes.imshow(darkness[row, column], cmap="Blues", vmin=0, vmax=1)
             axes.set(xticks=[], yticks=[])
             axes.grid(False)
             if (row, column) in chosen:

@@ -104,21 +104,23 @@ def _read(
     notes: list[str],
 ) -> tuple[str | None, list[Found]]:
     """Read the examples of a file, of the kind that its name or its first example says."""
-    limit = MAX_ROWS + 1 if rows is None else rows
     if kind is not None and kind not in KINDS:
         raise TaskError(f"no kind {kind!r}: choose one of {', '.join(KINDS)}")
     lines = _lines(path, encoding)
     suffix = path.suffix.lower()
     if suffix in (".json", ".jsonl"):
-        kind, examples = "answer", of_questions(path.name, _question_rows(path, lines), notes)
+        kind, examples = (
+            "answer",
+            of_questions(path.name, islice(_question_rows(path, lines), rows), notes),
+        )
     elif suffix == ".conll" or kind == "tags":
-        kind, examples = "tags", _sentences(path, lines)
+        kind, examples = "tags", islice(_sentences(path, lines), rows)
     elif kind == "answer":
         raise TaskError(f"{path.name}: answers are read from .json or .jsonl, in SQuAD's shape")
     else:
         table = islice(read_table(path, encoding), rows)
         examples = of_table(path.name, table, columns, notes)
-    found = list(islice(examples, limit))
+    found = list(islice(examples, MAX_ROWS + 1))  # to the end: only there the notes are whole
     if len(found) > MAX_ROWS:
         raise TaskError(
             f"{path.name} has more than {MAX_ROWS:,} rows, which would fill the memory: "

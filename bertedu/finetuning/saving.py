@@ -44,7 +44,7 @@ _THEIRS: dict[KindName, tuple[str, str]] = {
     "span": ("BertForQuestionAnswering", "qa_outputs."),
 }
 _WITHOUT_POOLER = ("tagging", "span")  # nothing reads the pooled C there
-_TOGETHER = 256  # rows of a table that are encoded at once; of like length they meet in batches
+_TOGETHER = 64  # rows of a table that are read at once: a batch, and no more in memory
 _OURS_ALONE = "bertedu-one-way"  # model_type of a BERT that `transformers` does not have
 
 
@@ -119,7 +119,7 @@ def save_finetuned(tuned: FineTuned, folder: Path, about: dict[str, Any] | None 
     """Write a folder that `load_finetuned` and, read both ways, `transformers` opens.
 
     ``about`` goes to `finetuning.json`: recipe, seed, scores. Raises CheckpointError if the encoder
-    is not one BERT (an ELMo, a pair, with a BiLSTM), or ``folder`` cannot be written.
+    is not one BERT (an ELMo, a pair, with a BiLSTM), FileError if ``folder`` cannot be written.
     """
     encoder, kind = tuned.model.encoder, tuned.model.kind
     if not isinstance(encoder, BertFeatures):
@@ -241,13 +241,11 @@ def answer_table(
                 raise TaskError(f"{path}, line {line}: {error} (--text once for each)") from None
     if not rows:
         raise TaskError(f"{path} has no row under the names of its columns")
-    with tqdm(total=len(asked), desc="answering", unit="row") as bar:
-        for begin in range(0, len(asked), _TOGETHER):
-            some = asked[begin : begin + _TOGETHER]
-            answers = tuned.answer([example for _, _, example in some])
-            for (row, texts, _), answer in zip(some, answers, strict=True):
-                row["predicted"] = value_in_words(tuned, texts, answer)
-                if answer.probabilities:
-                    row["probability"] = f"{max(answer.probabilities):.3f}"
-            bar.update(len(some))
+    parts = range(0, len(asked), _TOGETHER)
+    for begin in tqdm(parts, desc="answering", unit="row", unit_scale=_TOGETHER):
+        some = asked[begin : begin + _TOGETHER]
+        answers = tuned.answer([example for _, _, example in some])
+        for (row, texts, _), answer in zip(some, answers, strict=True):
+            row["predicted"] = value_in_words(tuned, texts, answer)
+            row["probability"] = "".join(f"{max(p):.3f}" for p in [answer.probabilities] if p)
     return rows, len(asked)

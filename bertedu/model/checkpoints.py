@@ -103,13 +103,13 @@ def write_folder(
 ) -> None:
     """Write weights, `config.json`, the tokenizer's two files if given, ``more`` texts by name.
 
-    No old file goes before all new ones are whole. Raises CheckpointError if the tokenizer has word
-    pieces without an embedding, FileError if the folder cannot be written.
+    No old file goes before all new ones are whole. Raises CheckpointError if the tokenizer is
+    that of another model, FileError if the folder cannot be written.
     """
     texts = {"config.json": json.dumps(config, indent=2), **(more or {})}
     if tokenizer is not None:
         pieces = max(tokenizer.get_vocab().values()) + 1
-        if pieces > config["vocab_size"]:
+        if not 0 <= config["vocab_size"] - pieces < _PADDED:
             raise CheckpointError(
                 f"the tokenizer has {pieces} word pieces, the model {config['vocab_size']}: it is "
                 "the tokenizer of another model. bertedu.load gives both together"
@@ -259,6 +259,7 @@ _MUST_BE: dict[str, tuple[list[Any], str]] = {
 _RELATIVES = {  # on the Hub, and the first thing in which each is another model than BERT
     "roberta": "it counts positions from 2, has no segments, and cuts words into bytes",
     "distilbert": "it has no segments and no pooler, and other names for everything",
+    "bertedu-one-way": "it is fine-tuned: bertedu.finetuning.saving.load_finetuned opens it",
     "albert": "its layers share one set of weights, and its embeddings are factorized",
     "electra": "its head tells replaced words from real ones, and its embeddings may be narrower",
     "deberta": "its attention uses relative positions",

@@ -6,6 +6,7 @@ argues about and does not measure (section 5.1), ELMo itself, and a BiLSTM on to
 """
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import NamedTuple
 
 import torch
@@ -223,16 +224,19 @@ def encode(
 
     It is the mean of the final states of the text's tokens, `[CLS]` and `[SEP]` included (Reimers
     and Gurevych 2019). Texts of like length meet in a batch, so that little is padded. What is
-    longer than the model's positions is cut. Raises TypeError if ``texts`` is one string,
+    longer than the model's positions is cut. Raises TypeError for one string or what is no text,
     ValueError if ``batch_size`` is below 1.
     """
     if isinstance(texts, str):
         raise TypeError("encode takes several texts, and got one str. Put it in a list: [text].")
+    if wrong := [text for text in texts if not isinstance(text, str)]:
+        raise TypeError(f"{wrong[0]!r} is no text: leave it out")
     if batch_size < 1:
         raise ValueError(f"batch_size is {batch_size}; it must be 1 or more")
     bert = model if isinstance(model, Bert) else model.bert
     device, longest = next(bert.parameters()).device, bert.config.max_position_embeddings
-    rows = [row.ids for row in tokenizer.encode_batch(list(texts))]
+    encoded = tokenizer.encode_batch(list(texts))
+    rows = [list(compress(row.ids, row.attention_mask)) for row in encoded]  # it may pad
     # cut what there is no position for, from the end, but not the last [SEP]
     rows = [row if len(row) <= longest else [*row[: longest - 1], row[-1]] for row in rows]
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))

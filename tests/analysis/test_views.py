@@ -138,8 +138,11 @@ def test_each_cell_that_counts_has_its_count(monkeypatch: pytest.MonkeyPatch) ->
 def test_maps_of_a_picture_have_one_scale_and_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     even, sharp, panels = torch.full((2, 2), 0.25), torch.eye(2) / 2, list[Axes]()
     monkeypatch.setattr(views, "Picture", lambda figure, _: panels.extend(figure.axes))
-    views.attention_maps({"even": (even, "ab"), "sharp": (sharp, "cd")}, "alt")
-    views.head_grid(torch.stack([even, sharp])[None], "3", "12", "alt", "ab", [(0, 1)])
+    views.attention_maps(
+        {"even": (even.clone().requires_grad_(), "ab"), "sharp": (sharp, "cd")}, "alt"
+    )
+    learned = torch.stack([even, sharp])[None].bfloat16().requires_grad_()  # as from a model
+    views.head_grid(learned, "3", "12", "alt", "ab", [(0, 1)])
     expected = [(even, 0.5, "abab"), (sharp, 0.5, "cdcd")]
     expected += [(even.sqrt(), 1, "abab"), (sharp.sqrt(), 1, "ab")]
     for axes, (weights, top, tokens) in zip(panels, expected, strict=True):

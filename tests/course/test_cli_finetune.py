@@ -1,7 +1,5 @@
 """`python -m course finetune`, `summary`, `tasks` and `predict`: end to end, and every refusal."""
 
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,7 +7,7 @@ from typing import Any
 import pytest
 import tiny_finetuning as tiny
 import torch
-from called import run
+from called import printed_by, run
 from typer.testing import Result
 
 from bertedu.files import read_csv
@@ -168,4 +166,4 @@ assert not {"torch", "numpy", "sklearn", "scipy", "tokenizers"} & set(sys.module
 import course.exercises.check
 assert not {"sklearn", "scipy", "pandas"} & set(sys.modules)
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    assert printed_by("-c", code) == ""

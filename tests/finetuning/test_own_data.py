@@ -303,6 +303,8 @@ def test_too_many_rows_are_refused_before_memory_is_full(
     with pytest.raises(TaskError, match="--rows 100000 reads the first"):
         read(tmp_path, table())
     assert len(every(read(tmp_path, table(), rows=40))) == 40
+    marked = table(40).replace("ship", "<b>ship</b>")
+    assert read(tmp_path, marked, rows=40).notes == read(tmp_path, marked).notes != []
     assert len(every(read(tmp_path, table(45).replace("\n", "\n,no text\n" * 9, 1)))) == 45
 
 

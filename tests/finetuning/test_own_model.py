@@ -155,6 +155,9 @@ def test_a_whole_table_is_answered_and_no_row_is_lost(
     again = "predict", model, "--csv", table, "--text", "message", "--out"
     assert "is there, and will be replaced" in run(*again, out).stdout
     assert read_csv(out) == after
+    (odd := tmp_path / "odd.csv").write_text("text\n배\n", encoding="cp949")
+    run("predict", model, "--csv", odd, "--encoding", "cp949", "--out", f"{odd}.csv")
+    assert Path(f"{odd}.csv").read_text(encoding="utf-8").startswith("\ufefftext,predicted")
     (tmp_path / "bare.csv").write_text("text\n")
     for words, error in {
         ("--csv", table, "--text", "message", "--out", table): "the table itself",

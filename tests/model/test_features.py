@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -259,10 +260,14 @@ def whole() -> BertForPreTraining:
 
 def test_each_vector_is_that_of_its_text_alone_whatever_is_beside_it() -> None:
     model = whole()
+    model.bert.embeddings.eval()
     shapes: list[tuple[int, ...]] = []
     model.bert.register_forward_pre_hook(lambda _, given: shapes.append(tuple(given[0].shape)))
     found = {size: encode(model, TOKENIZER, TEXTS, size) for size in (1, 2, 100)}
-    assert model.bert.training, "left as it was"
+    assert (model.bert.training, model.bert.embeddings.training) == (True, False), "as it was"
+    padding = Tokenizer.from_str(TOKENIZER.to_str())
+    padding.enable_padding()
+    torch.testing.assert_close(encode(model, padding, TEXTS), found[100])
     bert = model.bert.eval()
     for number, text in enumerate(TEXTS):
         ids = TOKENIZER.encode(text).ids
@@ -289,5 +294,7 @@ def test_vectors_by_name_and_what_cannot_be_encoded(monkeypatch: pytest.MonkeyPa
         bertedu.encode(TEXTS, "elmo")
     with pytest.raises(TypeError, match=r"Put it in a list: \[text\]"):
         encode(model, TOKENIZER, "one text")
+    with pytest.raises(TypeError, match="nan is no text"):
+        encode(model, TOKENIZER, ["a", float("nan")])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="batch_size is 0"):
         encode(model, TOKENIZER, TEXTS, batch_size=0)

@@ -48,10 +48,12 @@ def test_it_begins_as_the_model_and_only_the_product_learns() -> None:
 
 def test_a_map_by_hand() -> None:
     """Wx + b + alpha / r · B(Ax): at another rank, a change keeps its size."""
-    bert = small()
+    bert = small().double()
     add_lora(bert, rank=4, alpha=6)
+    with pytest.raises(ValueError, match="adapted already"):
+        add_lora(bert)
     part = trained(bert).encoder.layers[1].attention.value
-    x = torch.randn(5, CONFIG.hidden_size)
+    x = torch.randn(5, CONFIG.hidden_size, dtype=torch.double)
     by_hand = part.weight @ x.T + part.bias[:, None] + 1.5 * part.lora_b @ (part.lora_a @ x.T)
     torch.testing.assert_close(part(x), by_hand.T, atol=1e-5, rtol=1e-5)
 

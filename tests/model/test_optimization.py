@@ -96,6 +96,7 @@ def test_muon_moves_the_layers_matrices_every_way_alike_and_adamw_all_else(
 def test_only_what_muon_moves_decays_by_its_own_rate(model: BertForPreTraining) -> None:
     model = BertForPreTraining(model.config)
     optimizer = MuonAndAdamW(model, 0.1)
+    optimizer.load_state_dict(optimizer.state_dict())  # makes its groups anew
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     zero = sum((p * 0).sum() for p in model.parameters())
     descend(model.parameters(), optimizer, torch.as_tensor(zero), 0.5, 1.0)

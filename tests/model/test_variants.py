@@ -238,6 +238,7 @@ def test_a_rotary_score_depends_on_the_distance_only() -> None:
     for distance in range(-29, 30):
         line = scores.diagonal(distance)
         assert torch.allclose(line, line[0].expand_as(line), atol=1e-9)
+    assert rotate(query[None].bfloat16()).dtype == torch.bfloat16
     by_hand = torch.tensor([0.5403, 0.8415, 0.99995, 0.0100])  # place 1: 1 and 1/100 radian
     assert torch.allclose(rotate(torch.tensor([[1.0, 0.0] * 2] * 2))[1], by_hand, atol=1e-4)
 

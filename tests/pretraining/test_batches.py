@@ -34,7 +34,6 @@ GOLDEN = {
     "mlm-ltr": "160154508210",
     "ltr": "8e7d4218fe4e",
     "rtl": "c9a1a60e6789",
-    "ltr-some": "0761037e1315",
     "diffusion": "b2bed609bbf4",
 }
 

@@ -12,10 +12,11 @@ import pytest
 import torch
 from called import one_line_error, run
 from forked import Program
-from house import files_entered
+from house import ROOT, files_entered
 from small_runs import ctrl_c, do_in, state_on_disk
 from typer.testing import Result
 
+from bertedu import machine
 from bertedu.model.bert import BertForPreTraining
 from bertedu.model.checkpoints import load_checkpoint, load_named, load_pretrained, save_checkpoint
 from bertedu.model.config import PRESETS, BertConfig
@@ -155,6 +156,8 @@ def test_a_run_in_progress_is_not_overwritten_nor_resumed_as_another(
     assert stopped.exit_code == 130
     assert "stopped after step 5" in stopped.stderr
     assert "stopped after step 7 of 8" in invoke(corpus, out, "--resume", "--stop-at", 7).output
+    new = invoke(corpus, tmp_path / "new", "--resume", "--steps", 1)
+    assert "holds no run to go on with" in new.output
     assert steps_on_disk(out) == 7  # the number of steps is remembered
     before = (out / STATE_FILE).read_bytes()
     assert "holds a run in progress: go on with --resume" in refused(corpus, out, "--steps", 8)
@@ -290,7 +293,7 @@ REACHED: dict[str, tuple[Any, ...]] = {
     **{
         f"--variant {name}": (
             {"next_sentence": name == "bert", "question": question}, PHASES,
-            (128, direction, "next" if question == "some next" else question),
+            (128, direction, question),
         )
         for name, (direction, _, question) in VARIANTS.items()
     },
@@ -549,7 +552,8 @@ def test_what_cannot_be_read_or_written_is_refused(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     new, three = tmp_path / "run", ("--steps", 3)
-    assert "'nowhere' is neither a corpus" in refused(corpus, new, *three, "--corpus", "nowhere")
+    for name in ("nowhere", ""):
+        assert f"{name!r} is neither a corpus" in refused(corpus, new, *three, "--corpus", name)
     monkeypatch.setattr(running, "load_splits", lambda *_: pytest.fail("it went to work"))
     (tmp_path / "file").write_text("I am no folder")
     for out in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc")):
@@ -570,3 +574,5 @@ def test_the_commit_is_that_of_the_course_wherever_one_stands(
     here = running.current_commit()
     monkeypatch.chdir(tmp_path)
     assert running.current_commit() == here
+    monkeypatch.setattr(machine, "__file__", str(ROOT / "course" / "results" / "machine.py"))
+    assert running.current_commit() is None, "installed within somebody's repository"

@@ -3,12 +3,11 @@
 import dataclasses
 import json
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from called import printed_by
 from forked import Program
 
 from bertedu import machine
@@ -74,14 +73,7 @@ def run(folder: Path, out: Path, many: int, launcher: bool, *options: object) ->
     arguments = [*map(str, (*command, *options)), "--no-bfloat16", "--threads", "1"]
     if launcher and many > 1:
         torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={many}"]
-        done = subprocess.run(
-            [sys.executable, *torchrun, "-m", "bertedu", *arguments],
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        return done.stdout
+        return printed_by(*torchrun, "-m", "bertedu", *arguments)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}

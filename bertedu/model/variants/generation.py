@@ -42,8 +42,8 @@ def generate(
     not read from left to right, a prompt is empty or over, or it would outgrow the positions.
     """
     _check(model, "left-to-right", prompt, length)
-    if (prompt[:, -1] == SEP_ID).any():
-        raise ValueError("a prompt ends in [SEP], where a text is over: leave it out, ids[:, :-1]")
+    if ((prompt[:, -1] == SEP_ID) | (prompt[:, -1] == PAD_ID)).any():
+        raise ValueError("a prompt ends in [SEP] or [PAD]: leave them out, ids[:, :-1], row by row")
     ids, ended = prompt, torch.zeros_like(prompt[:, 0], dtype=torch.bool)
     never = [i for i in range(len(SPECIAL_TOKENS)) if i != SEP_ID]
     with evaluating(model):

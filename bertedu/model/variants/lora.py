@@ -1,6 +1,5 @@
 """LoRA: the model stays as it is; what is learned is a thin product beside it (Hu et al. 2021)."""
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -19,8 +18,8 @@ class LoraLinear(nn.Linear):
     def __init__(self, linear: nn.Linear, rank: int, alpha: float) -> None:
         super().__init__(linear.in_features, linear.out_features)
         self.weight, self.bias, self.scale = linear.weight, linear.bias, alpha / rank
-        self.lora_a = nn.Parameter(torch.empty(rank, linear.in_features))
-        self.lora_b = nn.Parameter(torch.zeros(linear.out_features, rank))
+        self.lora_a = nn.Parameter(linear.weight.new_empty(rank, linear.in_features))
+        self.lora_b = nn.Parameter(linear.weight.new_zeros(linear.out_features, rank))
         nn.init.kaiming_uniform_(self.lora_a, a=5**0.5)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -31,13 +30,15 @@ class LoraLinear(nn.Linear):
 def add_lora(model: nn.Module, rank: int = 8, alpha: float = 16.0) -> None:
     """Freeze a model, and put a `LoraLinear` in the place of each query and value of its layers.
 
-    Raises ValueError if the rank is below 1, or the model has no self-attention.
+    Raises ValueError if the rank is below 1, or queries and values are no plain linear maps.
     """
     if rank < 1:
         raise ValueError(f"rank {rank}: a product of two matrices needs a rank of 1 or more")
     layers = [part for part in model.modules() if isinstance(part, SelfAttention)]
     if not layers:
         raise ValueError(f"a {type(model).__name__} has no self-attention to adapt")
+    if any(type(getattr(layer, name)) is not nn.Linear for layer in layers for name in ADAPTED):
+        raise ValueError("queries and values must be plain linear maps: are they adapted already?")
     model.requires_grad_(False)
     for layer in layers:
         for name in ADAPTED:

@@ -25,7 +25,7 @@ def rotate(x: Tensor, base: float = 10_000.0) -> Tensor:
     angle = torch.arange(length, device=x.device)[:, None] * rate  # (S, d/2)
     a, b = x[..., 0::2], x[..., 1::2]
     turned = a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()
-    return torch.stack(turned, dim=-1).flatten(-2)
+    return torch.stack(turned, dim=-1).flatten(-2).to(x.dtype)
 
 
 class RotaryLinear(nn.Linear):

@@ -68,7 +68,8 @@ def test_every_link_leads_to_a_heading_and_notebooks_are_as_the_tool_leaves_them
         assert not heading or unquote(heading) in headings(target), (file, heading)
     if path.suffix == ".ipynb":
         again = nbformat.writes(linked(path, list(ENTRIES))) + "\n"
-        assert again == path.read_text(encoding="utf-8")
+        same = again == path.read_text(encoding="utf-8")
+        assert same, f"run `python -m course.classroom.glossary {path}`"
         assert again.count("(glossary.md#") > 3
 
 

@@ -2,7 +2,6 @@
 
 import io
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import nbformat
 import psutil
 import pytest
+from called import printed_by
 from nbformat.v4 import new_code_cell
 from tiny_course import ANSWERS, NAME, WRONG, bertedu, save, stub, tiny
 
@@ -242,8 +242,7 @@ print(referee.verdict(checks["mark_test"], told, lambda mark: False, {}))
 
 
 def test_what_a_test_may_want_instead_is_made_before_our_modules_are_out_of_reach() -> None:
-    made = subprocess.run([sys.executable, "-c", SECOND_LOOK], capture_output=True, text=True)
-    assert "it returns False on every path" in made.stdout, made.stderr
+    assert "it returns False on every path" in printed_by("-c", SECOND_LOOK)
 
 
 @pytest.mark.nightly

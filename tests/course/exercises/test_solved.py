@@ -7,13 +7,12 @@ whose parts are used. (`make notebooks` runs it with its stubs.) One notebook: `
 import ast
 import importlib
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
+from called import printed_by
 from nbclient import NotebookClient
 from nbval_tolerance import alike
 from verdicts import verdict, words
@@ -118,7 +117,7 @@ def test_then_every_exercise_is_solved_and_every_part_is_the_learners() -> None:
     asked = [name for path in NOTEBOOKS for name in stubs(nbformat.read(path, 4).cells)]
     assert sorted(asked) == sorted(name for name, one in KNOWN.items() if hasattr(one, "solution"))
     later = "from course.workshop import my_bert; my_bert.load(); print(my_bert.board())"
-    board = subprocess.run([sys.executable, "-c", later], capture_output=True, text=True).stdout
+    board = printed_by("-c", later)
     assert board.startswith(f"{ALL} of {ALL} parts of your BERT are yours.\n" * 2 + "01 02 "), board
     assert board.count("✓ ") == ALL + 1
     after = "After BERT, yours to switch on: next_token, window_mask, rotate."

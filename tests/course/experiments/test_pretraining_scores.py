@@ -30,7 +30,7 @@ Splits = dict[str, list[EncodedDocument]]
 Table = dict[tuple[str, str], dict[str, Any]]  # by objective and system
 ASKED = {
     **dict.fromkeys(("bert", "no-nsp", "mlm-ltr", "mlm-rtl"), "masked words"),
-    **{"ltr": "next words", "ltr-some": "next words", "rtl": "previous words", "elmo": "both ways"},
+    **{"ltr": "next words", "rtl": "previous words", "elmo": "both ways"},
 }
 
 
