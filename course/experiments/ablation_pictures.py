@@ -149,7 +149,7 @@ def size_plot(sizes: Mapping[str, int], tasks: Mapping[str, str], title: str, al
         axes.axhline(score, color=GREEN, linestyle="--")
         # where the widest gap begins, so that no interval crosses the words
         free, _ = max(pairwise(sorted(x)), key=lambda gap: gap[1] / gap[0])
-        note(axes, "word-count\nbaseline", (free, score), (16, -5), GREEN, va="top")
+        note(axes, "word-count\nbaseline", (free, score), (16, 5), GREEN, va="bottom")
         axes.margins(y=0.14)  # room for the names
         axes.set(xscale="log", xlabel="parameters, millions")
         axes.set_xticks(x, [f"{value:.1f}" for value in x])

@@ -35,7 +35,7 @@ EXAMPLES = 1500  # training examples of every task, so that no task is decided b
 RECIPE = replace(UNTIL_DEV_STOPS, learning_rate=3e-4)
 # Tags and spans have a plateau that this rate hardly leaves.
 STEEP = replace(UNTIL_DEV_STOPS, learning_rate=1e-3, batch_size=16)
-RECIPES = dict.fromkeys(("entities", "punctuation", "capitals", "answer"), STEEP)
+RECIPES = dict.fromkeys(("entities", "punctuation", "capitals"), STEEP)
 FEATURES_RECIPE = replace(UNTIL_DEV_STOPS, learning_rate=3e-3, batch_size=16)
 
 
@@ -53,8 +53,8 @@ class Grid:
     """Variants × tasks × checkpoints × ``seeds``; differences are taken from the first variant.
 
     No two runs of a variant have the same fine-tuning seed: that luck, too, is drawn for each.
-    ``few_epochs``: not to the end but for three epochs (answer: two), when dev still rose in most.
-    Such rows are older than the rule, and most of the weights that they began with are gone.
+    ``few_epochs``: not to the end but for three epochs, when dev still rose in most. Such rows are
+    older than the rule, and the weights that they began with are gone.
     """
 
     about: str
@@ -72,8 +72,7 @@ class Grid:
                 # the same for all variants; frozen features need a recipe of theirs
                 recipe = FEATURES_RECIPE if setup.reads else RECIPES.get(task, RECIPE)
                 if self.few_epochs:
-                    few = 2 if task == "answer" else 3
-                    recipe = replace(recipe, epochs=few, patience=2, min_steps=0)
+                    recipe = replace(recipe, epochs=3, patience=2, min_steps=0)
                 seed = again * len(variant.checkpoints) + number
                 yield Cell(task, variant.name, setup, replace(recipe, seed=seed))
 
@@ -112,23 +111,11 @@ PAIRS = {
 }
 NEXT = _seeds("ltr")  # asked for the next word at every place, as GPT is
 TUNED, READ = "fine-tuned" + MEAN, "features:sum of all" + MEAN
-# Asked for next words at as many places as for hidden ones; and four times the reading, once each
-SOME_NEXT = _seeds("ltr-some", folder="same-question")
-LONG = {"both sides": "same-question/no-nsp-long-0", "left alone": "same-question/mlm-ltr-long-0"}
 AGAIN = ("", "-1", "-2")  # three pre-trainings of one recipe; the first run has no number
 # Each at the learning rate that was best for it on dev, of three: size_curves.csv.
 SIZES = {
-    "L2 H128": "size-L2H128-2e-3",
-    "L4 H128": "size-L4H128-2e-3",
-    "L4 H256": "size-L4H256-1e-3",
-    "L8 H256": "size-L8H256-5e-4",
-}
-REPEATED = ("L2 H128", "L4 H128", "L4 H256")  # the largest, half an hour a run, was not
-AT_ONE_RATE = {"L8 H256 at 1e-3": "size-L8H256-1e-3"}  # the best rate of L4 H256
-LONGER = {  # the last with a recipe of its own: see data/README.md
-    "L2 H128, longer": "bert-L2H128",
-    "L4 H128, longer": "bert-L4H128",
-    "L4 H256, longer": "bert-mini",
+    name: _seeds(name.replace(" ", ""), folder="sizes")
+    for name in ("L2 H128", "L4 H128", "L4 H256")
 }
 PROCEDURES = ("80/10/10", "100/0/0", "80/0/20", "80/20/0", "0/20/80", "0/0/100")
 MASKED = {
@@ -177,15 +164,10 @@ GRIDS = {
         seeds=3,
     ),
     "size": Grid(
-        "layers and width (table 6), one at the rate of another, and three that have read more",
-        tuple(
-            # of what was pre-trained once, the luck of a run is that of the others
-            Variant(name, tuple(run + end for end in (AGAIN if name in REPEATED else AGAIN[:1])))
-            for name, run in (SIZES | LONGER | AT_ONE_RATE).items()
-        ),
+        "layers and width (table 6)",
+        tuple(Variant(name, runs) for name, runs in SIZES.items()),
         ("topic", "entities"),
         seeds=1,
-        few_epochs=True,
     ),
     "masking": Grid(
         "what becomes of the selected words: MASK/SAME/RND (table 8)",
@@ -207,18 +189,6 @@ GRIDS = {
             for step in STEPS
         ),
         ("topic", "entities"),
-        seeds=1,
-        few_epochs=True,
-    ),
-    "longer": Grid(
-        "both sides and the left after four times the reading, pre-trained once",
-        (
-            # the luck of a run is that of these
-            *(Variant(name, runs, TUNED) for name, runs in SAME_QUESTION.items()),
-            Variant("left alone, next words", SOME_NEXT, TUNED),
-            *(Variant(f"{name}, longer", (run,), TUNED) for name, run in LONG.items()),
-        ),
-        ("topic", "valence", "description", "next", "answer", "entities"),
         seeds=1,
         few_epochs=True,
     ),
@@ -419,7 +389,7 @@ def _known(grid: Grid, task: str, name: str, drawn: dict[str, BootstrapScores]) 
     if name not in known:
         raise TaskError(f"no variant {name!r}: choose one of {', '.join(known)}")
     if name not in drawn:
-        raise TaskError(f"no runs of {name} on {task}: run it with bertedu ablate")
+        raise TaskError(f"no runs of {name} on {task}: run `python -m course ablate`")
     return drawn[name]
 
 

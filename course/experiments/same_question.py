@@ -30,7 +30,7 @@ from bertedu.pretraining.batches import load_splits
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.text.fast_tokenizer import load_vocabulary
 from bertedu.text.tokenization import CLS_ID, MASK_ID, SEP_ID, SPECIAL_TOKENS
-from course.experiments.ablations import LONG, SAME_QUESTION, pretrained_with
+from course.experiments.ablations import SAME_QUESTION, pretrained_with
 from course.experiments.counting import UnigramModel
 from course.results.bootstrap import (
     BootstrapScores,
@@ -56,6 +56,8 @@ PAIR = "left and right, joined"
 RUNS = SAME_QUESTION | {
     PAIR: tuple(map("+".join, zip(SAME_QUESTION[LEFT], SAME_QUESTION[RIGHT], strict=True)))
 }
+# Four times the reading, once each
+LONG = {BOTH: "same-question/no-nsp-long-0", LEFT: "same-question/mlm-ltr-long-0"}
 MARKS = range(6000, 42001, 6000)  # steps of the longer runs at which weights were kept
 Answers = dict[str, list[tuple[Floats, Floats]]]  # reader -> of each run, loss and right, (n,)
 

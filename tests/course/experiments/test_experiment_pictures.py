@@ -26,7 +26,7 @@ from course.results.pictures import committed, score_of
 
 TASKS = {"topic": "Topics", "entities": "Names"}
 MINUS = ("minus_reference", "minus_low", "minus_high")
-SIZES = {"L2 H128": 1_570_000, "L4 H128": 1_930_000, "L4 H256": 5_480_000, "L8 H256": 8_640_000}
+SIZES = {"L2 H128": 1_570_000, "L4 H128": 1_930_000, "L4 H256": 5_480_000}
 BERT, HEADS = "bert-L4H128", "loss added without the head"
 SAID = ("a title", "what one sees")  # of every picture
 
