@@ -20,6 +20,7 @@ PARTICLE = re.compile(
     r"([가-힣]|[0-9]|[A-Za-z]+)([\"'”’)\]`]*)(을\(를\)|이\(가\)|은\(는\)|과\(와\))"
 )
 CLOSED = re.compile("[013678LMNRlmn]$|[lmn]e$|ng$|(?:^|[^aeiou])[aeiou][pt]$|[aou]ck$")
+CODE = re.compile(r"[\".`_]$|(^|\w)\($|^: $")  # before a name of code: check.{}, my_{}({}), "{}"
 MARKED = re.compile(r"(\s*[✓✗…!·] (?:[\w.-]+: )?)(.+)", re.DOTALL)
 
 
@@ -42,14 +43,19 @@ def whole() -> dict[str, str]:
 
 
 @cache
-def patterns() -> list[tuple[re.Pattern[str], str]]:
-    """Return what has something that changes, the longest first: the most particular one wins."""
+def patterns() -> list[tuple[re.Pattern[str], str, list[bool]]]:
+    """Return what has something that changes, the longest first: the most particular one wins.
+
+    With each goes its Korean, and which of its holes hold code, which stays as it is.
+    """
     found = [one for one in whole().items() if HOLE.search(one[0])]
     found.sort(key=lambda one: -len(HOLE.sub("", one[0])))
-    return [
-        (re.compile("(.+?)".join(map(re.escape, HOLE.split(english)[::2])), re.DOTALL), ours)
-        for english, ours in found
-    ]
+    made = []
+    for english, ours in found:
+        around = HOLE.split(english)[::2]
+        code = [CODE.search(before) is not None for before in around[:-1]]
+        made.append((re.compile("(.+?)".join(map(re.escape, around)), re.DOTALL), ours, code))
+    return made
 
 
 def filled(korean: str, parts: list[str]) -> str:
@@ -74,9 +80,10 @@ def translated(text: str) -> str:
     if marked := MARKED.fullmatch(text):
         return marked[1] + translated(marked[2])
     for one in (text, text[:1].lower() + text[1:]):
-        for pattern, ours in patterns():
+        for pattern, ours, code in patterns():
             if match := pattern.fullmatch(one):
-                return filled(ours, [*map(translated, match.groups())])
+                parts = zip(match.groups(), code, strict=True)
+                return filled(ours, [p if is_code else translated(p) for p, is_code in parts])
     sentences = SENTENCES.split(text)
     return " ".join(map(translated, sentences)) if len(sentences) > 1 else text
 

@@ -299,7 +299,7 @@ def _name_cases() -> list[Inputs]:
     read=partial(read_str, wanted="one name, a str,"),
     tried="every name of a two-layer encoder: old and new, with and without bert., layer 11 too; "
     "and a gamma and a beta of no norm.",
-    start='one .replace for each row of the table, and .removeprefix("bert.").',
+    start='one .replace for each row of the table, gamma and beta first; .removeprefix("bert.").',
     beside=(hugging_face_name,),
     mistakes=r"""
     ✗ old names stay as they are.

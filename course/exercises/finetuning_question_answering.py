@@ -293,7 +293,7 @@ def _by_squad(found: str, answers: Sequence[str]) -> tuple[float, float]:
     asks="a test, (score) -> bool, true if it scores as SQuAD's authors do. score(found, answers) "
     "returns (exact match, F1); answers is empty if there is none",
     thing="scorer",
-    start="cases whose scores you know: score(“the Lake.”, [“lake”]) is (1, 1).",
+    start='cases whose scores you know: score("the Lake.", ["lake"]) is (1, 1).',
     right=(("by hand", _score), ("with squad_scores", _by_squad)),
     refuses_all="it returns False on every path, or expects percent: score returns shares, exact "
     "match first.",
@@ -301,7 +301,7 @@ def _by_squad(found: str, answers: Sequence[str]) -> tuple[float, float]:
     "Use abs(a - b) < 1e-6.",
     museum=r"""
     ✗ sets: takes F1 over sets, so that a repeated word counts once.
-      repeat a word: “New York New York” against “New York” is 0.67, not 1.
+      repeat a word: “New York New York” against “New York” is 2/3, not 1.
     | same = sum => mine, right = set(mine), set(right); same = sum
     ✗ first answer only: compares with the first right answer only.
       give two right answers, and find the second.
@@ -316,7 +316,7 @@ def _by_squad(found: str, answers: Sequence[str]) -> tuple[float, float]:
       score “lake” against no answers at all: 0 and 0.
     | return nothing, nothing => return 1.0, 1.0
     ✗ recall: takes recall for F1, so that the whole text is a perfect answer.
-      find twice as many words as are right: F1 is 0.67.
+      find twice as many words as are right: F1 is 2/3.
     | 2 * same / (len(mine) + len(right)) => same / len(right)
     """,
 )

@@ -227,6 +227,7 @@ def _leak_cases() -> Iterator[Inputs]:
     read=lambda answer, *_: sorted(read_wholes(answer, things="places", thing="a place in test")),
     tried="80 random cases; some copies have other spaces or other capitals.",
     start="a set of the training texts, each lower-cased and with single spaces.",
+    beside=(_plain,),
     mistakes="""
     ✗ only copies that are equal to the last space are found.
       "A mess." and " a mess. " are one text: compare " ".join(text.lower().split()).

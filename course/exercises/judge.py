@@ -701,7 +701,7 @@ _HINTS: tuple[tuple[type[BaseException], str, str], ...] = (
     (Exception, r"bitwise_xor|for \^", "a power is written with **: x**2, not x^2."),
     (Exception, "ambiguous", "if, and, or want one True or False, not a tensor of them. Join them "
      "with & or |, each comparison in parentheses; in place of an if, use torch.where."),
-    (NameError, "", "that name does not exist: run the cell that makes it, or check its spelling."),
+    (NameError, "", "that name does not exist: import it, run its cell, or check its spelling."),
     (IndexError, "list|tuple|string", "an index points past the end of a list, a tuple or a "
      "string. The last item has no next one: how far does your loop go?"),
     (IndexError, "", "an index points outside its tensor, or a boolean index has another shape. "
@@ -712,7 +712,7 @@ _HINTS: tuple[tuple[type[BaseException], str, str], ...] = (
     (RecursionError, "", "your function calls itself without end."),
     (AssertionError, "", "an assert of your own failed. Return an answer instead."),
     (SystemExit, "", "leave out exit()."),
-    (TypeError, "", "a value of the wrong type goes into that line. Print type(…) just before it."),
+    (TypeError, "", "a value has the wrong type, or a call lacks an argument. Print type(…)."),
     (ValueError, "", "a value or a shape does not fit. Print shapes just before that line."),
     (RuntimeError, "bitwise", "& and | join True and False, not floats. Put each "
      "comparison in parentheses: (a < 1) & (b > 2). A mask is made with .bool()."),

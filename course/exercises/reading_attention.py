@@ -6,7 +6,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
-from bertedu.analysis import attention_heads as heads
+from bertedu.analysis.attention_heads import rollout, total_variation
 from course.exercises.judge import Exercise, Inputs
 from course.exercises.museum import TestExercise
 
@@ -46,7 +46,7 @@ Exercise.asking(
       to the right.
     | step @ flow => flow @ step
     """,
-)(heads.rollout)
+)(rollout)
 
 
 def _find_cases() -> list[Inputs]:
@@ -101,7 +101,7 @@ def _refute_cases() -> Iterator[Inputs]:
             mixed = torch.cat([away[:1], own[1:]])  # heads need not agree
             new = (own, away, own.flip(-1), mixed, mixed.flip(-1))[number % 5]
             after = (_weights(generator, words), before.softmax(-1))[number % 2]  # or same order
-            clear = abs(float(heads.total_variation(own, new).mean()) - 0.5) > 0.01
+            clear = abs(float(total_variation(own, new).mean()) - 0.5) > 0.01
             if clear and (before == before.max()).sum() == 1:
                 yield own, new, before, after
 
@@ -111,7 +111,7 @@ def _refute_cases() -> Iterator[Inputs]:
     cases=_refute_cases,
     tried="random attention, near and far, with the same answer and with another.",
     start="moved = 0.5 * (own - new).abs().sum(dim=-1), a number for each query; then its mean.",
-    beside=(heads.total_variation,),
+    beside=(total_variation,),
     mistakes="""
     ✗ you look at the answer only.
       the same answer from the same attention refutes nothing. More than half of the attention must
@@ -129,7 +129,7 @@ def _refute_cases() -> Iterator[Inputs]:
 )
 def right_refutes(own: Tensor, new: Tensor, before: Tensor, after: Tensor) -> bool:
     """(A, S, S) twice, (V,) twice: more than half of the attention moved, and the same word."""
-    moved = heads.total_variation(own, new).mean()
+    moved = total_variation(own, new).mean()
     return bool(moved > 0.5 and before.argmax() == after.argmax())
 
 
@@ -152,7 +152,7 @@ def by_loops(weights: Tensor) -> Tensor:
     asks="a test, (rollout) -> bool: it is shown right rollouts and broken ones",
     thing="rollout",
     start="make weights (2, 2, 3, 3) whose rows sum to 1, work the answer out with loops, compare.",
-    right=(("with matrices", heads.rollout), ("with loops", by_loops)),
+    right=(("with matrices", rollout), ("with loops", by_loops)),
     refuses_all="do your weights' rows sum to 1? Compare with allclose, since floats differ in the "
     "last digit.",
     refuses_right="the two differ in the last digit only: torch.allclose, not ==.",

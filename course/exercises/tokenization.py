@@ -68,6 +68,7 @@ def _learn_cases() -> Iterator[Inputs]:
     """Few letters, so that pairs tie, and stand twice in a word; now and then too little room."""
     rng = random.Random(8)
     yield {"aa": 1}, 3
+    yield {"aaaaa": 1}, 4  # a pair that stands twice in one word
     yield {"king": 3, "ring": 2, "sink": 1}, 12
     for words, length, more in [(1, 3, 2)] * 10 + [(2, 4, 3)] * 15 + [(4, 5, 6)] * 15:
         made = ["".join(rng.choices("abc", k=rng.randint(1, length))) for _ in range(words)]
@@ -82,7 +83,7 @@ def _learn_cases() -> Iterator[Inputs]:
     "pairs, take the one that min() puts first",
     cases=_learn_cases,
     read=_read_tokens,
-    tried="42 small languages, of one word to four, with ties, and some used up before the end.",
+    tried="43 small languages, of one word to four, with ties, and some used up before the end.",
     start="spelling, a dictionary from each word to its letters, all but the first with ##. Its "
     "pieces, sorted, are the first of the vocabulary. Then a while: count pairs, join the best.",
     mistakes="""
