@@ -69,7 +69,7 @@ def said(cell: Any) -> str:
     """All text that a cell shows, progress and warnings aside."""
     streams = [one.text for one in cell.outputs if one.get("name") == "stdout"]
     shown = [one.data.get("text/plain", "") for one in cell.outputs if "data" in one]
-    shown = [text for text in shown if not re.fullmatch(r"[\w ]+: +\d+(%.*)?", text)]
+    shown = [text for text in shown if not re.fullmatch(r"[\w -]+: +\d+(%.*)?", text)]
     return words("".join(streams) + "\n" + "\n".join(shown))
 
 
