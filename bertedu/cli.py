@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import shutil
 import sys
-from codecs import BOM_UTF8
+from codecs import BOM_UTF8, lookup
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -356,7 +356,8 @@ def predict(
     if csv:
         rows, asked = answer_table(found, csv, text or ["text"], encoding)
         with csv.open("rb") as file:  # by its mark a spreadsheet knows UTF-8
-            write_csv(out, rows, "\ufeff" * (file.read(3) == BOM_UTF8 or encoding != "utf-8"))
+            marked = file.read(3) == BOM_UTF8 or lookup(encoding).name != "utf-8"
+        write_csv(out, rows, "\ufeff" * marked)
         echo(f"written: {out}, {asked:,} of {len(rows):,} rows with predicted and probability")
     else:
         echo(say_answer(found, texts or [], found.ask(*(texts or []))))

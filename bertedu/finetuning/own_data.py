@@ -109,10 +109,8 @@ def _read(
     lines = _lines(path, encoding)
     suffix = path.suffix.lower()
     if suffix in (".json", ".jsonl"):
-        kind, examples = (
-            "answer",
-            of_questions(path.name, islice(_question_rows(path, lines), rows), notes),
-        )
+        asked = islice(_question_rows(path, lines), rows)
+        kind, examples = "answer", of_questions(path.name, asked, notes)
     elif suffix == ".conll" or kind == "tags":
         kind, examples = "tags", islice(_sentences(path, lines), rows)
     elif kind == "answer":

