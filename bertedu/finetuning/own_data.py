@@ -282,10 +282,17 @@ def _sentences(path: Path, lines: Iterator[str]) -> Iterator[Found]:
 def _guess(found: Sequence[Found], column: str, notes: list[str]) -> str:
     """Tell names from measurements, which have a point or are many."""
     labels = {one.label for one in found}
-    numbers = all(re.fullmatch(r"[-+]?(\d+|\d*[.,]\d+)([eE][-+]?\d+)?", label) for label in labels)
-    if numbers and (len(labels) > 20 or any(re.search("[.,eE]", label) for label in labels)):
+    numbers = {x for x in labels if re.fullmatch(r"[-+]?(\d+|\d*[.,]\d+)([eE][-+]?\d+)?", x)}
+    odd = [one for one in found if one.label not in numbers]
+    measured = len(numbers) > 20 or any(re.search("[.,eE]", number) for number in numbers)
+    if measured and not odd:
         notes.append(f"{column!r} holds numbers, so a score is learned; if not: --kind class")
         return "score"
+    if measured and len(odd) <= len(found) / 10:
+        raise TaskError(
+            f"line {odd[0].line}: {odd[0].label!r} in {column!r} is no number, as most are. Empty "
+            "the cell, and its row is left out; if all are names: --kind class"
+        )
     if len(labels) > max(20, len(found) / 2):
         raise TaskError(
             f"{column!r} has {len(labels)} different values in {len(found)} rows. Is it the column "

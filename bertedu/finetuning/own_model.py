@@ -90,8 +90,7 @@ class OwnModel:
             labels[int(value)] if labels else in_digits(value)
             for value in (example.label, answer.value)
         )
-        second = f" | {example.pair}" if example.pair else ""
-        return f"{right}, said {said}: {example.text}{second}"
+        return f"{right}, said {said}: {' | '.join(example.texts)}"
 
     def try_it(self, folder: str | Path) -> str:
         """Return a command that asks the saved model about the shortest test example."""

@@ -314,14 +314,13 @@ def _settled(
 
 
 def _config(options: PreTrainingOptions) -> BertConfig:
-    direction = VARIANTS[options.variant][0]
     if options.init is None:
         config = BertConfig.preset(options.config or "mini")
     else:
         config = read_config(options.init)  # its attention mask is not kept: weights fit any
     # No dropout: a short run sees each text a few times only, so there is little to overfit.
-    size, dropout = len(load_vocabulary()), options.dropout
-    return replace(config, vocab_size=size, dropout=dropout, direction=direction)
+    size, (direction, *_) = len(load_vocabulary()), VARIANTS[options.variant]
+    return replace(config, vocab_size=size, dropout=options.dropout, direction=direction)
 
 
 def _texts(options: PreTrainingOptions, say: Say) -> tuple[Splits, Text]:

@@ -241,7 +241,7 @@ def _download(source: Source, folder: Path) -> Path:
         try:
             while process.poll() is None:
                 time.sleep(0.05)
-                bar.update(_grown(folder) - bar.n)
+                bar.update(max(0, _grown(folder) - bar.n))
         finally:  # after Ctrl-C, pip must not go on writing into a folder that is being removed
             process.kill()
             process.wait()
@@ -254,11 +254,9 @@ def _download(source: Source, folder: Path) -> Path:
 
 def _grown(folder: Path) -> int:
     """Bytes of the wheel so far."""
-    size = 0
     with suppress(FileNotFoundError):  # pip moves files and removes folders while we look
-        for wheel in folder.rglob("*.whl"):
-            size = max(size, wheel.stat().st_size)
-    return size
+        return max((wheel.stat().st_size for wheel in folder.rglob("*.whl")), default=0)
+    return 0
 
 
 _NO_CONNECTION = re.compile(

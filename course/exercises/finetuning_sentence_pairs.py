@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from bertedu.finetuning.kinds import Classification, MultipleChoice, collate
+from bertedu.finetuning.kinds import MultipleChoice, collate
 from bertedu.model.heads import ClassificationHead, MultipleChoiceHead
 from course.exercises import judge
 from course.exercises.judge import Exercise, Inputs, UnreadableError
@@ -153,39 +152,6 @@ def right_choice_head(
     """Score each row, (B * choices, H) -> (B, choices), and share out 1 over the choices."""
     scores = (c @ weight + bias).view(-1, choices)
     return scores, scores.softmax(dim=-1)
-
-
-def _loss_cases() -> Iterator[Inputs]:
-    generator = torch.Generator().manual_seed(22)
-    for size in [(1, 2)] * 20 + [(2, 3)] * 40 + [(3, 4)] * 40 + [(7, 4)] * 20:
-        scores = torch.randn(size, generator=generator).mul(20).round() / 10
-        yield scores, torch.randint(size[1], size[:1], generator=generator)
-
-
-@Exercise.asking(
-    asks="(scores (B, N), labels (B,)) -> scalar, the mean cross-entropy in nats",
-    cases=_loss_cases,
-    tried="120 random cases, 1 to 7 examples of 2 to 4 choices.",
-    start="scores.log_softmax(dim=-1), N numbers per example; then the right choice's, and their "
-    "mean.",
-    beside=(Classification.loss,),
-    mistakes="""
-    ✗ softmax runs over the examples.
-      dim=0 are the examples. The choices of one example share out 1: dim=-1.
-    | dim=-1 => dim=0
-    ✗ the labels do not pick one score for each example.
-      [:, labels] takes these columns of every example. One by one:
-      log_probabilities[torch.arange(len(labels)), labels].
-    | torch.arange(len(labels)), labels => :, labels
-    ✗ softmax is applied twice.
-      F.cross_entropy applies softmax itself: give it the scores as they are.
-    | scores.log => scores.softmax(-1).log
-    """,
-)
-def right_choice_loss(scores: Tensor, labels: Tensor) -> Tensor:
-    """Mean of -ln of the share of the right choice: (B, N), (B,) -> ()."""
-    log_probabilities = scores.log_softmax(dim=-1)
-    return -log_probabilities[torch.arange(len(labels)), labels].mean()
 
 
 # -- a test for data

@@ -5,13 +5,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from torch import Tensor
-
 from bertedu.finetuning import tagging
 from bertedu.finetuning.evaluation.metrics import tagging_scores
 from bertedu.finetuning.kinds import NO_TARGET
 from bertedu.finetuning.tagging import Tagging, first_pieces
-from bertedu.model.heads import ClassificationHead, TaggingHead
 from course.exercises import judge
 from course.exercises.judge import Exercise, Inputs, UnreadableError
 from course.exercises.museum import TestExercise
@@ -82,35 +79,6 @@ def right_align(word_ids: WordIds, tags: Sequence[int]) -> list[int]:
         targets.append(NO_TARGET if word is None or word == before else tags[word])
         before = word
     return targets
-
-
-def _share_cases() -> list[Inputs]:
-    draw = judge.drawer(22)
-    sizes = [(2, 3, 4)] * 20 + [(3, 2, 4)] * 30 + [(4, 3, 2)] * 30 + [(6, 5, 7)] * 20
-    return [(draw(tokens, h), draw(tags, h), draw(tags)) for tokens, h, tags in sizes]
-
-
-@Exercise.asking(
-    asks="(hidden (S, H), weight (K, H), bias (K,)) -> (S, K), a softmax at each token",
-    cases=_share_cases,
-    tried="100 random cases, from 2 tokens to 6 and from 2 tags to 7.",
-    start="scores = hidden @ weight.T + bias, which is (S, K); then softmax along one axis.",
-    beside=(TaggingHead, ClassificationHead),
-    mistakes="""
-    ✗ softmax runs over the tokens.
-      dim=0 are the words of the sentence. Each token shares out one unit over its K tags: dim=-1.
-    | softmax(-1) => softmax(0)
-    ✗ softmax is missing.
-      these are scores; they may be negative. Take .softmax(-1).
-    | .softmax(-1) =>
-    ✗ each tag has a sigmoid of its own.
-      so a word could be a place and a person at once. A word has one tag: softmax.
-    | softmax(-1) => sigmoid()
-    """,
-)
-def right_tag_probabilities(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """(S, H), (K, H), (K,) -> (S, K): a softmax over the tags at each token."""
-    return (hidden @ weight.T + bias).softmax(-1)
 
 
 def _entity_cases() -> list[Inputs]:

@@ -1,15 +1,19 @@
 """`check.hint("NAME")`: one more hint at each call, the last one nearly the answer.
 
 The first says how to begin. The others are our own answer, one statement more each time, so that
-no hint is written twice; in the last statement, what stands in parentheses is left out. How many
-were asked for is kept beside the learner's parts, for the learner alone.
+no hint is written twice; in the last statement, what stands in parentheses is left out. Names that
+our file knows and the notebook does not are imported above it. How many hints were asked for is
+kept beside the learner's parts, for the learner alone.
 """
 
 import ast
+import builtins
 import json
 import os
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 
 from bertedu.files import write_atomically
 from course.exercises.judge import Registered, report
@@ -41,7 +45,28 @@ def next_hint(one: Registered) -> str:
     begin, *code = every[:due]
     head = report(f"Hint {counts[one.name]} of {len(every)} for {one.name}. Start from {begin}")
     last = [spoken(f'That was the last hint; check.solution("{one.name}") shows ours.')]
-    return "\n\n".join([head, *code[-1:], *last * (due >= len(every))])
+    needed = ["\n".join(imports(one, text)) for text in code[-1:]]
+    return "\n\n".join([head, *filter(None, needed), *code[-1:], *last * (due >= len(every))])
+
+
+def imports(one: Registered, text: str) -> list[str]:
+    """Return the imports of what `text` uses of our file and the notebook does not have."""
+    ours, here = vars(sys.modules[one.ours.__module__]), vars(sys.modules["__main__"])
+    nodes = list(ast.walk(ast.parse(source_of(one.ours))))
+    used = {n.id for n in nodes if isinstance(n, ast.Name)} & {*re.findall(r"\w+", text)} & {*ours}
+    own = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    own |= {n.arg for n in nodes if isinstance(n, ast.arg)}
+    known = vars(builtins) | here
+    missing = [name for name in used - own if known.get(name) is not ours[name]]
+    return sorted(_import(name, ours[name], one.ours.__module__) for name in missing)
+
+
+def _import(name: str, value: object, ours: str) -> str:
+    if isinstance(value, ModuleType):
+        return f"import {value.__name__}" + f" as {name}" * (name != value.__name__)
+    home = getattr(value, "__module__", ours)
+    found = getattr(sys.modules[home], name, None) is value
+    return f"from {home if found else ours} import {name}"
 
 
 def hints_of(one: Registered) -> list[str]:

@@ -253,6 +253,7 @@ REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
     ("own.csv", table() + "a,Class 1\n", {}, "differ by capitals only"),
     ("own.csv", table(60, 60), {}, "60 different values in 60 rows"),
     ("own.csv", table(), {"kind": "score"}, "a score is a number"),
+    ("own.csv", scores(*["0.5", "0.7"] * 9, "n/a"), {}, "line 20: 'n/a' in 'label' is no number"),
     ("own.csv", scores("9", "1,000", "1,100"), {"kind": "score"}, "line 3: is '1,000' a thousand"),
     ("own.csv", scores(*["0.5"] * 9), {}, "every row has the label '0.5'"),
     ("own.csv", PART.replace("train", "test"), IN_PARTS, "no row is left for the train split"),

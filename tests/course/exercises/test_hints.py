@@ -1,9 +1,13 @@
 """Hints come when they are asked for, one at a time, and no notebook gives one away."""
 
+import builtins
+import dis
 import json
 import re
+import sys
 from itertools import pairwise
 from pathlib import Path
+from types import CodeType, SimpleNamespace
 from typing import Any
 
 import nbformat
@@ -11,8 +15,9 @@ import pytest
 from verdicts import verdict, words
 
 from course.exercises import check
-from course.exercises.hints import folder, hints_of, taken
+from course.exercises.hints import folder, hints_of, imports, taken
 from course.exercises.judge import KNOWN, stub
+from course.exercises.patch import source_of
 
 NOTEBOOKS = sorted((Path(__file__).parents[3] / "notebooks").glob("*.ipynb"))
 ASKED = {name: thing for name, thing in KNOWN.items() if hasattr(thing, "solution")}
@@ -38,6 +43,27 @@ def test_each_call_tells_one_more_and_the_last_is_nearly_the_answer(name: str) -
     assert all(after.startswith(before) for before, after in pairwise([*grows, last]))
     assert "…" in last
     assert words("".join(grows[-1:])) in words(plain(verdict(check.solution, name)))
+
+
+def globals_of(code: CodeType) -> set[str]:
+    """Of a function, and of the functions in it."""
+    own = {one.argval for one in dis.get_instructions(code) if one.opname == "LOAD_GLOBAL"}
+    return own.union(*(globals_of(one) for one in code.co_consts if isinstance(one, CodeType)))
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_what_a_hint_uses_is_imported_unless_the_notebook_has_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, every = source_of(ASKED[name].ours), hints_of(ASKED[name])
+    told = words("\n".join([*imports(ASKED[name], every[-1]), every[-1]]))
+    assert told in words([verdict(check.hint, name) for _ in every][-1])
+    needed, scope = imports(ASKED[name], source), dict(vars(builtins))
+    exec("\n".join([*needed, source]), scope)
+    assert globals_of(compile(source, name, "exec")) <= {*scope}
+    for here, wanted in ((scope, []), (dict.fromkeys(scope), needed)):  # or another by that name
+        monkeypatch.setitem(sys.modules, "__main__", SimpleNamespace(**here))
+        assert imports(ASKED[name], source) == wanted
 
 
 def plain(text: str) -> str:
