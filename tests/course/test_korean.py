@@ -279,6 +279,7 @@ def sentences_of(module: str) -> set[str]:
 def test_what_every_exercise_says_stands_in_the_table() -> None:
     without = {text for text in exercise_messages() if text not in language.whole()}
     assert without == WAITING.get("messages", set())
+    assert {(*row,) for row in language.rows()} == {("where", "english", "korean")}  # no more
 
 
 def test_the_edition_is_small() -> None:
