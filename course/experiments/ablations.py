@@ -53,8 +53,7 @@ class Grid:
     """Variants × tasks × checkpoints × ``seeds``; differences are taken from the first variant.
 
     No two runs of a variant have the same fine-tuning seed: that luck, too, is drawn for each.
-    ``few_epochs``: not to the end but for three epochs, when dev still rose in most. Such rows are
-    older than the rule, and the weights that they began with are gone.
+    ``few_epochs``: not to the end but for three epochs, for a class that waits.
     """
 
     about: str
@@ -190,7 +189,6 @@ GRIDS = {
         ),
         ("topic", "entities"),
         seeds=1,
-        few_epochs=True,
     ),
     "quick": Grid(
         "a minute for a class: does it matter where you start?",
