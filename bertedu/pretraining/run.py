@@ -338,8 +338,7 @@ def _model(
     options: PreTrainingOptions, config: BertConfig, documents: Sequence[EncodedDocument]
 ) -> PreTrainingModel:
     torch.manual_seed(options.seed or 0)
-    elmo = options.variant == "elmo"
-    model = ElmoForPreTraining(config) if elmo else BertForPreTraining(config)
+    model = ElmoForPreTraining(config) if options.variant == "elmo" else BertForPreTraining(config)
     if options.init is None:
         initialize(model, documents)
     else:
