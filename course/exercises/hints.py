@@ -52,12 +52,10 @@ def next_hint(one: Registered) -> str:
 def imports(one: Registered, text: str) -> list[str]:
     """Return the imports of what `text` uses of our file and the notebook does not have."""
     ours, here = vars(sys.modules[one.ours.__module__]), vars(sys.modules["__main__"])
-    nodes = list(ast.walk(ast.parse(source_of(one.ours))))
+    nodes = ast.walk(ast.parse(source_of(one.ours)))
     used = {n.id for n in nodes if isinstance(n, ast.Name)} & {*re.findall(r"\w+", text)} & {*ours}
-    own = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    own |= {n.arg for n in nodes if isinstance(n, ast.arg)}
     known = vars(builtins) | here
-    missing = [name for name in used - own if known.get(name) is not ours[name]]
+    missing = [name for name in used if known.get(name) is not ours[name]]
     return sorted(_import(name, ours[name], one.ours.__module__) for name in missing)
 
 
