@@ -22,7 +22,8 @@ from bertedu.pretraining.objective import score_pairs
 from bertedu.pretraining.run import read_record
 from bertedu.pretraining.trainer import initialize
 from bertedu.text.tokenization import SPECIAL_TOKENS
-from course.results.columns import word_columns
+from course.experiments.pretraining_scores import documents_of
+from course.results.columns import by_document, word_columns
 
 LENGTH, BATCHES = 64, 40  # as long as the sequences of the first phase
 CONTEXTS = ("as it is", "shuffled", "another")
@@ -61,6 +62,8 @@ def context_use(
 def follow_run(run: Path) -> list[Row]:
     """Measure every step whose weights a finished run has kept, and its start, in each context.
 
+    Intervals are over documents.
+
     Raises CheckpointError if there are none, or it is no run of a bidirectional BERT.
     """
     steps = sorted((run / "steps").glob("[0-9]*"))
@@ -75,11 +78,12 @@ def follow_run(run: Path) -> list[Row]:
     new = BertForPreTraining(config)
     initialize(new, splits["train"])
     batches = fixed_batches(splits["dev"], LENGTH, 32, config.vocab_size)[:BATCHES]
+    documents = documents_of(batches)
     models = [(0, new), *((int(step.name), load_checkpoint(step)) for step in steps)]
     origin = {"run": run.name, "config": f"L{config.num_hidden_layers} H{config.hidden_size}"}
     origin |= {"seed": recipe["seed"], "commit": record["commit"] or ""}
     return [
-        {"step": step, "context": context} | word_columns(scores) | origin
+        {"step": step, "context": context} | word_columns(by_document(scores, documents)) | origin
         for step, model in tqdm(models, desc="steps")
         for context, scores in context_use(model, batches).items()
     ]

@@ -14,6 +14,8 @@ from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.pretraining.objective import score_pairs
 from course.experiments import context
 from course.experiments.context import CONTEXTS, context_use, follow_run, spoil
+from course.experiments.pretraining_scores import documents_of
+from course.results.columns import by_document, word_columns
 
 CONFIG = BertConfig(60, 16, 1, 2, 32, 24, dropout=0.0)
 TEXT = [EncodedDocument("s", [[5 + (i + j) % 50 for j in range(9)]] * 8) for i in range(8)]
@@ -64,5 +66,9 @@ def test_a_run_is_followed_from_its_start_through_every_kept_step(
     ]
     about = {"run": "run", "config": "L1 H16", "seed": 7, "commit": "abc"}
     assert rows[0].items() >= about.items()
+    batches = fixed_batches(TEXT, context.LENGTH, 32, 60)
+    model.eval()
+    sums = by_document(context_use(model, batches)["as it is"], documents_of(batches))
+    assert rows[3].items() >= word_columns(sums).items(), "pairs of one text are not independent"
     for row in rows[3:]:
         assert row == rows[CONTEXTS.index(row["context"])] | {"step": row["step"]}
