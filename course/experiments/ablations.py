@@ -102,7 +102,7 @@ def _readers(folder: str) -> dict[str, tuple[str, ...]]:
 
 # The same question under three masks, on a GPU, and before that on CPUs: see data/README.md
 AT_A_BLANK, SAME_QUESTION = _readers("at-a-blank"), _readers("same-question")
-BOTH, LEFT, RIGHT = AT_A_BLANK.values()
+BOTH = AT_A_BLANK["both sides"]
 PAIRS = {
     "left and right": _seeds("mlm-ltr", "mlm-rtl"),
     # two so narrow that they are as large as one of the above, and have learned together
@@ -139,8 +139,11 @@ GRIDS = {
         (
             *(Variant(name, runs, TUNED) for name, runs in AT_A_BLANK.items()),
             Variant("left alone, every next word", NEXT, TUNED),
-            Variant("both sides + BiLSTM", BOTH, "fine-tuned + BiLSTM" + MEAN),
-            Variant("left alone + BiLSTM", LEFT, "fine-tuned + BiLSTM" + MEAN),
+            # from other runs of the same recipe, on a CPU
+            *(
+                Variant(f"{name} + BiLSTM", SAME_QUESTION[name], "fine-tuned + BiLSTM" + MEAN)
+                for name in ("both sides", "left alone")
+            ),
             *(Variant(name, runs, TUNED) for name, runs in PAIRS.items()),
             # pre-trained once: their intervals take the luck of a run from the rows above
             Variant("ELMo, frozen", ("elmo-L4H128",), READ),
