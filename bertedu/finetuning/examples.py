@@ -113,7 +113,7 @@ def check_examples(task: Task, splits: Splits) -> None:
     """Refuse what cannot be trained on, before any time is spent.
 
     Raises TaskError if a split is missing or empty, an example is of another kind of task, a text
-    is empty, a label unknown, an answer not where it should be, or words and tags do not match.
+    is empty, a label unknown, a score NaN, an answer elsewhere, or words and tags do not match.
     """
     for split in SPLITS:
         if not splits.get(split):
@@ -136,11 +136,10 @@ def _check(task: Task, example: AnyExample, where: str) -> None:
         if task.pairs != (len(texts) == 2):
             wanted = "two texts" if task.pairs else "one text"
             raise TaskError(f"{where}: it has {len(texts)}, and this task is about {wanted}")
-        if task.labels and example.label not in range(len(task.labels)):
-            raise TaskError(
-                f"{where}: label {example.label} is not one of {len(task.labels)} classes, which "
-                "are numbered from 0"
-            )
+        classes = len(task.labels)
+        if example.label not in range(classes) if classes else not np.isfinite(example.label):
+            wanted = f"one of {classes} classes, from 0" if classes else "a finite score"
+            raise TaskError(f"{where}: label {example.label} is not {wanted}")
     elif isinstance(example, Question):
         for text, start in example.answers:
             there = example.context[start : start + len(text)]

@@ -34,8 +34,7 @@ class Hyperparameters:
     The paper's grid: batches of 16 or 32, learning rate 5e-5, 3e-5 or 2e-5, 2 to 4 epochs,
     dropout 0.1 (appendix A.3). Ours were pre-trained without dropout and go on without. Dev is
     scored after every round: an epoch, or as many as hold ``min_steps`` steps, so that few labels
-    do not mean few steps. Training ends early if dev has not improved for ``patience`` rounds, and
-    at the latest after ``epochs`` rounds.
+    do not mean few steps. Training ends after ``epochs`` rounds, or ``patience`` without a gain.
     """
 
     learning_rate: float = 3e-4
@@ -49,9 +48,10 @@ class Hyperparameters:
     min_steps: int = 0
     seed: int = 0
 
-    def epochs_in_round(self, items: int) -> int:
-        """Return how many epochs over so many items come before each look at dev."""
-        return max(1, math.ceil(self.min_steps / math.ceil(items / self.batch_size)))
+    def __post_init__(self) -> None:
+        """Raise ValueError for what trains nothing."""
+        if min(self.batch_size, self.epochs) < 1 or not 0 <= self.learning_rate < math.inf:
+            raise ValueError(f"batch size, epochs or learning rate train nothing: {self}")
 
     def learning_rate_at(self, step: int, steps: int) -> float:
         """Rise linearly during warm-up, then fall linearly to 0."""
@@ -165,8 +165,9 @@ def finetune(
     began, device = time.perf_counter(), next(model.parameters()).device
     optimizer = make_optimizer(model, recipe.weight_decay, ADAM_EPS)
     learning = [weight for group in optimizer.param_groups for weight in group["params"]]
-    epochs_in_round = recipe.epochs_in_round(len(train_items))
-    steps_in_round = epochs_in_round * math.ceil(len(train_items) / recipe.batch_size)
+    batches = math.ceil(len(train_items) / recipe.batch_size)
+    epochs_in_round = max(1, math.ceil(recipe.min_steps / batches))
+    steps_in_round = epochs_in_round * batches
     steps = recipe.epochs * steps_in_round
     history, best, best_state = History(), -math.inf, {}
     model.kept = kept_states(model.encoder)

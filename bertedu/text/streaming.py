@@ -49,11 +49,11 @@ class DocumentStream:
     def _read(self, number: int) -> list[Document]:
         if number != self._position:
             self._next = iter(self._rows.skip(number * self.size))
-        rows = enumerate(islice(self._next, self.size), start=number * self.size)
         try:
-            documents = [self._document(i, row) for i, row in rows]
-        except UnicodeDecodeError as error:
-            raise CorpusError(f"{self.where} is not UTF-8: {error}. Save it as UTF-8") from None
+            rows = list(islice(self._next, self.size))
+        except Exception as error:  # as in `_open`: a network that fails, a file cut short
+            raise CorpusError(f"{self.where} cannot be read ({error!r}). Is it UTF-8?") from None
+        documents = [self._document(i, row) for i, row in enumerate(rows, number * self.size)]
         self._position = number + 1 if documents else number
         return documents
 

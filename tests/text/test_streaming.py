@@ -17,10 +17,7 @@ datasets = pytest.importorskip("datasets")
 
 def write(folder: Path, count: int, name: str = "part", title: bool = True) -> Path:
     path = folder / f"{name}.jsonl"
-    rows = [
-        {"text": f"Text {i}. It is short."} | ({"title": f"t{i}"} if title else {})
-        for i in range(count)
-    ]
+    rows = [{"text": f"Text {i}.", "title": f"t{i}" if title else None} for i in range(count)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
@@ -83,6 +80,7 @@ def test_what_cannot_be_streamed_is_named(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "columns.jsonl").write_text('{"body": "x"}\n')
     (tmp_path / "empty.txt").write_text("")
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
+    (tmp_path / "half.jsonl").write_text('{"text": "x"}\n{"te')
     with write(tmp_path, 5).open("a") as file:
         file.write('{"body": "x"}\n')
     for where, words in (
@@ -91,7 +89,8 @@ def test_what_cannot_be_streamed_is_named(tmp_path: Path, monkeypatch: pytest.Mo
         ("missing.jsonl", "neither an existing file nor a dataset"),
         ("columns.jsonl", "row 0 has no text; its columns are body. One named 'text' should hold"),
         ("empty.txt", "is empty|cannot stream"),
-        ("latin.txt", "latin.txt is not UTF-8"),
+        ("latin.txt", "latin.txt cannot be read .*Is it UTF-8"),
+        ("half.jsonl", "half.jsonl cannot be read .*JSON"),
     ):
         with pytest.raises(CorpusError, match=words):
             DocumentStream(str(tmp_path / where), size=5)

@@ -67,8 +67,7 @@ def test_a_run_is_followed_from_its_start_through_every_kept_step(
     about = {"run": "run", "config": "L1 H16", "seed": 7, "commit": "abc"}
     assert rows[0].items() >= about.items()
     batches = fixed_batches(TEXT, context.LENGTH, 32, 60)
-    model.eval()
-    sums = by_document(context_use(model, batches)["as it is"], documents_of(batches))
+    sums = by_document(context_use(model.eval(), batches)["as it is"], documents_of(batches))
     assert rows[3].items() >= word_columns(sums).items(), "pairs of one text are not independent"
     for row in rows[3:]:
         assert row == rows[CONTEXTS.index(row["context"])] | {"step": row["step"]}

@@ -330,6 +330,7 @@ GOOD: dict[str, AnyExample] = {
 BAD: list[tuple[str, Any, str]] = [
     ("sentiment", Example("A film.", None, 2), "label 2 is not one of 2"),
     ("sentiment", Example("A film.", None, 0.5), "label 0.5"),
+    ("valence", Example("A film.", None, np.nan), "nan is not a finite score"),
     ("sentiment", Example("  ", None, 1), "is empty"),
     ("sentiment", Example("A film.", "A man.", 1), "has 2, .* one text"),
     ("sentiment", Example(3, None, 1), "not a text"),
