@@ -58,9 +58,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_show_locals=False,
 )
-data = typer.Typer(
-    help="Text, labels and weights of others: list, fetch, show.", no_args_is_help=True
-)
+data = typer.Typer(help="Text, labels, weights of others: list, fetch, show.", no_args_is_help=True)
 app.add_typer(data, name="data")
 
 Device = Annotated[str | None, Option(help="cuda, mps or cpu; none: the best.")]
@@ -152,13 +150,9 @@ PreCorpus = Annotated[
     Option(help="A corpus, a folder of texts, or a file with blank lines between texts."),
 ]
 PreLearningRate = Annotated[float | None, Option(help="Highest learning rate; none: 0.001.")]
-PreBfloat16 = Annotated[
-    bool | None, Option(help="16-bit products; none: 32 bits, or as the run began.")
-]
+PreBfloat16 = Annotated[bool | None, Option(help="16-bit products; none: 32, or as the run began.")]
 PreThreads = Annotated[int | None, Option(help="CPU threads; none: 1, or as the run began.", min=1)]
-PreInit = Annotated[
-    Path | None, Option(help="Train this checkpoint further, in place of a new model.")
-]
+PreInit = Annotated[Path | None, Option(help="Train this checkpoint further, not a new model.")]
 PreVariant = Annotated[
     str, Option(help="bert, no-nsp, ltr (left to right), rtl, elmo, mlm-ltr, mlm-rtl, diffusion.")
 ]
@@ -171,9 +165,7 @@ PreMaskRate = Annotated[
     float | None,
     Option(help="Share of tokens that is selected; none: 0.3, later 0.15; with --length 0.15."),
 ]
-PreMasking = Annotated[
-    str | None, Option(help="MASK/SAME/RND in per cent (table 8); none: 80/10/10.")
-]
+PreMasking = Annotated[str | None, Option(help="MASK/SAME/RND in % (table 8); none: 80/10/10.")]
 PreOptimizer = Annotated[
     str, Option(help="adamw; or muon, for the layers' matrices, and adamw for the rest.")
 ]
@@ -293,14 +285,14 @@ def finetune(
     check_number("--seed", seed)
     device_named(device)  # refused before any work
     columns = Columns(text, label, text_b, tuple(ending or ()), group, split)
-    own = read_data(csv or Path(str(data)), columns, kind, encoding, rows, seed)
+    own = read_data(csv or str(data), columns, kind, encoding, rows, seed)
     echo("\n".join(own.notes))
     _make_room(out)
     mine = fit(own, model, learning_rate, seed, device, lora=lora)
+    mine.save(out)
     echo("\n".join((*mine.notes, mine.table())))
     if worst := mine.worst():
         echo("\n".join(("the worst of test:", *(f"  {line}" for line in worst))))
-    mine.save(out)
     echo(f"written: {out}")
     (out / "confusion.png").unlink(missing_ok=True)  # of the model that was replaced
     if own.task.kind == "classification":

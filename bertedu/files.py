@@ -42,10 +42,10 @@ def data_dir() -> Path:
 def shipped(name: str) -> Path:
     """Path of what comes with the course: ``tokenizer``, ``checkpoints``, ``results``.
 
-    ``BERTEDU_DATA`` may name a folder for the downloads alone; what it lacks is the repository's.
+    ``BERTEDU_DATA`` may name a folder for the downloads alone; the rest is here.
     """
-    chosen = data_dir() / name
-    return chosen if chosen.exists() else _REPOSITORY_DATA / name
+    places = (data_dir() / name, INSTALLED / name)
+    return next((place for place in places if place.exists()), _REPOSITORY_DATA / name)
 
 
 @contextmanager

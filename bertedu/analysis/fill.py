@@ -45,9 +45,7 @@ def fill_blanks(
     model has no halves to ask, or it is an encoder alone.
     """
     if isinstance(model, Bert):
-        raise ValueError(
-            "this is an encoder alone: it was published without the head that fills blanks"
-        )
+        raise ValueError("this is an encoder alone, published without the head that fills blanks")
     choices = tokenizer.get_vocab_size() - len(SPECIAL_TOKENS)
     special = [_number(tokenizer, token) for token in SPECIAL_TOKENS]
     if not 1 <= top <= choices:

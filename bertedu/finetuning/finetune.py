@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer
@@ -65,7 +66,7 @@ def load_encoder(
     a published encoder cannot be fetched; ValueError if the two of a pair do not read in opposite
     directions, or other word pieces.
     """
-    if "+" in name:
+    if "+" in name and not Path(name).is_dir():
         first, second = name.split("+", 1)
         left, tokenizer = _load_bert(first, dropout, untrained, seed)
         right, other = _load_bert(second, dropout, untrained, seed + 1_000_003)  # not left's draws
@@ -116,9 +117,7 @@ def frozen_features(encoder: Encoder, reads: str) -> BiLSTMFeatures:
         encoder.mix.requires_grad_(True)  # the task chooses the layers (Peters et al., 2018, §3.2)
         return frozen
     if not isinstance(encoder, BertFeatures):
-        raise ValueError(
-            f"features are read off the layers of one BERT, not of {type(encoder).__name__}"
-        )
+        raise ValueError(f"features are layers of one BERT, not of {type(encoder).__name__}")
     return BiLSTMFeatures(LayerFeatures(encoder.bert, reads), LSTM_SIZE, layers=2)
 
 

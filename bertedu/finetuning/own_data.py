@@ -88,7 +88,7 @@ def read_data(
     name, metric = KINDS[kind]
     task = Task(
         *(path.stem, name, f"out of {path.name}", labels, metric, lambda: splits),
-        pairs=columns.text_b is not None and kind in ("class", "score"),
+        pairs=bool(columns.text_b) and kind in ("class", "score"),
     )
     sizes = ", ".join(f"{len(splits[split])} {split}" for split in SPLITS)
     what = f"{len(labels)} {kind}es, {', '.join(labels)}" if kind == "class" else f"kind {kind}"
@@ -108,6 +108,8 @@ def _read(
         raise TaskError(f"no kind {kind!r}: choose one of {', '.join(KINDS)}")
     lines = _lines(path, encoding)
     suffix = path.suffix.lower()
+    if columns != Columns() and (suffix in (".json", ".jsonl", ".conll") or kind == "tags"):
+        raise TaskError(f"{path.name} has no columns to choose: leave --text and the like away")
     if suffix in (".json", ".jsonl"):
         asked = islice(_question_rows(path, lines), rows)
         kind, examples = "answer", of_questions(path.name, asked, notes)
@@ -166,7 +168,9 @@ def _guess_encoding(path: Path) -> str:
         some = file.read(2**20)
     if some[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return "utf-16"
-    if re.search("[가-힣]{2}", some.decode("cp949", "replace")):
+    korean = some.decode("cp949", "replace")
+    others = re.findall("[\u4e00-\u9fff\uf900-\ufaff\ufffd]", korean)  # of Chinese, of Russian
+    if re.search("[가-힣]{2}", korean) and len(re.findall("[가-힣]", korean)) > 20 * len(others):
         return "cp949"
     if len(re.findall(rb"[\xc0-\xff]", some)) > len(re.findall(rb"[A-Za-z]", some)):
         return "NAME (cp1251 for Russian, cp1253 for Greek)"
@@ -231,7 +235,7 @@ def _question_rows(path: Path, lines: Iterator[str]) -> Iterator[tuple[int, dict
     flat = whole if isinstance(whole, list) else None
     try:
         flat = flat or [
-            {"title": article.get("title"), "context": paragraph["context"], **question}
+            {"title": article.get("title"), **paragraph, **question}
             for article in whole["data"]
             for paragraph in article.get("paragraphs", [article])
             for question in paragraph.get("qas", [{}])
@@ -363,8 +367,8 @@ def _split(found: list[Found], kind: str, seed: int, notes: list[str]) -> Splits
             f"no row of train has the label {absent[0].label!r}, and of dev or test "
             f"{count_at([one.line for one in absent])}: give train some (another --seed?), or none"
         )
-    if kind == "tags" and all({*one.example.tags} == {"O"} for one in parts["train"]):
-        raise TaskError("no sentence of train has a tag but O: tag more, or try another --seed")
+    if kind == "tags" and len({tag for one in parts["train"] for tag in one.example.tags}) < 2:
+        raise TaskError("all words of train have one tag: tag more, or try another --seed")
     texts = {split: {_text(one): one for one in some} for split, some in parts.items()}
     for split in ("dev", "test"):
         if leaked := [one for text, one in texts[split].items() if text in texts["train"]]:

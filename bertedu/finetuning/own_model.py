@@ -57,7 +57,8 @@ class OwnModel:
     def _drawn(self, name: str) -> Floats:
         """Return the test score of a system, then on `DRAWS` draws of whole sources."""
         examples, outcomes = self.data.splits["test"], self.outcomes(name)
-        sources = np.unique([e.source for e in examples], return_inverse=True)[1]
+        number = {source: i for i, source in enumerate(sorted({e.source for e in examples}))}
+        sources = np.array([number[e.source] for e in examples])
         members = [np.flatnonzero(sources == source) for source in range(sources.max() + 1)]
         generator = np.random.default_rng(0)  # the same draws for every system
         some = [np.arange(len(examples))]
@@ -127,9 +128,7 @@ def fit(
 
     task, splits, setup = data.task, data.splits, Setup(model, device=device, lora=lora)
     if not isinstance(load_encoder(model)[0], BertFeatures):
-        raise CheckpointError(
-            f"{model} is no single BERT, and no other can be saved: --from bert-mini"
-        )
+        raise CheckpointError(f"{model} is no single BERT; no other is saved: --from bert-mini")
     rate = setup.rates[1] if learning_rate is None else learning_rate
     few = len(splits["train"]) < 1000  # then smaller batches: more steps in an epoch
     recipe = replace(UNTIL_DEV_STOPS, learning_rate=rate, seed=seed, batch_size=16 if few else 32)

@@ -299,9 +299,7 @@ def read_config(folder: Path, kinds: Collection[str] = ("bert",)) -> BertConfig:
     if kind not in kinds and not sizes_only:
         named = "" if kind is None else f", and is {kind!r}"
         why = f": {_RELATIVES[kind]}" if kind in _RELATIVES else ""
-        raise CheckpointError(
-            f"{path} does not describe a BERT (model_type must be 'bert'{named}{why})"
-        )
+        raise CheckpointError(f"{path} describes no BERT (model_type must be 'bert'{named}{why})")
     values = _OLD_SIZES | values
     for name, (wanted, why) in _MUST_BE.items():
         if name in values and values[name] not in wanted:

@@ -5,7 +5,7 @@ argues about and does not measure (section 5.1), ELMo itself, and a BiLSTM on to
 (Table 5, last row). No part looks further than its model may, in pre-training and after.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from itertools import compress
 from typing import NamedTuple
 
@@ -217,7 +217,7 @@ def _ends(tokens: Tensor, padding_mask: Tensor) -> Tensor:
 def encode(
     model: Bert | BertForPreTraining,
     tokenizer: Tokenizer,
-    texts: Sequence[str],
+    texts: Iterable[str],
     batch_size: int = 32,
 ) -> Tensor:
     """Return a vector for each text, (texts, H), in the order of the texts.
@@ -229,13 +229,14 @@ def encode(
     """
     if isinstance(texts, str):
         raise TypeError("encode takes several texts, and got one str. Put it in a list: [text].")
+    texts = list(texts)  # it may be a generator
     if wrong := [text for text in texts if not isinstance(text, str)]:
         raise TypeError(f"{wrong[0]!r} is no text: leave it out")
     if batch_size < 1:
         raise ValueError(f"batch_size is {batch_size}; it must be 1 or more")
     bert = model if isinstance(model, Bert) else model.bert
     device, longest = next(bert.parameters()).device, bert.config.max_position_embeddings
-    encoded = tokenizer.encode_batch(list(texts))
+    encoded = tokenizer.encode_batch(texts)
     rows = [list(compress(row.ids, row.attention_mask)) for row in encoded]  # it may pad
     # cut what there is no position for, from the end, but not the last [SEP]
     rows = [row if len(row) <= longest else [*row[: longest - 1], row[-1]] for row in rows]

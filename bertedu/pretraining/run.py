@@ -133,9 +133,7 @@ class PreTrainingOptions:
         if self.masking is not None:
             read_procedure(self.masking)
         if self.config and self.init:
-            raise ValueError(
-                "choose either --config, for a new model, or --init, to train one further"
-            )
+            raise ValueError("choose --config, for a new model, or --init, to train one further")
         if self.variant not in VARIANTS:
             raise ValueError(f"no variant {self.variant!r}: choose one of {', '.join(VARIANTS)}")
         if self.optimizer not in get_args(Optimizer):
@@ -186,7 +184,7 @@ class PreTrainingOptions:
 
 
 def pretrain(options: PreTrainingOptions, say: Say = print) -> State:
-    """Pre-train BERT and write a checkpoint folder that `transformers` opens.
+    """Pre-train BERT and write a checkpoint folder; `transformers` opens one that reads both sides.
 
     ``out`` receives `model.safetensors` (16 bit), `config.json`, the tokenizer's files and
     `training.json` (recipe, curve, corpora and their hashes, machine, seconds, commit, and under

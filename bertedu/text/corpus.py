@@ -169,6 +169,8 @@ def load_documents(corpus: str) -> list[Document]:
             return [Document(path.stem, path.name, texts[0])]
         return [Document(f"{path.stem} {n}", path.name, text) for n, text in enumerate(texts, 1)]
     files = sorted(p for p in path.rglob("*") if p.suffix.lower() == ".txt" and not p.is_dir())
+    # JupyterLab keeps copies of what it edits in .ipynb_checkpoints
+    files = [p for p in files if not any(n[0] == "." for n in p.relative_to(path).parts[:-1])]
     if not files:
         raise CorpusError(f"{path} holds no .txt file. Put one document into each .txt file.")
     return [Document(file.stem, path.name, read_text(file)) for file in files]

@@ -21,6 +21,8 @@ _FORMATS = {".txt": "text", ".jsonl": "json", ".json": "json", ".parquet": "parq
 class DocumentStream:
     """The documents of a stream, one window of ``size`` documents at a time.
 
+    A last window of less than a tenth is left out.
+
     ``where`` is a file, a glob of files (`.txt`: an empty line ends a document; `.jsonl`, `.csv`,
     `.parquet`: a column `text` and, if there is one, `title`), or the name of a dataset on the
     Hugging Face Hub, "wikimedia/wikipedia" or "wikimedia/wikipedia:20231101.en". Raises CorpusError
@@ -53,6 +55,8 @@ class DocumentStream:
             rows = list(islice(self._next, self.size))
         except Exception as error:  # as in `_open`: a network that fails, a file cut short
             raise CorpusError(f"{self.where} cannot be read ({error!r}). Is it UTF-8?") from None
+        if number and len(rows) < self.size // 10:
+            rows = []  # too few to make pairs of
         documents = [self._document(i, row) for i, row in enumerate(rows, number * self.size)]
         self._position = number + 1 if documents else number
         return documents
@@ -65,7 +69,9 @@ class DocumentStream:
                 "named 'text' should hold words in every row: rename, fill or leave out"
             )
         # The split of a document goes by its title, so it must have one that stays.
-        return Document(str(row.get("title") or f"{self.where} {number}"), self.where, text)
+        return Document(
+            str(row.get("title") or f"{Path(self.where).name} {number}"), self.where, text
+        )
 
 
 def _open(where: str) -> Any:
@@ -80,9 +86,7 @@ def _open(where: str) -> Any:
     try:
         import datasets
     except ImportError:
-        raise CorpusError(
-            "streaming needs the package datasets: pip install 'bertedu[stream]'"
-        ) from None
+        raise CorpusError("streaming needs datasets: pip install 'bertedu[stream]'") from None
     options: dict[str, Any] = {"split": "train", "streaming": True}
     name, _, config = where.partition(":")
     if files:
@@ -93,7 +97,7 @@ def _open(where: str) -> Any:
                 f"{where} names files of several kinds, or of none that can be streamed: choose "
                 f"one of {', '.join(_FORMATS)}"
             )
-        options["data_files"] = files
+        options["data_files"] = [glob.escape(file) for file in files]
         if name == "text":
             options["sample_by"] = "paragraph"
     try:

@@ -121,7 +121,7 @@ def test_only_one_bert_and_elmo_are_read_off_and_elmo_in_its_own_way(
     folders: dict[str, str],
 ) -> None:
     for names, reads, message in (
-        ("ltr+rtl", "last", "the layers of one BERT, not of PairFeatures"),
+        ("ltr+rtl", "last", "layers of one BERT, not of PairFeatures"),
         ("elmo", "last", 'ELMo is read as "sum of all"'),
     ):
         with pytest.raises(ValueError, match=message):

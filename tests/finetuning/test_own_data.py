@@ -266,8 +266,9 @@ REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
     ("own.csv", table().replace("ship", "배가 간다").encode("cp949"), {}, "--encoding cp949"),
     ("own.csv", table().replace("ship", "café").encode("latin-1"), {}, "--encoding latin-1"),
     ("own.csv", table().replace("ship", "don’t").encode("cp1252"), {}, "--encoding cp1252"),
-    ("own.csv", table().replace("ship", "корабль" * 9).encode("cp1251"), {}, "cp1251 for Russian"),
+    ("own.csv", table().replace("ship", "КОРАБЛЬ" * 9).encode("cp1251"), {}, "cp1251 for Russian"),
     ("own.csv", table().encode("utf-16"), {}, "--encoding utf-16"),
+    ("own.jsonl", squad(False), {"columns": Columns(split="x")}, "no columns to choose"),
     ("own.csv", table(), {"columns": Columns(endings=("text",))}, "a choice needs two endings"),
     ("own.csv", table(), {"columns": Columns(endings=("text", "text"))}, "a choice is a number"),
     ("own.csv", "text,label\na,2", {"columns": Columns(endings=("text",) * 2)}, "numbered 0 to 1"),
@@ -283,7 +284,7 @@ REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
     ("own.conll", CONLL + "\n\nalone", {}, "line 19: 'alone' has no tag"),
     ("own.conll", CONLL + "\n\na X-PLACE", {}, "line 19: the tag 'X-PLACE' is neither"),
     ("own.conll", CONLL.replace("B-X", "O"), {}, "nothing to find"),
-    ("own.conll", CONLL.replace("B-X", "O", 8), {"seed": 4}, "no sentence of train has a tag"),
+    ("own.conll", CONLL.replace("B-X", "O", 8), {"seed": 4}, "all words of train have one tag"),
 ]
 
 

@@ -263,7 +263,7 @@ WRONG: list[tuple[Callable[[Path], None], str]] = [
     (file(JSON, None), r"no config\.json"),
     (unreadable, "config.json: .*again"),
     *((file(JSON, text), "config.json: .*again") for text in (b"", b"\xff\xfe\x00binary")),
-    *((file(JSON, text), "does not describe a BERT") for text in (b"[1]", b"{}")),
+    *((file(JSON, text), "describes no BERT") for text in (b"[1]", b"{}")),
     (file(JSON, b'{"model_type": "bert"}'), "lacks 'vocab_size'"),
     (config(model_type="roberta"), "is 'roberta': it counts positions from 2"),
     (config(model_type="whisper"), r"is 'whisper'\)$"),

@@ -289,7 +289,7 @@ def test_vectors_by_name_and_what_cannot_be_encoded(monkeypatch: pytest.MonkeyPa
     models: dict[str, Any] = {"minilm": model.bert, "elmo": ElmoForPreTraining(model.config)}
     named = {name: Loaded(found, TOKENIZER) for name, found in models.items()}
     monkeypatch.setattr(checkpoints, "find_model", named.__getitem__)
-    assert torch.equal(bertedu.encode(TEXTS), encode(model, TOKENIZER, TEXTS))
+    assert torch.equal(bertedu.encode(iter(TEXTS)), encode(model, TOKENIZER, TEXTS))
     with pytest.raises(TypeError, match="is an ELMo"):
         bertedu.encode(TEXTS, "elmo")
     with pytest.raises(TypeError, match=r"Put it in a list: \[text\]"):

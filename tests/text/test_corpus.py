@@ -104,9 +104,9 @@ def test_a_book_on_one_line_takes_no_hours(text: str) -> None:
 
 
 def test_a_folder_is_read_in_a_fixed_order_one_document_a_file(tmp_path: Path) -> None:
-    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / ".ipynb_checkpoints").mkdir(parents=True)
     (tmp_path / "folder.txt").mkdir()  # a folder by a strange name is no document
-    for name in ("b.TXT", "a.txt", "deep/c.txt", "no.md"):
+    for name in ("b.TXT", "a.txt", "deep/c.txt", "no.md", "deep/.ipynb_checkpoints/c-c.txt"):
         (tmp_path / name).write_text(f"This is\n\n{name}.", encoding="utf-8")
     documents = load_documents(str(tmp_path))
     assert [d.title for d in documents] == ["a", "b", "c"]
