@@ -22,9 +22,7 @@ def encoder_of(model: nn.Module) -> Bert:
     """Return the encoder of a model, or raise ValueError: ELMo, made of LSTMs, has none."""
     bert = model if isinstance(model, Bert) else getattr(model, "bert", None)
     if not isinstance(bert, Bert):
-        raise ValueError(
-            f"a {type(model).__name__} has no attention to show: give a Bert, or a model on one"
-        )
+        raise ValueError(f"a {type(model).__name__} has no attention: give a Bert or a model on it")
     return bert
 
 
@@ -34,11 +32,13 @@ def changed_attention(model: Bert | BertForPreTraining, change: Change) -> Itera
 
     ``change`` gets the number of the layer, from 1, and its weights (B, A, S, S), and returns the
     ones to use. They are part of the graph, so a gradient with respect to them can be taken.
-    Raises ValueError within another such block: one change can do both.
+    Raises ValueError for a layer that is not there, or within another such block.
     """
     parts = [part for part in encoder_of(model).modules() if isinstance(part, SelfAttention)]
     if any("forward" in vars(part) for part in parts):
         raise ValueError("its attention is changed already: let one change do both")
+    if not 1 <= (only := getattr(change, "layer", 1)) <= len(parts):
+        raise ValueError(f"there is no layer {only}: they count from 1 to {len(parts)}")
 
     def forward(
         layer: int, x: Tensor, mask: Tensor | None, return_weights: bool = False
@@ -56,7 +56,11 @@ def changed_attention(model: Bert | BertForPreTraining, change: Change) -> Itera
 
 
 def _only_in(layer: int, change: Callable[[Tensor], Tensor]) -> Change:
-    return lambda here, weights: change(weights) if here == layer else weights
+    def changed(here: int, weights: Tensor) -> Tensor:
+        return change(weights) if here == layer else weights
+
+    changed.layer = layer  # type: ignore[attr-defined]
+    return changed
 
 
 def _is_head(head: int, weights: Tensor) -> Tensor:
@@ -99,7 +103,7 @@ def measure(weights: Tensor, tokens: Sequence[str]) -> Tensor:
     The first are mean shares over queries, from 0 to 1. "same word" is the same token elsewhere;
     entropy is in nats; distance is the mean number of tokens between query and key.
     """
-    position = torch.arange(len(tokens))
+    weights, position = weights.cpu(), torch.arange(len(tokens))
     apart = position[None, :] - position[:, None]  # row a query, column a key
     alike = torch.tensor([[a == b for b in tokens] for a in tokens])
     keys = {
@@ -123,7 +127,7 @@ def rollout(weights: Tensor) -> Tensor:
     layers says from which input tokens state i was mixed, were values unchanged. Rows sum to 1.
     """
     size = weights.shape[-1]
-    steps = 0.5 * weights.mean(dim=1) + 0.5 * torch.eye(size)
+    steps = 0.5 * weights.mean(dim=1) + 0.5 * torch.eye(size, device=weights.device)
     flow = steps[0]
     for step in steps[1:]:
         flow = step @ flow  # the later layer asks the earlier one

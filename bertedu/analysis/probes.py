@@ -118,7 +118,7 @@ def hits_of_heads(weights: Tensor, pairs: Pairs) -> Tensor:
     `[CLS]`, `[SEP]` and the query itself cannot be chosen: many heads rest there. Nor can a word
     of weight 0, which a one-way model does not see.
     """
-    free = weights.clone()
+    free = weights.cpu().clone()
     free[..., 0] = free[..., -1] = -1
     free.diagonal(dim1=-2, dim2=-1).fill_(-1)
     strongest, best = free.max(dim=-1)  # (…, S)

@@ -150,15 +150,11 @@ def _check(task: Task, example: AnyExample, where: str) -> None:
                 )
     elif isinstance(example, Tagged):
         if len(example.words) != len(example.tags):
-            raise TaskError(
-                f"{where}: {len(example.words)} words and {len(example.tags)} tags do not match"
-            )
+            raise TaskError(f"{where}: {len(example.words)} words and {len(example.tags)} tags")
         if unknown := set(example.tags) - set(task.labels):
             raise TaskError(f"{where}: unknown tag {min(unknown)!r}")
     elif example.label not in range(len(example.endings)):
-        raise TaskError(
-            f"{where}: ending {example.label} is right, but there are {len(example.endings)}"
-        )
+        raise TaskError(f"{where}: ending {example.label} is right, of {len(example.endings)}")
 
 
 def split_by(name: str) -> str:

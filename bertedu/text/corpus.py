@@ -6,6 +6,7 @@ follow each other (paper, section 3.1: "it is critical to use a document-level c
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -158,7 +159,7 @@ def load_documents(corpus: str) -> list[Document]:
     if corpus in _READERS:
         return [document for document in _READERS[corpus]() if document.text.strip()]
     path = Path(corpus)
-    if not (corpus and path.exists()):  # Path("") is the folder one works in
+    if not (corpus and os.path.exists(path)):  # Path("") is the folder one works in
         raise CorpusError(
             f"{corpus!r} is neither a corpus ({', '.join(DEFAULT_CORPORA)}) nor an existing file "
             "or folder. Give the path of a UTF-8 text file, or of a folder of .txt files."

@@ -89,6 +89,8 @@ def test_unchanged_weights_change_nothing_and_an_error_leaves_nothing_behind(
     change = spread_evenly(2, 0)
     with pytest.raises(ValueError, match="from 1 to 2"), changed_attention(model, change):
         model.bert(ids)
+    with pytest.raises(ValueError, match="no layer 4: they count from 1 to 3"):
+        changed_attention(model, switch_off(4, 1)).__enter__()
     with changed_attention(model, change), pytest.raises(ValueError, match="changed already"):
         changed_attention(model, change).__enter__()
     assert all("forward" not in vars(part) for part in model.modules())

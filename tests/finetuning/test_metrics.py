@@ -10,7 +10,6 @@ from bertedu.finetuning.evaluation.metrics import (
     exact_match,
     normalize_answer,
     squad_scores,
-    tagging_scores,
     word_f1,
 )
 from bertedu.finetuning.examples import Question
@@ -81,12 +80,3 @@ def test_in_doubt_the_threshold_is_the_middle_and_who_is_right_always_answers() 
     assert best_threshold(questions, said, {"a": 1.0, "b": 4.0}) == 2.5
     assert best_threshold(questions[:1], said, {"a": 0.9}) == math.inf
     assert best_threshold(questions, said, {"a": 1.0, "b": 1.0}) == math.inf, "none is above"
-
-
-def test_half_an_entity_is_no_entity() -> None:
-    right = [["B-PER", "I-PER", "O"]]
-    halves = [["B-PER", "O", "O"], ["I-PER", "I-PER", "O"]]
-    assert tagging_scores(right * 2, halves)["f1"] == 0
-    assert tagging_scores(right, right)["f1"] == 1
-    only_o = tagging_scores([["B-PER", *"O" * 9]], [["O"] * 10])
-    assert (only_o["f1"], only_o["accuracy"]) == (0, 0.9), "accuracy flatters who finds nothing"

@@ -261,6 +261,10 @@ def test_rows_without_text_or_label_are_left_out_and_counted(serve: Serve) -> No
 
 # -- what goes wrong
 
+NUMBERED = {"tokens": Sequence(STRING), "ner_tags": Sequence(NUMBER)}
+# would train well and score badly, without a word
+TURNED = CASES["glue/mnli"][1] | {"label": ClassLabel(names=NLI[::-1])}
+
 
 @pytest.mark.parametrize(
     ("name", "columns", "row", "message"),
@@ -273,18 +277,8 @@ def test_rows_without_text_or_label_are_left_out_and_counted(serve: Serve) -> No
         ("glue/sst2", dict.fromkeys(("sentence", "label"), STRING), ("a", "1"), "label '1' is not"),
         ("glue/stsb", None, ("a", "b", float("nan"), 0), "line 1: .* a score is a number"),
         ("glue/stsb", None, None, "no row has both"),
-        (
-            "conll2003",
-            {"tokens": Sequence(STRING), "ner_tags": Sequence(NUMBER)},
-            (["Oslo"], [9]),
-            "conll2003 train, line 1: tuple index out of range",
-        ),
-        (  # that would train well and score badly, without a word
-            "glue/mnli",
-            dict.fromkeys(GLUE["glue/mnli"][0], STRING) | {"label": ClassLabel(names=NLI[::-1])},
-            None,
-            "mnli train: its labels are contradiction, neutral, entailment, not",
-        ),
+        ("conll2003", NUMBERED, (["Oslo"], [9]), "2003 train, line 1: tuple index out of range"),
+        ("glue/mnli", TURNED, None, "its labels are contradiction, neutral, entailment, not"),
     ],
 )
 def test_another_layout_is_named(

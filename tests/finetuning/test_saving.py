@@ -238,14 +238,17 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, FineTuned]:
 def test_an_answer_to_bare_texts_is_that_of_the_example(
     asked: dict[str, FineTuned], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def first(name: str) -> Answer:
-        return asked[name].answer(EXAMPLES[name][:1])[0]
+    """Whose label, never that of the bare texts, has no say."""
 
-    assert asked["classification"].ask(SENTENCES[0]) == first("classification")
-    assert asked["regression"].ask(SENTENCES[0], SENTENCES[3]) == first("regression")
-    assert asked["choice"].ask(*SENTENCES) == first("choice")
-    assert asked["span"].ask("When did she plant them?", CONTEXT) == first("span")
-    assert asked["tagging"].ask("Unbelievably Mira Okonjo left Lyon") == first("tagging")
+    def answer(name: str, number: int = 0) -> Answer:
+        return asked[name].answer([EXAMPLES[name][number]])[0]
+
+    assert asked["classification"].ask(SENTENCES[3]) == answer("classification", 2)
+    assert asked["regression"].ask(SENTENCES[0], SENTENCES[3]) == answer("regression")
+    beginning, *endings = (SENTENCES[number] for number in (2, 0, 3, 1))
+    assert asked["choice"].ask(beginning, *endings) == answer("choice", 1)
+    assert asked["span"].ask("When did she plant them?", CONTEXT) == answer("span")
+    assert asked["tagging"].ask("Unbelievably Mira Okonjo left Lyon") == answer("tagging")
     assert len(asked["tagging"].ask("Mira left, didn't she?").value) == 6
     monkeypatch.setattr(FineTuned, "answer", lambda _, examples: examples)
     apart = [unicodedata.normalize("NFD", text) for text in SENTENCES]  # as a Mac writes é
@@ -253,39 +256,31 @@ def test_an_answer_to_bare_texts_is_that_of_the_example(
         assert asked[name].ask(*apart[:count]) == asked[name].ask(*SENTENCES[:count])
 
 
-@pytest.mark.parametrize(
-    ("name", "wrong", "usage"),
-    [
-        ("classification", (0, 2, 3), "give one text, not"),
-        ("regression", (0, 1, 3), "give two texts, in the order"),  # its task is about pairs
-        ("span", (0, 1, 3), "two texts: the question"),
-        ("tagging", (0, 2), "one sentence"),
-        ("choice", (0, 1, 2), "a beginning, and two endings or more"),
-    ],
-)
-def test_wrong_numbers_of_texts(
-    asked: dict[str, FineTuned], name: str, wrong: tuple[int, ...], usage: str
+USAGE = {  # fewest texts and most; what is said to others
+    "classification": (1, 1, "give one text, not"),
+    "regression": (2, 2, "give two texts, in the order"),  # its task is about pairs
+    "span": (2, 2, "two texts: the question"),
+    "tagging": (1, 1, "one sentence"),
+    "choice": (3, 9, "a beginning, and two endings or more"),
+}
+
+
+@pytest.mark.parametrize("name", USAGE)
+def test_each_kind_takes_its_number_of_texts_and_none_empty(
+    asked: dict[str, FineTuned], name: str
 ) -> None:
-    for count in range(5):
-        texts = (SENTENCES * 2)[:count]
-        if count in wrong:
+    fewest, most, usage = USAGE[name]
+    for count in (0, 1, 2, 3, 4):
+        if not fewest <= count <= most:
             with pytest.raises(ValueError, match=usage):
-                asked[name].ask(*texts)
-        elif count < 3 or name == "choice":
-            asked[name].ask(*texts)
-
-
-FEWEST = {"classification": 1, "regression": 2, "choice": 3, "tagging": 1, "span": 2}
-
-
-@pytest.mark.parametrize("name", FEWEST)
-def test_an_empty_text_gets_none_all_else_an_answer(asked: dict[str, FineTuned], name: str) -> None:
+                asked[name].ask(*(SENTENCES * 2)[:count])
     for empty in ("", " \n\t", None, 7):
         with pytest.raises(ValueError, match="a text is empty"):
-            asked[name].ask(*["One."] * (FEWEST[name] - 1), empty)  # type: ignore[arg-type]
+            asked[name].ask(*["One."] * (fewest - 1), empty)  # type: ignore[arg-type]
     for text in (CONTEXT * 30, "unbelievably" * 300, "👋", "\u200b", "한국어 我 ½", "[SEP] [PAD]"):
-        texts = [text] * FEWEST[name]
-        assert say_answer(asked[name], texts, asked[name].ask(*texts))
+        for count in range(fewest, min(most, 4) + 1):
+            said = asked[name].ask(*[text] * count)
+            assert say_answer(asked[name], [text] * count, said)
 
 
 def test_answers_in_words(asked: dict[str, FineTuned]) -> None:

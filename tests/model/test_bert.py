@@ -13,7 +13,6 @@ from bertedu.model.attention import SelfAttention
 from bertedu.model.bert import BertForPreTraining, reads_all
 from bertedu.model.config import DIRECTIONS, BertConfig, Direction
 from bertedu.model.embeddings import Embeddings, sinusoidal_positions
-from bertedu.model.heads import ClassificationHead
 
 CHECKS = [check for name, check in vars(checks).items() if name.startswith("check_")]
 directions = pytest.mark.parametrize("direction", DIRECTIONS)
@@ -116,15 +115,6 @@ def test_dropout_falls_on_what_is_added(norm: str) -> None:
     if norm == "post":
         expected = norm_by_hand(norm_by_hand(x, layer.attention_norm), layer.feed_forward_norm)
     assert_close(layer(x, None)[0], expected, norm)
-
-
-def test_dropout_before_the_classifier_in_training_only() -> None:
-    pooled = torch.ones(1, CONFIG.hidden_size)
-    head = ClassificationHead(CONFIG.hidden_size, 3, dropout=0.5).train()
-    assert not torch.equal(head(pooled), head(pooled))
-    assert torch.equal(head.eval()(pooled), head(pooled))
-    plain = ClassificationHead(CONFIG.hidden_size, 3).train()
-    assert torch.equal(plain(pooled), plain(pooled))  # NSP has none
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])

@@ -122,6 +122,7 @@ def test_a_folder_of_ours_is_a_masked_lm_of_theirs_and_does_not_look_ahead(tmp_p
         assert_close(logits[rows()[2]], outputs(model)["words"])
 
 
+HEAD = ("classifier.bias", "classifier.weight")
 # class of theirs, with or without a pooler: our class, absent, unused
 THEIRS: dict[tuple[str, bool], tuple[type, tuple[str, ...], tuple[str, ...]]] = {
     ("BertForPreTraining", True): (BertForPreTraining, (), ()),
@@ -129,11 +130,7 @@ THEIRS: dict[tuple[str, bool], tuple[type, tuple[str, ...], tuple[str, ...]]] = 
     ("BertForNextSentencePrediction", True): (BertForPreTraining, ("masked-word head",), ()),
     ("BertModel", True): (Bert, (), ()),
     ("BertModel", False): (Bert, ("pooler",), ()),
-    ("BertForTokenClassification", False): (
-        Bert,
-        ("pooler",),
-        ("classifier.bias", "classifier.weight"),
-    ),
+    ("BertForTokenClassification", False): (Bert, ("pooler",), HEAD),
 }
 
 

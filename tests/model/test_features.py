@@ -180,8 +180,6 @@ def test_the_pair_is_its_two_halves_side_by_side() -> None:
         alone, part = half(*given), slice(number * H, (number + 1) * H)
         assert torch.equal(both.tokens[..., part], alone.tokens)
         assert torch.equal(both.whole[..., part], alone.whole)
-    with pytest.raises(ValueError, match="a left-to-right and a right-to-left"):
-        PairFeatures(bert("right-to-left"), bert("left-to-right"))
 
 
 @pytest.mark.parametrize("reads", STATES)

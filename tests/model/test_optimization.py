@@ -1,6 +1,7 @@
 """AdamW and Muon, their schedule, and one step of them."""
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -25,20 +26,23 @@ def test_the_rate_rises_and_falls_in_straight_lines() -> None:
     assert scheduled_rate(0, 1, 1e-3, 0.02) > 0
 
 
-def test_only_matrices_decay_and_nothing_is_left_out(model: BertForPreTraining) -> None:
+@pytest.mark.parametrize("make", [make_optimizer, MuonAndAdamW])
+def test_only_matrices_decay_and_those_of_muon_by_its_own_rate(
+    model: BertForPreTraining, make: Any
+) -> None:
     model = BertForPreTraining(model.config)
     model.nsp.classifier.weight.requires_grad = False
-    optimizer = make_optimizer(model, 0.1, eps=1e-6)
+    optimizer = make(model, 0.1)
+    assert {group.get("betas", (0.9, 0.999)) for group in optimizer.param_groups} == {(0.9, 0.999)}
+    optimizer.load_state_dict(optimizer.state_dict())  # makes its groups anew
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    for group in optimizer.param_groups:
-        group["lr"] = 0.5
-        assert (group["betas"], group["eps"]) == ((0.9, 0.999), 1e-6)
-    for p in model.parameters():
-        p.grad = torch.zeros_like(p)
-    optimizer.step()
-    for name, value in model.named_parameters():
+    zero = sum((p * 0).sum() for p in model.parameters())
+    descend(model.parameters(), optimizer, torch.as_tensor(zero), 0.5, 1.0)
+    inside = {id(p) for p in layer_matrices(model)} if make is MuonAndAdamW else set()
+    for name, p in model.named_parameters():
         still = name.endswith("bias") or "norm" in name or name == "nsp.classifier.weight"
-        assert torch.allclose(value, (1.0 if still else 1 - 0.5 * 0.1) * before[name]), name
+        decay = 0.0 if still else 0.05 * 3 if id(p) in inside else 0.05
+        assert torch.allclose(p, (1 - decay) * before[name]), name
 
 
 def test_a_step_is_that_of_torch_with_a_gradient_no_longer_than_asked() -> None:
@@ -91,16 +95,3 @@ def test_muon_moves_the_layers_matrices_every_way_alike_and_adamw_all_else(
         # a root mean square of 0.2, as AdamW's updates usually have (Liu et al. 2025, 2.2)
         size = values.norm() / p.numel() ** 0.5
         assert size == pytest.approx(0.2 * 0.01 * 3, rel=0.3)
-
-
-def test_only_what_muon_moves_decays_by_its_own_rate(model: BertForPreTraining) -> None:
-    model = BertForPreTraining(model.config)
-    optimizer = MuonAndAdamW(model, 0.1)
-    optimizer.load_state_dict(optimizer.state_dict())  # makes its groups anew
-    before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    zero = sum((p * 0).sum() for p in model.parameters())
-    descend(model.parameters(), optimizer, torch.as_tensor(zero), 0.5, 1.0)
-    inside = {id(p) for p in layer_matrices(model)}
-    for name, p in model.named_parameters():
-        decay = 0.05 * 3 if id(p) in inside else 0.05 if p.ndim > 1 else 0.0
-        assert torch.allclose(p, (1 - decay) * before[name]), name

@@ -342,7 +342,7 @@ BAD: list[tuple[str, Any, str]] = [
     ("entities", Tagged(("a", "b"), ("O",)), "2 words and 1 tags"),
     ("entities", Tagged(("a",), ("B-FISH",)), "unknown tag 'B-FISH'"),
     ("entities", Tagged((), ()), "is empty"),
-    ("next", Choice("a", ("b", "c"), 2), "ending 2 is right, but there are 2"),
+    ("next", Choice("a", ("b", "c"), 2), "ending 2 is right, of 2"),
 ]
 BAD += [
     (name, other, f"of type {type(other).__name__}.*{TASKS[name].kind}.*{type(good).__name__}")
