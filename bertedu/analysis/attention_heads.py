@@ -127,7 +127,7 @@ def rollout(weights: Tensor) -> Tensor:
     layers says from which input tokens state i was mixed, were values unchanged. Rows sum to 1.
     """
     size = weights.shape[-1]
-    steps = 0.5 * weights.mean(dim=1) + 0.5 * torch.eye(size, device=weights.device)
+    steps = 0.5 * weights.mean(dim=1) + 0.5 * torch.eye(size)
     flow = steps[0]
     for step in steps[1:]:
         flow = step @ flow  # the later layer asks the earlier one
