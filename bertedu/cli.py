@@ -289,7 +289,7 @@ def finetune(
     echo("\n".join(own.notes))
     _make_room(out)
     mine = fit(own, model, learning_rate, seed, device, lora=lora)
-    mine.save(out)
+    mine.save(out)  # before anything that may fail for want of memory
     echo("\n".join((*mine.notes, mine.table())))
     if worst := mine.worst():
         echo("\n".join(("the worst of test:", *(f"  {line}" for line in worst))))

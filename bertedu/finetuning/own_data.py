@@ -131,7 +131,13 @@ def _read(
     if isinstance(found[0].example, Choice):
         kind = "choice"
     if kind in ("tags", "answer") and len({one.example.source for one in found}) < len(SPLITS):
-        found = [replace(one, example=replace(one.example, source=_text(one))) for one in found]
+        # paragraphs, which questions share; of sentences, or of one paragraph or two, each alone
+        contexts = [plain(getattr(one.example, "context", "")) for one in found]
+        parts = contexts if len({*contexts}) >= len(SPLITS) else map(_text, found)
+        found = [
+            replace(one, example=replace(one.example, source=part))
+            for one, part in zip(found, parts, strict=True)
+        ]
         notes.append("all of it is of one or two documents: their parts are split, not they")
     return kind, found
 
@@ -202,7 +208,7 @@ def read_table(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int,
         if twice := [name for name, count in Counter(header).items() if count > 1]:
             raise TaskError(f"{path.name}: two columns are called {twice[0]!r}. Rename one")
         for cells in reader:
-            if not any(cell.strip() for cell in cells):
+            if not cells or (len(header) > 1 and not any(cell.strip() for cell in cells)):
                 continue  # spreadsheets end so
             if len(cells) != len(header):
                 raise TaskError(
@@ -258,7 +264,8 @@ def _sentences(path: Path, lines: Iterator[str]) -> Iterator[Found]:
 
     for number, line in enumerate(lines, start=1):
         line = line.strip()  # where there are tabs, a blank belongs to its cell
-        cells = [cell.strip() for cell in line.split("\t")] if "\t" in line else line.split()
+        # between blanks: a no-break space is part of its word
+        cells = [c.strip() for c in re.split("\t" if "\t" in line else " +", line)] if line else []
         if not cells or cells[0] == "-DOCSTART-":
             yield from sentence()
             words, tags = [], []
@@ -313,12 +320,16 @@ def _labels(found: Sequence[Found], kind: str) -> tuple[str, ...]:
             raise TaskError("every word is tagged O: there is nothing to find")
         return ("O", *(f"{mark}-{name}" for name in sorted(types) for mark in "BI"))
     if kind == "score":
-        commas = [one for one in found if "," in one.label]
-        if commas and all(re.fullmatch(r"[-+]?[1-9]\d{0,2}(,\d{3})+", one.label) for one in commas):
-            raise TaskError(
-                f"line {commas[0].line}: is {commas[0].label!r} a thousand or a fraction? Write it "
-                "without the comma, or with a point"
-            )
+        for mark in ",.":  # where every label has three digits behind a point, they are decimals
+            written = [one for one in found if mark in one.label]
+            thousands = rf"[-+]?[1-9]\d{{0,2}}(\{mark}\d{{3}})+"
+            clear = mark == "." and len(written) == len(found)
+            if written and not clear and all(re.fullmatch(thousands, one.label) for one in written):
+                label = written[0].label
+                raise TaskError(
+                    f"line {written[0].line}: is {label!r} a thousand or a fraction? Write it as "
+                    f"{label.replace(mark, '')} or as {label.replace(mark, '.')}0"
+                )
     if kind in ("class", "score") and len({one.label for one in found}) < 2:
         raise TaskError(f"every row has the label {found[0].label!r}: there is nothing to learn")
     if kind != "class":
@@ -351,10 +362,11 @@ def _split(found: list[Found], kind: str, seed: int, notes: list[str]) -> Splits
     parts: dict[str, list[Found]] = {split: [] for split in SPLITS}
     for one in found:
         parts[one.split or "train"].append(one)
-    share = 0.2 if len(found) < FEW else 0.1
+    there = len(parts["train"])  # to draw from
+    share = 0.2 if there < FEW else 0.1
     for split in ("test", "dev"):
         if not parts[split] and parts["train"]:
-            of_these = share * len(found) / len(parts["train"])
+            of_these = share * there / len(parts["train"])
             parts["train"], parts[split] = _drawn(parts["train"], kind, of_these, seed)
             if any(one.split for one in found):
                 notes.append(f"the file has no {split} split: drawn from train")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bertedu.finetuning.evaluation.metrics import Floats
+from bertedu.finetuning.evaluation.metrics import Floats, exact_match
 from bertedu.finetuning.examples import SPLITS, Choice, Question, Splits, Tagged, Task
 from bertedu.finetuning.finetune import Run, Setup, load_encoder, run_once
 from bertedu.finetuning.kinds import MAX_LENGTH, Answer, Outcomes
@@ -104,9 +104,10 @@ class OwnModel:
 
         Raises CheckpointError if it cannot be written.
         """
-        scores = {name: float(self._drawn(name)[0]) for name in self.answers}
+        metric, metrics = self.data.task.metric, self.run.model.kind.metrics
+        scores = {name: float(metrics(self.outcomes(name))[metric]) for name in self.answers}
         about = {"data": self.data.notes, "from": self.model, "dev": self.run.history.dev}
-        save_finetuned(self.tuned, Path(folder), about | {"test": {self.data.task.metric: scores}})
+        save_finetuned(self.tuned, Path(folder), about | {"test": {metric: scores}})
 
 
 def fit(
@@ -195,7 +196,8 @@ def _cost(example: Any, answer: Answer) -> float:
     """Say how wrong an answer is: 0 if it is right."""
     if isinstance(example, Question):
         right = [text for text, _ in example.answers] or [""]
-        return float(answer.value not in right) * (1 + abs(answer.no_answer))
+        wrong = not any(exact_match(str(answer.value), text) for text in right)
+        return float(wrong) * (1 + abs(answer.no_answer))
     if isinstance(example, Tagged):
         return float(sum(t != a for t, a in zip(example.tags, answer.value, strict=True)))
     if answer.probabilities:  # the less it gave the truth, the worse

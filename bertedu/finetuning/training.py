@@ -51,7 +51,7 @@ class Hyperparameters:
     def __post_init__(self) -> None:
         """Raise ValueError for what trains nothing."""
         if min(self.batch_size, self.epochs) < 1 or not 0 <= self.learning_rate < math.inf:
-            raise ValueError(f"batch size, epochs or learning rate train nothing: {self}")
+            raise ValueError(f"batch size and epochs from 1, the rate from 0: {self}")
 
     def learning_rate_at(self, step: int, steps: int) -> float:
         """Rise linearly during warm-up, then fall linearly to 0."""

@@ -71,6 +71,8 @@ def test_a_pair_a_score_and_a_choice(tmp_path: Path) -> None:
     pair = read(tmp_path, content, columns=Columns("one", "score", "two"))
     assert (pair.task.kind, pair.task.pairs) == ("regression", True)
     assert "'score' holds numbers" in pair.notes[-1]
+    assert not read(tmp_path, content, columns=Columns("one", "score", "")).task.pairs
+    assert read(tmp_path, scores(*(f"{n}.250" for n in range(1, 9)))).task.kind == "regression"
     assert {(e.text, e.pair, e.label) for e in every(pair)} == {
         (f"a {n}", f"b {n}", n / 10) for n in range(30)
     }
@@ -116,17 +118,26 @@ def test_questions_in_both_shapes_of_squad(
     for one in ("0", None):  # of two files that were joined, or of none
         renamed = re.sub('"id": "[0-9]"', f'"id": {json.dumps(one)}', squad(nested))
         assert len({q.name for q in every(read(tmp_path, renamed, name))}) == 12
+    rows = [json.loads(row) for row in squad(False).splitlines()]
+    rows = [
+        row | {"question": f"{n}: {row['question']}", "title": "one"} for row in rows for n in "abc"
+    ]
+    found = read(tmp_path, json.dumps({"data": rows}), "flat.json")
+    train, test = ({q.context for q in found.splits[split]} for split in ("train", "test"))
+    assert min(len(train), len(test)), "both have some"
+    assert not train & test, "questions about one paragraph stay together"
 
 
 @pytest.mark.parametrize("scheme", ["IOB1", "IOB2", "BIOES"])
 def test_sentences_of_conll(scheme: str, tmp_path: Path) -> None:
     tags = {"IOB1": "I I", "IOB2": "B I", "BIOES": "B E"}[scheme].split()
     one = "\n".join(f"{w} NN x {t}-LOC" for w, t in zip(["New", "York"], tags, strict=True))
-    blocks = [f"{one}\nsank NN x O\nn{n} NN x O" for n in range(12)]
+    blocks = [f"{one}\nsank NN x O\nn\u00a0{n} NN x O" for n in range(12)]
     found = read(tmp_path, "-DOCSTART- -X- -X- O\n\n" + "\n\n".join(blocks), "own.conll")
     assert found.task.labels == ("O", "B-LOC", "I-LOC")
     assert "one or two documents" in found.notes[-1]
     assert {e.tags for e in every(found)} == {("B-LOC", "I-LOC", "O", "O")}
+    assert {e.words[3] for e in every(found)} == {f"n\u00a0{n}" for n in range(12)}
     apart = read(tmp_path, "\n\n".join(["-DOCSTART- O", *blocks[:2]] * 3), "own.conll")
     assert re.search(r"of test .*: 2 \(line (3, 8|15, 20|27, 32)\)", apart.notes[-1]), "a document"
     tabs = "\n\n".join(f"New York\tB-LOC\t\n{n}\tO" for n in range(12))
@@ -177,6 +188,9 @@ def test_a_split_of_the_file_is_kept_and_its_leaks_are_counted(tmp_path: Path) -
     without = [row for row in rows if ",valid" not in row]
     found = read(tmp_path, "\n".join(["text,label,part", *without]), columns=Columns(split="part"))
     assert any("no dev split: drawn from train" in note for note in found.notes)
+    without += [f"a ship {n},class {n % 3},test" for n in range(400)]
+    found = read(tmp_path, "\n".join(["text,label,part", *without]), columns=Columns(split="part"))
+    assert len(found.splits["dev"]) in (3, 4, 5), "a fifth of train, however large test is"
 
 
 # -- what is one, and what is two
@@ -273,6 +287,7 @@ REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
     ("own.csv", table(), {"columns": Columns(endings=("text", "text"))}, "a choice is a number"),
     ("own.csv", "text,label\na,2", {"columns": Columns(endings=("text",) * 2)}, "numbered 0 to 1"),
     ("own.csv", table(), {"columns": Columns(split="label")}, "train, dev or test?"),
+    ("own.csv", scores("950", "1.200", "3.500", "87"), {}, "Write it as 1200 or as 1.2000"),
     ("own.json", "{}\n{}", {}, "no JSON; an object in each line wants the ending .jsonl"),
     ("own.json", '{"x": 1}', {}, "not in the shape of SQuAD"),
     ("own.json", squad(True).replace("question", "ask", 1), {}, "own.json, line 1: KeyError"),

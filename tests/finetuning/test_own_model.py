@@ -158,6 +158,8 @@ def test_a_whole_table_is_answered_and_no_row_is_lost(
     (odd := tmp_path / "odd.csv").write_text("text\n배\n", encoding="cp949")
     run("predict", model, "--csv", odd, "--encoding", "cp949", "--out", f"{odd}.csv")
     assert Path(f"{odd}.csv").read_text(encoding="utf-8").startswith("\ufefftext,predicted")
+    (tmp_path / "bare.csv").write_text('text\na\n""\nb\n')
+    assert "2 of 3 rows" in run("predict", model, "--csv", tmp_path / "bare.csv").output
     (tmp_path / "bare.csv").write_text("text\n")
     for words, error in {
         ("--csv", table, "--text", "message", "--out", table): "the table itself",
@@ -207,7 +209,7 @@ MISTAKES: list[list[tuple[Any, Answer, str]]] = [
     [
         (PLACE, Answer("", no_answer=-3), "'It', said '': who?"),
         (replace(PLACE, answers=()), Answer("It"), "'no answer', said 'It': who?"),
-        (PLACE, Answer("It"), ""),
+        (PLACE, Answer("the it"), ""),  # as the table counts
     ],
     [
         (Example("It", "x" * 999, 3), Answer(1), f"3.00, said 1.00: It | {'x' * 217}…"),
@@ -281,10 +283,18 @@ def test_what_cannot_be_saved_is_refused_before_it_is_trained(
 ) -> None:
     monkeypatch.setattr(own_model, "run_once", lambda *_, **__: pytest.fail("it went to work"))
     write("class", tmp_path)
-    table, elmo, out = tmp_path / "own.csv", tiny.save_elmo(tmp_path / "elmo", 4), tmp_path / "new"
+    table, elmo, out = tmp_path / "own.csv", tiny.save_elmo(tmp_path / "el+mo", 4), tmp_path / "new"
     result = run("finetune", table, *TABLE[1:], "--from", elmo, "--out", out / "mine")
     assert "is no single BERT" in one_line_error(result)
     assert not out.exists(), "no empty folder is left"
+
+
+def test_a_model_is_written_before_it_is_told_of(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_model.OwnModel, "table", lambda _: 1 / 0)
+    run("finetune", *write("class", tmp_path), "--from", checkpoint, "--out", tmp_path / "mine")
+    assert load_finetuned(tmp_path / "mine")
 
 
 def test_long_texts_are_counted(checkpoint: Path, tmp_path: Path) -> None:

@@ -249,5 +249,5 @@ def test_nothing_to_train_or_to_select_on_is_refused(empty: str) -> None:
 
 def test_a_recipe_that_trains_nothing_is_refused() -> None:
     for wrong in ({"epochs": 0}, {"batch_size": 0}, {"learning_rate": math.nan}):
-        with pytest.raises(ValueError, match=f"train nothing: .*{next(iter(wrong))}"):
+        with pytest.raises(ValueError, match=f"from 1, the rate from 0: .*{next(iter(wrong))}"):
             Hyperparameters(**wrong)  # type: ignore[arg-type]
