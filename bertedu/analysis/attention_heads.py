@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
@@ -37,8 +38,8 @@ def changed_attention(model: Bert | BertForPreTraining, change: Change) -> Itera
     parts = [part for part in encoder_of(model).modules() if isinstance(part, SelfAttention)]
     if any("forward" in vars(part) for part in parts):
         raise ValueError("its attention is changed already: let one change do both")
-    if not 1 <= (only := getattr(change, "layer", 1)) <= len(parts):
-        raise ValueError(f"there is no layer {only}: they count from 1 to {len(parts)}")
+    if isinstance(change, _OnlyIn) and not 1 <= change.layer <= len(parts):
+        raise ValueError(f"there is no layer {change.layer}: they count from 1 to {len(parts)}")
 
     def forward(
         layer: int, x: Tensor, mask: Tensor | None, return_weights: bool = False
@@ -55,12 +56,15 @@ def changed_attention(model: Bert | BertForPreTraining, change: Change) -> Itera
             del part.forward  # the method of the class comes back
 
 
-def _only_in(layer: int, change: Callable[[Tensor], Tensor]) -> Change:
-    def changed(here: int, weights: Tensor) -> Tensor:
-        return change(weights) if here == layer else weights
+@dataclass(frozen=True)
+class _OnlyIn:
+    """A change of one layer, from 1."""
 
-    changed.layer = layer  # type: ignore[attr-defined]
-    return changed
+    layer: int
+    change: Callable[[Tensor], Tensor]
+
+    def __call__(self, layer: int, weights: Tensor) -> Tensor:
+        return self.change(weights) if layer == self.layer else weights
 
 
 def _is_head(head: int, weights: Tensor) -> Tensor:
@@ -72,7 +76,7 @@ def _is_head(head: int, weights: Tensor) -> Tensor:
 
 def switch_off(layer: int, head: int) -> Change:
     """Return a change that lets one head, both from 1, pass on nothing (Michel et al., 2019)."""
-    return _only_in(layer, lambda weights: weights * ~_is_head(head, weights))
+    return _OnlyIn(layer, lambda weights: weights * ~_is_head(head, weights))
 
 
 def spread_evenly(layer: int, head: int) -> Change:
@@ -83,7 +87,7 @@ def spread_evenly(layer: int, head: int) -> Change:
         even = seen / seen.sum(dim=-1, keepdim=True)
         return torch.where(_is_head(head, weights), even, weights)
 
-    return _only_in(layer, spread)
+    return _OnlyIn(layer, spread)
 
 
 def shuffle_keys(layer: int) -> Change:
@@ -94,7 +98,7 @@ def shuffle_keys(layer: int) -> Change:
         order = torch.rand(weights.shape, generator=generator).argsort(dim=-1)
         return weights.gather(-1, order.to(weights.device))
 
-    return _only_in(layer, shuffle)
+    return _OnlyIn(layer, shuffle)
 
 
 def measure(weights: Tensor, tokens: Sequence[str]) -> Tensor:
@@ -155,7 +159,7 @@ def another_attention(
 
     scores = own.clamp(min=1e-6).log().requires_grad_()
     optimizer = torch.optim.Adam([scores], lr=0.2)
-    with changed_attention(model, _only_in(layer, lambda _: searched())):
+    with changed_attention(model, _OnlyIn(layer, lambda _: searched())):
         with torch.enable_grad():
             for _ in range(steps):
                 after = _logits(model, ids, position).log_softmax(-1)

@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 import torch
-from tokenizers import Encoding, Tokenizer
+from tokenizers import Tokenizer
 from torch import Tensor
 
 from bertedu.model.bert import BertForPreTraining
@@ -60,22 +60,15 @@ def read_texts(tokenizer: Tokenizer, documents: Sequence[Document], length: int 
                 break
             line = longer
         encoding = cutting.encode(line)
-        capital = _capitals(encoding, line, starts)
-        ids = torch.tensor(encoding.ids)
-        texts.append(Text(document.title, ids, encoding.tokens, encoding.word_ids, capital))
+        ids, tokens, words = torch.tensor(encoding.ids), encoding.tokens, encoding.word_ids
+        capital = {
+            position: line[begin].isupper()
+            for position, (begin, _) in enumerate(encoding.offsets)
+            if words[position] is not None and begin not in starts and line[begin].isalpha()
+            if not tokens[position].startswith("##")
+        }
+        texts.append(Text(document.title, ids, tokens, words, capital))
     return texts
-
-
-def _capitals(encoding: Encoding, line: str, starts: set[int]) -> dict[int, bool]:
-    pieces = zip(encoding.offsets, encoding.word_ids, encoding.tokens, strict=True)
-    return {
-        position: line[begin].isupper()
-        for position, ((begin, _), word, token) in enumerate(pieces)
-        if word is not None
-        and begin not in starts
-        and not token.startswith("##")
-        and line[begin].isalpha()
-    }
 
 
 # -- relations

@@ -75,7 +75,7 @@ def note(
     axes.annotate(text, place, xytext=shift, textcoords="offset points", color=color, **more)
 
 
-def plain(text: str) -> str:
+def literal(text: str) -> str:
     """Keep two dollars from being read as mathematics."""
     return text.replace("$", r"\$")
 
@@ -84,7 +84,7 @@ def guess_panel(axes: Axes, guesses: Sequence[Guess]) -> None:
     """Draw guesses as bars, the first on top, each with its number in %."""
     bars = axes.barh(range(len(guesses)), [100 * g.probability for g in guesses], color=BLUE)
     axes.bar_label(bars, fmt="%.0f %%", padding=4)
-    axes.set_yticks(range(len(guesses)), [plain(guess.word) for guess in guesses])
+    axes.set_yticks(range(len(guesses)), [literal(guess.word) for guess in guesses])
     axes.invert_yaxis()
 
 
@@ -95,7 +95,7 @@ def guess_bars(answers: Mapping[str, Sequence[Guess]], alt: str) -> Picture:
     figure, panels = plt.subplots(len(answers), figsize=size, squeeze=False, sharex=True)
     for axes, (sentence, guesses) in zip(panels[:, 0], answers.items(), strict=True):
         guess_panel(axes, guesses)
-        axes.set_title(plain(sentence), fontsize=15)
+        axes.set_title(literal(sentence), fontsize=15)
     highest = max(guess.probability for guesses in answers.values() for guess in guesses)
     axes.set_xlim(0, 118 * highest)  # room for the number behind the longest bar
     axes.set_xlabel("probability, %")
@@ -158,7 +158,7 @@ def confusion_map(
     shares = counts / counts.sum(dim=1, keepdim=True).clamp(min=1)
     size = min(60.0, max(3.5, 0.55 * len(labels)))  # inches
     figure, axes = plt.subplots(figsize=(size + 2.5, size + 1))
-    heat_map(axes, shares, [plain(label) for label in labels])
+    heat_map(axes, shares, [literal(label) for label in labels])
     for row, column in np.argwhere(counts.numpy() > 0).tolist():
         dark = float(shares[row, column]) > 0.5
         write_in_cell(axes, row, column, f"{int(counts[row, column])}", dark, fontsize=11)

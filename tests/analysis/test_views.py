@@ -71,6 +71,7 @@ def test_a_picture_is_a_png_and_its_words_and_is_shown_once(tmp_path: Path) -> N
 def test_bars_show_every_guess_with_its_number_the_best_on_top(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    guess_bars({"$_$ ___": [Guess("$_$", 1.0)]}, "no mathematics")
     caught: list[tuple[Figure, str]] = []  # before it becomes a PNG
     monkeypatch.setattr(views, "Picture", lambda *given: caught.append(given))
     guess_bars(ANSWERS, "what the model guesses")
