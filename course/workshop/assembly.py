@@ -69,7 +69,8 @@ class MyBert(nn.Module):
         named = self.package.named_parameters()
         weights = {name.removeprefix("bert."): p for name, p in named}
         self.w: dict[str, Tensor] = {name: p for name, p in weights.items() if p.requires_grad}
-        self.step, self.averages = 0, {n: (torch.zeros_like(p),) * 2 for n, p in self.w.items()}
+        self.step = 0
+        self.averages = {n: (torch.zeros_like(p), torch.zeros_like(p)) for n, p in self.w.items()}
 
     @torch.no_grad()
     def read(self, tensors: Mapping[str, Tensor]) -> list[str]:

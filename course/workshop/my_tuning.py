@@ -40,7 +40,7 @@ class Tunable:
         new["bias"] = torch.zeros(classes)
         bert.w = {n: w for n, w in bert.w.items() if not n.startswith(("mlm.", "nsp."))}
         bert.w |= {f"head.{name}": weight.requires_grad_() for name, weight in new.items()}
-        bert.averages = {name: (torch.zeros_like(w),) * 2 for name, w in bert.w.items()}
+        bert.averages = {n: (torch.zeros_like(w), torch.zeros_like(w)) for n, w in bert.w.items()}
         self.weights = [*bert.w.values()]
 
     def pooled(self, batch: TaskBatch) -> Tensor:

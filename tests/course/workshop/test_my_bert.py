@@ -229,8 +229,9 @@ def test_it_learns_pairs_of_real_documents_and_resumes_exactly(
     assert 30 < rows.next_labels.sum() < 70
     losses = whole.pretrain(rows, 12, 1e-3, batch_size=8)
     assert stopped.pretrain(rows, 12, 1e-3, batch_size=8, until=5) == losses[:5]
-    stopped.save(tmp_path / "state")
-    resumed.resume(tmp_path / "state")
+    for run in (whole.__class__(start, vocab, OURS), stopped):
+        run.save(tmp_path / "state")
+        resumed.resume(tmp_path / "state")
     assert resumed.pretrain(rows, 12, 1e-3, batch_size=8) == losses[5:]
     for name, weight in whole.w.items():
         assert torch.equal(weight, resumed.w[name]), name

@@ -53,3 +53,6 @@ def test_only_what_the_task_reads_learns() -> None:
     mine = Tunable(my_bert.build("bert-L2H128"), 3, 1)
     assert not any(name.startswith(("mlm.", "nsp.")) for name in mine.bert.w)
     assert [tuple(weight.shape) for weight in mine.weights[-2:]] == [(3, 128), (3,)]
+    for mean, square in mine.bert.averages.values():
+        square += 1
+        assert not mean.any(), "a step may write in place"
