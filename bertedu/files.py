@@ -42,7 +42,7 @@ def data_dir() -> Path:
 def shipped(name: str) -> Path:
     """Path of what comes with the course: ``tokenizer``, ``checkpoints``, ``results``.
 
-    ``BERTEDU_DATA`` may name a folder for the downloads alone; the rest is here.
+    ``BERTEDU_DATA`` may name a folder for the downloads alone: all else is as without it.
     """
     places = (data_dir() / name, INSTALLED / name)
     return next((place for place in places if place.exists()), _REPOSITORY_DATA / name)

@@ -42,14 +42,14 @@ class CheckpointError(FileError):
 _SHARDS = "model.safetensors.index.json"  # beside weights in several files
 
 
-def read_json(folder: Path) -> dict[str, Any]:
-    """Read the `config.json` of a folder; CheckpointError if there is none, or it is not JSON."""
+def read_json(folder: Path, name: str = "config.json") -> dict[str, Any]:
+    """Read an object of a folder; CheckpointError if there is no such file, or it is not JSON."""
     try:
-        values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        values = json.loads((folder / name).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise CheckpointError(f"{folder} is not a checkpoint: it has no config.json") from None
+        raise CheckpointError(f"{folder} is not a checkpoint: it has no {name}") from None
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{folder}/config.json: {error}; get the checkpoint again") from None
+        raise CheckpointError(f"{folder}/{name}: {error}; get the checkpoint again") from None
     return values if isinstance(values, dict) else {}
 
 

@@ -69,7 +69,7 @@ class BertConfig:
         elif name in PRESETS:
             layers, hidden, heads = PRESETS[name]
         else:
-            raise ValueError(f"no preset {name!r}: {', '.join(PRESETS)}, or sizes such as L4H128")
+            raise ValueError(f"no preset {name!r}: choose {', '.join(PRESETS)}, or e.g. L4H128")
         return cls(vocab_size, hidden, layers, heads, 4 * hidden)  # the inner layer is always 4 H
 
 

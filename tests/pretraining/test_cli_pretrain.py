@@ -490,7 +490,7 @@ REFUSED: list[tuple[str, str]] = [  # options and telling words, before any work
     *((f"--steps 3 --dropout {x}", "--dropout") for x in (-0.1, 1, "nan")),
     *((f"--steps 3 --seed {x}", "--seed") for x in (-1, 2**32)),
     *((f"--steps 3 --mask-rate {x}", "--mask-rate") for x in (0, 1.5, "nan")),
-    ("--steps 3 --config huge", "no preset 'huge': tiny, mini"),
+    ("--steps 3 --config huge", "no preset 'huge': choose tiny, mini"),
     ("--steps 3 --device abacus", "device 'abacus' cannot be used here"),
     ("--steps 3 --masking 80/10", "three whole percentages that add up to 100"),
     ("--steps 3 --masking 100/0/0 --variant ltr", "leave out --masking"),

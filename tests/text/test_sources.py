@@ -122,8 +122,12 @@ def test_a_folder_for_downloads_alone_leaves_the_rest_to_the_repository(
     assert (files.shipped("tokenizer") / "vocab.txt").is_file()
     (tmp_path / "tokenizer").mkdir()
     assert files.shipped("tokenizer") == tmp_path / "tokenizer"
-    monkeypatch.delenv("BERTEDU_DATA")
     monkeypatch.setattr(files, "_REPOSITORY_DATA", tmp_path / "site-packages" / "data")
+    (tmp_path / "wheel" / "checkpoints").mkdir(parents=True)
+    monkeypatch.setattr(files, "INSTALLED", tmp_path / "wheel")
+    assert files.shipped("checkpoints") == tmp_path / "wheel" / "checkpoints"
+    monkeypatch.setattr(files, "INSTALLED", tmp_path / "no wheel")
+    monkeypatch.delenv("BERTEDU_DATA")
     with pytest.raises(FileError, match="Set the environment variable BERTEDU_DATA"):
         files.data_dir()
 

@@ -52,6 +52,11 @@ def test_no_more_is_read_than_a_window(tmp_path: Path, monkeypatch: pytest.Monke
     assert read == [*range(10, 20)]
 
 
+def test_a_last_window_of_a_few_is_left_out(tmp_path: Path) -> None:
+    stream = DocumentStream(str(write(tmp_path, 41)), size=20)
+    assert [len(stream.window(number)) for number in range(5)] == [20] * 5
+
+
 def test_a_glob_reads_its_files_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "within" / "it").mkdir(parents=True)
     for name, count in (("within/it/b", 1), ("a", 3)):
@@ -64,10 +69,10 @@ def test_a_glob_reads_its_files_in_order(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_every_kind_of_file_gives_its_documents(tmp_path: Path) -> None:
     table = datasets.Dataset.from_dict({"text": ["One. Two.", "Three."], "title": ["x", "y"]})
-    table.to_csv(tmp_path / "t.csv")
-    table.to_parquet(tmp_path / "t.parquet")
+    table.to_csv(tmp_path / "[t].csv")
+    table.to_parquet(tmp_path / "[t].parquet")
     for kind in ("csv", "parquet"):
-        found = DocumentStream(str(tmp_path / f"t.{kind}")).window(0)
+        found = DocumentStream(str(tmp_path / f"[t].{kind}")).window(0)
         assert [(d.title, d.text) for d in found] == [("x", "One. Two."), ("y", "Three.")]
     (tmp_path / "books.TXT").write_text("One. Two.\nThree.\n\nFour.\nFive.\n")
     found = DocumentStream(str(tmp_path / "books.TXT")).window(0)
@@ -89,8 +94,8 @@ def test_what_cannot_be_streamed_is_named(tmp_path: Path, monkeypatch: pytest.Mo
         ("missing.jsonl", "neither an existing file nor a dataset"),
         ("columns.jsonl", "row 0 has no text; its columns are body. One named 'text' should hold"),
         ("empty.txt", "is empty|cannot stream"),
-        ("latin.txt", "latin.txt cannot be read .*Is it UTF-8"),
-        ("half.jsonl", "half.jsonl cannot be read .*JSON"),
+        ("latin.txt", "latin.txt cannot be read: .*Save it as UTF-8"),
+        ("half.jsonl", "half.jsonl cannot be read: .*JSON"),
     ):
         with pytest.raises(CorpusError, match=words):
             DocumentStream(str(tmp_path / where), size=5)
