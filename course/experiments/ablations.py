@@ -59,7 +59,7 @@ class Grid:
     about: str
     variants: tuple[Variant, ...]
     tasks: tuple[str, ...]
-    seeds: int = 5
+    seeds: int = 1
     examples: int = EXAMPLES
     few_epochs: bool = False
 
@@ -89,7 +89,7 @@ class Cell:
 BERT, SEEDS = "bert-L4H128", range(3)
 
 
-def _seeds(*halves: str, folder: str = "at-a-blank") -> tuple[str, ...]:
+def runs_of(*halves: str, folder: str = "at-a-blank") -> tuple[str, ...]:
     """Name the three pre-trainings of a recipe, or of the two halves of a pair."""
     return tuple("+".join(f"{folder}/{half}-{seed}" for half in halves) for seed in SEEDS)
 
@@ -97,23 +97,23 @@ def _seeds(*halves: str, folder: str = "at-a-blank") -> tuple[str, ...]:
 def _readers(folder: str) -> dict[str, tuple[str, ...]]:
     """Name the three pre-trainings of each reader of `same_question` in a folder of checkpoints."""
     names = {"both sides": "no-nsp", "left alone": "mlm-ltr", "right alone": "mlm-rtl"}
-    return {reader: _seeds(name, folder=folder) for reader, name in names.items()}
+    return {reader: runs_of(name, folder=folder) for reader, name in names.items()}
 
 
 # The same question under three masks, on a GPU, and before that on CPUs: see data/README.md
 AT_A_BLANK, SAME_QUESTION = _readers("at-a-blank"), _readers("same-question")
 BOTH = AT_A_BLANK["both sides"]
 PAIRS = {
-    "left and right": _seeds("mlm-ltr", "mlm-rtl"),
+    "left and right": runs_of("mlm-ltr", "mlm-rtl"),
     # two so narrow that they are as large as one of the above, and have learned together
-    "left and right, together": _seeds("joint-ltr", "joint-rtl"),
+    "left and right, together": runs_of("joint-ltr", "joint-rtl"),
 }
-NEXT = _seeds("ltr")  # asked for the next word at every place, as GPT is
+NEXT = runs_of("ltr")  # asked for the next word at every place, as GPT is
 TUNED, READ = "fine-tuned" + MEAN, "features:sum of all" + MEAN
 AGAIN = ("", "-1", "-2")  # three pre-trainings of one recipe; the first run has no number
 # Each at the learning rate that was best for it on dev, of three: size_curves.csv.
 SIZES = {
-    name: _seeds(name.replace(" ", ""), folder="sizes")
+    name: runs_of(name.replace(" ", ""), folder="sizes")
     for name in ("L2 H128", "L4 H128", "L4 H256")
 }
 PROCEDURES = ("80/10/10", "100/0/0", "80/0/20", "80/20/0", "0/20/80", "0/0/100")
@@ -122,10 +122,6 @@ MASKED = {
     for procedure in PROCEDURES
 }
 STEPS = tuple(range(1500, 10501, 1500))
-
-
-def _masked(method: str) -> tuple[Variant, ...]:
-    return tuple(Variant(procedure, runs, method) for procedure, runs in MASKED.items())
 
 
 # The primary outcome, named before any of its rows was made, is the mean of "both sides" minus
@@ -151,7 +147,6 @@ GRIDS = {
             Variant("not pre-trained", BOTH, "untrained" + MEAN),
         ),
         (*PRIMARY, "capitals"),
-        seeds=1,
     ),
     "pairs": Grid(
         "sentence pairs while pre-training, or none (the first two rows of table 5)",
@@ -169,19 +164,16 @@ GRIDS = {
         "layers and width (table 6)",
         tuple(Variant(name, runs) for name, runs in SIZES.items()),
         ("topic", "entities"),
-        seeds=1,
     ),
     "masking": Grid(
         "what becomes of the selected words: MASK/SAME/RND (table 8)",
-        _masked("fine-tuned"),
+        tuple(Variant(procedure, runs) for procedure, runs in MASKED.items()),
         ("topic", "entities"),
-        seeds=1,
     ),
     "masking-frozen": Grid(
         "the same, with the pre-trained model frozen (table 8, last column)",
-        _masked("features:last"),
+        tuple(Variant(procedure, runs, "features:last") for procedure, runs in MASKED.items()),
         ("entities",),
-        seeds=1,
     ),
     "steps": Grid(
         "the number of pre-training steps (figure 5)",
@@ -191,7 +183,6 @@ GRIDS = {
             for step in STEPS
         ),
         ("topic", "entities"),
-        seeds=1,
     ),
     "quick": Grid(
         "a minute for a class: does it matter where you start?",

@@ -68,31 +68,22 @@ READERS = {f"at-a-blank/ltr-{seed}": LTR for seed in SEEDS} | {
 DRAWS = 16  # of blanks in each text, for the bound
 
 
-def _grid(about: str, tasks: tuple[str, ...], **runs: str) -> Grid:
+def _grid(about: str, tasks: tuple[str, ...], runs: dict[str, str]) -> Grid:
     """Name variants of three pre-trainings each; a run ends where dev stops rising."""
     variants = tuple(
         Variant(name, tuple(f"{run}-{seed}" for seed in SEEDS), TUNED) for name, run in runs.items()
     )
-    return Grid(about, variants, tasks, seeds=1)
+    return Grid(about, variants, tasks)
 
 
+_NEXT = {f"{share} %": f"after-2024/next-{share}" for share in SHARES}
+_OFF = {"mask on": "at-a-blank/ltr", "off": "after-2024/off-0"}
+_OFF |= {f"off, {steps} steps": f"after-2024/off-{steps}" for steps in (100, 1000)}
+_OFF |= {"both sides from the start": "after-2024/next-0"}
+_TWO = ("topic", "entities")
 GRIDS = {
-    "next-first": _grid(
-        "next words for a share of the steps, then blanks",
-        PRIMARY,
-        **{f"{share} %": f"after-2024/next-{share}" for share in SHARES},
-    ),
-    "mask-off": _grid(
-        "a left-to-right model with its mask taken off",
-        ("topic", "entities"),
-        **{
-            "mask on": "at-a-blank/ltr",
-            "off": "after-2024/off-0",
-            "off, 100 steps": "after-2024/off-100",
-            "off, 1000 steps": "after-2024/off-1000",
-            "both sides from the start": "after-2024/next-0",
-        },
-    ),
+    "next-first": _grid("next words for a share of the steps, then blanks", PRIMARY, _NEXT),
+    "mask-off": _grid("a left-to-right model with its mask taken off", _TWO, _OFF),
 }
 
 app = typer.Typer(help=__doc__.splitlines()[0], no_args_is_help=True, add_completion=False)

@@ -166,16 +166,11 @@ def plan() -> list[Run]:
     return runs + [one for one in asked if finished(one[0]["reader"], one[0]["seed"])]
 
 
-@dataclass(frozen=True)
-class Answers:
-    """What all readers said of one pair: reader -> right (runs, n); and the text of each place."""
+def answers_of(rows: Sequence[Row], pair: str) -> tuple[dict[str, Floats], Ints]:
+    """Return reader -> right (runs, n), and the document of each place of a pair (n,).
 
-    right: dict[str, Floats]
-    documents: Ints
-
-
-def answers_of(rows: Sequence[Row], pair: str) -> Answers:
-    """Return who was right where; left and right of one seed are joined as in `same_question`."""
+    Left and right of one seed are joined as in `same_question`.
+    """
     said = {
         (row["reader"], row["seed"]): np.array([float(x) for x in str(row["odds"]).split()])
         for row in rows
@@ -190,18 +185,18 @@ def answers_of(rows: Sequence[Row], pair: str) -> Answers:
         for reader, runs in odds.items()
         if runs
     }
-    return Answers(right, said["(document)", ""].astype(int))
+    return right, said["(document)", ""].astype(int)
 
 
 def score_rows(rows: Sequence[Row]) -> list[Row]:
     """Return a row for each pair, reader and run: the share of places where it was right."""
     scored: list[Row] = []
     for pair, tells in TELLS.items():
-        answers = answers_of(rows, pair)
-        for reader, runs in answers.right.items():
+        readers, documents = answers_of(rows, pair)
+        for reader, runs in readers.items():
             for seed, right in enumerate(runs):
                 row: Row = {"pair": pair, "tells": tells, "reader": reader, "seed": seed}
-                row |= {"places": len(right), "documents": len(set(answers.documents.tolist()))}
+                row |= {"places": len(right), "documents": len(set(documents.tolist()))}
                 scored.append(row | {"right": round(float(right.mean()), 4)})
     return scored
 
@@ -213,11 +208,8 @@ def difference_rows(rows: Sequence[Row]) -> list[Row]:
     """
     compared: list[Row] = []
     for pair, tells in TELLS.items():
-        answers = answers_of(rows, pair)
-        drawn = {
-            name: BootstrapScores(drawn_means(100 * runs, answers.documents))
-            for name, runs in answers.right.items()
-        }
+        right, documents = answers_of(rows, pair)
+        drawn = {n: BootstrapScores(drawn_means(100 * r, documents)) for n, r in right.items()}
         spread = common_spread(of for name, of in drawn.items() if name != PAIR)
         if not spread:
             continue  # nothing is known yet of the spread between runs

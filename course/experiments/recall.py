@@ -45,27 +45,16 @@ def recall_texts(
 
     The ``length`` words of a list are all different, so the list alone leaves them equally likely.
     """
+    begin, blank, end = (torch.full((count, 1), token) for token in (CLS_ID, MASK_ID, SEP_ID))
     if layout == XOR:
         bits = torch.randint(2, (count, 2), generator=generator)
-        left, right = bits[:, :1] + FIRST_WORD, bits[:, 1:] + FIRST_WORD
-        return _between_ends([left, _column(count, MASK_ID), right]), bits.sum(dim=1) % 2
+        left, right = (bits + FIRST_WORD).chunk(2, dim=1)
+        return torch.cat([begin, left, blank, right, end], dim=1), bits.sum(dim=1) % 2
     words = torch.rand(count, WORDS, generator=generator).argsort(dim=1)[:, :length]
     place = torch.randint(length, (count, 1), generator=generator)
-    parts = {
-        "list": words + FIRST_WORD,
-        "place": place + FIRST_POSITION,
-        "blank": _column(count, MASK_ID),
-    }
-    return _between_ends([parts[name] for name in layout.split(", ")]), words.gather(1, place)[:, 0]
-
-
-def _column(count: int, token: int) -> Tensor:
-    return torch.full((count, 1), token)
-
-
-def _between_ends(parts: list[Tensor]) -> Tensor:
-    count = len(parts[0])
-    return torch.cat([_column(count, CLS_ID), *parts, _column(count, SEP_ID)], dim=1)
+    parts = {"list": words + FIRST_WORD, "place": place + FIRST_POSITION, "blank": blank}
+    inside = [parts[name] for name in layout.split(", ")]
+    return torch.cat([begin, *inside, end], dim=1), words.gather(1, place)[:, 0]
 
 
 def recall_limit(layout: str, reader: str, length: int) -> float:

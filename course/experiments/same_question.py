@@ -312,18 +312,13 @@ def score_longer(blanks: Blanks, prior: Tensor) -> list[Row]:
         reader: losses(*(model for (model,) in runs))
         for reader, runs in load_runs(SAME_QUESTION).items()
     }
-    marks = {
-        step: {
-            reader: losses(load_checkpoint(find_checkpoint(f"{run}/steps/{step:06d}")))[0]
-            for reader, run in LONG.items()
-        }
-        for step in MARKS
-    }
-    read = [
-        pretrained_with(f"{LONG[BOTH]}/steps/{step:06d}")["pretraining_tokens"] for step in MARKS
-    ]
-    rows = longer_rows(short, marks, blanks)
-    return [{"tokens": tokens} | row for tokens, row in zip(read, rows, strict=True)]
+    rows: list[Row] = []
+    for step in MARKS:
+        runs = {reader: f"{run}/steps/{step:06d}" for reader, run in LONG.items()}
+        long = {r: losses(load_checkpoint(find_checkpoint(run)))[0] for r, run in runs.items()}
+        read = pretrained_with(runs[BOTH])["pretraining_tokens"]
+        rows += [{"tokens": read} | row for row in longer_rows(short, {step: long}, blanks)]
+    return rows
 
 
 def main(

@@ -64,27 +64,22 @@ def score_plot(
     more rows, on top; ``tuned`` are fine-tuned in another way, and stand below. ``chance``, by
     task, is an even guess from 0 to 1: a dashed line.
     """
-    rows = {task: summary(task) for task in tasks}
-    systems = [system for system in systems if any(system in known for known in rows.values())]
-    readers, tuned = readers or {}, tuned or {}
-    names = [*readers, *(NAMES[system] for system in systems), *tuned]
-    page = (5.2 + 4.8 * len(tasks), 1.6 + 0.62 * len(names))
+    known = {task: summary(task) for task in tasks}
+    rows = [(name, of, LIMIT, "s") for name, of in (readers or {}).items()]
+    for system in systems:
+        of = {t: pictures.score_of(found[system]) for t, found in known.items() if system in found}
+        rows += [(NAMES[system], of, _COLORS[system[1]], "o")] * bool(of)
+    rows += [(name, of, _COLORS["fine-tuned"], "o") for name, of in (tuned or {}).items()]
+    page = (5.2 + 4.8 * len(tasks), 1.6 + 0.62 * len(rows))
     figure, panels = pictures.headed_panels(tasks, title, page, sharey=True)
     for task, axes in panels.items():
-        for row, scores in enumerate(readers.values()):
+        for place, (_, scores, color, marker) in enumerate(rows):
             if task in scores:
-                pictures.scored_bar(axes, row, scores[task], LIMIT, "s")
-        for row, system in enumerate(systems, start=len(readers)):
-            if system in rows[task]:
-                score = pictures.score_of(rows[task][system])
-                pictures.scored_bar(axes, row, score, _COLORS[system[1]])
-        for row, scores in enumerate(tuned.values(), start=len(readers) + len(systems)):
-            if task in scores:
-                pictures.scored_bar(axes, row, scores[task], _COLORS["fine-tuned"])
-        pictures.name_rows(axes, names, above=0.7)
+                pictures.scored_bar(axes, place, scores[task], color, marker)
+        pictures.name_rows(axes, [name for name, *_ in rows], above=0.7)
         if chance and task in chance:
             axes.axvline(100 * chance[task], color=LIMIT, linestyle="--")
-            note(axes, "chance", (100 * chance[task], len(names) - 0.6), (5, 0))
+            note(axes, "chance", (100 * chance[task], len(rows) - 0.6), (5, 0))
         axes.set_xlabel(_unit(task))
     return Picture(figure, alt)
 

@@ -119,19 +119,6 @@ def test_from_a_file_to_a_model_that_answers(kind: str, checkpoint: Path, tmp_pa
     assert ("', said '" in said.stdout) == (kind in ("answer", "choice")), "what is wrong is shown"
 
 
-def test_from_a_row_of_a_table_to_a_prediction_few_files_are_entered(
-    checkpoint: Path, tmp_path: Path
-) -> None:
-    with files_entered() as files:
-        mine = own_model.fit(own_data(tmp_path), str(checkpoint), progress=False)
-        mine.save(tmp_path / "mine")
-    with files_entered() as asked:
-        answer_table(load_finetuned(tmp_path / "mine"), f"{tmp_path}/own.csv", ["message"])
-    assert {"finetuning/own_data.py", "model/attention.py"} <= files
-    assert len(files) <= 21, sorted(files)
-    assert len(asked) <= 14, sorted(asked)
-
-
 def test_a_whole_table_is_answered_and_no_row_is_lost(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,9 +164,15 @@ def test_a_whole_table_is_answered_and_no_row_is_lost(
 
 
 def test_the_table_and_the_worst_are_those_of_the_answers(checkpoint: Path, tmp_path: Path) -> None:
-    """One word decides, and counting finds it."""
-    data = own_data(tmp_path)
-    mine = own_model.fit(data, str(checkpoint), progress=False)
+    """One word decides, and counting finds it. From a row to an answer few files are entered."""
+    with files_entered() as files:
+        mine = own_model.fit(data := own_data(tmp_path), str(checkpoint), progress=False)
+        mine.save(tmp_path / "mine")
+    with files_entered() as asked:
+        answer_table(load_finetuned(tmp_path / "mine"), f"{tmp_path}/own.csv", ["message"])
+    assert {"finetuning/own_data.py", "model/attention.py"} <= files
+    assert len(files) <= 21, sorted(files)
+    assert len(asked) <= 14, sorted(asked)
     truth = [int(e.label) for e in data.splits["test"]]
     said = [int(answer.value) for answer in mine.answers[mine.model]]
     right = sum(a == b for a, b in zip(truth, said, strict=True))

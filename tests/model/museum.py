@@ -270,13 +270,3 @@ def mlm_weights_multiplied_after_the_mean(patch: pytest.MonkeyPatch) -> None:
 @exhibit("codertimo/BERT-pytorch", nsp_of_one_kind="NSP loss of label 0: ")
 def nsp_loss_shares_the_ignore_index_of_mlm(patch: pytest.MonkeyPatch) -> None:
     replace_loss(patch, spread_mlm=False, ignore_nsp=True)
-
-
-def correct_loss(patch: pytest.MonkeyPatch) -> None:
-    """No bug: shows that the two above are caught for their bug, not for being written anew."""
-    replace_loss(patch, spread_mlm=False, ignore_nsp=False)
-
-
-def correct_attention(patch: pytest.MonkeyPatch) -> None:
-    """No bug, in the frame that the attention exhibits share."""
-    replace_attention(patch)

@@ -8,27 +8,22 @@ from museum import MUSEUM, Exhibit
 from bertedu.model import attention
 from bertedu.pretraining import objective
 
-EXHIBITS = pytest.mark.parametrize("exhibit", MUSEUM, ids=lambda exhibit: exhibit.name)
 
-
-@EXHIBITS
-def test_the_named_check_notices(exhibit: Exhibit, monkeypatch: pytest.MonkeyPatch) -> None:
-    exhibit.plant(monkeypatch)
-    with pytest.raises(AssertionError, match=exhibit.says):
-        exhibit.caught_by(checks.make_model)
-
-
-@EXHIBITS
-def test_shapes_do_not_notice(exhibit: Exhibit, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("exhibit", MUSEUM, ids=lambda exhibit: exhibit.name)
+def test_shapes_do_not_notice_and_the_named_check_does(
+    exhibit: Exhibit, monkeypatch: pytest.MonkeyPatch
+) -> None:
     exhibit.plant(monkeypatch)
     checks.check_shapes(checks.make_model)
+    with pytest.raises(AssertionError, match=exhibit.says):
+        exhibit.caught_by(checks.make_model)
 
 
 def test_a_correct_rewrite_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The checks notice the bug, not that the code was written by another hand."""
     ours = attention.SelfAttention.forward, objective.pretraining_loss
-    museum.correct_loss(monkeypatch)
-    museum.correct_attention(monkeypatch)
+    museum.replace_loss(monkeypatch, spread_mlm=False, ignore_nsp=False)
+    museum.replace_attention(monkeypatch)
     assert attention.SelfAttention.forward is not ours[0]
     assert objective.pretraining_loss is not ours[1]
     every = {exhibit.caught_by for exhibit in MUSEUM}
