@@ -3,9 +3,12 @@
 Three kinds of model were pre-trained on the same batches, with the same blanks and the same loss:
 one sees both sides of a blank, one the left, one the right. Each is asked for the same held-out
 words, one blank at a time, and so is a pair: left and right, joined. The blanks are sorted by what
-tells them, which is counted in the training text and asked of no model.
-``python -m course.experiments.same_question`` writes both tables of notebook 13, ``--longer``
-the one of notebook 14: what four times the reading adds for both sides, and for the left alone.
+tells them, which is counted in the training text and asked of no model. Two pairs are so narrow
+that both halves have about the weights of one reader: one is joined, too, and the halves of the
+other learned together (`joint_pair`).
+``python -m course.experiments.same_question`` writes two tables of notebook 13, ``--narrow`` two
+more, with the narrow pairs, and ``--longer`` the one of notebook 14: what four times the reading
+adds for both sides, and for the left alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +33,7 @@ from bertedu.pretraining.batches import load_splits
 from bertedu.pretraining.next_sentence import EncodedDocument
 from bertedu.text.fast_tokenizer import load_vocabulary
 from bertedu.text.tokenization import CLS_ID, MASK_ID, SEP_ID, SPECIAL_TOKENS
-from course.experiments.ablations import SAME_QUESTION, pretrained_with
+from course.experiments.ablations import SAME_QUESTION, pretrained_with, runs_of
 from course.experiments.counting import UnigramModel
 from course.results.bootstrap import (
     BootstrapScores,
@@ -53,8 +56,12 @@ KINDS = ("left", "right", "both needed", "neither")
 ALL = "all"  # any blanks, as they come
 BOTH, LEFT, RIGHT = SAME_QUESTION
 PAIR = "left and right, joined"
-RUNS = SAME_QUESTION | {
-    PAIR: tuple(map("+".join, zip(SAME_QUESTION[LEFT], SAME_QUESTION[RIGHT], strict=True)))
+NARROW, TOGETHER = "left and right, narrow", "left and right, together"
+RUNS = SAME_QUESTION | {PAIR: runs_of("mlm-ltr", "mlm-rtl", folder="same-question")}
+NARROW_RUNS = {
+    BOTH: SAME_QUESTION[BOTH],
+    NARROW: runs_of("narrow-ltr", "narrow-rtl", folder="same-question"),
+    TOGETHER: runs_of("joint-ltr", "joint-rtl", folder="same-question"),
 }
 # Four times the reading, once each
 LONG = {BOTH: "same-question/no-nsp-long-0", LEFT: "same-question/mlm-ltr-long-0"}
@@ -206,7 +213,7 @@ def answer_blanks(
 
 
 def load_runs(
-    runs: Mapping[str, Sequence[str]] = RUNS,
+    runs: Mapping[str, Sequence[str]],
 ) -> dict[str, list[list[BertForPreTraining]]]:
     """Load the pre-trained models: reader -> for each seed one model, or the two of a pair.
 
@@ -226,9 +233,9 @@ def load_runs(
 def answer_all(
     runs: Mapping[str, Sequence[Sequence[BertForPreTraining]]], blanks: Blanks, prior: Tensor
 ) -> Answers:
-    """Ask every run, and every pair."""
+    """Ask every run, and every pair. The sum of two that learned together is an answer as it is."""
     return {
-        reader: [answer_blanks(models, blanks, prior) for models in some]
+        reader: [answer_blanks(models, blanks, prior * (reader != TOGETHER)) for models in some]
         for reader, some in runs.items()
     }
 
@@ -259,7 +266,7 @@ def difference_rows(asked: Answers, blanks: Blanks) -> list[Row]:
         losses = {name: np.array([loss[some] for loss, _ in runs]) for name, runs in asked.items()}
         documents = blanks.documents[some]
         drawn = {n: BootstrapScores(drawn_means(runs, documents)) for n, runs in losses.items()}
-        # a pair's runs are made of others: they tell nothing more of the luck of a run
+        # this pair's runs are made of others: they tell nothing more of the luck of a run
         others = {name: of for name, of in drawn.items() if name != PAIR}
         spread = common_spread(others.values())
         for one, other in combinations(drawn, 2):
@@ -324,6 +331,7 @@ def score_longer(blanks: Blanks, prior: Tensor) -> list[Row]:
 def main(
     out: Annotated[Path, typer.Option(help="Folder of results.")] = Path("data/results"),
     per_kind: Annotated[int, typer.Option(help="Blanks of each kind.", min=1)] = PER_KIND,
+    narrow: Annotated[bool, typer.Option("--narrow", help="Pairs as large as one.")] = False,
     longer: Annotated[bool, typer.Option("--longer", help="Four times the reading.")] = False,
 ) -> None:
     """Score all runs on the same held-out blanks; some minutes on one quiet core."""
@@ -336,10 +344,11 @@ def main(
         rows = score_longer(blanks.of(ALL), prior)
         write_csv(out / "longer_reading.csv", [row | made for row in rows])
         return
-    asked = answer_all(load_runs(), blanks, prior)
-    write_csv(out / "same_question.csv", [row | made for row in score_rows(asked, blanks)])
+    name, runs = ("narrow_pairs", NARROW_RUNS) if narrow else ("same_question", RUNS)
+    asked = answer_all(load_runs(runs), blanks, prior)
+    write_csv(out / f"{name}.csv", [row | made for row in score_rows(asked, blanks)])
     differences = [row | made for row in difference_rows(asked, blanks)]
-    write_csv(out / "same_question_differences.csv", differences)
+    write_csv(out / f"{name}_differences.csv", differences)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
@@ -11,8 +12,10 @@ from bertedu.model.checkpoints import load_checkpoint
 from bertedu.model.config import BertConfig
 from bertedu.pretraining.batches import Batch
 from bertedu.pretraining.next_sentence import EncodedDocument
+from bertedu.text.tokenization import SPECIAL_TOKENS
 from course.experiments import joint_pair
 from course.experiments.joint_pair import JointPair
+from course.experiments.same_question import ALL, TOGETHER, Blanks, answer_all
 
 SIZE = 40
 CONFIG = BertConfig(SIZE, 16, 1, 2, 32, 16, 2, 0.0)
@@ -42,6 +45,10 @@ def test_the_loss_is_that_of_the_sum_of_what_both_say(pair: JointPair) -> None:
     said = [half(*given)[0] for half in pair.halves]
     loss, _ = pair(batch)
     torch.testing.assert_close(loss, F.cross_entropy(said[0] + said[1], batch.labels))
+    asked = Blanks([(10, 30, 20)], np.array([1]), np.array([0]), [ALL])
+    ((nats, _),) = answer_all({TOGETHER: [[*pair.halves]]}, asked, torch.rand(SIZE))[TOGETHER]
+    sums = (said[0] + said[1])[:, len(SPECIAL_TOKENS) :]  # no other can be asked for
+    assert nats[0] == pytest.approx(-sums.log_softmax(-1)[0, 30 - len(SPECIAL_TOKENS)].item())
     for half in pair.halves:  # at the start each holds one half of the words' log shares
         words = half.decoder.bias.detach()
         torch.testing.assert_close(words, pair.halves[0].decoder.bias.detach())

@@ -14,6 +14,7 @@ from course.experiments.same_question import (
     LEFT,
     PAIR,
     RIGHT,
+    TOGETHER,
     Blanks,
     Neighbors,
     answer_all,
@@ -81,7 +82,7 @@ def models() -> Runs:
             torch.manual_seed(seed)
             made.setdefault(name, []).append([BertForPreTraining(config).eval()])
     pairs = [left + right for left, right in zip(made[LEFT], made[RIGHT], strict=True)]
-    return made | {PAIR: pairs}
+    return made | {PAIR: pairs, TOGETHER: pairs[::-1]}
 
 
 def test_nobody_sees_the_hidden_word_nor_the_side_that_is_not_theirs(models: Runs) -> None:
@@ -94,7 +95,7 @@ def test_nobody_sees_the_hidden_word_nor_the_side_that_is_not_theirs(models: Run
     by_left, by_right = losses(31, 22, 23, 24, 25), losses(21, 22, 23, 24, 35)
     for changed, alone in ((by_left, LEFT), (by_right, RIGHT)):
         moved = {name for name in before if abs(changed[name] - before[name]) > 1e-4}
-        assert moved == {BOTH, alone, PAIR}
+        assert moved == {BOTH, alone, PAIR, TOGETHER}
     # over all words that could be hidden there, chances add up to 1: the word itself is not read
     all_words = [losses(21, 22, word, 24, 25) for word in range(5, SIZE)]
     for name in before:
@@ -105,7 +106,7 @@ def test_rows_and_differences(models: Runs) -> None:
     blanks = find_blanks(DOCUMENTS, NEIGHBORS, per_kind=10)
     asked = answer_all(models, blanks, torch.zeros(SIZE))
     rows = {(r["reader"], r["seed"], r["told_by"]): r for r in score_rows(asked, blanks)}
-    assert len(rows) == 4 * 2 * 5
+    assert len(rows) == 5 * 2 * 5
     hits = asked[LEFT][1][1][np.array(blanks.kinds) == "left"]
     assert rows[LEFT, 1, "left"]["accuracy"] == round(float(hits.mean()), 4)
     mean = {name: (rows[name, 0, ALL]["loss"] + rows[name, 1, ALL]["loss"]) / 2 for name in asked}
@@ -115,7 +116,7 @@ def test_rows_and_differences(models: Runs) -> None:
         if row["told_by"] == ALL and "run" not in row["one"]:
             gap = mean[row["other"]] - mean[row["one"]]
             assert row["less_loss"] == pytest.approx(gap, abs=2e-4)
-    assert sum("run" in row["one"] for row in differences) == 4 * 5
+    assert sum("run" in row["one"] for row in differences) == 5 * 5
 
 
 def test_a_gap_is_wider_by_what_the_longer_reading_adds_to_it() -> None:
